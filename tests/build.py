@@ -170,7 +170,7 @@ class World:
             case Compact(ask=ask, frame=frame, up_to_step=step):
                 return ContextCompacted(frame, step, self.summary, SPENT, prompt_digest=ask.view.digest)
             case AskModel():
-                raise AssertionError("a world has no model")
+                raise AssertionError("this world does not answer model requests")
             case _:
                 assert_never(effect)
 

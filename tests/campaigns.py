@@ -70,7 +70,7 @@ class Campaign:
                 if number % self._every == 0:
                     self.save()
                 if self._kept and spent > share and self.progress.done < self.progress.most:
-                    pytest.skip(f"{self.progress.done:,} of {self.progress.most:,} are done; run it again to go on")
+                    pytest.skip(f"{self.progress.done:,} of {self.progress.most:,} are done; run it again to continue")
         finally:
             self.save()
 

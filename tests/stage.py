@@ -34,12 +34,12 @@ Reply = dict[str, Any]
 
 mounted = pytest.mark.skipif(
     not shutil.which("bwrap"),
-    reason="without bubblewrap a workspace is seen at its own place, which differs by run",
+    reason="without bubblewrap a workspace has its real path, which differs by run",
 )
 """For tests that need a mounted workspace: byte-identical prompts, layers, the folder's real path."""
 
 with_bubblewrap = pytest.mark.skipif(
-    not shutil.which("bwrap"), reason="images and this isolation level are bubblewrap's alone"
+    not shutil.which("bwrap"), reason="images and this isolation level need bubblewrap"
 )
 
 

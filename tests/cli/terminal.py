@@ -68,22 +68,22 @@ class Terminal:
         """Wait until ``mark`` appears after the given position, and return the position after it."""
         end = time.monotonic() + WAIT_SECONDS
         while (place := self.shown().find(mark, after)) < 0:
-            assert time.monotonic() < end, f"{mark!r} was not shown:\n{self.shown()[after:][-2_000:]}"
-            assert self.read(), f"it ended before {mark!r} was shown:\n{self.shown()[after:][-2_000:]}"
+            assert time.monotonic() < end, f"{mark!r} did not appear:\n{self.shown()[after:][-2_000:]}"
+            assert self.read(), f"the program ended before {mark!r} appeared:\n{self.shown()[after:][-2_000:]}"
         return place + len(mark)
 
     def wait_until(self, holds: Callable[[], object]) -> None:
         """Read output until the condition is true."""
         end = time.monotonic() + WAIT_SECONDS
         while not holds():
-            assert time.monotonic() < end, f"it never held:\n{self.shown()[-2_000:]}"
+            assert time.monotonic() < end, f"the condition never became true:\n{self.shown()[-2_000:]}"
             self.read()
 
     def end(self) -> int:
         """Wait for the program to end and return its exit code."""
         end = time.monotonic() + WAIT_SECONDS
         while self.read():
-            assert time.monotonic() < end, f"it goes on:\n{self.shown()[-2_000:]}"
+            assert time.monotonic() < end, f"the program is still running:\n{self.shown()[-2_000:]}"
         return os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
 
     def read(self) -> bool:

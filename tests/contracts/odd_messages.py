@@ -42,7 +42,7 @@ ROWS = (
     Odd("sends the whole input where the block begins", streamed(START, CALL, ends("tool_use"), STOP)),
     Odd("names no event", streamed(START, CALL, ends("tool_use"), STOP).replace(b"event:", b"other:")),
     Odd("sends kinds of events that nobody knows", streamed({"type": "x"}, START, CALL, ends("tool_use"), STOP)),
-    Odd("stops for a reason of its own", streamed(START, HI, ends("eos"), STOP), parts=(Text("hi"),), stop="end"),
+    Odd("stops with an unknown reason", streamed(START, HI, ends("eos"), STOP), parts=(Text("hi"),), stop="end"),
     Odd("breaks off before the end", streamed(START, HI, ends("end_turn")), "incomplete", "before its end"),
     Odd("breaks off within an event", OPEN + b'data: {"type": "mess', "incomplete", "before its end"),
     Odd(

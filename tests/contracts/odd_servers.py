@@ -152,13 +152,13 @@ STREAMS = (
     Odd("encodes arguments twice", events(chunk(call(json.dumps('{"path": "a"}'))), END)),
     Odd("says stop after a call", events(CALL, chunk({}, "stop"))),
     Odd("spells its reason in capitals", events(CALL, chunk({}, "STOP"))),
-    Odd("has a reason of its own", events(CALL, chunk({}, "eos_token"))),
+    Odd("has an unknown reason", events(CALL, chunk({}, "eos_token"))),
     Odd(
         "answers twice and numbers the answers",
         events(CALL, {"choices": [{"index": 1, "delta": {"content": "b"}}]}, END),
     ),
     Odd(
-        "sends a byte that is no UTF-8", events(chunk({"content": "h?"}, "stop")).replace(b"?", b"\xff"), **BROKEN_TEXT
+        "sends a byte that is not UTF-8", events(chunk({"content": "h?"}, "stop")).replace(b"?", b"\xff"), **BROKEN_TEXT
     ),
     Odd(
         "sends half a surrogate",
@@ -294,7 +294,7 @@ ERRORS = (
         WORDS,
     ),
     Odd(
-        "fails beside a choice",
+        "fails alongside a choice",
         events({**chunk({}, "error"), "error": {"message": WORDS, "code": 502}}),
         "server_error",
         WORDS,

@@ -173,7 +173,7 @@ def test_a_load_brings_several_chunks_at_once_each_as_a_read_does():
     (event,) = played.of(ChunkRead)
     assert (event.names, event.chars) == (("b", "a"), 7)
     assert [chunk.read for chunk in played.state.heap.chunks.values()] == [5, 5, None]
-    assert "HEAP INDEX" not in shown_text(played.view).rpartition("heap 'a', 3")[2], "the answer tells of its reads"
+    assert "HEAP INDEX" not in shown_text(played.view).rpartition("heap 'a', 3")[2], "the answer lists its reads"
 
 
 def test_a_load_of_one_chunk_is_the_fact_of_a_read():

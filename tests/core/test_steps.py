@@ -80,7 +80,7 @@ def test_a_reply_cut_short_is_its_own_fact_told_to_the_model_and_bounded(stop, w
     played = play(cut, cut, world=world)
     assert [event.code for event in played.of(ReplyNudged, CallRejected)] == [stop] * 2
     assert word in shown_text(played.view)
-    assert world.files == {}, "a call of such a reply is never executed"
+    assert world.files == {}, "a call in such a reply is never executed"
     assert play(cut, cut, cut).state.end.ending == "stalled"
 
 

@@ -257,7 +257,9 @@ print(AgentContext.model_validate_json(context.model_dump_json()).metadata["stac
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif("HARBOR_PYTHON" not in os.environ, reason="scripts/harbor.sh makes the environment and names it")
+@pytest.mark.skipif(
+    "HARBOR_PYTHON" not in os.environ, reason="run scripts/harbor.sh, which creates the environment and prints its name"
+)
 def test_harbor_itself_makes_the_agent_and_takes_its_context(tmp_path):
     command = [os.environ["HARBOR_PYTHON"], "-c", HARBOR_LOADS, str(tmp_path)]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -296,7 +298,9 @@ print(asyncio.run(work()), (app / "a.txt").read_text(), (logs / "trajectory.json
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif("HARBOR_WHEEL" not in os.environ, reason="scripts/harbor.sh builds the wheel and names it")
+@pytest.mark.skipif(
+    "HARBOR_WHEEL" not in os.environ, reason="run scripts/harbor.sh, which builds the wheel and prints its name"
+)
 def test_harbors_agent_installs_the_wheel_it_is_given_and_works(stage, tmp_path):
     python, wheel = os.environ["HARBOR_PYTHON"], os.environ["HARBOR_WHEEL"]
     (tmp_path / "app").mkdir()

@@ -121,13 +121,13 @@ class Growing(io.BytesIO):
         return self._fd
 
     def read(self, size=-1):
-        assert size >= 0, "asks for all there is"
+        assert size >= 0, "read without a limit"
         self.taken += size
         return b"\n" * size
 
     def readline(self, size=-1):
         assert size is not None
-        assert size >= 0, "asks for a whole line"
+        assert size >= 0, "read a whole line without a limit"
         self.taken += size
         return b"x" * size
 

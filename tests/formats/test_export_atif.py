@@ -128,7 +128,9 @@ def test_a_branch_is_opened_by_what_opens_it_and_not_by_its_parents_first_messag
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif("HARBOR_PYTHON" not in os.environ, reason="scripts/harbor.sh makes the environment and names it")
+@pytest.mark.skipif(
+    "HARBOR_PYTHON" not in os.environ, reason="run scripts/harbor.sh, which creates the environment and prints its name"
+)
 @pytest.mark.parametrize("run", RUNS)
 def test_harbors_own_validator_accepts_it_and_refuses_what_is_wrong(run, tmp_path):
     good, bad = tmp_path / "good.json", tmp_path / "bad.json"
@@ -154,7 +156,9 @@ print(json.dumps([len([s for s in read.steps if s.source == "agent"]), read.fina
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif("HARBOR_PYTHON" not in os.environ, reason="scripts/harbor.sh makes the environment and names it")
+@pytest.mark.skipif(
+    "HARBOR_PYTHON" not in os.environ, reason="run scripts/harbor.sh, which creates the environment and prints its name"
+)
 @pytest.mark.parametrize("run", ["calculator", "family"])
 def test_harbors_own_reader_of_mini_swe_agent_reads_ours(run, tmp_path):
     path = tmp_path / "run.traj.json"

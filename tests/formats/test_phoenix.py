@@ -48,7 +48,7 @@ def phoenix(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif(not PROGRAM, reason="PHOENIX names no program of Phoenix")
+@pytest.mark.skipif(not PROGRAM, reason="PHOENIX does not name a Phoenix program")
 def test_phoenix_shows_models_tools_agents_and_memory(phoenix: str, stage: Stage) -> None:
     solved = stage.solve(TASKS / "calculator", model="demo", otel=phoenix)
     assert solved.outcome == "solved"

@@ -77,7 +77,7 @@ class Lines:
         gone = [prefix for prefix, place in zip(watched, self._prefixes, strict=True) if not _files((place,))]
         if gone:
             raise ValueError(
-                f"nothing in the package begins with {', '.join(gone)}; watch the module that took its place"
+                f"no module of the package starts with {', '.join(gone)}; watch the module that replaced it"
             )
         self._left: dict[CodeType, set[int]] = {}
 

@@ -26,7 +26,7 @@ SECONDS = 600 if CAMPAIGN else 1
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_whatever_it_is_given_a_reader_takes_it_or_refuses_it_in_words(tmp_path: Path, name: str):
     fuzzer = Fuzzer(TARGETS[name], tmp_path / "place", kept_corpus(name))
-    assert fuzzer.by_seeds, "its seeds reach no line that is watched, so that the search would be blind"
+    assert fuzzer.by_seeds, "the seeds reach no watched line, so the search would have no guidance"
     campaign = Campaign(f"fuzzing {name}", SECONDS, saved_every=1)
     before = campaign.progress.counts.get("inputs", 0)
     for number in campaign:

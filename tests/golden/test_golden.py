@@ -17,7 +17,9 @@ def test_a_story_is_told_as_the_golden_files_tell_it(name):
     texts, told = pages(name), kept(name)
     assert sorted(told) == sorted(texts)
     for path, text in texts.items():
-        assert text == told[path], f"{path} differs; if that is wanted: raise RULES, then python -m tests.golden.pages"
+        assert text == told[path], (
+            f"{path} differs; if that is intended, raise RULES and run python -m tests.golden.pages"
+        )
 
 
 def test_a_changed_golden_file_takes_a_higher_number_of_rules():
@@ -26,8 +28,8 @@ def test_a_changed_golden_file_takes_a_higher_number_of_rules():
     assert numbers.get(str(RULES)) == digest_of(texts), (
         f"the files are not those of RULES {RULES}; raise it in core/events.py, then python -m tests.golden.pages"
     )
-    assert max(map(int, numbers)) == RULES, "the number of the rules only rises"
-    assert len(set(numbers.values())) == len(numbers), "a number was raised, yet nothing changed"
+    assert max(map(int, numbers)) == RULES, "the rules number can only increase"
+    assert len(set(numbers.values())) == len(numbers), "the rules number was raised without any change"
 
 
 def test_the_calculator_goes_the_way_of_the_worked_example():

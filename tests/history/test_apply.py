@@ -292,7 +292,7 @@ def test_root_leaves_the_files_to_their_owner(tmp_path):
     assert owners == {NOBODY}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch to another user")
 def test_a_folder_that_cannot_be_written_is_as_it_was(place):
     run = Run(folder(place / "p", {"a/x": "1", "b/x": "1", "c/x": "1"}), writes(**{f"{at}/x": "2" for at in "abc"}))
     for at in (run.origin, *run.origin.rglob("*")):
@@ -342,7 +342,7 @@ def test_an_apply_killed_at_any_moment_can_be_run_again(tmp_path):
         assert holds(run.origin) == holds(run.work)
         shutil.rmtree(run.origin)
         folder(run.origin, START)
-    assert halves, "no kill came in time: this test tells nothing"
+    assert halves, "no kill came in time, so the test is inconclusive"
 
 
 @pytest.mark.parametrize("removal", [1, 2], ids=["before its work", "after it"])

@@ -141,7 +141,7 @@ def test_what_is_no_file_and_appears_in_the_folder_meanwhile_is_answered_at_once
 
 def test_a_folder_that_holds_whiteouts_and_devices_shows_none_of_them(tmp_path: Path):
     if os.geteuid() != 0:
-        pytest.skip("only root makes devices")
+        pytest.skip("only root can create devices")
     hers = folder(tmp_path / "hers", START)
     os.mknod(hers / "disk", stat.S_IFBLK, os.makedev(8, 0))
     os.mknod(hers / "d" / "white", stat.S_IFCHR, os.makedev(0, 0))

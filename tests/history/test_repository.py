@@ -16,7 +16,7 @@ from stackmem.workspace.tree import remove_tree
 from tests.history.folders import folder, holds, names, repository, run_git
 from tests.workspace.people import NOBODY, as_user
 
-ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch to another user")
 
 
 def copied(source: Path, tmp_path: Path, *include: str, own: tuple[Path, ...] = ()) -> Path:

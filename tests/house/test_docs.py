@@ -55,7 +55,7 @@ def test_every_command_and_flag_is_in_the_docs():
             lacking.append(f"stackmem {command}")
         known = set(FLAG.findall(text))
         lacking += [" ".join(("stackmem", *command.split(), flag)) for flag in sorted(flags - known)]
-    assert not lacking, "no page names " + ", ".join(lacking)
+    assert not lacking, "no page mentions " + ", ".join(lacking)
 
 
 def shell_lines(path: Path) -> list[str]:

@@ -65,11 +65,11 @@ def _safe(call: ast.Call) -> bool:
 INSTALLED = "comes with stackmem or another installed package"
 KERNEL = "written by the kernel, in /proc or /sys, or the host's own /etc"
 IN_SANDBOX = "this program runs in the sandbox, and the reader is the command itself"
-MADE = "made by this process, or by one of its own, a moment before"
+MADE = "just created by this process or its child"
 WRITES = "opens a new file for writing; its flags are in a variable"
 NO_FILE_THERE = "opens no file: a signer, a room, a device that is always there"
 OWN: dict[str, tuple[int, str]] = {
-    "stackmem/doors/gateway/harbor_agent.py": (4, "Harbor calls it with files and folders of its own"),
+    "stackmem/doors/gateway/harbor_agent.py": (4, "Harbor calls it with its own files and folders"),
     "stackmem/lab/bench/provenance.py": (1, INSTALLED),
     "stackmem/lab/bench/results.py": (
         2,

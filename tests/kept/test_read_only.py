@@ -46,7 +46,7 @@ def medium(stage: Stage) -> Iterator[dict[str, str]]:
         for how in (["--bind", str(stage.runs)], ["-o", "remount,bind,ro"]):
             subprocess.run(["mount", *how, stage.runs], check=True, capture_output=True)
     except subprocess.CalledProcessError:
-        pytest.skip("root may not mount here, as in a container, and no mode keeps root from writing")
+        pytest.skip("root may not mount here (as in a container), and file modes do not stop root from writing")
     yield {"a": first, "b": second}
     subprocess.run(["umount", "-l", stage.runs], check=True)
 

@@ -70,7 +70,7 @@ def test_the_simulated_cache_sees_the_request_for_a_summary_as_it_was_sent(playe
     assert [one.compaction for one in found].count(True) == counts[1]
     assert all(one.sent for one in found)
     first = next(place for place, one in enumerate(found) if one.compaction)
-    assert found[first].cached.read > 0, "the request goes out behind the prompt that the cache holds"
+    assert found[first].cached.read > 0, "the request extends the cached prompt"
     assert found[first].usage.output == SPENT.output
     whole = bill(found, PRICE)
     assert whole.requests == sum(counts)

@@ -56,7 +56,7 @@ def test_agentfold_shows_blocks_at_several_scales_and_the_latest_interaction_who
     assert "[steps 1 to 1]\nfirst told a.b = 1\n[steps 2 to 2]\nsecond told c.d = 2" in texts[3]
     assert "[steps 1 to 3]\nall: a.b = 1" in texts[4]
     assert "second told" not in texts[4]
-    assert texts[4].count("all: a.b = 1") == 1, "the directive is not shown beside its block"
+    assert texts[4].count("all: a.b = 1") == 1, "the directive does not appear together with its block"
 
 
 def test_agentfold_keeps_whole_what_no_reply_folds_and_a_later_fold_takes_it_in():

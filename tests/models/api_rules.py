@@ -35,7 +35,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 def first_fault(body: Any) -> str | None:
     """Return the message of the 400 for this body."""
     if not isinstance(body, dict):
-        return "the body is no object"
+        return "the body is not an object"
     return next(_faults(body), None)
 
 
@@ -97,7 +97,7 @@ def _schema_faults(schema: Any, place: str) -> Iterator[str]:
         for name, item in schema.get("properties", {}).items():
             yield from _schema_faults(item, f"{place}.{name}")
         if set(schema.get("required", [])) - schema.get("properties", {}).keys():
-            yield f"{place}: required names what is no property"
+            yield f"{place}: required names an unknown property"
 
 
 def _message_faults(messages: list[Any]) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _message_faults(messages: list[Any]) -> Iterator[str]:
         if sorted(answered) != sorted(waiting):
             yield f"{place}: `tool_use` ids were found without `tool_result` blocks: {waiting} answered by {answered}"
         if any(block["type"] != "tool_result" for block in content[: len(answered)]):
-            yield f"{place}: tool_result blocks stand first"
+            yield f"{place}: tool_result blocks must come first"
         waiting = [block["id"] for block in content if block.get("type") == "tool_use"]
     if messages[-1]["role"] != "user":
         yield "messages: This model does not support assistant message prefill."
@@ -133,7 +133,7 @@ def _block_faults(block: Any, role: str, place: str) -> Iterator[str]:
     if extra := block.keys() - _BLOCK_FIELDS[kind]:
         yield f"{place}: Extra inputs are not permitted: {sorted(extra)}"
     if (kind == "tool_result") != (role == "user") and kind != "text":
-        yield f"{place}: {kind} is no block of the {role}"
+        yield f"{place}: {kind} is not a block of the {role}"
     if kind == "text" and not block.get("text", "").strip():
         yield f"{place}: text content blocks must be non-empty"
     if kind == "tool_use" and not (

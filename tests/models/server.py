@@ -105,7 +105,7 @@ class MessagesServer:
         try:
             body = json.loads(raw.decode("utf-8"))
         except ValueError as error:
-            return fails(400, "invalid_request_error", f"the body is no JSON: {error}"), {}
+            return fails(400, "invalid_request_error", f"the body is not JSON: {error}"), {}
         with self.lock:
             if (fault := first_fault(body)) is not None:
                 self.refused.append(fault)

@@ -50,11 +50,11 @@ class Terminal:
         by = time.monotonic() + SECONDS
         while words not in self.said:
             ready, _, _ = select.select([self._end], [], [], max(0.0, by - time.monotonic()))
-            assert ready, f"{words!r} was not said in {SECONDS} s: {self.said[-500:]!r}"
+            assert ready, f"{words!r} did not appear in {SECONDS} s: {self.said[-500:]!r}"
             try:
                 self.said += os.read(self._end, 65_536)
             except OSError:
-                raise AssertionError(f"it ended without {words!r}: {self.said[-500:]!r}") from None
+                raise AssertionError(f"the program ended without {words!r}: {self.said[-500:]!r}") from None
         before, _, self.said = self.said.partition(words)
         return (before + words).decode("utf-8", "replace")
 

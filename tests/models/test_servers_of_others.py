@@ -35,8 +35,8 @@ WAIT_SECONDS = 300
 KEY = "sk-the-proxys-own-0123456789abcdef"
 
 pytestmark = pytest.mark.campaign
-proxied = pytest.mark.skipif(not LITELLM, reason="LITELLM names no program of a litellm proxy")
-served = pytest.mark.skipif(not LLAMA_SERVER, reason="LLAMA_SERVER names no llama-server")
+proxied = pytest.mark.skipif(not LITELLM, reason="LITELLM does not name a litellm proxy program")
+served = pytest.mark.skipif(not LLAMA_SERVER, reason="LLAMA_SERVER does not name a llama-server")
 
 
 def free_port() -> int:

@@ -130,10 +130,10 @@ ADVICE = "FRAMES PAY above {} steps: push phases of {} (more than {} phases: in 
 @pytest.mark.parametrize(
     ("units", "least", "phase", "wanted"),
     [
-        pytest.param(15, 20, 10, None, id="short work is done here"),
-        pytest.param(52, 20, 10, "units-1-9", id="long work in phases"),
-        pytest.param(52, 42, 21, "units-1-18", id="in longer phases where the prompt says so"),
-        pytest.param(400, 20, 10, "units-1-80", id="many phases in groups"),
+        pytest.param(15, 20, 10, None, id="short work stays in one frame"),
+        pytest.param(52, 20, 10, "units-1-9", id="long work is split into phases"),
+        pytest.param(52, 42, 21, "units-1-18", id="longer phases if the prompt says so"),
+        pytest.param(400, 20, 10, "units-1-80", id="many phases are grouped"),
     ],
 )
 def test_work_is_given_to_frames_as_the_prompt_advises(units, least, phase, wanted):

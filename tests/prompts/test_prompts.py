@@ -90,7 +90,7 @@ def test_what_to_do_stands_in_order_of_priority():
     assert [re.findall(r"\w+", line)[1] for line in order] == [
         "heap_alloc", "push_frame", "heap_read", "read_file", "heap_free", "heap_write", "pop_frame",
     ]  # fmt: skip
-    assert all(len(line.partition(":")[2]) > 10 for line in order), "each line says when"
+    assert all(len(line.partition(":")[2]) > 10 for line in order), "each line must say when to use it"
 
 
 def test_a_model_is_told_once_what_a_tool_does():

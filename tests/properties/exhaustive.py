@@ -232,7 +232,7 @@ class Exploration:
             if upcoming is None or isinstance(upcoming, Effect):
                 return state, upcoming
             state = self._after(state, upcoming)
-        raise AssertionError("facts follow without end")
+        raise AssertionError("derived facts never end")
 
     def _after(self, state: State, event: Event) -> State:
         after = evolve(state, event)
@@ -285,7 +285,7 @@ def answers(effect: Effect) -> Iterable[Event]:
         case Compact(ask=ask, frame=frame, up_to_step=step):
             yield ContextCompacted(frame, step, "a summary", Usage(10, output=2), prompt_digest=ask.view.digest)
         case _:
-            raise AssertionError(f"nobody answers {effect}")
+            raise AssertionError(f"no answer for {effect}")
 
 
 def merged(state: State, resumed: int) -> bytes:

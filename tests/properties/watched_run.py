@@ -61,7 +61,7 @@ class WatchedRun:
             self.state = evolve(self.state, fact)
             self.budgets_hold()
             fact = advance(self.state, self.strategy)
-        assert fact is None or isinstance(fact, Effect), "facts follow without end"
+        assert fact is None or isinstance(fact, Effect), "derived facts never end"
         self.upcoming = fact
         if isinstance(fact, AskModel):
             self.asked(fact)

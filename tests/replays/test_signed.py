@@ -137,7 +137,7 @@ def test_what_is_forged_mixed_cut_or_rechained_never_passes(stage: Stage, run: P
         assert says(stage, copy, 0)
         forge(copy, other)
         assert expected in says(stage, copy), forge
-        assert expected in says(stage, zipped(copy)), "the same as a pack"
+        assert expected in says(stage, zipped(copy)), "same verdict for the pack"
 
 
 def replayed_plain(stage: Stage, run: Path, code: int) -> str:
@@ -181,7 +181,7 @@ def test_plain_replay_reports_signatures_that_contradict_the_run(stage: Stage, r
         replayed_plain(stage, copy, 0)
         forge(copy, other)
         assert expected in replayed_plain(stage, copy, 7), forge
-        assert expected in replayed_plain(stage, zipped(copy), 7), "the same as a pack"
+        assert expected in replayed_plain(stage, zipped(copy), 7), "same verdict for the pack"
 
 
 def test_plain_replay_compares_digests_without_the_package(stage: Stage, run: Path, monkeypatch):

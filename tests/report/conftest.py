@@ -37,7 +37,7 @@ def chromium() -> str:
     """Return the browser program, preferably the one without a window, which takes half the processor time."""
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
     found = next(filter(None, map(shutil.which, names)), None)
-    assert found, "the viewer is tested in a Chromium: apt-get install chromium-headless-shell"
+    assert found, "the viewer tests need Chromium: apt-get install chromium-headless-shell"
     return found
 
 

@@ -234,7 +234,7 @@ def test_a_fork_is_shown_with_what_it_shares_and_its_files(tmp_path):
     assert child["forked"] == f"parent at record {at}"
     assert child["model"] == "another"
     assert shown["parted"] == {"steps": len(child["steps"]) - 1, "forked": True}
-    assert child["steps"][5][12], "the files of the shared part stand in the parent's history"
+    assert child["steps"][5][12], "the shared part's files are in the parent's history"
 
 
 def test_runs_part_by_what_happened_and_not_by_time_or_counts(made):

@@ -146,5 +146,5 @@ def test_changes_of_a_run_that_fills_are_kept_within_bounds(tmp_path):
     first = live.refresh(0)
     while live.reading:
         live.refresh(0)
-    assert live.since(first) is None, "a page that was cut off asks for the whole"
+    assert live.since(first) is None, "an interrupted page requests everything"
     assert live.since(live.version) == []

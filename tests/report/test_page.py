@@ -72,7 +72,7 @@ def test_a_module_stays_short_and_imports_only_what_another_exports(path):
         exported = set(re.findall(r"^export (?:const|function|async function|class) (\w+)", read(module), re.M))
         assert {name.strip() for name in names.split(",")} - exported == set()
         for name in names.split(","):
-            assert len(re.findall(rf"\b{name.strip()}\b", source)) > 1, f"{name} is imported and not used"
+            assert len(re.findall(rf"\b{name.strip()}\b", source)) > 1, f"{name} is imported but not used"
 
 
 def read(module: str) -> str:

@@ -129,7 +129,7 @@ AT_LEVELS = {
 @pytest.mark.parametrize("case", campaign(AT_LEVELS, ("names", "sound among them")))
 def test_every_level_judges_alike(tmp_path: Path, level, case):
     if failure := try_level(LEVELS[level](), Profile(), build_toolchain(cache_folder())).failure:
-        pytest.skip(f"this machine has no {level}: {failure}")
+        pytest.skip(f"missing on this machine: {level}: {failure}")
     files, fine = AT_LEVELS[case]
     judge = Judge(tmp_path, level)
     for check in CHECKS if case == "steering" else (PYTEST,):

@@ -57,13 +57,13 @@ SHAPES: dict[str, tuple[str, str, str, dict[str, str]]] = {
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     if not CAMPAIGN:
-        pytest.skip("it makes base systems of Debian's packages, which takes minutes: a campaign's work")
+        pytest.skip("creating base systems from Debian packages takes minutes, so it runs only in campaigns")
     folder = Path(os.environ.get("IMAGE_BASES") or tempfile.mkdtemp(prefix="stackmem-bases-"))
     folder.chmod(0o755)
     for suite, include in SUITES.items():
         if not (folder / f"{suite}.tar").is_file():
             if shutil.which("mmdebstrap") is None:
-                pytest.skip("mmdebstrap is not installed, and IMAGE_BASES names no folder with base systems")
+                pytest.skip("mmdebstrap is not installed, and IMAGE_BASES does not name a folder with base systems")
             made, whole = folder / f"{suite}.part.tar", folder / f"{suite}.tar"
             words = ["mmdebstrap", "--variant=minbase", f"--include={include}", suite, str(made)]
             outside = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}

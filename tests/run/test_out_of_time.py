@@ -24,7 +24,7 @@ UNLIMITED = {"name": None, "description": None, "parallel": False, "idempotent":
 SLOW: dict[str, list[Reply]] = {
     "a command": [command("sleep 600")],
     "a verify command": [push("child", verify="sleep 600"), pop("Part done.")],
-    "a tool of one's own": [call("slow_tool")],
+    "a user's tool": [call("slow_tool")],
 }
 
 

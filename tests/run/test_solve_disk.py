@@ -67,7 +67,7 @@ def small_disk(stage: Stage):
     try:
         mounted(place, "3m")
     except subprocess.CalledProcessError:
-        pytest.skip("root may not mount here, as in a container")
+        pytest.skip("root may not mount here (as in a container)")
     yield place
     subprocess.run(["umount", "-l", place], check=True)
 

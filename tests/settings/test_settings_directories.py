@@ -10,9 +10,7 @@ from stackmem.settings.settings import Settings
 from stackmem.workspace.isolation.confine import landlock_abi
 from stackmem.workspace.isolation.landlock import NEEDED_ABI
 
-NEEDS_LANDLOCK = pytest.mark.skipif(
-    landlock_abi() < NEEDED_ABI, reason="this kernel has no Landlock that is new enough"
-)
+NEEDS_LANDLOCK = pytest.mark.skipif(landlock_abi() < NEEDED_ABI, reason="this kernel's Landlock is missing or too old")
 
 
 @pytest.fixture

@@ -178,7 +178,9 @@ def one_life(run: Path, chance: Random) -> None:
     def observe(event: Event, state: State) -> None:
         seen.append(event)
         if forced_each_step and isinstance(event, ModelReplied | ModelFailed):
-            assert disk.forced.count(b"\n") >= trace.read_bytes().count(b"\n") - 1, "asked before it was forced"
+            assert disk.forced.count(b"\n") >= trace.read_bytes().count(b"\n") - 1, (
+                "the model was asked before the trace was synced"
+            )
         if len(seen) == left and fault == "fact":
             disk.dead = True
             raise Died
@@ -190,14 +192,14 @@ def one_life(run: Path, chance: Random) -> None:
         resume(run, {}, environ(), observe, person=Person(clock=clock))
     assert disk.dead or "refused" in fault or not (run / "trace.lock").exists(), "a lock is left"
     kept = [record.event for record in TraceReader(trace)]
-    assert kept[: len(before)] == before, "what stood is another one"
+    assert kept[: len(before)] == before, "an existing record changed"
     new = kept[len(before) :]
-    assert seen in (new[len(new) - len(seen) :], new[:-1][len(new) - 1 - len(seen) :]), "what was acknowledged is lost"
+    assert seen in (new[len(new) - len(seen) :], new[:-1][len(new) - 1 - len(seen) :]), "an acknowledged record is lost"
     if fault == "power":
         disk.cut_power()
         take_ways_out(run)
         whole = disk.forced[: disk.forced.rfind(b"\n") + 1]
-        assert trace.read_bytes().startswith(whole), "what was forced to the disk is lost"
+        assert trace.read_bytes().startswith(whole), "a synced record is lost"
 
 
 def take_ways_out(run: Path) -> None:
@@ -231,13 +233,13 @@ def ends_as(run: Path, reference: Reference) -> None:
     """Check the last life, which has no fault: the run equals the reference and no work is left."""
     with weather(None) as clock:
         resumed = resume(run, {}, environ(), person=Person(clock=clock))
-    assert story(run) == reference.story, "another story"
+    assert story(run) == reference.story, "the events differ"
     kept = msgspec.json.decode((run / "result.json").read_bytes(), type=RunResult)
     lines = (run / "trace.jsonl").read_bytes().splitlines(keepends=True)
-    assert (kept.records, kept.digest) == (len(lines), digest_of(lines[-1])), "a verdict without its facts"
-    assert told(kept) == reference.told, "another result"
+    assert (kept.records, kept.digest) == (len(lines), digest_of(lines[-1])), "the verdict has no facts"
+    assert told(kept) == reference.told, "the result differs"
     assert resumed.result is None or told(resumed.result) == reference.told
     assert not (run / "trace.lock").exists(), "a lock is left"
     again = resume(run, {}, environ())  # verifies the run like replay
-    assert again.result is None, "there is something left to do"
+    assert again.result is None, "the resumed run has work left"
     assert again.outcome == kept.outcome

@@ -15,10 +15,10 @@ PLANTED = {
         "trace/store.py", "os.ftruncate(self._file, end.whole_bytes)", "os.fstat(self._file)",
     ),
     "a line end that is missing is not put there": ("trace/store.py", "if not end.terminated:", "if False:"),
-    "a resumed run counts its records anew": (
+    "a resumed run restarts its record count": (
         "trace/store.py", "self._seq = self._synced = end.count", "self._seq = self._synced = 0",
     ),
-    "a resumed run begins a chain of its own": ("trace/store.py", "self.digest = end.digest", 'self.digest = ""'),
+    "a resumed run starts a new chain": ("trace/store.py", "self.digest = end.digest", 'self.digest = ""'),
     "a torn record is taken for whole": (
         "run/stopped.py", "whole = file.seek(0, 2) - reader.torn_bytes", "whole = file.seek(0, 2)",
     ),

@@ -165,8 +165,8 @@ FAKES = {
     "a module that prints answers": {
         "src/calculator.py": "import os\nos.write(1, b'{\"value\": 1.0}\\n' * 500)\nos._exit(0)\n"
     },
-    "a reward of its own": {"reward.txt": "1\n", "reward.json": '{"reward": 1}\n'},
-    "programs of its own": {"python": "#!/bin/sh\nexit 0\n", "pytest": "#!/bin/sh\nexit 0\n"},
+    "its own reward": {"reward.txt": "1\n", "reward.json": '{"reward": 1}\n'},
+    "its own programs": {"python": "#!/bin/sh\nexit 0\n", "pytest": "#!/bin/sh\nexit 0\n"},
 }
 
 

@@ -89,7 +89,7 @@ def test_files_that_differ_only_in_a_time_part_nothing(tmp_path):
     other = diff_runs(Run(tmp_path / "a"), Run(tmp_path / "c"))
     assert [file.path for file in other.files] == ["log.txt"]
     assert other.parting.a.event.startswith("ToolReturned")
-    assert diff_runs(Run(tmp_path / "d"), Run(tmp_path / "e")).files, "what is too long to compare counts as changed"
+    assert diff_runs(Run(tmp_path / "d"), Run(tmp_path / "e")).files, "a text too long to compare counts as changed"
 
 
 def test_a_run_that_ends_earlier_is_told_so(tmp_path):

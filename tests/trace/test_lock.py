@@ -42,7 +42,7 @@ def holder(path):
 
 
 def test_a_living_process_is_named_by_its_id_and_not_waited_for(path, holder, monkeypatch):
-    monkeypatch.setattr("stackmem.trace.lock.time.sleep", lambda _: pytest.fail("it waits"))
+    monkeypatch.setattr("stackmem.trace.lock.time.sleep", lambda _: pytest.fail("the lock attempt must not wait"))
     with pytest.raises(TraceError, match=f"process {holder.pid} is writing the run {path.parent.name}"):
         Lock(path)
     with pytest.raises(TraceError, match=f"process {holder.pid}"):

@@ -121,7 +121,7 @@ def opened(person: Person, toolchains: dict[bool, Toolchain], request: pytest.Fi
     tools = toolchains[public]
     level = getattr(request.node, "callspec", None) and request.node.callspec.params.get("level")
     if level in LEVELS and (failure := _failures(level, os.geteuid(), toolchains[False])):
-        pytest.skip(f"{level} is not to be had here: {failure}")
+        pytest.skip(f"{level} is not available here: {failure}")
 
     @contextlib.contextmanager
     def enter(place: Path, level: str, **rest: Any) -> Iterator[Workspace]:
@@ -137,7 +137,7 @@ def opened(person: Person, toolchains: dict[bool, Toolchain], request: pytest.Fi
         inside = rest.pop("inside", "/workspace")
         chosen = LEVELS[level]()
         if failure := _failures(level, os.geteuid(), tools):
-            pytest.skip(f"{level} is not to be had here: {failure}")
+            pytest.skip(f"{level} is not available here: {failure}")
         layer = layer_over(root) if level == LAYERED else OwnFolder(root)
         with contextlib.ExitStack() as stack:
             stack.enter_context(contextlib.closing(layer))

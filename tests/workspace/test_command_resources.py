@@ -117,8 +117,8 @@ with subprocess.Popen([sys.executable, "-c", sys.argv[3], sys.argv[2]], **pipes)
 )
 
 
-@pytest.mark.skipif(not os.access(GROUPS / "cgroup.procs", os.W_OK), reason="no control group can be made here")
-@pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside a neighbor of the group"])
+@pytest.mark.skipif(not os.access(GROUPS / "cgroup.procs", os.W_OK), reason="control groups cannot be created here")
+@pytest.mark.parametrize("beside", [False, True], ids=["alone", "next to a neighbor of the group"])
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["in the group", "elsewhere"])
 def test_the_kernel_says_which_group_holds_a_memory_file(elsewhere, beside):
     """The file is younger than the command, so it may belong to the command."""

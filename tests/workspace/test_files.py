@@ -261,7 +261,7 @@ def test_a_write_keeps_the_mode_and_drops_what_raises_privileges(place):
     assert stat.S_IMODE((at.ws / "g").stat().st_mode) == 0o644
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root writes files of others")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write other users' files")
 def test_a_file_keeps_its_owner_when_root_writes_it(tmp_path):
     at = scene(tmp_path)
     os.chown(at.ws / "d" / "file", 12345, 54321)

@@ -58,7 +58,7 @@ def test_the_attack_succeeds_against_a_resolver_that_looks_before_it_opens(place
     end = time.monotonic() + 30
     with flipping(at.ws / "d", at.ws / "rel"):
         while at.read("d/file").text != SECRET:
-            assert time.monotonic() < end, "the attacker never got in between, so the tests below show nothing"
+            assert time.monotonic() < end, "the attacker never interfered, so the tests below are inconclusive"
 
 
 @raced_on_each_ground

@@ -71,7 +71,7 @@ def test_without_user_namespaces_landlock_can_be_asked_for():
 
 
 @with_bubblewrap
-@pytest.mark.skipif(os.geteuid() != 0, reason="bwrap is root's, and only root can take root along into a namespace")
+@pytest.mark.skipif(os.geteuid() != 0, reason="bwrap belongs to root, and only root can map root into a namespace")
 def test_where_proc_is_masked_bubblewrap_does_without():
     # To the kernel any other visible /proc, for instance in a chroot, would count too.
     mask = "for p in $(awk '/ - proc /{print $5}' /proc/self/mountinfo); do mount -t tmpfs none $p/irq; done"

@@ -4,7 +4,7 @@ import pytest
 
 from tests.workspace.people import NOBODY, PEOPLE, as_user, for_everyone
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch to another user")
 
 
 @for_everyone

@@ -41,5 +41,5 @@ def test_an_agent_of_others_works_and_less_is_sent(tmp_path: Path, name: str, st
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_every_agent_works_under_every_strategy(tmp_path: Path, client: Client, strategy: str) -> None:
     if place_of(client, INSTALLED) is None:
-        pytest.skip(f"{client.name} is not installed; scripts/clients.sh does, and STACKMEM_CLIENTS names the folder")
+        pytest.skip(f"{client.name} is not installed; run scripts/clients.sh and set STACKMEM_CLIENTS to its folder")
     held(run(client, strategy, INSTALLED, tmp_path), strategy)

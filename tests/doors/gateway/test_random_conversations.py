@@ -274,7 +274,7 @@ def test_what_goes_on_is_valid_and_for_the_same_beginning_always_the_same(kind: 
                 continue
             talk.turn(upstream[-1])
         for body, went in passed:
-            assert list(way.send(body)) == [went], f"{spelled}, seed {seed}: asked again, it went otherwise"
+            assert list(way.send(body)) == [went], f"{spelled}, seed {seed}: a repetition gave another result"
         if not way.written:
             for body, went in passed[-2:]:
                 assert list(Way(wire, spelled).send(body)) == [went]

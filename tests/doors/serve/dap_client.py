@@ -52,5 +52,5 @@ class Client:
             name, _, value = line.partition(b": ")
             assert name == b"Content-Length", line
             length = int(value)
-        assert length, "the adapter went away"
+        assert length, "the adapter closed the connection"
         return json.loads(self._reads.read(length))

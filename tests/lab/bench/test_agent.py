@@ -285,7 +285,9 @@ def test_without_harbor_or_a_program_of_its_agent_nothing_begins(stage: Stage):
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif("HARBOR_PYTHON" not in os.environ, reason="scripts/harbor.sh makes the environment and names it")
+@pytest.mark.skipif(
+    "HARBOR_PYTHON" not in os.environ, reason="run scripts/harbor.sh, which creates the environment and prints its name"
+)
 def test_harbors_own_mini_swe_agent_works_in_the_trials_sandbox(stage: Stage, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", f"{Path(os.environ['HARBOR_PYTHON']).parent}{os.pathsep}{os.environ['PATH']}")
     commands = iter(["touch made.txt", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"])

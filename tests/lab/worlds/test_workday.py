@@ -43,7 +43,7 @@ def test_each_later_request_needs_what_an_earlier_one_found_out():
     for number, request in enumerate(world.requests):
         keys = {need.key for unit in world.units[request.first - 1 : request.last] for need in unit.needs}
         about = {key for key in keys if not key.startswith("repo.")}
-        assert about - known, "something is new in each"
+        assert about - known, "each request adds something new"
         assert not number or about & known
         known |= keys | {key for unit in world.units[request.first - 1 : request.last] for key in unit.gives}
 
