@@ -54,6 +54,10 @@ _KINDS = {
         r"\bgo(?:es)? on (?:with|in|from|as|where|without)\b|\bbr(?:ings?|ought) (?:back|along)\b",
         r"\b(?:dear|dearer|thereby|whereby|therein|wherein|thereof|hitherto|lest)\b",
     ),
+    "a British or stilted word": (
+        r"\b(?:amongst|behaviour|colours?|dearest|grey|hereby|in order to|leverage|licence|misspelt|so far as|spelt"
+        r"|utilize|whatsoever|whilst)\b",
+    ),
     "'she' for a reader": (r"\b(?:[Ss]he|[Hh]ers?)\b",),
 }
 MARKERS = {kind: re.compile("|".join(patterns), re.M) for kind, patterns in _KINDS.items()}

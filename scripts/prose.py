@@ -1,4 +1,4 @@
-"""Find sentences that are hard to read: those with too many words, and words that CONTRIBUTING.md lists.
+"""Find sentences that are hard to read: too many words, or a lost beginning.
 
 ``python scripts/prose.py [FILE…]`` prints the findings for the README and the docs, or for these files.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,7 +24,6 @@ _BLOCK = re.compile(r"^(#+ .*|\s*\|.*|\s*(?:[-*]|\d+\.) )", re.M)
 _STOP = re.compile(r"(?<=[.!?])[)\"*_]*\s+")
 _WORD = re.compile(r"[A-Za-z0-9](?:[\w'’./-]*\w)?")
 _SMALL_NAMES = ("stackmem", "llama.cpp", "mini-swe-agent", "uv", "pipx")
-_ROW = re.compile(r"^\| ([^|`]+?) \| ([^|]+?) \|$", re.M)
 
 
 def pages() -> list[Path]:
@@ -58,35 +56,16 @@ def lost_openings(text: str) -> list[str]:
     return [part for part in paragraphs if part[:1].islower() and not part.startswith(_SMALL_NAMES)]
 
 
-@cache
-def avoided() -> Mapping[str, str]:
-    """Map each word or phrase to its replacement, as CONTRIBUTING.md lists them."""
-    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    section = page.partition("\n## Words\n")[2].partition("\n## ")[0]
-    rows = dict(_ROW.findall(section))
-    return {word: instead for word, instead in rows.items() if word not in ("instead of", "---")}
-
-
-def avoided_words(text: str) -> list[str]:
-    """Return the listed words that a page contains, each with its replacement."""
-    said = " ".join(passages(text)).lower()
-    return [
-        f"{word}: write {instead}" for word, instead in avoided().items() if re.search(rf"\b{re.escape(word)}\b", said)
-    ]
-
-
 def main(named: list[str]) -> int:
     """Print the findings. Returns 1 if there are any."""
     found = 0
     for path in map(Path, named) if named else pages():
         text = path.read_text("utf-8")
-        told = [f"{len(_WORD.findall(one))} words: {one}" for one in long_sentences(text)]
-        told += [f"begins in the middle of a sentence: {one[:60]}" for one in lost_openings(text)]
-        if path.name != "CONTRIBUTING.md":
-            told += avoided_words(text)
-        for one in told:
-            print(f"{path}: {one}")
-        found += len(told)
+        findings = [f"{len(_WORD.findall(one))} words: {one}" for one in long_sentences(text)]
+        findings += [f"begins in the middle of a sentence: {one[:60]}" for one in lost_openings(text)]
+        for finding in findings:
+            print(f"{path}: {finding}")
+        found += len(findings)
     return 1 if found else 0
 
 
