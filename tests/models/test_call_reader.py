@@ -124,6 +124,22 @@ def test_several_calls_keep_their_order_and_what_is_said_before_them_stays():
     assert found.text == "First I write."
 
 
+SCHEMA = '{"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}'
+
+
+def test_copies_of_schemas_before_a_call_are_dropped():
+    """Qwen2.5-Coder 1.5B sometimes lists its tools before the call."""
+    copies = "\n".join(f'{{"name": "{name}", "arguments": {SCHEMA}}}' for name in ("read_file", "write_file"))
+    found = find_calls(f"{copies}\n{WRITE}", TOOLS, answers=False)
+    assert found is not None
+    assert [(call.name, call.arguments) for call in found.calls] == [("write_file", ARGUMENTS)]
+    assert found.schemas == 2
+    alone = find_calls(copies, TOOLS, answers=False)
+    assert alone is not None
+    assert [call.name for call in alone.calls] == ["read_file", "write_file"]
+    assert alone.schemas == 0
+
+
 def test_a_well_known_tool_of_another_agent_is_a_call_and_an_unknown_name_is_not_where_answers_are_accepted():
     foreign = '{"name": "bash", "arguments": {"command": "ls"}}'
     assert find_calls(foreign, TOOLS, answers=True).calls[0].name == "bash"

@@ -31,10 +31,15 @@ class FoundCall(Struct, frozen=True):
 
 
 class FoundCalls(Struct, frozen=True):
-    """The remaining text of a reply, and its calls in order."""
+    """The remaining text of a reply, and its calls in order.
+
+    Attributes:
+        schemas: Number of copies of tool schemas that were dropped, because a real call follows them.
+    """
 
     text: str
     calls: tuple[FoundCall, ...]
+    schemas: int = 0
 
 
 def plain_name(name: str) -> str:

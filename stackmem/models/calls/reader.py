@@ -8,6 +8,7 @@ with text, and small models add text or another call after the intended one.
 Rule 3: a call inside a thought never counts, and a reply cut inside a string makes no call.
 Rule 4: text that is a call by these rules but cannot be parsed is a malformed call, so that the model learns what
 is wrong. It is never an answer.
+Rule 5: copies of tool schemas that a model lists before a call are not calls.
 
 Supports JSON objects in OpenAI's and similar shapes, bare or fenced, Hermes and Qwen (``<tool_call>``), Qwen-Coder
 and Anthropic XML, GLM, Llama (``<|python_tag|>``, ``<function=name>``), Mistral (``[TOOL_CALLS]``), DeepSeek, Kimi,
@@ -53,6 +54,7 @@ _ARGUMENTS = re.compile(rf"""["'](?:{"|".join(ARGUMENT_KEYS)})["']\s*:""")
 _CLOSING_TAG = re.compile(r"(?:</\w+>\s*)+\Z")
 _FENCE_BEFORE = re.compile(r"```\w*[ \t]*\s*\Z")
 _OBJECT_AROUND = re.compile(r"\{[^{}]{0,200}:\s*\[?\s*\Z")
+_SCHEMA_WORDS = frozenset({"type", "properties", "required", "additionalProperties", "description", "title", "$schema"})
 _MAX_MALFORMED = 20_000
 _MAX_BEFORE_NAME = 2_000
 
@@ -92,7 +94,17 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
     first = opener.start() if opener is not None and opener.start() < calls[0].start else calls[0].start
     said = text[: beginning + first]
     said = re.sub(r"(?:```\w*|[\[<(`\"'])\s*\Z", "", said.rstrip()).rstrip()
-    return FoundCalls(said, tuple(calls[:MAX_CALLS]))
+    real = [call for call in calls if not _is_schema(call.arguments)] or calls
+    return FoundCalls(said, tuple(real[:MAX_CALLS]), len(calls) - len(real))
+
+
+def _is_schema(arguments: object) -> bool:
+    """Return whether a model copied a tool's schema in place of arguments."""
+    return (
+        isinstance(arguments, dict)
+        and arguments.keys() <= _SCHEMA_WORDS
+        and isinstance(arguments.get("properties"), dict)
+    )
 
 
 def _unquoted(searched: str) -> str | None:

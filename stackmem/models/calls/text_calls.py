@@ -105,7 +105,8 @@ def _read_text(reply: ModelReplied, request: AskModel, shown: Collection[str]) -
     parts: list[ReplyPart] = [part for part in reply.parts if not isinstance(part, Text)]
     stop = "call" if reply.stop == "end" else reply.stop
     said = (Text(found.text),) if found.text else ()
-    return replace(reply, parts=(*parts, *said, *calls), stop=stop, repairs=(_note(found.calls[0]),))
+    notes = (_note(found.calls[0]), *([f"dropped {found.schemas} copies of tool schemas"] if found.schemas else []))
+    return replace(reply, parts=(*parts, *said, *calls), stop=stop, repairs=notes)
 
 
 def recorded_call(
