@@ -9,7 +9,7 @@ from typing import Any
 
 from .debugger import DebugMoment
 
-_MOST_LINES = 20
+_MAX_LINES = 20
 _VALUE_CHARS = 120
 _ABSENT = object()
 
@@ -34,9 +34,9 @@ class VariableChanges:
         before = begins_with if moment.kind == "entered" else self._seen.get(key, begins_with)
         self._seen[key] = deepcopy(frame.variables)
         found = () if moment.kind == "entered" else tuple(_changes("", before, frame.variables))
-        more = (f"and {len(found) - _MOST_LINES:,} more changes",) if len(found) > _MOST_LINES else ()
+        more = (f"and {len(found) - _MAX_LINES:,} more changes",) if len(found) > _MAX_LINES else ()
         within = f"{frame.name}: " if around else ""
-        return tuple(f"{within}{line}" for line in (*found[:_MOST_LINES], *more))
+        return tuple(f"{within}{line}" for line in (*found[:_MAX_LINES], *more))
 
 
 def _changes(name: str, before: Any, now: Any) -> Iterator[str]:

@@ -258,8 +258,8 @@ class ProgramDecider:
 
 
 def _too_deep() -> Halted:
-    told = f"{PROGRAM_DEPTH} frames of the program are open, the most there may be; end one first"
-    return Halted("Limit Reached", told)
+    message = f"{PROGRAM_DEPTH} frames of the program are open, the most there may be; end one first"
+    return Halted("Limit Reached", message)
 
 
 def _entered(effect: EnterFrame, state: State) -> FramePushed:

@@ -2,23 +2,23 @@
 
 import pytest
 
-from stackmem.languages.frame.yaml_tree import MOST_DEPTH, Place, YamlError, parse_yaml, plain
+from stackmem.languages.frame.yaml_tree import MAX_DEPTH, Place, YamlError, parse_yaml, plain
 
 
 @pytest.mark.parametrize(
     ("opening", "closing", "column"),
-    [("[", "", MOST_DEPTH + 2), ("[", "]", MOST_DEPTH + 2), ("{a: ", "}", 4 * (MOST_DEPTH + 1) + 1)],
+    [("[", "", MAX_DEPTH + 2), ("[", "]", MAX_DEPTH + 2), ("{a: ", "}", 4 * (MAX_DEPTH + 1) + 1)],
 )
 def test_a_bracket_too_deep_is_refused_where_it_opens(opening: str, closing: str, column: int):
-    with pytest.raises(YamlError, match=f"^nested deeper than {MOST_DEPTH} levels") as refused:
+    with pytest.raises(YamlError, match=f"^nested deeper than {MAX_DEPTH} levels") as refused:
         parse_yaml(opening * 2_000 + closing * 2_000)
     assert refused.value.place == Place(1, column)
 
 
 def test_brackets_as_deep_as_is_allowed_are_read_and_many_beside_each_other_too():
-    value = plain(parse_yaml("[" * (MOST_DEPTH + 1) + "]" * (MOST_DEPTH + 1)))
+    value = plain(parse_yaml("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1)))
     depth = 0
     while value:
         (value,), depth = value, depth + 1
-    assert depth == MOST_DEPTH
+    assert depth == MAX_DEPTH
     assert plain(parse_yaml("[" + "[x], " * 500 + "]")) == [["x"]] * 500

@@ -54,12 +54,12 @@ from .tree import (
 
 _UNKNOWN_VARIABLE = "Unresolved Template Variable"
 _MODULE_PATH = re.compile(r"^\{\{\s*module_path\s*\}\}/")
-_MOST_COMPARED = 100
+_MAX_COMPARED = 100
 """Maximum number of unknown variables reported with similar names.
 
 The limit keeps hostile programs with many of them fast.
 """
-_MOST_FOLLOWED = 1_000
+_MAX_FOLLOWED = 1_000
 """Maximum number of named steps followed.
 
 A few named steps that run each other could otherwise expand to millions.
@@ -202,7 +202,7 @@ class Flow(Refusals):
     def _run_step(self, step: RunStep) -> Walk:
         if step.named not in self._named:
             self._refuse(step, "Unknown Step", unknown_step(step.named, self._named))
-        elif step.named not in self._running and self._followed < _MOST_FOLLOWED:
+        elif step.named not in self._running and self._followed < _MAX_FOLLOWED:
             self._followed += 1
             self._running.add(step.named)
             yield from self._steps(self._named[step.named])
@@ -358,7 +358,7 @@ class Flow(Refusals):
             known = name in self._known or name in also or any(name in assumed for assumed in self._assumed)
             if known or mention.guarded:
                 continue
-            halt = missing_variable(name, self._known if len(self.errors) < _MOST_COMPARED else ())
+            halt = missing_variable(name, self._known if len(self.errors) < _MAX_COMPARED else ())
             near = f"; nearest: {', '.join(halt.near)}" if halt.near else ""
             if any(name in sets and self._branches > depth for sets, depth in self._loops):
                 message = f"The variable `{name}` is set only later in the loop; in the first round it is missing."

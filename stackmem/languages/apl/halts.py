@@ -20,12 +20,12 @@ LOAD_AND_PARSE = "Load and Parse"
 INPUT_VALIDATION = "Input Validation"
 
 LIMIT_REACHED = "Limit Reached"
-_MOST_DETAIL = 2_000
-_MOST_TEMPLATE = 300
-_MOST_STDERR = 500
-_MOST_FIELDS = 20
-_MOST_COMPARED = 500
-_MOST_NAME = 100
+_MAX_DETAIL = 2_000
+_MAX_TEMPLATE = 300
+_MAX_STDERR = 500
+_MAX_FIELDS = 20
+_MAX_COMPARED = 500
+_MAX_NAME = 100
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -69,8 +69,8 @@ class Halt(Exception):  # noqa: N818 - the language's own term
     @property
     def all_details(self) -> str:
         details = _one_line(self.details)
-        if len(details) > _MOST_DETAIL:
-            details = f"{details[:_MOST_DETAIL]}…"
+        if len(details) > _MAX_DETAIL:
+            details = f"{details[:_MAX_DETAIL]}…"
         if self.near:
             details = f"{details}, Nearest: {_one_line(', '.join(self.near))}"
         if self.stderr:
@@ -114,8 +114,8 @@ def _one_line(text: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """Return up to three known names similar to ``name``. At most 500 known names are compared."""
-    names = sorted({each for each in known if len(each) <= _MOST_NAME})[:_MOST_COMPARED]
-    return tuple(get_close_matches(name[:_MOST_NAME], names, 3, 0.6))
+    names = sorted({each for each in known if len(each) <= _MAX_NAME})[:_MAX_COMPARED]
+    return tuple(get_close_matches(name[:_MAX_NAME], names, 3, 0.6))
 
 
 def template_error(
@@ -133,7 +133,7 @@ def template_error(
 
 
 def invalid_template(text: str, why: str) -> Halt:
-    template = text if len(text) <= _MOST_TEMPLATE else f"{text[:_MOST_TEMPLATE]}…"
+    template = text if len(text) <= _MAX_TEMPLATE else f"{text[:_MAX_TEMPLATE]}…"
     return Halt("Template Error", "A template or condition could not be evaluated.", f'Template: "{template}", {why}')
 
 
@@ -146,8 +146,8 @@ def _missing_field(fault: TemplateFault, text: str, variables: Mapping[str, Any]
     fields = [str(name) for name in fault.held] if isinstance(fault.held, dict) else []
     told = [f"Missing field: {fault.missing}"]
     if fields:
-        more = ", …" if len(fields) > _MOST_FIELDS else ""
-        told.append(f"Fields: {', '.join(fields[:_MOST_FIELDS])}{more}")
+        more = ", …" if len(fields) > _MAX_FIELDS else ""
+        told.append(f"Fields: {', '.join(fields[:_MAX_FIELDS])}{more}")
     found = [*mentions(text), *mentions(text, expression=True)]
     of = next((each.name for each in found if fault.missing in each.path and each.name in variables), "")
     if of:
@@ -241,7 +241,7 @@ def command_failed(command: str, answer: ToolAnswer) -> Halt:
         reason = "The 'shell' tool executed a command that did not end by itself."
         details = f'Command: "{command}", {answer.detail or answer.failed}'
     stderr = str(output.get("stderr") or "").strip()
-    cut = f"… {stderr[-_MOST_STDERR:]}" if len(stderr) > _MOST_STDERR else stderr
+    cut = f"… {stderr[-_MAX_STDERR:]}" if len(stderr) > _MAX_STDERR else stderr
     return Halt("Command Failed", reason, details, stderr=cut)
 
 

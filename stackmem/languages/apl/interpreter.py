@@ -38,7 +38,7 @@ from .templates import bare
 from .tools import CODE, agent_native, checked_outputs, failure, interface_only, parameter
 from .tree import Foreach, Phase, Program, RunStep, Step, Switch, ToolStep, Try, While, later_reads_exit_code
 
-MOST_DEPTH = 50
+MAX_DEPTH = 50
 Run = Callable[[tuple[Step, ...], Pointer], Doing]
 
 
@@ -285,8 +285,8 @@ def _own_tool(step: ToolStep, pointer: Pointer, path: str) -> Doing:
 
 
 def _refuse_depth(pointer: Pointer) -> None:
-    if pointer.depth >= MOST_DEPTH:
-        reason = f"Programs and tools are nested deeper than {MOST_DEPTH}."
+    if pointer.depth >= MAX_DEPTH:
+        reason = f"Programs and tools are nested deeper than {MAX_DEPTH}."
         raise Halt(LIMIT_REACHED, reason, f"Depth: {pointer.depth}")
 
 

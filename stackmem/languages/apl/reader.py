@@ -23,7 +23,7 @@ _INPUT = "Invalid Input Definition"
 _TOOL = "Invalid Tool Definition"
 _YAML = "Invalid YAML"
 _ESCAPE = "unknown escape character"
-_MOST_REPAIRED = 20
+_MAX_REPAIRED = 20
 UNDESCRIBED = "Missing Description"
 
 
@@ -152,7 +152,7 @@ def _lenient(text: str, shapes: Shapes) -> Tree:
 
     A backslash that does not begin a YAML escape is read as a plain backslash and noted.
     """
-    for _ in range(_MOST_REPAIRED):
+    for _ in range(_MAX_REPAIRED):
         try:
             return parse_yaml(text)
         except YamlError as error:

@@ -102,7 +102,7 @@ class Shapes:
                 self.fault(item.place, title, f"`{key}` holds texts, not {kind_of(item)}.")
 
 
-MOST_NESTED = 20
+MAX_NESTED = 20
 
 _STEP = "Invalid Step"
 _MISSING = "Missing Required Field"
@@ -130,8 +130,8 @@ class Steps:
         self._shapes = shapes
 
     def read(self, tree: Tree | None, what: str, depth: int = 0) -> tuple[Step, ...]:
-        if depth > MOST_NESTED and tree is not None:
-            self._shapes.fault(tree.place, _STEP, f"Steps are nested deeper than {MOST_NESTED}.")
+        if depth > MAX_NESTED and tree is not None:
+            self._shapes.fault(tree.place, _STEP, f"Steps are nested deeper than {MAX_NESTED}.")
             return ()
         found = (self._step(item, depth) for item in self._shapes.items(tree, what, _STEP))
         return tuple(step for step in found if step is not None)

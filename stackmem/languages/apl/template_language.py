@@ -25,9 +25,9 @@ from jinja2.visitor import NodeTransformer
 
 from .command_output import CommandOutput, MalformedOutputError
 
-MOST_CHARS = 1_000_000
-MOST_ROUNDS = 100_000
-MOST_BITS = 63
+MAX_CHARS = 1_000_000
+MAX_ROUNDS = 100_000
+MAX_BITS = 63
 """The size of integers that every JSON reader supports."""
 
 _FILTERS = (
@@ -245,8 +245,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         if not numbers and isinstance(left, str | list | tuple) and isinstance(right, str | list | tuple):
             _refuse_length(len(left) + len(right))
         made = super().call_binop(context, operator, left, right)
-        if isinstance(made, int) and made.bit_length() > MOST_BITS:
-            raise SecurityError(f"a whole number of more than {MOST_BITS} bits")
+        if isinstance(made, int) and made.bit_length() > MAX_BITS:
+            raise SecurityError(f"a whole number of more than {MAX_BITS} bits")
         if isinstance(made, float) and not math.isfinite(made):
             raise SecurityError("a number that is too large")
         return made
@@ -259,8 +259,8 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             items.refuse()
         for item in items:
             self.rounds += 1
-            if self.rounds > MOST_ROUNDS:
-                raise SecurityError(f"its loops take more than {MOST_ROUNDS:,} rounds")
+            if self.rounds > MAX_ROUNDS:
+                raise SecurityError(f"its loops take more than {MAX_ROUNDS:,} rounds")
             yield item
 
 
@@ -303,8 +303,8 @@ def concatenate(parts: Iterable[Any]) -> str:
 
 
 def _refuse_length(size: int) -> None:
-    if size > MOST_CHARS:
-        raise SecurityError(f"it makes more than {MOST_CHARS:,} characters")
+    if size > MAX_CHARS:
+        raise SecurityError(f"it makes more than {MAX_CHARS:,} characters")
 
 
 def _or_none(value: Any) -> Any:
@@ -321,7 +321,7 @@ def _join(items: Iterable[Any], separator: str = "") -> str:
 
 def _replace(text: Any, old: str, new: str) -> str:
     whole = text_of(text)
-    _refuse_length(len(whole) + (len(new) - len(old)) * whole.count(old) if old else MOST_CHARS + 1)
+    _refuse_length(len(whole) + (len(new) - len(old)) * whole.count(old) if old else MAX_CHARS + 1)
     return whole.replace(old, new)
 
 

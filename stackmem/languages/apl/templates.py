@@ -13,7 +13,7 @@ from jinja2.parser import Parser
 from msgspec import Struct
 
 from .command_output import storable
-from .template_language import MOST_CHARS, Missing, MissingError, TemplateEnvironment, text_of, whole
+from .template_language import MAX_CHARS, Missing, MissingError, TemplateEnvironment, text_of, whole
 
 _LANGUAGE = TemplateEnvironment()
 _WHOLE = re.compile(r"\{\{[-+]?((?:(?!\{\{|\}\}).)*?)[-+]?\}\}", re.DOTALL)
@@ -55,8 +55,8 @@ def render(text: str, scope: Mapping[str, Any], results: Container[str] = ()) ->
         made, size = [], 0
         for piece in template.generate(scope):
             size += len(piece)
-            if size > MOST_CHARS:
-                raise TemplateFault(f"The template makes more than {MOST_CHARS:,} characters.")
+            if size > MAX_CHARS:
+                raise TemplateFault(f"The template makes more than {MAX_CHARS:,} characters.")
             made.append(piece)
         whole_text = "".join(made)
         return storable(whole_text) if "\\" in text else whole_text

@@ -25,7 +25,7 @@ from .registry import BUILT_INS, SPELLINGS, KnownTool
 from .scope import Doing, Pointer, call_line, plain_output
 from .tree import Output, ToolStep
 
-MOST_SECONDS = 3_600.0
+MAX_SECONDS = 3_600.0
 _NOTHING = object()
 _TAKES_ANY_INPUT = ("run_apl", "agent_native")
 """Tools whose ``with_inputs`` are the inputs of another program or of the agent."""
@@ -249,7 +249,7 @@ def _seconds(step: ToolStep, pointer: Pointer) -> float | None:
         seconds = float(wanted)
     except (TypeError, ValueError):
         seconds = 0.0
-    if not 0 < seconds <= MOST_SECONDS:
+    if not 0 < seconds <= MAX_SECONDS:
         raise tool_logic("`timeout_seconds` is a number above 0, at most 3600.", f"Given: {wanted!r:.80}")
     return seconds
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ruamel.yaml.error import StreamMark
     from ruamel.yaml.nodes import Node
 
-MOST_ALIASED = 10_000
-MOST_DEPTH = 200
-_MOST_SAID = 200
+MAX_ALIASED = 10_000
+MAX_DEPTH = 200
+_MAX_MESSAGE = 200
 
 _YAML = "tag:yaml.org,2002:"
 _INTS = {"0x": 16, "0o": 8}
@@ -80,7 +80,7 @@ def parse_yaml(text: str) -> Tree:
 
     reader = YAML(typ="safe", pure=True)  # the round-trip reader would insert markers at the folds of a folded text
     reader.allow_duplicate_keys = True
-    reader.Scanner = bounded_scanner(Scanner, MOST_DEPTH)
+    reader.Scanner = bounded_scanner(Scanner, MAX_DEPTH)
     reader.composer.warn_double_anchors = False  # YAML 1.2 allows redefining an anchor; the last definition wins
     try:
         node = reader.compose(text)
@@ -95,7 +95,7 @@ def parse_yaml(text: str) -> Tree:
             place, "a character that YAML does not allow; write it as an escape in double quotes"
         ) from error
     except RecursionError as error:
-        raise YamlError(Place(1, 1), f"nested deeper than {MOST_DEPTH} levels") from error
+        raise YamlError(Place(1, 1), f"nested deeper than {MAX_DEPTH} levels") from error
     except (YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
         what = (str(error).splitlines() or [type(error).__name__])[0]
         raise YamlError(Place(1, 1), what) from error
@@ -153,8 +153,8 @@ def _fault(text: str, mark: StreamMark | None, what: str) -> YamlError:
     place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
     near = text.splitlines()[max(0, place.line - 2) : place.line]
     if any(_begins_with_template(line) for line in near):
-        what = f"{what[:_MOST_SAID]}; {_TEMPLATE_HINT}"
-    return YamlError(place, what[: 2 * _MOST_SAID])
+        what = f"{what[:_MAX_MESSAGE]}; {_TEMPLATE_HINT}"
+    return YamlError(place, what[: 2 * _MAX_MESSAGE])
 
 
 def _begins_with_template(line: str) -> bool:
@@ -173,14 +173,14 @@ class _Grower:
 
     def grow(self, node: Node, depth: int, *, copy: bool = False) -> Tree:
         place = Place(node.start_mark.line + 1, node.start_mark.column + 1)
-        if depth > MOST_DEPTH:
-            raise YamlError(place, f"nested deeper than {MOST_DEPTH} levels")
+        if depth > MAX_DEPTH:
+            raise YamlError(place, f"nested deeper than {MAX_DEPTH} levels")
         if id(node) in self._open:
             raise YamlError(place, "an alias that holds itself")
         copy = copy or id(node) in self._seen
         self._aliased += copy
-        if self._aliased > MOST_ALIASED:
-            raise YamlError(place, f"aliases stand for more than {MOST_ALIASED:,} values")
+        if self._aliased > MAX_ALIASED:
+            raise YamlError(place, f"aliases stand for more than {MAX_ALIASED:,} values")
         self._seen.add(id(node))
         self._open.add(id(node))
         try:

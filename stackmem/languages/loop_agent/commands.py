@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from .reply_json import Misfit, count, member, required_member, word
 
-MOST_MAIL = 1_800
+MAX_MAIL = 1_800
 """Maximum length of a link that mail programs accept."""
 _RESOURCES = ("Record", "Dashboard", "Report", "Form", "View")
 
@@ -84,7 +84,7 @@ def _mail(given: dict[str, Any], place: str) -> str:
     rows += [(name, member(given, name, str, place, "")) for name in ("subject", "body")]
     more = "&".join(f"{name}={quote(text)}" for name, text in rows if text)
     link = f"mailto:{quote(address, safe='@,')}" + (f"?{more}" if more else "")
-    if len(link) <= MOST_MAIL:
+    if len(link) <= MAX_MAIL:
         return f"[compose] {label}: {link}"
     artifact = given.get("artifactId")
     return f"[compose] {label}: too long for a link" + (f"; see the artifact {artifact}" if artifact else "")

@@ -135,8 +135,8 @@ def _change_results(
 UNKNOWN_WINDOW = 8_000
 TRIGGER, TARGET = 0.75, 0.30
 SUMMARY_TOKENS = 1_500
-LEAST_GAIN = 500
-LEAST_ENTRIES = 3
+MIN_GAIN = 500
+MIN_ENTRIES = 3
 TURNS_AFTER_FAILURE = 5
 _STRUCTURAL = frozenset('{}[]:,"')
 
@@ -179,11 +179,11 @@ def plan_fold(conversation: AgentConversation, budget: int) -> FoldPlan | Skippe
     if upto == len(sizes):  # never fold the last entry that was addressed to the model
         upto = max(index for index, entry in enumerate(conversation.entries) if entry.from_model or index == 0)
     folded = conversation.entries[1:upto]
-    if sum(entry.kind != "summary" for entry in folded) < LEAST_ENTRIES:
+    if sum(entry.kind != "summary" for entry in folded) < MIN_ENTRIES:
         return Skipped("No foldable boundary")
     gain = sum(sizes[1:upto]) - SUMMARY_TOKENS
-    if gain < LEAST_GAIN:
-        return Skipped(f"Projected gain {gain:,} tokens, at least {LEAST_GAIN:,} are wanted")
+    if gain < MIN_GAIN:
+        return Skipped(f"Projected gain {gain:,} tokens, at least {MIN_GAIN:,} are wanted")
     return FoldPlan(upto, "\n\n".join(_entry_text(entry) for entry in folded))
 
 
@@ -214,8 +214,8 @@ def shorten_conversation(session: AgentSession) -> Routine:
     asking = prune(conversation, session.turn)
     changed = sum(entry.final for entry in conversation.entries) - before + len(asking)
     if changed:
-        told = f"{changed} result{'s' if changed > 1 else ''} left the prompt or became shorter"
-        yield StepEntered(f"{session.path}/turn {session.turn}", told)
+        message = f"{changed} result{'s' if changed > 1 else ''} left the prompt or became shorter"
+        yield StepEntered(f"{session.path}/turn {session.turn}", message)
     for index in asking:
         entry = conversation.entries[index]
         wanted = (entry.expires.prompt if entry.expires else "") or COMPACT
@@ -236,8 +236,8 @@ def _fold(session: AgentSession) -> Routine:
         else:
             session.fold_after = session.turn + TURNS_AFTER_FAILURE
             plan = Skipped("The summary failed; the conversation stays as it is")
-    if isinstance(plan, Skipped) and plan.reason[:16] != session.fold_told:
-        session.fold_told = plan.reason[:16]
+    if isinstance(plan, Skipped) and plan.reason[:16] != session.fold_reason:
+        session.fold_reason = plan.reason[:16]
         yield StepEntered(f"{session.path}/turn {session.turn}", plan.reason)
 
 

@@ -28,8 +28,8 @@ _CHOICES = ("buttongroup", "radio", "dropdown", "checkbox")
 _NUMBERS = ("number", "currency", "slider")
 _WIDTHS = ("narrow", "medium", "wide", "full", "auto")
 _WORDS = ("prefix", "suffix", "placeholder")
-_MOST_CHARS = 1_000_000
-_MOST_QUESTIONS = 100
+_MAX_CHARS = 1_000_000
+_MAX_QUESTIONS = 100
 _DATE = re.compile(r"(\d{4})-(\d\d)-(\d\d)")
 _TIME = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(:[0-5]\d)?")
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s.]+(\.[^@\s.]+)+")
@@ -80,8 +80,8 @@ def read_form(value: Any) -> ResponseForm:
     if not isinstance(value, dict):
         raise Misfit(f"{place} must be an object")
     questions = member(value, "questions", list, place, [])
-    if not 0 < len(questions) <= _MOST_QUESTIONS:
-        raise Misfit(f"{place}.questions must hold 1 to {_MOST_QUESTIONS} questions")
+    if not 0 < len(questions) <= _MAX_QUESTIONS:
+        raise Misfit(f"{place}.questions must hold 1 to {_MAX_QUESTIONS} questions")
     found = tuple(_question(each, f"{place}.questions[{index}]") for index, each in enumerate(questions))
     if len({question.id for question in found}) < len(found):
         raise Misfit(f"{place}.questions: two have the same id")
@@ -122,7 +122,7 @@ def _question(value: Any, place: str) -> FormQuestion:
 def _members(type_: dict[str, Any], place: str) -> dict[str, Any]:
     """Read the members of the question's type that are present."""
     more = {name: member(type_, name, str, place, "") for name in _WORDS}
-    more["maxLength"] = count(type_, "maxLength", place, 0, 0, _MOST_CHARS)
+    more["maxLength"] = count(type_, "maxLength", place, 0, 0, _MAX_CHARS)
     found = {name: value for name, value in more.items() if value}
     for name in ("min", "max", "step"):
         if member(type_, name, float, place, None) is not None:
@@ -313,7 +313,7 @@ def _is_date(text: str) -> bool:
     return not (month == 2 and day == 29 and not leap)
 
 
-MOST_TRIES = 10
+MAX_TRIES = 10
 
 
 def ask_form(message: str, form: ResponseForm) -> Routine:
@@ -326,7 +326,7 @@ def ask_form(message: str, form: ResponseForm) -> Routine:
     given: dict[str, str] = {}
     for place, question in enumerate(form.questions):
         fault = ""
-        for _ in range(MOST_TRIES):
+        for _ in range(MAX_TRIES):
             if question.id not in given:
                 text: str = yield AskUser("\n".join([*head, question_text(question, buttons=form.is_choice)]))
                 given = _by_id(text, form.questions[place:]) or {**given, question.id: text}
@@ -336,7 +336,7 @@ def ask_form(message: str, form: ResponseForm) -> Routine:
                 break
             head = [f"That does not do: {fault}."]
         else:
-            told = f"the question {question.id!r} had {MOST_TRIES} answers that do not do; the last: {fault}"
+            told = f"the question {question.id!r} had {MAX_TRIES} answers that do not do; the last: {fault}"
             raise AgentEnded("Invalid Answer", told)
         head = []
         found[question.id] = answer.value

@@ -37,8 +37,8 @@ from .response import (
     read_response,
 )
 from .session import (
-    MOST_BARE,
-    MOST_MISFITS,
+    MAX_BARE,
+    MAX_MISFITS,
     RAN_DRY,
     AgentEnded,
     AgentSession,
@@ -213,8 +213,8 @@ def _again(session: AgentSession) -> None:
         return
     nothing = "Nothing was done. Choose a step that does something, or end with taskComplete."
     session.note_failures([nothing])
-    if session.bare >= MOST_BARE:
-        raise AgentEnded("stalled", f"{MOST_BARE} responses in a row did nothing but ask for another turn")
+    if session.bare >= MAX_BARE:
+        raise AgentEnded("stalled", f"{MAX_BARE} responses in a row did nothing but ask for another turn")
     session.tell(nothing)
 
 
@@ -239,7 +239,7 @@ def _success(session: AgentSession, finish: Finish) -> Finish | None:
         session.note_failures([misfit])
         return finish
     session.misfits += 1
-    if session.agent.on_misfit == "fail" or session.misfits > MOST_MISFITS:
+    if session.agent.on_misfit == "fail" or session.misfits > MAX_MISFITS:
         session.note_failures([misfit])
         raise AgentEnded("Payload Misfit", misfit)
     session.tell_failure(f"the task is not complete: {misfit}; change the payload so that it fits, then end")

@@ -33,8 +33,8 @@ from .writes import targets_of
 _EXAMPLE = re.compile(r"```json[^\n]*\n(.*?)```", re.DOTALL)
 _FENCE = "```json"
 _BARE = re.compile(r'\{\s*"(?:nextStep|taskComplete|message|reasoning|payloadChangeRequest)"\s*:')
-_MOST_SLOTS = 100
-_MOST_BARE = 100
+_MAX_SLOTS = 100
+_MAX_BARE = 100
 _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _INDEX = re.compile(r"\{\{[^{}]*\}\}|(?<=\[)(?:\*|[A-Za-z_]\w*)(?=\])")
 _MEMBERS = frozenset(
@@ -65,8 +65,8 @@ def _check_files(agent: Agent, path: str, tools: tuple[ToolSpec, ...] | None) ->
         source, sub, place = waiting.pop(0)
         loaded: Source = yield LoadSource(sub.file, source)
         if loaded.failed:
-            told = f"the file {sub.file} of {sub.name} cannot be read ({loaded.failed})"
-            found.append(DefinitionFault(place, "unknown-sub-agent", told))
+            message = f"the file {sub.file} of {sub.name} cannot be read ({loaded.failed})"
+            found.append(DefinitionFault(place, "unknown-sub-agent", message))
         elif loaded.path not in known:
             known.add(loaded.path)
             inner, faults = load_agent(loaded.text)
@@ -78,8 +78,8 @@ def _check_files(agent: Agent, path: str, tools: tuple[ToolSpec, ...] | None) ->
 def _broken(sub: SubAgent, place: Place, faults: list[DefinitionFault]) -> Iterator[DefinitionFault]:
     wrong = next((fault for fault in faults if not fault.warning), None)
     if wrong is not None:
-        told = f"{sub.file}:{wrong.place.line}:{wrong.place.column}: {wrong.message}"
-        yield DefinitionFault(place, "broken-sub-agent", told)
+        message = f"{sub.file}:{wrong.place.line}:{wrong.place.column}: {wrong.message}"
+        yield DefinitionFault(place, "broken-sub-agent", message)
 
 
 def _finding(path: str, fault: DefinitionFault) -> Finding:
@@ -98,8 +98,10 @@ def _check(agent: Agent, lines: list[str], tools: tuple[ToolSpec, ...] | None) -
         if action.tool not in known:
             meant = nearest_name(action.tool, known)
             hint = f"; did you mean {meant}?" if meant else "; it must be one of your own"
-            told = f"{action.name} needs the tool {action.tool}, which is not built in{hint}"
-            yield DefinitionFault(action.places.get("tool", Place(1, 1)), "unknown-tool", told, warning=tools is None)
+            message = f"{action.name} needs the tool {action.tool}, which is not built in{hint}"
+            yield DefinitionFault(
+                action.places.get("tool", Place(1, 1)), "unknown-tool", message, warning=tools is None
+            )
         place = action.places.get("params", Place(1, 1))
         yield from _no_schema(action.params, place, f"the params of {action.name}")
         place = action.places.get("output_mapping", Place(1, 1))
@@ -110,8 +112,8 @@ def _check(agent: Agent, lines: list[str], tools: tuple[ToolSpec, ...] | None) -
     needless = unusable or not agent.payload_schema
     fault = "" if needless else first_fault(agent.payload, {**agent.payload_schema, "required": []})
     if fault:
-        told = f"the payload does not fit `payload_schema`, so inputs must complete it: {fault}"
-        yield DefinitionFault(agent.places.get("payload", Place(1, 1)), "payload", told, warning=True)
+        message = f"the payload does not fit `payload_schema`, so inputs must complete it: {fault}"
+        yield DefinitionFault(agent.places.get("payload", Place(1, 1)), "payload", message, warning=True)
     for sub in agent.sub_agents:
         if sub.inline is not None:
             yield from _check(sub.inline, lines, tools)
@@ -127,8 +129,8 @@ def _not_allowed(agent: Agent, mapping: Any, place: Place, says: str) -> Iterato
     """Yield a fault for each target of a mapping that ``allowed_paths`` does not permit."""
     for target in _targets(mapping) if agent.allowed else ():
         if not reaches(agent.allowed, target):
-            told = f"{says} writes outside of `allowed_paths`; allow it, or map the result to what is allowed"
-            yield DefinitionFault(place, "not-allowed", told)
+            message = f"{says} writes outside of `allowed_paths`; allow it, or map the result to what is allowed"
+            yield DefinitionFault(place, "not-allowed", message)
 
 
 def _targets(mapping: Any) -> Iterator[Path]:
@@ -142,11 +144,11 @@ def _targets(mapping: Any) -> Iterator[Path]:
 def _prompt(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
     """Yield the faults of slots and examples in a prompt, each at its own line if that can be found."""
     place = agent.places.get("prompt", Place(1, 1))
-    for slot in list(dict.fromkeys(_SLOT.findall(agent.prompt)))[:_MOST_SLOTS]:
+    for slot in list(dict.fromkeys(_SLOT.findall(agent.prompt)))[:_MAX_SLOTS]:
         meant = nearest_name(slot, SLOTS) if slot not in SLOTS else ""
         if meant:
-            told = f"the prompt names {{{{{slot}}}}}; did you mean {{{{{meant}}}}}?"
-            yield DefinitionFault(next(_where(lines, place, slot), place), "unknown-slot", told, warning=True)
+            message = f"the prompt names {{{{{slot}}}}}; did you mean {{{{{meant}}}}}?"
+            yield DefinitionFault(next(_where(lines, place, slot), place), "unknown-slot", message, warning=True)
     fences = _where(lines, place, _FENCE)
     for example in _EXAMPLE.findall(agent.prompt):
         here = next(fences, place)
@@ -154,8 +156,8 @@ def _prompt(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
         if found.value is not None and _MEMBERS & found.value.keys():
             yield from _example(agent, example, here)
         elif found.value is None and any(f'"{member}"' in example for member in _MEMBERS):
-            told = f"an example in the prompt cannot be used: {found.fault}"
-            yield DefinitionFault(here, "bad-example", told, warning=True)
+            message = f"an example in the prompt cannot be used: {found.fault}"
+            yield DefinitionFault(here, "bad-example", message, warning=True)
     for example in _bare_examples(agent.prompt):
         here = next(_where(lines, place, example.splitlines()[0]), place)
         yield from (replace(fault, warning=True) for fault in _example(agent, example, here))
@@ -164,7 +166,7 @@ def _prompt(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
 def _bare_examples(prompt: str) -> Iterator[str]:
     """Yield the responses in a prompt that are not inside a code fence."""
     rest, read, end = _EXAMPLE.sub("", prompt), json.JSONDecoder(), 0
-    for found in list(_BARE.finditer(rest))[:_MOST_BARE]:
+    for found in list(_BARE.finditer(rest))[:_MAX_BARE]:
         if found.start() < end:
             continue
         try:
@@ -217,14 +219,14 @@ def _collection(agent: Agent, named: str, place: Place) -> Iterator[DefinitionFa
     mapped = [target[0] for action in agent.actions for target in _targets(action.output_mapping) if target]
     rules = [rule.steps[0] for rule in agent.allowed]
     known = [*agent.payload, *(properties if isinstance(properties, dict) else ()), *map(str, mapped), *rules]
-    told = ""
+    message = ""
     if known and not {"*", "**", str(path[0])} & set(known):
         meant = nearest_name(str(path[0]), known)
-        told = f"the payload has no {str(path[0])[:80]!r}" + (f"; did you mean {meant}?" if meant else "")
+        message = f"the payload has no {str(path[0])[:80]!r}" + (f"; did you mean {meant}?" if meant else "")
     elif not isinstance(look_up(agent.payload, path) or [], list) and look_up(agent.payload, path) is not MISSING:
-        told = f"{named[:80]!r} is not a list in the payload"
-    if told:
-        yield DefinitionFault(place, "unknown-collection", f"an example in the prompt: {told}", warning=True)
+        message = f"{named[:80]!r} is not a list in the payload"
+    if message:
+        yield DefinitionFault(place, "unknown-collection", f"an example in the prompt: {message}", warning=True)
 
 
 def _references(step: ForEach | While, place: Place) -> Iterator[DefinitionFault]:
@@ -238,8 +240,8 @@ def _references(step: ForEach | While, place: Place) -> Iterator[DefinitionFault
         meant = nearest_name(head, names)
         if meant or braced:
             hint = f"did you mean {meant}?" if meant else f"known: {', '.join(names)}"
-            told = f"an example in the prompt: {head[:80]!r} is not defined in its loop; {hint}"
-            yield DefinitionFault(place, "unknown-variable", told, warning=True)
+            message = f"an example in the prompt: {head[:80]!r} is not defined in its loop; {hint}"
+            yield DefinitionFault(place, "unknown-variable", message, warning=True)
 
 
 def _call(agent: Agent, call: ActionCall | Ask, place: Place) -> Iterator[DefinitionFault]:
@@ -268,5 +270,5 @@ def _parameters(action: AgentAction, call: ActionCall, place: Place) -> Iterator
         meant = nearest_name(name, known) if name not in known else ""
         if meant or (known and name not in known and action.params.get("additionalProperties") is False):
             hint = f"; did you mean {meant}?" if meant else f"; known: {', '.join(known)}"
-            told = f"an example in the prompt: {action.name} takes no {name[:80]!r}{hint}"
-            yield DefinitionFault(place, "unknown-parameter", told, warning=True)
+            message = f"an example in the prompt: {action.name} takes no {name[:80]!r}{hint}"
+            yield DefinitionFault(place, "unknown-parameter", message, warning=True)

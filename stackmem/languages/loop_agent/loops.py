@@ -27,7 +27,7 @@ from .sub_agents import SubAgentAnswer, ask_agent, ask_agents
 from .tools import mapping_of, may_join, run_batch
 from .writes import PayloadMerge, is_mapped, targets_of, writes_of
 
-_MOST_HOLES = 100
+_MAX_HOLES = 100
 
 
 class _Iterations:
@@ -96,7 +96,7 @@ class _Iterations:
             yield StepFailed(self.path, " ".join(first.split())[:300])
 
     def _holes(self) -> list[str]:
-        shown = ", ".join(map(str, self.holes[:_MOST_HOLES])) + (", ..." if len(self.holes) > _MOST_HOLES else "")
+        shown = ", ".join(map(str, self.holes[:_MAX_HOLES])) + (", ..." if len(self.holes) > _MAX_HOLES else "")
         return [f"no result was written for index {shown}; null stands in its place"] if self.holes else []
 
     def close(self, kind: str, over: str, stopped: str) -> LoopDone:
@@ -125,8 +125,10 @@ def run_for_each(session: AgentSession, loop: ForEach, path: str) -> Routine:
     yield StepEntered(path, f"ForEach over {len(items)} of {loop.collection}"[:300])
     rounds = _Iterations(session, loop.does, path, together=loop.parallel)
     if left:
-        told = f"the last {left:,} of {left + len(items):,} items were left out, since maxIterations is {loop.most:,}"
-        rounds.warnings.append(told)
+        message = (
+            f"the last {left:,} of {left + len(items):,} items were left out, since maxIterations is {loop.most:,}"
+        )
+        rounds.warnings.append(message)
     width = loop.width if loop.parallel else 1  # number of iterations started before their answers are checked
     before, stopped = session.payload, ""
     for start in range(0, len(items), width):

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from msgspec import Struct
 
 Path = tuple[str | int, ...]
-MOST_STEPS = 100
+MAX_STEPS = 100
 
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d{1,9})\]|\[\"([^\"\]]+)\"\]|\['([^'\]]+)'\]")
 
@@ -41,7 +41,7 @@ def parse_path(text: str) -> Path | None:
             return None
         found.append(int(step[2]) if step[2] is not None else next(each for each in step.groups() if each is not None))
         at = step.end()
-        if len(found) > MOST_STEPS:
+        if len(found) > MAX_STEPS:
             return None
     return tuple(found)
 

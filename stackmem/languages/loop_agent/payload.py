@@ -157,8 +157,8 @@ class _PayloadEditor:
                 self.add((*path, name), member)
         else:
             key = path_text(path)
-            told = f"{_CORRECTED}: '{key}' was in newElements but already exists (treated as update)"
-            self.warnings.append(told)
+            message = f"{_CORRECTED}: '{key}' was in newElements but already exists (treated as update)"
+            self.warnings.append(message)
             self.update(path, value)
 
     def update(self, path: Path, value: Any, *, top: bool = False) -> None:
@@ -168,8 +168,8 @@ class _PayloadEditor:
         elif have is MISSING:
             if top:
                 key = path_text(path)
-                told = f"{_CORRECTED}: '{key}' was in updateElements but does not exist (treated as addition)"
-                self.warnings.append(told)
+                message = f"{_CORRECTED}: '{key}' was in updateElements but does not exist (treated as addition)"
+                self.warnings.append(message)
             self.add_allowed(path, _without_marks(value))
         elif value == {} and isinstance(value, dict):
             return

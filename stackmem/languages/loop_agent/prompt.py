@@ -264,8 +264,8 @@ def system_prompt(
 
 def _contract(agent: Agent, params: PromptParams) -> Iterator[str]:
     yield "# Loop agent\nYou work in a loop towards your goal: each response is one decision, which is carried out."
-    told = "Return ONLY one JSON object of the type `LoopAgentResponse`."
-    yield f"# Response format\n{told}\n{response_type(params, several=len(agent.sub_agents) > 1)}"
+    message = "Return ONLY one JSON object of the type `LoopAgentResponse`."
+    yield f"# Response format\n{message}\n{response_type(params, several=len(agent.sub_agents) > 1)}"
 
 
 def _capabilities(agent: Agent, params: PromptParams, parent: str, described: dict[str, str]) -> Iterator[str]:

@@ -28,7 +28,7 @@ from stackmem.languages.operations import Source
 from .paths import OPERATIONS, Rule, parse_rule
 from .prompt import unknown_params
 from .tools import BUILT_IN, nearest_name
-from .tree import MOST_FAILURES, MOST_ITERATIONS, Agent, AgentAction, AgentLimits, DefinitionFault, Expiry, SubAgent
+from .tree import MAX_FAILURES, MAX_ITERATIONS, Agent, AgentAction, AgentLimits, DefinitionFault, Expiry, SubAgent
 from .writes import mapping_fault
 
 AGENT_KEYS = (
@@ -41,7 +41,7 @@ ACTION_KEYS = (
 SUB_AGENT_KEYS = ("name", "file", "inline", "messages", "read_paths", "write_paths")
 LIMIT_KEYS = ("iterations", "tokens", "failures", "context_tokens", "usd", "seconds")
 EXPIRY_KEYS = ("turns", "mode", "by", "chars", "prompt")
-MOST_DEPTH = 8
+MAX_DEPTH = 8
 """Maximum nesting depth of inline agents."""
 _NOWHERE = Place(1, 1)
 
@@ -65,8 +65,8 @@ def _agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> Agent:
     _doubles(shape, "action", [(each.name, each.places.get("name", shape.place)) for each in actions])
     _doubles(shape, "sub-agent", [(each.name, each.place) for each in subs])
     params = shape.table("prompt_params")
-    for told in unknown_params(params):
-        shape.fault(shape.at("prompt_params"), "schema", told)
+    for message in unknown_params(params):
+        shape.fault(shape.at("prompt_params"), "schema", message)
     return Agent(
         name=shape.text("name", "agent", needed=True),
         prompt=shape.text("prompt", needed=True),
@@ -103,15 +103,15 @@ def _action(tree: Tree, faults: list[DefinitionFault]) -> AgentAction:
         shape.fault(shape.at("min_runs"), "schema", f"`min_runs` ({least}) is above `max_runs` ({most})")
     mapping = shape.tree("output_mapping")
     value: Any = None if mapping is None else plain(mapping)
-    told = "" if mapping is None else mapping_fault(value)
-    if told:
-        shape.fault(shape.at("output_mapping"), "bad-path", told)
+    mapping_problem = "" if mapping is None else mapping_fault(value)
+    if mapping_problem:
+        shape.fault(shape.at("output_mapping"), "bad-path", mapping_problem)
     return AgentAction(
         name=shape.text("name", "action", needed=True),
         tool=shape.text("tool", "shell", needed=True),
         description=shape.text("description"),
         params=shape.table("params"),
-        output_mapping=None if told else value,
+        output_mapping=None if mapping_problem else value,
         parallel=shape.flag("parallel", default=False),
         retries=shape.count("retries", 0, 10),
         min_runs=least,
@@ -128,8 +128,8 @@ def _sub_agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> SubAgen
     if (inline is None) == (not file):
         shape.fault(shape.place, "schema", "a sub-agent has either `file` or `inline`")
     agent: Agent | None = None
-    if inline is not None and depth >= MOST_DEPTH:
-        shape.fault(inline.place, "schema", f"agents are nested deeper than {MOST_DEPTH}")
+    if inline is not None and depth >= MAX_DEPTH:
+        shape.fault(inline.place, "schema", f"agents are nested deeper than {MAX_DEPTH}")
     elif inline is not None:
         agent = _agent(inline, faults, depth + 1)
     return SubAgent(
@@ -165,9 +165,9 @@ def _limits(shape: MappingReader, faults: list[DefinitionFault]) -> AgentLimits:
         return AgentLimits()
     limits = MappingReader(tree, "`limits`", LIMIT_KEYS, faults)
     return AgentLimits(
-        iterations=limits.count("iterations", MOST_ITERATIONS, MOST_ITERATIONS, 1),
+        iterations=limits.count("iterations", MAX_ITERATIONS, MAX_ITERATIONS, 1),
         tokens=limits.count("tokens", None),
-        failures=limits.count("failures", MOST_FAILURES, 100, 1),
+        failures=limits.count("failures", MAX_FAILURES, 100, 1),
         context_tokens=limits.count("context_tokens", None),
         usd=limits.number("usd"),
         seconds=limits.number("seconds"),
@@ -198,7 +198,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 """The kinds of values: their description, and a check for them."""
 MOST = 1_000_000_000
-_MOST_MEANT = 50
+_MAX_SUGGESTED = 50
 """Number of faults after which no more similar names are suggested.
 
 The limit keeps files with many unknown keys fast.
@@ -221,9 +221,9 @@ class MappingReader:
             self.fault(key.place, "schema", f"`{key.value}` stands twice in {says}")
         for key, _ in self._table.pairs:
             if key.value not in keys:
-                meant = nearest_name(str(key.value), keys) if len(faults) < _MOST_MEANT else ""
-                told = f"did you mean `{meant}`?" if meant else f"known: {', '.join(keys)}"
-                self.fault(key.place, "schema", f"{says} has no `{str(key.value)[:80]}`; {told}")
+                meant = nearest_name(str(key.value), keys) if len(faults) < _MAX_SUGGESTED else ""
+                message = f"did you mean `{meant}`?" if meant else f"known: {', '.join(keys)}"
+                self.fault(key.place, "schema", f"{says} has no `{str(key.value)[:80]}`; {message}")
 
     def fault(self, place: Place, code: str, message: str, *, warning: bool = False) -> None:
         self._faults.append(DefinitionFault(place, code, message, warning))
@@ -278,8 +278,8 @@ class MappingReader:
         value = self._read(key, "number", None)
         if value is None or 0 < value <= MOST:
             return None if value is None else float(value)
-        told = f"`{key}` of {self.says} is {_KINDS['number'][0]} and at most {MOST:,}, not {str(value)[:40]}"
-        self.fault(self.at(key), "schema", told)
+        message = f"`{key}` of {self.says} is {_KINDS['number'][0]} and at most {MOST:,}, not {str(value)[:40]}"
+        self.fault(self.at(key), "schema", message)
         return None
 
     def _read(self, key: str, kind: str, default: Any) -> Any:
@@ -323,10 +323,10 @@ def load_agents(path: str, text: str) -> Reading:
                 continue
             found: Source = yield LoadSource(sub.file, source)
             if found.failed:
-                told = DefinitionFault(
+                fault = DefinitionFault(
                     sub.place, "unknown-sub-agent", f"the file {sub.file} cannot be read ({found.failed})"
                 )
-                raise BrokenDefinition(fault_report(source, whole, told))
+                raise BrokenDefinition(fault_report(source, whole, fault))
             if found.path not in known:
                 known[found.path], texts[found.path] = _load_sound(found.path, found.text), found.text
                 waiting.append((found.path, found.text, known[found.path]))
@@ -382,7 +382,7 @@ def unknown_tool(loaded: LoadedAgent, path: str, tools: tuple[ToolSpec, ...]) ->
             if action.tool not in known:
                 place = action.places.get("tool", _NOWHERE)
                 meant = nearest_name(action.tool, known)
-                told = f"; did you mean {meant}?" if meant else ""
-                needs = f"the action {action.name!r} needs the tool {action.tool!r}{told}; known: {', '.join(known)}"
+                message = f"; did you mean {meant}?" if meant else ""
+                needs = f"the action {action.name!r} needs the tool {action.tool!r}{message}; known: {', '.join(known)}"
                 return f"{source}:{place.line}:{place.column}: {needs}"
     return ""

@@ -19,12 +19,12 @@ from stackmem.languages.frame.values import texts
 
 from .paths import MISSING, look_up, parse_path
 
-MOST_CHARS = 2_000_000
-MOST_DEPTH = 150
+MAX_CHARS = 2_000_000
+MAX_DEPTH = 150
 _PART_CHARS = 8
-_MOST_WARNINGS = 50
-_DEEP = f"a value is nested deeper than {MOST_DEPTH} levels"
-_LARGE = f"a value has more than {MOST_CHARS:,} characters"
+_MAX_WARNINGS = 50
+_DEEP = f"a value is nested deeper than {MAX_DEPTH} levels"
+_LARGE = f"a value has more than {MAX_CHARS:,} characters"
 
 
 def excess(value: Any) -> str:
@@ -45,7 +45,7 @@ def excess(value: Any) -> str:
         if isinstance(part, dict):
             size += sum(map(len, part))
         for each in part.values() if isinstance(part, dict) else part:
-            if size > MOST_CHARS or depth + levels > MOST_DEPTH:
+            if size > MAX_CHARS or depth + levels > MAX_DEPTH:
                 break
             inner, below = measure(each, depth + 1)
             size, levels = size + inner, max(levels, below + 1)
@@ -53,7 +53,7 @@ def excess(value: Any) -> str:
         return size, levels
 
     size, levels = measure(value, 0)
-    return _LARGE if size > MOST_CHARS else _DEEP if levels > MOST_DEPTH else ""
+    return _LARGE if size > MAX_CHARS else _DEEP if levels > MAX_DEPTH else ""
 
 
 _BRACES = re.compile(r"\{\{\s*([^{}]{1,500}?)\s*\}\}")
@@ -130,12 +130,12 @@ def _fill(text: str, names: ReferenceNames, warnings: list[str]) -> str:
 
     def one(match: re.Match[str]) -> str:
         nonlocal size
-        if size > MOST_CHARS:
+        if size > MAX_CHARS:
             return match[0]
         told = _inside(match[1], names, warnings)
         size += len(told)
-        if size > MOST_CHARS:
-            warnings.append(f"a text would have more than {MOST_CHARS:,} characters; the rest of its references stay")
+        if size > MAX_CHARS:
+            warnings.append(f"a text would have more than {MAX_CHARS:,} characters; the rest of its references stay")
             return match[0]
         return told
 
@@ -156,5 +156,5 @@ def _warn_unresolved(text: str, warnings: list[str]) -> str:
 
 def add_warning(warnings: list[str], told: str) -> None:
     """Add a warning unless it is already there or there are too many to read."""
-    if told not in warnings and len(warnings) < _MOST_WARNINGS:
+    if told not in warnings and len(warnings) < _MAX_WARNINGS:
         warnings.append(told)

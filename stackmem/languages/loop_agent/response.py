@@ -32,8 +32,8 @@ from .forms import ResponseForm, read_form
 from .reply_json import Misfit, count, kind_of, member, read_object, required_member, word
 from .writes import mapping_fault
 
-MOST_ROUNDS = 100_000
-MOST_DELAY_MS = 3_600_000
+MAX_ROUNDS = 100_000
+MAX_DELAY_MS = 3_600_000
 _TAKEN = ("payload", "results", "errors", "data")
 
 
@@ -90,9 +90,9 @@ def read_for_each(value: dict[str, Any], place: str) -> ForEach:
         does=_does(value, place),
         item=item,
         index=index,
-        most=count(value, "maxIterations", place, 1_000, 0, MOST_ROUNDS),
+        most=count(value, "maxIterations", place, 1_000, 0, MAX_ROUNDS),
         continue_on_error=member(value, "continueOnError", bool, place, default=False),
-        delay_ms=count(value, "delayBetweenIterationsMs", place, 0, 0, MOST_DELAY_MS),
+        delay_ms=count(value, "delayBetweenIterationsMs", place, 0, 0, MAX_DELAY_MS),
         parallel=word(value, "executionMode", place, ("sequential", "parallel"), "sequential") == "parallel",
         width=count(value, "maxConcurrency", place, 10, 1, 64),
     )
@@ -107,9 +107,9 @@ def read_while(value: dict[str, Any], place: str) -> While:
         condition=required_member(value, "condition", str, place),
         does=_does(value, place),
         item=item,
-        most=count(value, "maxIterations", place, 100, 0, MOST_ROUNDS),
+        most=count(value, "maxIterations", place, 100, 0, MAX_ROUNDS),
         continue_on_error=member(value, "continueOnError", bool, place, default=False),
-        delay_ms=count(value, "delayBetweenIterationsMs", place, 0, 0, MOST_DELAY_MS),
+        delay_ms=count(value, "delayBetweenIterationsMs", place, 0, 0, MAX_DELAY_MS),
     )
 
 

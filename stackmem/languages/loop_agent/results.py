@@ -20,8 +20,8 @@ from stackmem.languages.operations import Routine, ToolAnswer
 
 from .reply_json import json_value
 
-MOST_CHARS = 30_000
-TOLD_AFTER = 3
+MAX_CHARS = 30_000
+WARN_AFTER = 3
 
 
 class ActionOutcome(Struct, frozen=True):
@@ -44,25 +44,25 @@ def action_text(outcome: ActionOutcome, *, crush: bool, failures: int = 0) -> st
     lines = [f"## {outcome.name} {'✓' if outcome.ok else '✗'}"]
     lines.append(f"**Result:** {outcome.code}" + (f" — {outcome.told}" if outcome.told else ""))
     if outcome.value is not None:
-        lines.append(f"**Output:**\n{clip_chars(_outcome_text(outcome, crush=crush), MOST_CHARS)}")
-    if not outcome.ok and failures >= TOLD_AFTER:
+        lines.append(f"**Output:**\n{clip_chars(_outcome_text(outcome, crush=crush), MAX_CHARS)}")
+    if not outcome.ok and failures >= WARN_AFTER:
         lines.append(f"This action has failed {failures} times; do not repeat it as it is, try another way.")
     return "\n".join(lines)
 
 
 def iteration_text(number: int, outcome: ActionOutcome, *, crush: bool) -> str:
     """Format an iteration's result in full."""
-    told = f" — {outcome.told}" if outcome.told else ""
+    message = f" — {outcome.told}" if outcome.told else ""
     shown = _outcome_text(outcome, crush=crush)
-    return f"### Iteration {number}\n{'✓' if outcome.ok else '✗'} {outcome.code}{told}\n{shown}"
+    return f"### Iteration {number}\n{'✓' if outcome.ok else '✗'} {outcome.code}{message}\n{shown}"
 
 
 def _outcome_text(outcome: ActionOutcome, *, crush: bool) -> str:
     return (crush_json(outcome.value) if crush else None) or value_text(outcome.value)
 
 
-LEAST_CHARS = 600
-_LEAST_ROWS = 2
+MIN_CHARS = 600
+_MIN_ROWS = 2
 
 
 def crush_json(value: Any) -> str | None:
@@ -71,11 +71,11 @@ def crush_json(value: Any) -> str | None:
     A text that contains JSON is parsed first.
     """
     if isinstance(value, str):
-        if len(value) < LEAST_CHARS or value.lstrip()[:1] not in ("{", "["):
+        if len(value) < MIN_CHARS or value.lstrip()[:1] not in ("{", "["):
             return None
         value = json_value(value)
     whole = _json(value)
-    if len(whole) < LEAST_CHARS:
+    if len(whole) < MIN_CHARS:
         return None
     text = _crush(value)
     return text if text is not None and len(text) < len(whole) else None
@@ -96,7 +96,7 @@ def _crush(value: Any) -> str | None:
 
 def _table(rows: list[Any]) -> str | None:
     """Format objects that share most of their members as a table, one row per line."""
-    if len(rows) < _LEAST_ROWS or not all(isinstance(row, dict) and row for row in rows):
+    if len(rows) < _MIN_ROWS or not all(isinstance(row, dict) and row for row in rows):
         return None
     columns, widest = dict[str, None](), max(map(len, rows))
     for row in rows:
@@ -145,9 +145,9 @@ class LoopResults:
         if self._sections is not None:
             self._sections.append(iteration_text(self.count, outcome, crush=self._crush))
             self._section_chars += len(self._sections[-1])
-            self._sections = self._sections if self._section_chars <= MOST_CHARS else None
-        told = {"index": index, "ok": outcome.ok, "code": outcome.code, "told": outcome.told, "value": outcome.value}
-        row = json.dumps(told, ensure_ascii=False, default=str) + "\n"
+            self._sections = self._sections if self._section_chars <= MAX_CHARS else None
+        entry = {"index": index, "ok": outcome.ok, "code": outcome.code, "told": outcome.told, "value": outcome.value}
+        row = json.dumps(entry, ensure_ascii=False, default=str) + "\n"
         size = len(row.encode("utf-8", "surrogatepass"))
         if self._rows and self._row_bytes + size > FILE_BYTES:
             yield from self._write()
@@ -165,7 +165,7 @@ class LoopResults:
         lines, size = [head, self._where()], 0
         for place, line in enumerate([*self._lines[False].shown, *self._lines[True].shown]):
             size += len(line) + 1
-            if size > MOST_CHARS:
+            if size > MAX_CHARS:
                 lines.append(f"({self.count - place:,} more)")
                 break
             lines.append(line)
@@ -195,7 +195,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self.shown: list[str] = []
-        self._left = MOST_CHARS
+        self._left = MAX_CHARS
 
     def add(self, index: int, outcome: ActionOutcome) -> None:
         if self._left < 0:
@@ -236,4 +236,4 @@ class LoopDone(Struct, frozen=True):
         ]
         if self.stopped:
             lines.append(f"**Stopped:** {self.stopped}")
-        return "\n".join([*lines, *(f"**Warning:** {told}" for told in self.warnings)])
+        return "\n".join([*lines, *(f"**Warning:** {warning}" for warning in self.warnings)])

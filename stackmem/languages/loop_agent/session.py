@@ -27,12 +27,12 @@ from .conversation import AgentConversation
 from .prompt import PromptParams
 from .tree import Agent, AgentAction, AgentLimits
 
-MOST_DEPTH = 8
+MAX_DEPTH = 8
 RAN_DRY = 3
-MOST_MISFITS = 3
-MOST_BARE = 5
-TOLD_REPEATED, MOST_REPEATED = 5, 30
-_MOST_NOTES = 50
+MAX_MISFITS = 3
+MAX_BARE = 5
+WARN_REPEATED, MAX_REPEATED = 5, 30
+_MAX_NOTES = 50
 _NOTE_CHARS = 400
 _REASON_CHARS = 1_000
 _NOWHERE = Place(1, 1)
@@ -99,7 +99,7 @@ class AgentSession:
         self.rung = self.misfits = 0
         self.fault = ""  # fault of the last failed step
         self.fold_after = 0
-        self.fold_told = ""
+        self.fold_reason = ""
         # runs and consecutive failures by action name
         self.runs: dict[str, int] = {}
         self.failures: dict[str, int] = {}
@@ -134,7 +134,7 @@ class AgentSession:
         Notes that are also in ``remarks`` are not recorded as failures.
         """
         if notes:
-            shown = [f"- {mark_cut(note, _NOTE_CHARS)}" for note in notes[:_MOST_NOTES]]
+            shown = [f"- {mark_cut(note, _NOTE_CHARS)}" for note in notes[:_MAX_NOTES]]
             left = len(notes) - len(shown)
             self.tell("\n".join([f"Notes on {about}:", *shown, *([f"- and {left:,} more"] if left else [])]))
         self.note_failures([note for note in notes if note not in remarks], f"{about}: ")
@@ -146,8 +146,8 @@ class AgentSession:
 
     def note_failures(self, reasons: Sequence[str], about: str = "") -> None:
         """Keep failures to be recorded as events at the end of the turn."""
-        path, left = f"{self.path}/turn {self.turn}", len(reasons) - _MOST_NOTES
-        told = [about + " ".join(reason.split()) for reason in reasons[:_MOST_NOTES]]
+        path, left = f"{self.path}/turn {self.turn}", len(reasons) - _MAX_NOTES
+        told = [about + " ".join(reason.split()) for reason in reasons[:_MAX_NOTES]]
         told += [f"{about}and {left:,} more"] if left > 0 else []
         self.unreported += [StepFailed(path, mark_cut(reason, _REASON_CHARS)) for reason in told]
 

@@ -10,24 +10,26 @@ from .loops import run_for_each, run_while
 from .references import ReferenceNames
 from .response import Actions, Ask, ForEach, While
 from .results import ActionOutcome, LoopDone, action_text
-from .session import MOST_REPEATED, TOLD_REPEATED, AgentEnded, AgentSession, Finish, ShownLoop
+from .session import MAX_REPEATED, WARN_REPEATED, AgentEnded, AgentSession, Finish, ShownLoop
 from .sub_agents import SubAgentAnswer, ask_agent, ask_agents
 from .tools import NOT_RUN, mapping_of, run_actions
 from .tree import Expiry
 from .writes import PayloadMerge, is_mapped, writes_of
 
 SUB_AGENT_EXPIRY = Expiry(3, "remove")
-MOST_ACTIONS = 1_000
-MOST_AGENTS = 50
+MAX_ACTIONS = 1_000
+MAX_AGENTS = 50
 AGENTS_TOGETHER = 5
 """Maximum number of sub-agents of one response that run at the same time."""
 
 
 def run_calls(session: AgentSession, step: Actions) -> Routine:
     """Run the actions of a step. Returns whether any of them succeeded."""
-    if len(step.calls) > MOST_ACTIONS:
-        told = f"{len(step.calls):,} actions were asked for; one response may have {MOST_ACTIONS:,}, a ForEach as many"
-        session.tell_failure(f"{told} as its list has items")
+    if len(step.calls) > MAX_ACTIONS:
+        message = (
+            f"{len(step.calls):,} actions were asked for; one response may have {MAX_ACTIONS:,}, a ForEach as many"
+        )
+        session.tell_failure(f"{message} as its list has items")
         return False
     outcomes = yield from run_actions(session, step.calls)
     merged = PayloadMerge(session.payload, session.agent.allowed, together=True)
@@ -54,11 +56,11 @@ def _count_repeated(session: AgentSession, step: Actions, outcomes: list[ActionO
     digest = digest_of([calls, results, session.payload])
     same = digest == session.last_actions and any(outcome.ok for outcome in outcomes)
     session.repeated, session.last_actions = session.repeated + 1 if same else 1, digest
-    if session.repeated < TOLD_REPEATED:
+    if session.repeated < WARN_REPEATED:
         return
     fault = f"The same actions gave the same results {session.repeated} times in a row"
     session.note_failures([fault])
-    if session.repeated >= MOST_REPEATED:
+    if session.repeated >= MAX_REPEATED:
         raise AgentEnded("stalled", fault)
     session.tell(f"{fault}. Choose another step, wait with a While, or end with taskComplete.")
 
@@ -83,8 +85,8 @@ def run_sub_agents(session: AgentSession, asks: tuple[Ask, ...]) -> Routine:
     Returns a ``Finish`` if their success ends the parent, otherwise whether any of them succeeded. A sub-agent that has
     a question does not end the parent, which continues with the question.
     """
-    if len(asks) > MOST_AGENTS:
-        session.tell_failure(f"{len(asks):,} sub-agents were asked for; one response may have {MOST_AGENTS}")
+    if len(asks) > MAX_AGENTS:
+        session.tell_failure(f"{len(asks):,} sub-agents were asked for; one response may have {MAX_AGENTS}")
         return False
     path = f"{session.path}/turn {session.turn}"
     answers: list[SubAgentAnswer]

@@ -21,7 +21,7 @@ from .paths import MISSING, look_up, path_text, visible
 from .prompt import RUNTIME, prompt_params
 from .response import Ask
 from .results import ActionOutcome
-from .session import MOST_DEPTH, AgentEnded, AgentSession, Finish
+from .session import MAX_DEPTH, AgentEnded, AgentSession, Finish
 from .tree import Agent, Mode, SubAgent
 from .writes import PayloadMerge, Write, writes_between
 
@@ -80,9 +80,9 @@ def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, apart
         return SubAgentAnswer(ActionOutcome(ask.name[:80], ok=False, code="UNKNOWN_AGENT", told=known))
     sub, source, agent = known
     name = sub.name
-    if session.depth + 1 >= MOST_DEPTH:
-        told = f"agents may ask one another {MOST_DEPTH} deep; do this yourself"
-        return SubAgentAnswer(ActionOutcome(name, ok=False, code="LIMIT", told=told))
+    if session.depth + 1 >= MAX_DEPTH:
+        message = f"agents may ask one another {MAX_DEPTH} deep; do this yourself"
+        return SubAgentAnswer(ActionOutcome(name, ok=False, code="LIMIT", told=message))
     session.notify_debugger("line", f"asks {name}", sub.place.line)
     params = prompt_params(agent.prompt_params, ask.template.get(RUNTIME))
     child = AgentSession(

@@ -74,7 +74,7 @@ def nearest_name(name: str, known: Collection[str]) -> str:
     return next((each for each in known if each.lower() == found[0]), "") if found else ""
 
 
-MOST_TOGETHER = 10
+MAX_TOGETHER = 10
 _LONGEST_WAIT = 60.0
 NOT_RUN = ("UNKNOWN_ACTION", "MAX_RUNS", "BAD_PARAMETERS")
 """Codes of actions for which no tool was called, so that no other event records them."""
@@ -114,7 +114,7 @@ def run_actions(session: AgentSession, calls: tuple[ActionCall, ...]) -> Routine
         upto = at + 1
         while upto < len(calls) and may_join(session, calls[at]) and may_join(session, calls[upto]):
             upto += 1
-        outcomes += yield from run_batch(session, calls[at:upto], MOST_TOGETHER)
+        outcomes += yield from run_batch(session, calls[at:upto], MAX_TOGETHER)
         at = upto
     return outcomes
 

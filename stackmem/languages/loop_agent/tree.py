@@ -12,8 +12,8 @@ from stackmem.languages.frame.yaml_tree import Place
 from .paths import Rule
 
 Mode = Literal["none", "all", "latest", "bookend"]
-MOST_ITERATIONS = 5_000
-MOST_FAILURES = 10
+MAX_ITERATIONS = 5_000
+MAX_FAILURES = 10
 
 
 class DefinitionFault(Struct, frozen=True):
@@ -39,9 +39,9 @@ class Expiry(Struct, frozen=True):
 class AgentLimits(Struct, frozen=True):
     """Limits of one run of the agent."""
 
-    iterations: int = MOST_ITERATIONS
+    iterations: int = MAX_ITERATIONS
     tokens: int | None = None
-    failures: int = MOST_FAILURES
+    failures: int = MAX_FAILURES
     # estimated tokens of the conversation; it is summarized at 75% of them. None uses the model's window, or 8,000 if
     # that is unknown
     context_tokens: int | None = None

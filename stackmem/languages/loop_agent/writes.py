@@ -8,13 +8,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from .paths import MISSING, MOST_STEPS, Draft, Path, Rule, index_of, look_up, parse_path, path_text
+from .paths import MAX_STEPS, MISSING, Draft, Path, Rule, index_of, look_up, parse_path, path_text
 from .payload import write_one
 from .references import ReferenceNames, add_warning, excess, resolve
 from .reply_json import json_value
 from .results import ActionOutcome
 
-MOST_GAP = 100_000
+MAX_GAP = 100_000
 _STEP_NAME = re.compile(r"\[(?:\*|([A-Za-z_]\w*))\]")
 
 
@@ -92,15 +92,15 @@ class PayloadMerge:
         known = self._first.setdefault(write.path, (index, write))
         place = path_text(write.path)
         if known[0] != index and known[1] != write:
-            told = f"{self._who(known[0], index)} wrote different values to '{place}'"
-            add_warning(self.warnings, f"{told}; the later holds")
+            message = f"{self._who(known[0], index)} wrote different values to '{place}'"
+            add_warning(self.warnings, f"{message}; the later holds")
             self._first[write.path] = (index, write)
         above = [write.path[:at] for at in range(1, len(write.path))]
         whole = [self._first[each][0] for each in above if each in self._first]
         others = [one for one in (*whole, self._within.get(write.path, index)) if one != index]
         if others:
-            told = f"{self._who(others[0], index)} wrote '{place}' and what it lies in, or what lies in it"
-            add_warning(self.warnings, f"{told}; the later holds")
+            message = f"{self._who(others[0], index)} wrote '{place}' and what it lies in, or what lies in it"
+            add_warning(self.warnings, f"{message}; the later holds")
         for each in above:
             self._within.setdefault(each, index)
 
@@ -113,7 +113,7 @@ class PayloadMerge:
             self._put((*write.path, place), item)
 
     def _put(self, path: Path, value: Any, *, gone: bool = False) -> None:
-        fault = excess(value) or ("the place is too deep" if len(path) > MOST_STEPS else "") or self._gap(path)
+        fault = excess(value) or ("the place is too deep" if len(path) > MAX_STEPS else "") or self._gap(path)
         if fault:
             add_warning(self.warnings, f"nothing was written to '{path_text(path)[:80]}': {fault}")
             return
@@ -125,8 +125,8 @@ class PayloadMerge:
         for at, step in enumerate(path):
             have = look_up(self.payload, path[:at])
             length = len(have) if isinstance(have, list) else 0
-            if not isinstance(have, dict) and (index_of(step) or 0) - length > MOST_GAP:
-                return f"index {step} lies more than {MOST_GAP:,} behind the end of its list"
+            if not isinstance(have, dict) and (index_of(step) or 0) - length > MAX_GAP:
+                return f"index {step} lies more than {MAX_GAP:,} behind the end of its list"
         return ""
 
 

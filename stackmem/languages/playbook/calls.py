@@ -23,8 +23,8 @@ _BUILT_IN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 BUILT_IN_CALLS = {name: f"{name}({', '.join(params)})" for name, (params, _) in _BUILT_IN.items()}
 """Name to the call's signature as shown to the model."""
 _ADDRESSED = ("target", "message")
-_MOST_TOLD = 30
-_MOST_NAME = 80
+_MAX_LISTED = 30
+_MAX_NAME = 80
 
 
 class Target(Struct, frozen=True):
@@ -112,9 +112,9 @@ def fault_of(world: PlaybookState, agent: AgentState, call: CallTo, pending: Col
 
 def unknown_name(program: PlaybookProgram, agent: str, name: str) -> str:
     """Build the message for an unknown name, listing the known ones (at most 30 playbooks)."""
-    known = list(islice(_names(program, agent), _MOST_TOLD + 1))
-    told = [*known[:_MOST_TOLD], *(["…"] if len(known) > _MOST_TOLD else []), *_BUILT_IN]
-    return f"there is no playbook {name[:_MOST_NAME]}; known: {', '.join(told)}"
+    known = list(islice(_names(program, agent), _MAX_LISTED + 1))
+    names = [*known[:_MAX_LISTED], *(["…"] if len(known) > _MAX_LISTED else []), *_BUILT_IN]
+    return f"there is no playbook {name[:_MAX_NAME]}; known: {', '.join(names)}"
 
 
 def _names(program: PlaybookProgram, agent: str) -> Iterator[str]:

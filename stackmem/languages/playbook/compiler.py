@@ -24,7 +24,7 @@ from .reader import read_program
 from .tree import Playbook, PlaybookProgram, step_line
 
 INSTRUCTIONS = "stackmem:playbook/compile.md"
-MOST_TRIES = 3
+MAX_TRIES = 3
 REFUSED = "\n\n---\nThe last answer was no coded program"
 """Appended to the program when the model is asked again."""
 _HEADER = re.compile(r"<!-- compiled from sha256:([0-9a-f]{64}) -->\n?")
@@ -58,7 +58,7 @@ def compile_program(path: str, text: str) -> Routine:
         return program, kept.text
     instructions: Source = yield LoadSource(INSTRUCTIONS)
     asked, fault = text, None
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_TRIES):
         answer: Completion = yield Complete(
             prompt(asked), system=instructions.text, breakpoints=(Breakpoint(-1, 0, "1h"),), name="compile"
         )
@@ -68,8 +68,8 @@ def compile_program(path: str, text: str) -> Routine:
         except PlaybookError as error:
             fault = error
             asked = f"{text}{REFUSED}: line {error.line}: {error.message}\nIt was:\n{answer.text[:20_000]}"
-    told = f"{MOST_TRIES} answers were no coded program; the last: {fault.message if fault else ''}"
-    raise halt("Compilation Failed", told, path)
+    message = f"{MAX_TRIES} answers were no coded program; the last: {fault.message if fault else ''}"
+    raise halt("Compilation Failed", message, path)
 
 
 def kept_program(text: str, kept: str) -> PlaybookProgram | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stackmem.errors import Halted
 
-MOST_SHOWN = 500
+MAX_SHOWN = 500
 
 
 class PlaybookError(Exception):
@@ -27,7 +27,7 @@ class PlaybookError(Exception):
 
 def halt(kind: str, reason: str, where: str, shown: str = "") -> Halted:
     """Build a halt from its kind, the reason, the location (file and line), and the text that caused it."""
-    text = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}…"
+    text = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
     lines = [f"Playbook halted: {kind}", f"  Reason: {reason}", f"  At: {where}"]
     if text:
         lines.append("  Text: " + text.replace("\n", "\n        "))

@@ -22,9 +22,9 @@ from .state import AgentState, PlaybookState, resolve, same_value
 from .tree import Playbook, StepLine, lines_after, target_of
 
 _CALL = re.compile(r"(?:\$(\w+)(?::\w+)?\s*=\s*)?(?<![\w.$])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\s*\(")
-_MOST_LINES = 200
+_MAX_LINES = 200
 """Maximum number of lines searched; beyond that, no path is reported."""
-_MOST_CHARS = 2_000
+_MAX_CHARS = 2_000
 """Maximum number of characters of a QUE that are searched for calls."""
 _INTO = re.compile(r"\s*\$(\w+)(?::\w+)?\s*=")
 _WORD = re.compile(r"(?<![\w.$])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
@@ -60,7 +60,7 @@ def wanted_calls(world: PlaybookState, agent: AgentState, line: StepLine) -> lis
     def known(name: str) -> bool:
         return find_target(world.program, agent.agent.name, name) is not None
 
-    text = line.text[:_MOST_CHARS]
+    text = line.text[:_MAX_CHARS]
     found = list(_written_calls(text, known))
     if found:
         return found
@@ -96,7 +96,7 @@ class PathFinder(Struct, frozen=True):
         """Return the skipped lines in order; None if no legal path exists that loses no effect."""
         before: dict[StepLine, StepLine | None] = dict.fromkeys(self._following(at))
         todo = deque(before)
-        while todo and len(before) <= _MOST_LINES:
+        while todo and len(before) <= _MAX_LINES:
             line = todo.popleft()
             if line == target:
                 return self._walk(before, line)

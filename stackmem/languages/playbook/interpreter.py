@@ -149,7 +149,7 @@ def _run_turn(thread: _Thread) -> Routine:
         thread.value, thread.done = stop.value, True
 
 
-MOST_MISSES = 3
+MAX_MISSES = 3
 _ABSENT = object()
 
 
@@ -195,8 +195,8 @@ def _run_frame(here: Execution, frame: PlaybookFrame, called: str) -> Routine:
     while True:
         answer: Completion = yield frame_request(here.world, here.agent, frame, instruction)
         if answer.failed == "window":
-            told = f"the prompt is longer than the model takes ({answer.detail})"
-            raise _halt(here, frame, "Prompt Too Long", told, instruction)
+            message = f"the prompt is longer than the model takes ({answer.detail})"
+            raise _halt(here, frame, "Prompt Too Long", message, instruction)
         if answer.failed:
             turn = Turn(fault=f"the reply was {answer.failed}; write a shorter one, by the contract", text=answer.text)
         else:
@@ -237,15 +237,15 @@ def _count_miss(here: Execution, frame: PlaybookFrame, turn: Turn, reply: str) -
     """Return the model's next instruction after a reply that broke the contract."""
     frame.misses += 1
     shown_text = brief(turn.text or reply, 200)
-    if frame.misses > MOST_MISSES:
-        told = f"{frame.misses} replies in a row broke the contract; the last: {turn.fault}"
-        raise _halt(here, frame, "Contract Broken", told, as_text(turn.text or reply))
+    if frame.misses > MAX_MISSES:
+        message = f"{frame.misses} replies in a row broke the contract; the last: {turn.fault}"
+        raise _halt(here, frame, "Contract Broken", message, as_text(turn.text or reply))
     what = f"what? {turn.fault}" + (f" (at {shown_text!r})" if shown_text else "")
     here.agent.log.add("HIGH", what)
     rest = "Nothing from there on was performed, and calls queued before it were dropped; queue them again."
     if turn.keeps:
         rest = "Nothing from there on was performed; what stands before it was, calls included."
-    left = f"{expected_lines(frame)}. {MOST_MISSES - frame.misses + 1} more such replies halt the program."
+    left = f"{expected_lines(frame)}. {MAX_MISSES - frame.misses + 1} more such replies halt the program."
     return _continuation(frame, [what, rest, left[0].upper() + left[1:]])
 
 

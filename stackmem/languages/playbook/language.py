@@ -51,8 +51,8 @@ def start(launch: Launch) -> Program:
     try:
         return (yield from run_agents(world, entries, launch.watch))
     except RecursionError as error:
-        told = "calls nest deeper than can be followed; nest less, or loop instead"
-        raise halt("Limit Reached", told, world.where(world.frame)) from error
+        message = "calls nest deeper than can be followed; nest less, or loop instead"
+        raise halt("Limit Reached", message, world.where(world.frame)) from error
 
 
 def outline(launch: Launch) -> Reading:

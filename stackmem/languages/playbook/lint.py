@@ -24,8 +24,8 @@ _USED = re.compile(r"\$([A-Za-z_]\w*)")
 _NOTE = re.compile(r"\bN\d+\b")
 _TELLS = re.compile(r"\b(?:Say|SaveArtifact|SendMessage)\(")
 _COMPILED = "the model compiles the {1} of {0} before the program starts"
-_MOST_SHOWN = 80
-_MOST_PROSE = 100_000  # maximum characters per step spent on text in parentheses that is not a call
+_MAX_SHOWN = 80
+_MAX_PROSE = 100_000  # maximum characters per step spent on text in parentheses that is not a call
 
 
 def lint(path: str, text: str) -> Reading:
@@ -100,7 +100,7 @@ def _faults_in(program: PlaybookProgram, agent: Agent, text: str) -> Iterator[tu
             continue  # already parsed as part of an enclosing call
         calls = [CallTo(found[2])]
         reader = LiteralReader(text, at)
-        if prose < _MOST_PROSE:
+        if prose < _MAX_PROSE:
             try:
                 calls, done = list(calls_in(reader.call())), reader.at
             except LiteralFault:
@@ -120,7 +120,7 @@ def _mismatch(target: Target, call: CallTo) -> str:
     names = {param.name for param in target.params}
     unknown = [given for given, _ in call.named if given not in names]
     if unknown:
-        return f"{target.book.signature} has no parameter {unknown[0][:_MOST_SHOWN]}"
+        return f"{target.book.signature} has no parameter {unknown[0][:_MAX_SHOWN]}"
     if len(call.values) > len(names):
         return f"{target.book.signature} takes {len(names)} arguments, {len(call.values)} are given"
     return ""
@@ -143,7 +143,7 @@ def _lines(book: Playbook) -> Iterator[_Fault]:
             yield step.line, "Unknown Line", f"{step.label} jumps to a line that {book.name} does not have", True
         for name in _NOTE.findall(step.text) if step.code == "CHK" else ():
             if name not in notes:
-                yield step.line, "Unknown Note", f"{book.name} has no note {name[:_MOST_SHOWN]}", True
+                yield step.line, "Unknown Note", f"{book.name} has no note {name[:_MAX_SHOWN]}", True
     for step in _unreachable(book):
         yield step.line, "Unreachable Line", f"no line leads to {book.name}:{step.label}", False
 
@@ -176,7 +176,7 @@ def _variables(book: Playbook, known: frozenset[str]) -> Iterator[_Fault]:
     for step in book.steps:
         for name in dict.fromkeys(_USED.findall(step.text)):
             if name not in known:
-                yield step.line, "Unknown Variable", f"no line sets ${name[:_MOST_SHOWN]}", False
+                yield step.line, "Unknown Variable", f"no line sets ${name[:_MAX_SHOWN]}", False
 
 
 def _finding(path: str, line: int, title: str, message: str, *, error: bool) -> Finding:

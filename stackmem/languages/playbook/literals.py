@@ -15,9 +15,9 @@ from msgspec import Struct
 from .errors import PlaybookError
 from .tree import Param, Required
 
-MOST_DEPTH = 50
-MOST_DIGITS = 400
-_MOST_INT = 1 << 63
+MAX_DEPTH = 50
+MAX_DIGITS = 400
+_MAX_INT = 1 << 63
 """the 64-bit range that every JSON reader accepts"""
 _NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?(?![\w.])")
 _VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
@@ -90,8 +90,8 @@ class LiteralReader:
 
     def value(self, depth: int = 0) -> Any:
         """Read the value at the current position."""
-        if depth > MOST_DEPTH:
-            raise LiteralFault(f"the value is nested over {MOST_DEPTH} deep", self.at)
+        if depth > MAX_DEPTH:
+            raise LiteralFault(f"the value is nested over {MAX_DEPTH} deep", self.at)
         first = self.peek()
         match first:
             case "":
@@ -122,18 +122,18 @@ class LiteralReader:
         if not found:
             raise LiteralFault("a name is missing after $", self.at)
         if self.text[found.end() : found.end() + 1] in (".", "[", "("):
-            told = f"{_excerpt(self.text, self.at)} looks into ${found[1]}; set a variable to that part first"
-            raise LiteralFault(told, self.at)
+            message = f"{_excerpt(self.text, self.at)} looks into ${found[1]}; set a variable to that part first"
+            raise LiteralFault(message, self.at)
         self.at = found.end()
         return Variable(found[1])
 
     def _number(self) -> int | float:
         found = _NUMBER.match(self.text, self.at)
-        if not found or len(found[0]) > MOST_DIGITS:
+        if not found or len(found[0]) > MAX_DIGITS:
             raise LiteralFault(f"{_excerpt(self.text, self.at)} is no number", self.at)
         plain = found[0].replace("_", "")
         value = float(plain) if any(mark in plain for mark in ".eE") else int(plain)
-        if not (-_MOST_INT <= value < _MOST_INT if isinstance(value, int) else math.isfinite(value)):
+        if not (-_MAX_INT <= value < _MAX_INT if isinstance(value, int) else math.isfinite(value)):
             raise LiteralFault(f"{found[0][:40]} is too large; write it as a text", self.at)
         self.at = found.end()
         return value
@@ -248,8 +248,8 @@ def read_params(text: str, line: int) -> tuple[Param, ...]:
     while at < len(text):
         match = _NAME.match(text, at)
         if not match:
-            told = f"{text[at : at + 200].strip()[:80]!r} is no parameter; write `$name`"
-            raise PlaybookError("Bad Heading", told, line)
+            message = f"{text[at : at + 200].strip()[:80]!r} is no parameter; write `$name`"
+            raise PlaybookError("Bad Heading", message, line)
         at = match.end()
         default = Required
         if text[at : at + 1] == "=":
@@ -262,8 +262,8 @@ def read_params(text: str, line: int) -> tuple[Param, ...]:
                 raise PlaybookError("Bad Heading", f"the default of ${match[1]} must be a literal", line)
             at = reader.skip_space()
         if text[at : at + 1] not in ("", ","):
-            told = f"a comma belongs before {text[at : at + 200].strip()[:80]!r}"
-            raise PlaybookError("Bad Heading", told, line)
+            message = f"a comma belongs before {text[at : at + 200].strip()[:80]!r}"
+            raise PlaybookError("Bad Heading", message, line)
         at += 1
         if match[1] in found:
             raise PlaybookError("Bad Heading", f"two parameters are called ${match[1]}; rename one", line)

@@ -27,21 +27,21 @@ from .state import CallFailure, Execution, Exit, PlaybookFrame, excess
 from .tools import call_built_in, read_whole
 from .tree import Param, Playbook, Required, Trigger, trigger_line
 
-_MOST_CHARS = 200_000
+_MAX_CHARS = 200_000
 
 
 def functions_of(block: str, first_line: int) -> tuple[Playbook, ...]:
     """Return the functions of a block whose first line is line ``first_line`` of the file."""
-    if len(block) > _MOST_CHARS:
-        raise PlaybookError("Long Block", f"the block has over {_MOST_CHARS:,} characters; split it", first_line)
+    if len(block) > _MAX_CHARS:
+        raise PlaybookError("Long Block", f"the block has over {_MAX_CHARS:,} characters; split it", first_line)
     try:
         tree = ast.parse(block)
         # reports errors that the parser accepts, such as duplicate parameter names
         symtable.symtable(block, "block", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
-        told = getattr(error, "msg", None) or "it is nested too deeply or holds a NUL"
-        raise PlaybookError("Invalid Python", f"the block is no Python: {told}", first_line + line - 1) from error
+        message = getattr(error, "msg", None) or "it is nested too deeply or holds a NUL"
+        raise PlaybookError("Invalid Python", f"the block is no Python: {message}", first_line + line - 1) from error
     found = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -112,7 +112,7 @@ def _literal(node: ast.expr) -> Any:
 
 
 SECONDS = 30.0
-MOST_CALLS = 200
+MAX_CALLS = 200
 _MARK = "\x1estackmem "
 _AGENT = re.compile(r"\bagent\b")
 _NAME = re.compile(r"[A-Za-z_]\w{0,99}")
@@ -144,10 +144,10 @@ def run_function(here: Execution, book: Playbook, arguments: dict[str, Any]) -> 
         raise
     if not isinstance(value, CallFailure) and book.returns and not fits(value, book.returns):
         value = CallFailure(f"{book.name} must return {book.returns}, and returned {json.dumps(value)[:200]}")
-    told = f"failed: {value.why}" if isinstance(value, CallFailure) else "returned"
-    here.notify_debugger("left", f"{called} {told}")
+    message = f"failed: {value.why}" if isinstance(value, CallFailure) else "returned"
+    here.notify_debugger("left", f"{called} {message}")
     here.agent.frames.pop()
-    yield from here.leave(told)
+    yield from here.leave(message)
     return value
 
 
@@ -156,7 +156,7 @@ def _exchange(here: Execution, frame: PlaybookFrame) -> Routine:
     here.world.python_calls += 1
     folder = f".stackmem/python/{here.world.python_calls}"
     order, answers = _order(here, frame), list[dict[str, Any]]()
-    while len(answers) <= MOST_CALLS:
+    while len(answers) <= MAX_CALLS:
         given = {"folder": folder, "program": RUNNER, "order": order, "answers": list(answers)}
         ran: ToolAnswer = yield InvokeTool("run_python", given, SECONDS)
         said = _last_message(ran)
@@ -175,7 +175,7 @@ def _exchange(here: Execution, frame: PlaybookFrame) -> Routine:
         frame.python_line = line if isinstance(line, int) else 0
         answer = yield from _answer(here, frame, said)
         answers.append({**answer, "variables": dict(here.agent.variables)} if _uses_state(book) else answer)
-    return CallFailure(f"{book.name} made over {MOST_CALLS} calls")
+    return CallFailure(f"{book.name} made over {MAX_CALLS} calls")
 
 
 def _uses_state(book: Playbook) -> bool:

@@ -33,8 +33,8 @@ from .tree import (
     trigger_line,
 )
 
-_MOST_CHARS = 5_000_000
-_MOST_DEPTH = 20
+_MAX_CHARS = 5_000_000
+_MAX_DEPTH = 20
 _PUBLIC = re.compile(r"public\s*+:\s*+")
 _NOT_IN_NAME = re.compile(r"[()\->]")
 _WORD = re.compile(r"[A-Za-z0-9_]+")
@@ -71,15 +71,15 @@ class ListItem(Struct, frozen=True):
 
 def read_program(text: str) -> PlaybookProgram:
     """Parse a program."""
-    if len(text) > _MOST_CHARS:
-        raise PlaybookError("Long Program", f"the program has over {_MOST_CHARS:,} characters; split it")
+    if len(text) > _MAX_CHARS:
+        raise PlaybookError("Long Program", f"the program has over {_MAX_CHARS:,} characters; split it")
     return _ProgramReader(text).program()
 
 
 @lru_cache(maxsize=1)
 def _markdown() -> MarkdownIt:
     """Return a parser for blocks only. Inline markup is left for the model."""
-    return MarkdownIt("commonmark", {"maxNesting": 2 * _MOST_DEPTH + 4}).disable(["inline", "lheading"])
+    return MarkdownIt("commonmark", {"maxNesting": 2 * _MAX_DEPTH + 4}).disable(["inline", "lheading"])
 
 
 class _ProgramReader:
@@ -106,8 +106,8 @@ class _ProgramReader:
             raise PlaybookError("Missing Agent", "Missing H1 header (Agent name); begin with `# Name`")
         if not any(agent.playbooks for agent in self._agents):
             agent = self._agents[0]
-            told = f"No playbooks defined for AI agent {agent.name}: Missing H2 header (Playbook definition)"
-            raise PlaybookError("Missing Playbook", told, agent.line)
+            message = f"No playbooks defined for AI agent {agent.name}: Missing H2 header (Playbook definition)"
+            raise PlaybookError("Missing Playbook", message, agent.line)
         return PlaybookProgram(tuple(self._agents))
 
     def _block(self, tokens: list[Token], index: int) -> int:
@@ -143,8 +143,8 @@ class _ProgramReader:
             self._close_playbook()
             self._draft = _Draft(_parse_heading(text, line + 1), Metadata())
         elif level == 3 and self._draft is not None:
-            told = f"{text[:80]!r} is no section of a playbook; known: Triggers, Steps, Notes"
-            raise PlaybookError("Unknown Section", told, line + 1)
+            message = f"{text[:80]!r} is no section of a playbook; known: Triggers, Steps, Notes"
+            raise PlaybookError("Unknown Section", message, line + 1)
         else:
             raise PlaybookError("Unknown Heading", f"{'#' * level} {text[:80]} has no meaning here", line + 1)
 
@@ -158,19 +158,19 @@ class _ProgramReader:
         self._names.add(name)
         self._agents.append(Agent(name, "", line + 1))
         if kind and kind[2].lower() == "human":
-            told = f"{name} is not a separate person: there is one user, whom agents address as `human`"
-            self._meta.caveats.append(Caveat(NO_EFFECT, told, line + 1))
+            message = f"{name} is not a separate person: there is one user, whom agents address as `human`"
+            self._meta.caveats.append(Caveat(NO_EFFECT, message, line + 1))
         elif "(" in text:
-            told = "the text after the agent's name has no effect; every agent runs here"
-            self._meta.caveats.append(Caveat(NO_EFFECT, told, line + 1))
+            message = "the text after the agent's name has no effect; every agent runs here"
+            self._meta.caveats.append(Caveat(NO_EFFECT, message, line + 1))
 
     def _section(self, name: str, level: int, text: str, line: int) -> None:
         draft = self._draft
         if draft is None:
             return
         if level != _SECTION_LEVEL:
-            told = f"{'#' * level} {text[:80]} is read as a section of {draft.book.name}; write ### {text[:80]}"
-            draft.meta.caveats.append(Caveat("Wrong Heading Level", told, line + 1))
+            message = f"{'#' * level} {text[:80]} is read as a section of {draft.book.name}; write ### {text[:80]}"
+            draft.meta.caveats.append(Caveat("Wrong Heading Level", message, line + 1))
         if name in draft.seen:
             raise PlaybookError("Duplicate Section", f"### {text[:80]} stands twice; join the two", line + 1)
         draft.section = name
@@ -227,13 +227,13 @@ class _ProgramReader:
         seen: dict[Number, StepLine] = {}
         for step in draft.steps:
             if step.number in seen:
-                told = f"line {step.label} of {draft.book.name} stands twice; number it anew"
-                raise PlaybookError("Duplicate Line", told, step.line)
+                message = f"line {step.label} of {draft.book.name} stands twice; number it anew"
+                raise PlaybookError("Duplicate Line", message, step.line)
             seen[step.number] = step
         book, meta = draft.book, draft.meta
         if meta.mode == "react" and "steps" in draft.seen:
-            told = "execution_mode: react is for playbooks without steps; these steps are followed"
-            meta.caveats.append(Caveat(NO_EFFECT, told, meta.mode_line))
+            message = "execution_mode: react is for playbooks without steps; these steps are followed"
+            meta.caveats.append(Caveat(NO_EFFECT, message, meta.mode_line))
         self._made.append(
             replace(
                 book, says="\n\n".join(filter(None, draft.says)), triggers=tuple(draft.triggers),
@@ -249,20 +249,20 @@ class _ProgramReader:
             return
         agent = self._agents[-1]
         if not self._made:
-            told = f"{agent.name} has no playbooks, so it does nothing; add one or remove the agent"
-            self._meta.caveats.append(Caveat("Missing Playbook", told, agent.line))
+            message = f"{agent.name} has no playbooks, so it does nothing; add one or remove the agent"
+            self._meta.caveats.append(Caveat("Missing Playbook", message, agent.line))
         source, first = _joined(self._python)
         names: dict[str, Playbook] = {}
         for each in self._made:
             book = replace(each, python=source, python_line=first) if each.python else each
             if book.name in names:
-                told = f"two playbooks of {agent.name} are called {book.name}; rename one"
-                raise PlaybookError("Duplicate Playbook", told, book.line)
+                message = f"two playbooks of {agent.name} are called {book.name}; rename one"
+                raise PlaybookError("Duplicate Playbook", message, book.line)
             names[book.name] = book
         for name, line in self._public:
             if name not in names:
-                told = f"the public block names {name[:80]!r}, which {agent.name} has not; mend the name"
-                raise PlaybookError("Unknown Playbook", told, line)
+                message = f"the public block names {name[:80]!r}, which {agent.name} has not; mend the name"
+                raise PlaybookError("Unknown Playbook", message, line)
             names[name] = replace(names[name], public=True)
         says = "\n\n".join(filter(None, self._says))
         self._agents[-1] = replace(
@@ -308,8 +308,8 @@ def _parse_heading(text: str, line: int) -> Playbook:
     name = "" if _NOT_IN_NAME.search(says) else _camel(says.strip())
     returns = tail.strip().removeprefix("->").strip()
     if not closed or not name or (tail.strip() and (not returns or not tail.lstrip().startswith("->"))):
-        told = "a playbook is headed `## Name($parameter) -> type`; write it so"
-        raise PlaybookError("Bad Heading", told, line)
+        message = "a playbook is headed `## Name($parameter) -> type`; write it so"
+        raise PlaybookError("Bad Heading", message, line)
     return Playbook(name, read_params(params, line), returns, "", line, public=bool(public))
 
 
@@ -357,8 +357,8 @@ def _items(tokens: list[Token]) -> Iterator[ListItem]:
                     yield ListItem("\n".join(texts), line, tuple(place))
                     texts = []
                 place.append(0)
-                if len(place) > _MOST_DEPTH:
-                    raise PlaybookError("Deep List", f"steps are nested over {_MOST_DEPTH} deep; use a playbook", line)
+                if len(place) > _MAX_DEPTH:
+                    raise PlaybookError("Deep List", f"steps are nested over {_MAX_DEPTH} deep; use a playbook", line)
             case "bullet_list_close" | "ordered_list_close":
                 place.pop()
             case "list_item_open":

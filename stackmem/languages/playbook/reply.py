@@ -80,9 +80,9 @@ class ReplyItems(Struct, frozen=True):
     ignored: str = ""  # text after that, except what the contract allows there
 
 
-MOST_ITEM_CHARS = 200_000
-MOST_REPLY_CHARS = 1_000_000
-MOST_ITEMS = 5_000
+MAX_ITEM_CHARS = 200_000
+MAX_REPLY_CHARS = 1_000_000
+MAX_ITEMS = 5_000
 _SPACE = re.compile(r"(?:[ \t]|<br\s*/?>)+", re.I)
 _LEAD = re.compile(r"[ \t]*(?:(?:[-*•>]|\d+\.)[ \t]+)*")
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w.-]*[ \t]*$")
@@ -111,9 +111,9 @@ _AFTER = re.compile(
 
 def read_reply(text: str) -> ReplyItems:
     """Parse a reply up to the first yield, Return or fault. Never raises."""
-    if len(text) > MOST_REPLY_CHARS:
-        told = f"the reply has {len(text):,} characters, at most {MOST_REPLY_CHARS:,} are read; write less"
-        return ReplyItems((Unreadable(told, text[:200]),))
+    if len(text) > MAX_REPLY_CHARS:
+        message = f"the reply has {len(text):,} characters, at most {MAX_REPLY_CHARS:,} are read; write less"
+        return ReplyItems((Unreadable(message, text[:200]),))
     reader = _ReplyReader(text.replace("\r\n", "\n").replace("\r", "\n"))
     items = reader.items()
     rest = reader.text[reader.at :] if items and isinstance(items[-1], Yielded | ReturnItem) else ""
@@ -138,14 +138,14 @@ class _ReplyReader:
     def items(self) -> tuple[Item, ...]:
         while self.at < len(self.text) and not self._over():
             self._line()
-        if len(self._items) > MOST_ITEMS:
-            told = f"the reply has over {MOST_ITEMS:,} items; write less, and end it with a yield"
-            return (Unreadable(told, self.text[:200]),)
+        if len(self._items) > MAX_ITEMS:
+            message = f"the reply has over {MAX_ITEMS:,} items; write less, and end it with a yield"
+            return (Unreadable(message, self.text[:200]),)
         return tuple(self._items)
 
     def _over(self) -> bool:
         return bool(self._items) and (
-            isinstance(self._items[-1], Yielded | ReturnItem | Unreadable) or len(self._items) > MOST_ITEMS
+            isinstance(self._items[-1], Yielded | ReturnItem | Unreadable) or len(self._items) > MAX_ITEMS
         )
 
     def _line_end(self) -> int:
@@ -234,9 +234,9 @@ class _ReplyReader:
         except LiteralFault as fault:
             self._fault(str(fault), at)
             return True
-        if self.at - at > MOST_ITEM_CHARS:
+        if self.at - at > MAX_ITEM_CHARS:
             self._items.pop()
-            self._fault(f"an item has over {MOST_ITEM_CHARS:,} characters; write less", at)
+            self._fault(f"an item has over {MAX_ITEM_CHARS:,} characters; write less", at)
             return True
         end = _END.match(self.text, self.at)
         self.at = end.end() if end else self.at

@@ -24,8 +24,8 @@ LARGE_CHARS = 500
 SHOWN_NAMES = 100
 """Maximum number of variables, and of artifacts, shown in the state. The newest ones are shown."""
 _START_CHARS = 80
-MOST_DEEP = 50
-MOST_VALUE_CHARS = 10 << 20
+MAX_DEEP = 50
+MAX_VALUE_CHARS = 10 << 20
 _PART_CHARS = 10
 
 
@@ -148,10 +148,10 @@ def excess(value: Any) -> str:
     while left:
         each, depth = left.pop()
         size += _PART_CHARS + (len(each) if isinstance(each, str) else 0)
-        if depth > MOST_DEEP:
-            return f"the value is nested over {MOST_DEEP} deep"
-        if size > MOST_VALUE_CHARS:
-            return f"the value has over {MOST_VALUE_CHARS:,} characters; save it as an artifact in parts"
+        if depth > MAX_DEEP:
+            return f"the value is nested over {MAX_DEEP} deep"
+        if size > MAX_VALUE_CHARS:
+            return f"the value has over {MAX_VALUE_CHARS:,} characters; save it as an artifact in parts"
         match each:
             case list():
                 left.extend((inner, depth + 1) for inner in each)

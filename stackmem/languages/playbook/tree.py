@@ -265,8 +265,8 @@ _CODED = re.compile(r"(?:(?:[A-Za-z_]\w*:)?(\d+(?:\.\d+)*)\s*:\s*|)([A-Z]{3})(?:
 _TRIGGER = re.compile(r"(?:T?(\d+)\s*:\s*|)(BGN|CND|EVT)\b[:\s]*(.*)", re.S)
 _NUMBERED = re.compile(r"T?\d+\s*:")
 _NOTE = re.compile(r"(N\d+)\b[:.\s]*(.*)", re.S)
-_MOST_DIGITS = 9
-_MOST_PARTS = 20
+_MAX_DIGITS = 9
+_MAX_PARTS = 20
 
 
 def label_of(number: Number) -> str:
@@ -286,9 +286,9 @@ def step_line(text: str, line: int, by_place: Number) -> StepLine:
     if code not in CODES:
         raise PlaybookError("Unknown Code", f"{code} is no code of a step; known: {', '.join(CODES)}", line)
     parts = (label or "").split(".")
-    if len(parts) > _MOST_PARTS or any(len(part) > _MOST_DIGITS for part in parts):
-        told = f"{label[:40]} is no number of a line; use at most {_MOST_PARTS} parts of {_MOST_DIGITS} digits"
-        raise PlaybookError("Bad Number", told, line)
+    if len(parts) > _MAX_PARTS or any(len(part) > _MAX_DIGITS for part in parts):
+        message = f"{label[:40]} is no number of a line; use at most {_MAX_PARTS} parts of {_MAX_DIGITS} digits"
+        raise PlaybookError("Bad Number", message, line)
     number = number_of(label) if label else by_place
     return StepLine(number, label or label_of(number), code, says.strip(), line)
 
@@ -301,7 +301,7 @@ def is_plain_trigger(text: str) -> bool:
 def trigger_line(text: str, line: int, place: int) -> Trigger:
     """Parse a trigger from its list item. Without a number it gets that of its position."""
     found = _TRIGGER.match(text)
-    if not found or len(found[1] or "") > _MOST_DIGITS:
+    if not found or len(found[1] or "") > _MAX_DIGITS:
         raise PlaybookError("Bad Trigger", "a trigger is written `T1:CND text`, with BGN, CND or EVT", line)
     number = int(found[1]) if found[1] else place
     code = found[2]

@@ -36,7 +36,7 @@ from .session_log import brief, call_text, item_text
 from .state import Execution, PlaybookFrame, excess, resolve, same_value
 from .tree import Number, Playbook, StepLine, Trigger, lines_after
 
-_MOST_NAMED = 12
+_MAX_LISTED = 12
 
 
 class Turn(Struct):
@@ -163,9 +163,9 @@ class _ReplyCheck:
         frame, book = self._frame, self._frame.book
         line = book.step(item.number) if item.playbook.lower() == book.name.lower() else None
         if line is None:
-            told = "is no line of it" if item.playbook.lower() == book.name.lower() else "is another playbook"
+            message = "is no line of it" if item.playbook.lower() == book.name.lower() else "is another playbook"
             self.turn.keeps = True
-            self.turn.fault = f"{book.name} runs, and {item.playbook}:{item.label} {told}; {expected_lines(frame)}"
+            self.turn.fault = f"{book.name} runs, and {item.playbook}:{item.label} {message}; {expected_lines(frame)}"
             return
         may = line in lines_after(book, frame.at)
         if item.code == "TNK" and not (may and line.code == "TNK"):
@@ -198,7 +198,7 @@ class _ReplyCheck:
             yield StepEntered(f"{book.name}:{line.label}", brief(f"(inferred) {line.code} {line.text}", 200))
             for call, into in passed.calls:
                 yield from self._claim(call, into)
-        names = ", ".join(f"{book.name}:{passed.line.label}:{passed.line.code}" for passed in path[:_MOST_NAMED])
+        names = ", ".join(f"{book.name}:{passed.line.label}:{passed.line.code}" for passed in path[:_MAX_LISTED])
         self.turn.notes.append(
             f"inferred: {names} came before {book.name}:{target.label}; name each line that you execute"
         )
@@ -281,10 +281,10 @@ class _ReplyCheck:
         name = given["artifact_name"]
         if isinstance(name, Variable) and name.name in pending:
             return call
-        told = artifact_name(self._here.world, self._agent, name, loading=call.name == "LoadArtifact")
+        artifact = artifact_name(self._here.world, self._agent, name, loading=call.name == "LoadArtifact")
         if call.values:
-            return CallTo(call.name, (told, *call.values[1:]), call.named)
-        return CallTo(call.name, (), tuple({**given, "artifact_name": told}.items()))
+            return CallTo(call.name, (artifact, *call.values[1:]), call.named)
+        return CallTo(call.name, (), tuple({**given, "artifact_name": artifact}.items()))
 
     def _return(self, item: ReturnItem) -> None:
         self.turn.fault = self._undefined_variable(item.value, self._pending)

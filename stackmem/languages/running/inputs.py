@@ -14,7 +14,7 @@ from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
 from stackmem.foreign.yaml_depth import bounded_scanner
 
-_MOST_BYTES = 10 * 1024 * 1024
+_MAX_BYTES = 10 * 1024 * 1024
 MAX_BRACKETS = 200
 """Maximum nesting of a YAML file; inputs may not be nested deeper anyway."""
 
@@ -91,9 +91,9 @@ def _moment(value: Any) -> str:
 def _text(file: str, cwd: Path, flag: str) -> str:
     path = cwd / os.path.expanduser(file)
     try:
-        raw = read_start(path, _MOST_BYTES + 1)
-        if len(raw) > _MOST_BYTES:
-            raise UsageError(f"{flag}: {file} is over {_MOST_BYTES:,} bytes; put it in the workspace and pass its path")
+        raw = read_start(path, _MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise UsageError(f"{flag}: {file} is over {_MAX_BYTES:,} bytes; put it in the workspace and pass its path")
         return raw.decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{flag}: {file} cannot be read ({error.strerror}); name another file") from error

@@ -58,8 +58,8 @@ def lint_all(
             continue
         inside = [file for file in _files(path) if _fits(file, language)]
         if not inside:
-            told = ", ".join(sorted({*INTERPRETERS, *LINTED}))
-            raise UsageError(f"{each} contains no file whose name ends with {told}; name a file and its --language")
+            suffixes = ", ".join(sorted({*INTERPRETERS, *LINTED}))
+            raise UsageError(f"{each} contains no file whose name ends with {suffixes}; name a file and its --language")
         for file in inside:
             shown = whole(os.path.join(each, file.relative_to(path)))  # noqa: PTH118 - as typed, `.` and all
             found.setdefault(file, _lint_found_file(file, shown, config, cwd, lib))
@@ -96,8 +96,8 @@ def _lint_file(
         raise UsageError(f"cannot find {shown}; name a program or a folder of programs")
     found = language or language_of(path.name, linting=True)
     if found is None:
-        told = ", ".join(sorted({*INTERPRETERS, *LINTED}))
-        raise UsageError(f"{shown} does not end with {told}; pass its language with --language NAME")
+        suffixes = ", ".join(sorted({*INTERPRETERS, *LINTED}))
+        raise UsageError(f"{shown} does not end with {suffixes}; pass its language with --language NAME")
     opened = open_language(found)
     if path.exists() and not path.is_file():
         raise UsageError(f"{shown} is not a regular file; name a program or a folder of programs")

@@ -105,16 +105,16 @@ def with_outline(ready: PreparedProgram) -> PreparedProgram:
     own = tuple(tool.spec for tool in TOOLS.values())
     launch = Launch(request.path, ready.text, request.inputs, str(place.parent), inside, request.options, own)
     try:
-        told = read_with(ready.language.outline(launch), source_reader(Loader(place, folders)))
+        outline = read_with(ready.language.outline(launch), source_reader(Loader(place, folders)))
         named = ready.language.models
         others = () if named is None else read_with(named(launch), source_reader(Loader(place, folders)))
     except Halted as halted:
         return replace(ready, halts=halted)
     findings = ready.language.remarks(place.name, ready.text) if ready.language.remarks else ()
-    told_first = (*ready.prepared.warnings, *(f"{each.path}:{each.line}: {each.message}" for each in findings))
-    prepared = replace(ready.prepared, others=tuple(dict.fromkeys(others)), warnings=told_first)
+    warnings = (*ready.prepared.warnings, *(f"{each.path}:{each.line}: {each.message}" for each in findings))
+    prepared = replace(ready.prepared, others=tuple(dict.fromkeys(others)), warnings=warnings)
     ready = replace(ready, prepared=prepared)
-    return replace(ready, outline=told if isinstance(told, str) else "\n".join(told))
+    return replace(ready, outline=outline if isinstance(outline, str) else "\n".join(outline))
 
 
 def with_config(options: dict[str, Any], language: Language, cwd: Path, program: Path) -> dict[str, Any]:
@@ -144,8 +144,8 @@ def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Lan
     if found is None and language_of(path.name, linting=True) is not None:
         raise UsageError(f"{path.name} is only a part of programs and cannot be run; check it with stackmem lint")
     if found is None:
-        told = ", ".join(sorted(INTERPRETERS))
-        raise UsageError(f"{path.name} does not end with {told}; pass its language with --language NAME")
+        suffixes = ", ".join(sorted(INTERPRETERS))
+        raise UsageError(f"{path.name} does not end with {suffixes}; pass its language with --language NAME")
     return path, open_language(found)
 
 

@@ -39,8 +39,8 @@ from .tools import PARAMETERS, plain_name
 from .tree import Form, Name, Node, Symbol, name_of, pair_of, walk
 from .values import to_source
 
-_MOST_NEAR = 20
-_MOST_COMPARED = 1_000
+_MAX_SUGGESTED = 20
+_MAX_COMPARED = 1_000
 """Maximum number of unknown names for which similar names are sought, and of candidates compared.
 
 The limits keep hostile sources with very many names fast.
@@ -160,7 +160,7 @@ class Analysis:
         self.free.setdefault(name, head)
         known = {*OPERATORS, *self._tasks, *PARAMETERS, *self._around.names, *self._around.tools}
         bound = (each for one in self._scopes for each in one.names)
-        wide = [] if len(self.free) > _MOST_NEAR else [*known, *islice(bound, _MOST_COMPARED)][:_MOST_COMPARED]
+        wide = [] if len(self.free) > _MAX_SUGGESTED else [*known, *islice(bound, _MAX_COMPARED)][:_MAX_COMPARED]
         near = get_close_matches(name[:80], sorted(wide), 1, 0.75)
         message = f"nothing here binds '{name}'" + (f"; is '{near[0]}' meant?" if near else "")
         if self._around.is_whole and "__" not in name:  # tools of a server are named SERVER__TOOL
@@ -207,9 +207,9 @@ class Analysis:
             params = bound.params if bound else None
             takes = (params, params) if params is not None else None if bound else self._global_takes(called)
         if takes is not None and not takes[0] <= count <= takes[1]:
-            told = f"'{called}'" if called != "the lambda" else called
+            label = f"'{called}'" if called != "the lambda" else called
             by = f", and '{name}' gives it {count}" if name else f", got {count}"
-            self._error(function if name else form, "arity", f"{told} takes {counted(*takes)}{by}", scope)
+            self._error(function if name else form, "arity", f"{label} takes {counted(*takes)}{by}", scope)
 
     def _is_global(self, name: str) -> bool:
         """Return whether a name refers to a function even without a variable."""

@@ -31,7 +31,7 @@ ARITY: dict[str, tuple[int, int]] = {
 
 UNKNOWN = object()
 _DEEPEST = 50
-_MOST_UNKNOWN = 2
+_MAX_UNKNOWN = 2
 _SAMPLES: tuple[Any, ...] = (1, "a", [])
 """Substitutes for unknown values. Whatever a primitive accepts, it accepts with one of these."""
 
@@ -74,7 +74,7 @@ def value_fault(name: str, args: list[Node]) -> str:
     primitive = DOCUMENT.get(name) or ADDED.get(name)
     values = [literal(arg) for arg in args]
     unknown = [number for number, value in enumerate(values) if value is UNKNOWN]
-    if primitive is None or len(unknown) == len(values) or len(unknown) > _MOST_UNKNOWN:
+    if primitive is None or len(unknown) == len(values) or len(unknown) > _MAX_UNKNOWN:
         return ""
     message = ""
     for samples in product(_SAMPLES, repeat=len(unknown)):

@@ -139,8 +139,8 @@ def _params(clause: Form | None, form: Form, faults: Faults) -> tuple[dict[str, 
         names = [name_of(word) for word in words]
         optional = names[1:2] == ["optional"]
         if not names or not all(names) or len(names) > (3 if optional else 2):
-            told = "A param of 'defatom' is a symbol or (symbol type), got: "
-            _add(faults, item, f"{told}{_datum_source(item)}; one that may be left out is (symbol optional type)")
+            message = "A param of 'defatom' is a symbol or (symbol type), got: "
+            _add(faults, item, f"{message}{_datum_source(item)}; one that may be left out is (symbol optional type)")
             continue
         if names[0] in found:
             _add(faults, item, f"Duplicate param '{names[0]}' for 'defatom'.")

@@ -27,8 +27,8 @@ from .tree import Atom, Form, Node, bound_names, name_of, walk
 from .trial import first_failure
 from .workflow import WITHOUT_TOOLS
 
-_MOST_FILES = 50
-_MOST_FAULTS = 20
+_MAX_FILES = 50
+_MAX_FAULTS = 20
 
 
 class SourcePart(Struct, frozen=True):
@@ -58,7 +58,7 @@ class LintResult(Struct, frozen=True):
     def report(self) -> str:
         """The errors with their positions, at most 20; empty if there are none."""
         errors = [(part, fault) for part, fault in self.faults if fault.severity == "error"]
-        shown = [f"{fault.message}\n{place_of(part, fault.at).excerpt}" for part, fault in errors[:_MOST_FAULTS]]
+        shown = [f"{fault.message}\n{place_of(part, fault.at).excerpt}" for part, fault in errors[:_MAX_FAULTS]]
         more = len(errors) - len(shown)
         return "\n".join([*shown, *([f"and {more} more; stackmem lint lists them"] if more else [])])
 
@@ -177,7 +177,7 @@ def _load_all(part: SourcePart, own_tools: frozenset[str]) -> Reading:
     paths: set[str] = set()
     waiting = [(part.path, use) for use in _file_uses(part.nodes, own_tools)]
     found.is_whole = not _loads_unknown(part.nodes)
-    while waiting and len(paths) < _MOST_FILES:
+    while waiting and len(paths) < _MAX_FILES:
         beside, use = waiting.pop()
         if (beside, use.name) in seen:
             continue

@@ -16,8 +16,8 @@ from .requests import ContextGenerationInput, ContextRequest, Host, Logged, Refu
 from .tree import Form, Symbol, bound_names, datum, pair_of
 from .values import as_mapping, is_null, to_source
 
-_MOST_BRANCHING = 20
-_MOST_LOADING = 50
+_MAX_BRANCHING = 20
+_MAX_LOADING = 50
 CONTEXT_KEYS = ContextGenerationInput.__struct_fields__
 
 
@@ -88,8 +88,8 @@ def load_form(machine: Machine, form: Form, env: Env) -> Doing:
     path = (yield (form.items[1], env)) if len(form.items) == 2 else None
     if not isinstance(path, str) or not path:
         raise machine.fault("'load' requires the path of a file: (load \"lib.sexp\")", form)
-    if machine.loading >= _MOST_LOADING:
-        raise machine.fault(f"More than {_MOST_LOADING} files load each other; break the circle", form)
+    if machine.loading >= _MAX_LOADING:
+        raise machine.fault(f"More than {_MAX_LOADING} files load each other; break the circle", form)
     try:
         found, text = yield TextRequest(str.__str__(path), form.source.path)
     except SexpEvaluationError as error:
@@ -115,8 +115,8 @@ def parallel_form(machine: Machine, form: Form, env: Env) -> Doing:
     Each branch runs to its next request, in order; then all these requests are made as a group. The error of the form
     is that of the first failing branch, in their order. The other branches are then abandoned.
     """
-    if machine.branches >= _MOST_BRANCHING:
-        raise exhaustion("depth", _MOST_BRANCHING, "parallel forms within each other")
+    if machine.branches >= _MAX_BRANCHING:
+        raise exhaustion("depth", _MAX_BRANCHING, "parallel forms within each other")
     machine.branches += 1
     depth = machine.depth
     results: dict[int, Any] = {}

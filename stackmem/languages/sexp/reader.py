@@ -13,9 +13,9 @@ import re
 from msgspec import structs
 
 from .errors import Budget, SexpSyntaxError, SourcePlace
-from .tree import MOST_NESTED, Atom, Form, Name, Node, SourceText
+from .tree import MAX_NESTED, Atom, Form, Name, Node, SourceText
 
-MOST_DIGITS = 10_000
+MAX_DIGITS = 10_000
 
 UNBALANCED = "S-expression syntax error: Unbalanced parentheses or brackets."
 
@@ -100,8 +100,8 @@ class _Reader:
         return self._done
 
     def _begin(self, at: int, *, quote: bool) -> None:
-        if len(self._open) >= MOST_NESTED:
-            raise self._error(f"Nested deeper than {MOST_NESTED:,}.", at)
+        if len(self._open) >= MAX_NESTED:
+            raise self._error(f"Nested deeper than {MAX_NESTED:,}.", at)
         items: list[Node] = [Name("quote", at, self._source)] if quote else []
         self._open.append((at, items, quote))
 
@@ -127,8 +127,8 @@ class _Reader:
         if word in ("true", "false"):
             return Atom(word == "true", at)
         if _INTEGER.fullmatch(word):
-            if len(word) > MOST_DIGITS:
-                raise self._error(f"A number of more than {MOST_DIGITS:,} digits.", at)
+            if len(word) > MAX_DIGITS:
+                raise self._error(f"A number of more than {MAX_DIGITS:,} digits.", at)
             return Atom(_int(word), at)
         if _NUMBER.fullmatch(word):
             number = float(word)

@@ -7,7 +7,7 @@ from typing import Any
 
 from .errors import Budget, exhaustion
 
-MOST_NESTED = 100_000
+MAX_NESTED = 100_000
 
 
 class Symbol(str):
@@ -85,7 +85,7 @@ def datum(node: Node, budget: Budget | None = None) -> Any:
         return _atom(node)
     made: list[Any] = []
     waiting: list[tuple[Form, list[Any], int]] = [(node, made, 1)]
-    most = budget.nested if budget else MOST_NESTED
+    most = budget.nested if budget else MAX_NESTED
     while waiting:
         form, target, deep = waiting.pop()
         if deep > most:

@@ -21,7 +21,7 @@ from .tree import Node, bound_names
 from .values import SexpEnvironment
 from .workflow import Workflow, text_of
 
-MOST_STEPS = 50_000
+MAX_STEPS = 50_000
 """Maximum number of nodes evaluated. A program that has not failed by then is accepted."""
 
 
@@ -51,7 +51,7 @@ def first_failure(
     bound: frozenset[str],  # names that the sources bind; any other may be an input
 ) -> tuple[Node, SexpEvaluationError | TaskError] | None:
     """Return the top-level expression that fails in every run, and its error; None if that cannot be decided."""
-    few = replace(budget, steps=min(budget.steps, MOST_STEPS))
+    few = replace(budget, steps=min(budget.steps, MAX_STEPS))
     schemas = {task.schema_name for nodes in parts for task in definitions_of(nodes)}
     if schemas - bound - {""}:
         return None  # an input may be the schema of a task

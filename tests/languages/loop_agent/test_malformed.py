@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.languages.loop_agent.reply_json import MOST_CHARS, read_object
+from stackmem.languages.loop_agent.reply_json import MAX_CHARS, read_object
 from stackmem.languages.loop_agent.response import Malformed, read_response
 from stackmem.languages.operations import ToolAnswer
 
@@ -113,8 +113,8 @@ def test_what_does_not_fit_is_told_with_its_path_and_its_place(object_, told, at
 
 
 def test_a_reply_that_is_too_long_is_told_where_it_became_so():
-    reply = "{\n" + " " * MOST_CHARS + "}"
-    assert read_object(reply).fault.endswith(f"at most 1,000,000 are read (line 2, column {MOST_CHARS - 1})")
+    reply = "{\n" + " " * MAX_CHARS + "}"
+    assert read_object(reply).fault.endswith(f"at most 1,000,000 are read (line 2, column {MAX_CHARS - 1})")
 
 
 def test_what_looks_like_a_fault_within_a_text_is_none():
@@ -171,16 +171,16 @@ def test_any_pieces_are_an_object_or_a_fault_with_a_place_in_them(pieces):
 
 
 HOSTILE = {
-    "brackets": "[" * MOST_CHARS,
-    "objects": '{"a":' * (MOST_CHARS // 5),
+    "brackets": "[" * MAX_CHARS,
+    "objects": '{"a":' * (MAX_CHARS // 5),
     "comments that open": "{" + "/*" * 499_999,
     "comments": "{" + "/**/" * 249_999,
     "comments of a line": "{" + "//\n" * 333_333,
-    "quotes": '"' * MOST_CHARS,
+    "quotes": '"' * MAX_CHARS,
     "backslashes": '"' + "\\" * 999_999,
     "open texts": '"\n' * 500_000,
     "fences": "```\n" * 250_000,
-    "marks of fences": "`" * MOST_CHARS,
+    "marks of fences": "`" * MAX_CHARS,
     "a fence and space": "```\n" + " " * 999_000 + "x",
     "a fence, space, a fence": "```\n" + "\n \t" * 333_000 + "x```",
     "lines": "\n" * 999_999 + "x",

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from stackmem.languages.playbook.literals import CallTo, Variable
 from stackmem.languages.playbook.reply import (
-    MOST_ITEM_CHARS,
-    MOST_REPLY_CHARS,
+    MAX_ITEM_CHARS,
+    MAX_REPLY_CHARS,
     ReturnItem,
     SetVar,
     Unreadable,
@@ -81,15 +81,15 @@ def test_a_flood_is_read_in_time(piece):
 
 
 def test_a_reply_that_floods_is_a_fault():
-    (only,) = read_reply("x" * (MOST_REPLY_CHARS + 1)).items
+    (only,) = read_reply("x" * (MAX_REPLY_CHARS + 1)).items
     assert isinstance(only, Unreadable)
 
 
 def test_an_item_has_a_limit_of_characters():
-    items = read_reply(f'`Say("{"x" * MOST_ITEM_CHARS}")`').items
+    items = read_reply(f'`Say("{"x" * MAX_ITEM_CHARS}")`').items
     assert isinstance(items[-1], Unreadable)
     assert "over 200,000 characters" in items[-1].why
-    fine = read_reply(f'`Say("{"x" * (MOST_ITEM_CHARS - 20)}")`').items
+    fine = read_reply(f'`Say("{"x" * (MAX_ITEM_CHARS - 20)}")`').items
     assert not isinstance(fine[-1], Unreadable)
 
 

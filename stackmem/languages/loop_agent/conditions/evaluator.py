@@ -31,7 +31,7 @@ from .syntax import (
 )
 from .values import UNDEFINED, call_method
 
-MOST_VISITS = 10_000
+MAX_VISITS = 10_000
 _CONSTANTS: dict[str, Any] = {
     "undefined": UNDEFINED, "null": None, "true": True, "false": False, "NaN": math.nan, "Infinity": math.inf,
 }  # fmt: skip
@@ -98,8 +98,8 @@ class _Evaluator:
 
     def visit(self, times: int = 1) -> None:
         self._visits += times
-        if self._visits > MOST_VISITS:
-            raise ConditionFault(f"Expression evaluation failed: it takes more than {MOST_VISITS:,} steps")
+        if self._visits > MAX_VISITS:
+            raise ConditionFault(f"Expression evaluation failed: it takes more than {MAX_VISITS:,} steps")
 
     def _look_up(self, name: str, names: dict[str, Any]) -> Any:
         if name in names:
@@ -176,5 +176,5 @@ class _Evaluator:
 
 def _refuse_nothing(value: Any, name: str) -> None:
     if value is None or value is UNDEFINED:
-        told = "null" if value is None else "undefined"
-        raise ConditionFault(f"Expression evaluation failed: cannot read '{name[:80]}' of {told}")
+        message = "null" if value is None else "undefined"
+        raise ConditionFault(f"Expression evaluation failed: cannot read '{name[:80]}' of {message}")

@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
-MOST_CHARS = 1_000
-MOST_DEPTH = 40
+MAX_CHARS = 1_000
+MAX_DEPTH = 40
 
 FORBIDDEN = frozenset({
     "eval", "Function", "import", "require", "process", "global", "window", "document", "__proto__", "constructor",
@@ -111,8 +111,8 @@ def parse(text: Any) -> Node | None:
     """Parse a condition. None if it is only whitespace."""
     if not isinstance(text, str) or not text:
         raise ConditionFault("Expression must be a non-empty string")
-    if len(text) > MOST_CHARS:
-        raise ConditionFault(f"Expression exceeds the maximum length of {MOST_CHARS} characters")
+    if len(text) > MAX_CHARS:
+        raise ConditionFault(f"Expression exceeds the maximum length of {MAX_CHARS} characters")
     tokens = _tokens(text)
     if len(tokens) == 1:
         return None
@@ -160,8 +160,8 @@ def _check_balance(tokens: list[_ConditionToken]) -> None:
             open_.append(token.text)
         elif token.text in closes and (not open_ or open_.pop() != closes[token.text]):
             raise ConditionFault("Unbalanced parentheses in expression")
-        if len(open_) > MOST_DEPTH:
-            raise ConditionFault(f"Expression is nested deeper than {MOST_DEPTH} levels")
+        if len(open_) > MAX_DEPTH:
+            raise ConditionFault(f"Expression is nested deeper than {MAX_DEPTH} levels")
     if open_:
         raise ConditionFault("Unbalanced parentheses in expression")
 

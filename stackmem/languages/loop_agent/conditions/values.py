@@ -16,7 +16,7 @@ from typing import Any
 
 from .syntax import ConditionFault
 
-MOST_TEXT = 100_000
+MAX_TEXT = 100_000
 CHARS_READ, CHARS_MADE, ITEMS = 1_000, 5_000, 10
 """The work that one step may do."""
 _OBJECT = "[object Object]"
@@ -97,8 +97,8 @@ def _primitive(value: Any, visit: Visit) -> Any:
 
 
 def _check_size(size: int) -> int:
-    if size > MOST_TEXT:
-        raise ConditionFault(f"Expression evaluation failed: it makes a text of more than {MOST_TEXT:,} characters")
+    if size > MAX_TEXT:
+        raise ConditionFault(f"Expression evaluation failed: it makes a text of more than {MAX_TEXT:,} characters")
     return size
 
 
