@@ -19,7 +19,7 @@ from .halts import Halt, invalid_program, nearest, unknown_tool
 from .tree import Fault, Input, Output, Step, Tool, ToolStep
 
 CODE_TOOLS = ("split", "initialize_list", "append_to_list", "create_directory")
-"""Tools of the standard library that need no judgement and are implemented in code."""
+"""Tools of the standard library that need no judgment and are implemented in code."""
 
 Kind = Literal["built-in", "code", "custom", "own", "agent", "broken"]
 

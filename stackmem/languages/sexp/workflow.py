@@ -130,7 +130,7 @@ def session(past: list[DoneTask], settings: HistoryConfigSettings) -> str:
 Effects = Generator[Any, Any, Any]
 
 WITHOUT_TOOLS = ("director", "evaluator", "associative_matching")
-"""Subtypes that need only judgement. They are single completions, which can run in parallel."""
+"""Subtypes that need only judgment. They are single completions, which can run in parallel."""
 SYSTEM = "You do one task of a larger workflow. Answer with its result and nothing else."
 _CHUNK_CHARS = 20_000
 _MATCHES = 10
