@@ -12,6 +12,6 @@ def test_strategies_stand_as_they_were_planned_and_not_as_their_trials_ended(end
     assert [line.split()[:2] for line in lines] == [["strategy", "trials"], ["full", "2"], ["stack", "1"]]
 
 
-def test_a_strategy_that_the_plan_no_longer_names_comes_last():
+def test_strategies_missing_from_the_plan_come_last():
     rows = [{"strategy": name, "model": "sim/a", "outcome": "error"} for name in ("older", "full")]
     assert [line.split()[0] for line in strategy_lines(rows, ["full"])] == ["strategy", "full", "older"]

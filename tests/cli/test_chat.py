@@ -151,7 +151,7 @@ def test_a_command_says_what_it_changed_and_one_that_fails_changes_nothing(stage
     assert set(wrap(prose, 100)) <= set(lines)
 
 
-def test_what_is_applied_twice_goes_on_from_what_was_applied(stage: Stage):
+def test_second_apply_continues_from_the_first(stage: Stage):
     replies = [
         call("write_file", path="a.txt", content="two\n"), says("One."),
         call("write_file", path="a.txt", content="three\n"), says("Two."),
@@ -212,7 +212,7 @@ def test_an_apply_after_an_undo_says_what_it_took_back_and_an_undone_run_can_be_
     assert {path.name: path.read_text() for path in mine.iterdir()} == {"a.txt": "three\n", "b.txt": "b\n"}
 
 
-def test_the_conversation_goes_on_where_it_was_left_or_killed(stage: Stage):
+def test_conversation_resumes_after_exit_or_kill(stage: Stage):
     replies = [says("One."), says("Two.")]
     with chat(stage, replies=replies) as terminal:
         terminal.wait_for("Type a request")
@@ -351,7 +351,7 @@ def test_without_a_terminal_it_says_what_to_do(stage: Stage, arguments, says):
         (["--continue"], "no conversation about"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_begins(stage: Stage, arguments, says):
+def test_impossible_options_are_refused_before_the_start(stage: Stage, arguments, says):
     with chat(stage, *arguments, replies=[]) as terminal:
         assert terminal.end() == 2
     assert says in terminal.shown()

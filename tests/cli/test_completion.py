@@ -66,7 +66,7 @@ def test_a_tab_completes_the_tasks_beside(stage: Stage):
 
 
 @pytest.mark.parametrize(("shell", "told"), [("zsh", "_arguments '*: :((\"host\"))'"), ("fish", "host")])
-def test_other_shells_are_told_in_their_own_form(shell: str, told: str):
+def test_other_shells_get_completions_in_their_own_format(shell: str, told: str):
     assert tab("stackmem solve --network h", shell=shell).stdout.rstrip("\n") == told
 
 
@@ -106,7 +106,7 @@ def test_a_tab_loads_no_command_and_no_heavy_library(typed: str):
     assert loaded & {"pydantic", "rich", "msgspec", "anthropic", "stackmem.memory", "stackmem.cli.options"} == set()
 
 
-def test_a_tab_takes_no_more_than_some_starts():
+def test_a_tab_takes_at_most_a_few_start_ups():
     def spent(ask: bool) -> float:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         if ask:

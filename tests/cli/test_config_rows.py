@@ -29,7 +29,7 @@ def test_every_setting_is_shown_with_its_source():
     assert len(config_text(rows).splitlines()) == len(OPTIONS)
 
 
-def test_what_is_none_says_what_that_means():
+def test_none_defaults_are_explained():
     assert row(shown({"max_usd": "none"}), "max_usd").shown == "none (no limit)"
     assert row(shown({"include": ["none"]}), "include").shown == "none (no ignored files)"
 
@@ -79,7 +79,7 @@ def test_the_page_on_configuration_holds_the_table_of_options():
     assert table == options_table(), "run: python scripts/configuration.py"
 
 
-def test_the_table_breaks_no_column():
+def test_values_do_not_break_table_columns():
     assert {line.count("|") for line in options_table().splitlines()} == {7}
 
 

@@ -114,7 +114,7 @@ def test_a_broken_trace_is_7(run, how):
     assert ran.stderr.count("\n") == 1
 
 
-def test_a_torn_last_line_is_reported_and_no_error(run):
+def test_a_torn_last_line_is_reported_without_an_error(run):
     folder, replayed = run
     trace = folder / "trace.jsonl"
     lines = trace.read_bytes().splitlines(keepends=True)

@@ -33,7 +33,7 @@ def test_text_of_every_script_reaches_a_terminal_that_knows_only_ascii(stage, ru
     assert ran.returncode == 0, ran.stderr
 
 
-def test_what_a_crash_cut_short_is_told_and_left_out(stage, run):
+def test_a_record_torn_by_a_crash_is_reported_and_skipped(stage, run):
     with (run / "trace.jsonl").open("ab") as trace:
         trace.write(b'{"seq":')
     ran = stage.call("export", "last", "--format", "csv")

@@ -45,7 +45,7 @@ def untouched(hers: Path) -> None:
     assert run_git(hers, "status", "--porcelain", "--untracked-files=no") == ""
 
 
-def test_what_a_check_said_last_is_shown_where_it_is_not_content_and_only_there(stage: Stage, hers: Path):
+def test_last_check_output_is_shown_only_if_the_check_fails(stage: Stage, hers: Path):
     complains = "seq -f 'line %g' 9; grep VALUE app.py; exit 1"
     ran = solve(stage, hers, "--check", complains)
     assert (ran.returncode, ran.stdout.split()[0]) == (1, "unsolved")
@@ -109,7 +109,7 @@ def test_apply_is_refused_after_a_touched_file_changed_names_it_and_changes_noth
     assert holds(hers) == before
 
 
-def test_apply_is_no_matter_of_files_that_the_run_did_not_touch(stage: Stage, hers: Path):
+def test_apply_ignores_files_that_the_run_did_not_touch(stage: Stage, hers: Path):
     assert solve(stage, hers).returncode == 0
     (hers / "README.md").write_text("Hers.\n", encoding="utf-8")
     assert stage.call("apply", "last").returncode == 0
@@ -157,7 +157,7 @@ def test_a_check_that_hangs_is_ended_by_ctrl_c_with_the_patch_kept(stage: Stage,
 
 
 @mounted
-def test_what_git_ignores_stays_behind_unless_included_and_env_files_always(stage: Stage, hers: Path):
+def test_ignored_files_are_not_copied_unless_included_and_env_files_never(stage: Stage, hers: Path):
     folder(hers, {"debug.log": "x", ".env": "SECRET=1", ".env.local": "SECRET=2", "build/out": "x", "fresh.py": ""})
     look = [
         command("touch seen; ls -A | sort > /tmp/listed; mv /tmp/listed seen; ls build >> seen; cat seen"),
@@ -169,13 +169,13 @@ def test_what_git_ignores_stays_behind_unless_included_and_env_files_always(stag
 
 
 @mounted
-def test_the_copy_stands_at_the_folders_own_path(stage: Stage, hers: Path):
+def test_the_copy_appears_at_the_folders_own_path(stage: Stage, hers: Path):
     solved = json.loads(solve(stage, hers, "--json", replies=[command("pwd > where"), pop()]).stdout)
     assert (Path(solved["workspace"]) / "where").read_text("utf-8") == f"{hers}\n"
     assert solved["isolation"] == "bubblewrap" or (Path(solved["workspace"]) / "where").exists()
 
 
-def test_a_part_of_a_repository_is_worked_on_alone_and_patched_as_such_where_its_history_is_not_wanted(stage: Stage):
+def test_without_history_a_subfolder_is_copied_and_patched_separately(stage: Stage):
     whole = repository(stage.root / "whole", {"part/app.py": "VALUE = 1\n", "other.py": "OTHER = 1\n"})
     replies = [EDITS[0], command("ls -A .. > seen"), pop()]
     ran = solve(stage, whole / "part", "--apply", "--git", "none", replies=replies)
@@ -237,7 +237,7 @@ def test_a_copy_of_more_than_a_gibibyte_is_asked_for_first(stage: Stage, hers: P
 
 
 @mounted
-def test_a_run_of_a_layer_goes_on_and_is_forked_and_leaves_what_it_changed_and_nothing_else(stage: Stage, hers: Path):
+def test_a_layer_run_can_be_resumed_and_forked_and_leaves_only_its_changes(stage: Stage, hers: Path):
     result = stage.solve(
         hers, "Go.", model=stage.script(*EDITS), max_steps=1, layer="overlay", check="grep -q 2 app.py"
     )
@@ -336,9 +336,7 @@ class Test(unittest.TestCase):
 """
 
 
-def test_a_folder_of_her_own_is_edited_listed_without_what_git_ignores_and_searched_where_she_says_so(
-    stage: Stage, hers: Path
-):
+def test_a_user_folder_is_edited_listed_without_ignored_files_and_searched_on_request(stage: Stage, hers: Path):
     (hers / "build").mkdir()
     (hers / "build" / "out").write_text("x", encoding="utf-8")
     edit = call("edit_file", path="app.py", old_string="VALUE = 1", new_string="VALUE = 2")

@@ -39,7 +39,7 @@ def test_a_fork_that_fails_its_checks_exits_1(stage: Stage):
     assert ran.returncode == 1
 
 
-def test_what_cannot_be_is_one_sentence_and_exit_2(stage: Stage):
+def test_impossible_requests_print_one_sentence_and_exit_2(stage: Stage):
     stage.solve(stage.task(pop()))
     for flags, says in (
         (["--at", "1"], "run had already ended"),

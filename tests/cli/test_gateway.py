@@ -73,7 +73,7 @@ def test_the_official_sdk_of_openai_runs_behind_it(stage: Stage):
     assert [run["steps"] for run in json.loads("{" + bill)["runs"]] == [1, 1]
 
 
-def test_it_listens_until_it_is_told_to_stop_and_ends_its_runs(stage: Stage, tmp_path: Path):
+def test_it_listens_until_it_is_stopped_and_ends_its_runs(stage: Stage, tmp_path: Path):
     import httpx2
 
     with RawUpstream(RawAnswer(message_events(text("Done.")))) as upstream:

@@ -85,7 +85,7 @@ def test_a_folder_in_a_work_tree_is_the_place_from_which_all_of_it_is_worked_on(
     assert ((place / "one.py").read_text(), (hers / "parts/two/two.py").read_text()) == ("VALUE = 2\n", "VALUE = 2\n")
 
 
-def test_without_git_there_is_none_and_what_cannot_be_read_is_told(stage: Stage, hers: Path):
+def test_git_none_hides_the_repository_and_an_unreadable_one_is_reported(stage: Stage, hers: Path):
     result = solve(stage, hers, "--git", "none")
     assert "not a git repository" in answers(stage, str(result["run"]))[0]
     assert result["commits"] == []

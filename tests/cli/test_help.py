@@ -47,7 +47,7 @@ def test_an_example_can_be_typed(words: str, example: str):
 
 
 @pytest.mark.parametrize("words", [["solve", "--modle"], ["trace", "show"], ["runs", "prune", "--nope"]])
-def test_what_cannot_be_typed_is_seen(words: list[str]):
+def test_examples_that_cannot_be_typed_are_detected(words: list[str]):
     with pytest.raises(typer.TyperException):
         parsed(words)
 

@@ -34,7 +34,7 @@ def test_a_recording_becomes_a_run_with_its_cost(stage: Stage, name):
     assert result.records == len(records(done.run_dir))
 
 
-def test_no_credential_of_a_recording_is_kept(stage, tmp_path, monkeypatch):
+def test_credentials_in_a_recording_are_not_stored(stage, tmp_path, monkeypatch):
     monkeypatch.setenv("OWN_API_KEY", "own-value-of-mine")
     github, cookie = "ghp_" + "a1B2c3D4e5" * 4, "s3ss10nabcdef"
     text = json.dumps({"github": github, "own": "own-value-of-mine", "line": f"Cookie: sid={cookie}"})
@@ -52,7 +52,7 @@ def test_two_imports_of_a_file_hold_the_same_trace(stage):
     assert (Path(one.run_dir) / "trace.jsonl").read_bytes() == (Path(other.run_dir) / "trace.jsonl").read_bytes()
 
 
-def test_a_model_without_a_price_costs_what_the_recording_says_or_nobody_knows(stage, tmp_path):
+def test_without_a_price_the_cost_comes_from_the_recording_or_is_unknown(stage, tmp_path):
     unknown = text_of("atif").replace("claude-haiku-4-5", "somebody-elses")
     named, silent = tmp_path / "named.json", tmp_path / "silent.json"
     named.write_text(unknown, "utf-8")
@@ -61,7 +61,7 @@ def test_a_model_without_a_price_costs_what_the_recording_says_or_nobody_knows(s
     assert imported(silent, None, stage.runs).cost_usd is None
 
 
-def test_subagents_in_files_beside_the_session_are_read(stage, tmp_path):
+def test_subagent_files_next_to_the_session_are_read(stage, tmp_path):
     lines = text_of("claude-code").splitlines(keepends=True)
     file = tmp_path / "session.jsonl"
     file.write_text("".join(line for line in lines if '"isSidechain":true' not in line), "utf-8")
@@ -89,7 +89,7 @@ def test_json_holds_what_is_kept(stage):
 
 
 @pytest.mark.parametrize("asked", [["replay", "last"], ["resume", "last"]])
-def test_what_needs_our_rules_is_refused_in_one_sentence(stage, asked):
+def test_commands_that_need_our_rules_are_refused_in_one_sentence(stage, asked):
     imported(SAMPLES / "mini.traj.json", None, stage.runs)
     ran = stage.call(*asked)
     assert ran.returncode == 2
@@ -109,7 +109,7 @@ def test_what_needs_our_rules_is_refused_in_one_sentence(stage, asked):
         ([SAMPLES / "atif.json", "--format", "claude-code"], "is not valid JSON"),
     ],
 )
-def test_what_cannot_come_in_is_one_sentence_and_leaves_nothing(stage, arguments, says):
+def test_an_invalid_recording_prints_one_sentence_and_leaves_no_run(stage, arguments, says):
     ran = stage.call("import", *arguments)
     assert ran.returncode == 2
     assert says in ran.stderr

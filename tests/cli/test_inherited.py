@@ -67,7 +67,7 @@ def test_a_limit_of_the_parent_is_named_with_its_way_out(stage: Stage):
         (OSError(errno.ENOSPC, "No space left on device"), "free disk space or change the permissions there"),
     ],
 )
-def test_what_a_failed_call_of_the_system_needs_is_said(error: OSError, told: str):
+def test_a_failed_system_call_is_reported_with_a_fix(error: OSError, told: str):
     assert way_out(error) == told
 
 

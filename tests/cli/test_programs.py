@@ -32,7 +32,7 @@ def run(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return stackmem(place, "run", *words, "--runs-dir", str(place / "runs"), "--sandbox-dir", str(place / "work"))
 
 
-def test_a_folder_is_run_by_its_main_program_and_what_is_said_is_all_on_stdout(place: Path) -> None:
+def test_a_folder_runs_its_main_program_and_prints_only_its_messages(place: Path) -> None:
     done = run(place, "p", "--input", "who=Ann")
     assert (done.returncode, done.stdout) == (0, "hi Ann\n{}\n")
     assert "Step: say" in done.stderr
@@ -63,7 +63,7 @@ def test_a_dry_run_prints_the_steps_and_leaves_no_run(place: Path) -> None:
         ((".", "--language", "sexp"), "Module Entry Point Not Found"),
     ],
 )
-def test_what_cannot_be_run_is_one_sentence_and_exit_2(place: Path, words: tuple[str, ...], told: str) -> None:
+def test_invalid_programs_print_one_sentence_and_exit_2(place: Path, words: tuple[str, ...], told: str) -> None:
     done = run(place, *words)
     assert (done.returncode, told in done.stderr, "Traceback" in done.stderr) == (2, True, False)
     assert not (place / "runs").exists() or not list((place / "runs").iterdir())
@@ -103,7 +103,7 @@ def test_lint_names_place_and_code_and_fails_on_errors(place: Path) -> None:
     assert stackmem(place, "lint", "p/main.apl").returncode == 0
 
 
-def test_trust_shows_what_would_run_and_holds_only_when_told(place: Path) -> None:
+def test_trust_shows_what_would_run_and_is_recorded_only_on_request(place: Path) -> None:
     (place / "stackmem.mcp.toml").write_text('[evil]\ncommand = ["touch", "ran"]\n', encoding="utf-8")
     done = run(place, "p")
     assert (done.returncode, "is not trusted" in done.stderr) == (0, True)
@@ -120,7 +120,7 @@ def test_languages_are_listed_with_their_suffixes(place: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [(), ("--max-usd", "2")])
-def test_a_run_that_ended_for_want_of_a_model_says_how_it_goes_on_and_does(place: Path, limit: tuple[str, ...]) -> None:
+def test_a_run_that_ended_without_a_model_says_how_to_resume_and_resumes(place: Path, limit: tuple[str, ...]) -> None:
     step = '  - {name: think, tool: agent_native, prompt: "Say ok.", register: said}\n'
     (place / "p" / "main.apl").write_text(APL + step, encoding="utf-8")
     first = run(place, "p", "--quiet", *limit)
@@ -133,7 +133,7 @@ def test_a_run_that_ended_for_want_of_a_model_says_how_it_goes_on_and_does(place
     assert (refused.returncode, "--model cannot be combined with --program" in refused.stderr) == (2, True)
 
 
-def test_what_was_not_done_stands_on_the_terminal_in_json_and_in_the_steps_of_the_trace(place: Path) -> None:
+def test_skipped_work_is_reported_on_the_terminal_in_json_and_in_trace_steps(place: Path) -> None:
     (place / "a.agent.yaml").write_text("name: a\nprompt: p\npayload: {items: 5}\n", encoding="utf-8")
     loop = {"nextStep": {"type": "ForEach", "forEach": {"collectionPath": "items", "action": {"name": "x"}}}}
     replies = [{"text": json.dumps(each)} for each in (loop, {"taskComplete": True})]
@@ -146,7 +146,7 @@ def test_what_was_not_done_stands_on_the_terminal_in_json_and_in_the_steps_of_th
     assert 'failed (Collection path "items" not an array): ForEach' in steps
 
 
-def test_a_program_that_had_no_use_for_its_workspace_leaves_none(place: Path) -> None:
+def test_a_program_that_did_not_use_its_workspace_leaves_none(place: Path) -> None:
     (place / "sum.sexp").write_text("(+ 1 2)\n", encoding="utf-8")
     done = json.loads(run(place, "sum.sexp", "--workspace", str(place / "p"), "--json").stdout)
     kept = json.loads((Path(done["run_dir"]) / "result.json").read_text("utf-8"))

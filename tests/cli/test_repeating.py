@@ -49,7 +49,7 @@ def test_a_no_at_the_terminal_leaves_the_run_as_it_was(typed: int) -> None:
     assert run.played == 0
 
 
-def test_nobody_is_asked_where_one_object_is_wanted_on_stdout(typed: int) -> None:
+def test_json_output_asks_no_questions(typed: int) -> None:
     run = Run()
     with pytest.raises(MayRepeat):
         play_or_ask(run, run.wanted, asks=False)

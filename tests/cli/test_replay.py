@@ -75,14 +75,14 @@ def test_a_walk_through_a_run_cut_short_says_so(tmp_path, capsys):
         (["--play", "--json"], "--play and --json cannot be combined"),
     ],
 )
-def test_what_cannot_be_shown_is_one_sentence_and_exit_2(stage: Stage, folder, flags, says):
+def test_invalid_steps_and_frames_print_one_sentence_and_exit_2(stage: Stage, folder, flags, says):
     ran = stage.call("replay", folder, *flags)
     assert ran.returncode == 2
     assert says in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 
-def test_calls_executed_again_are_told_and_a_difference_exits_6(stage: Stage):
+def test_repeated_calls_are_reported_and_a_difference_exits_6(stage: Stage):
     run = stage.solve(stage.task(command("echo same"), command("date +%s%N"), acts.pop())).run
     ran = stage.call("replay", run, "--tools", "live")
     assert ran.returncode == 6
@@ -97,7 +97,7 @@ def test_calls_executed_again_are_told_and_a_difference_exits_6(stage: Stage):
     assert " has no step 9; " in beyond.stderr
 
 
-def test_a_run_played_again_with_its_replies_is_told(stage: Stage):
+def test_a_run_replayed_with_its_replies_is_reported(stage: Stage):
     run = stage.solve(stage.task(command("echo same"), acts.pop())).run
     ran = stage.call("replay", run, "--model", "recorded", "--from", "1")
     assert ran.returncode == 0, ran.stderr
@@ -118,7 +118,7 @@ def test_a_run_played_again_with_its_replies_is_told(stage: Stage):
         (["--tools", "live", "--step", "1"], "cannot be combined"),
     ],
 )
-def test_what_cannot_be_done_again_is_one_sentence_and_exit_2(stage: Stage, folder, flags, says):
+def test_runs_that_cannot_be_repeated_print_one_sentence_and_exit_2(stage: Stage, folder, flags, says):
     ran = stage.call("replay", folder, *flags)
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert says in ran.stderr

@@ -24,7 +24,7 @@ def test_a_report_is_what_the_end_of_its_name_says(stage):
         assert (stage.elsewhere / f"r.{kind}").read_text(encoding="utf-8").startswith(start)
 
 
-def test_a_folder_without_a_bench_is_said_in_a_sentence(stage):
+def test_a_folder_without_a_bench_is_reported_in_one_sentence(stage):
     ran = stage.call("report", stage.elsewhere)
     assert ran.returncode == 2
     assert ran.stderr.startswith("stackmem: ")
@@ -32,7 +32,7 @@ def test_a_folder_without_a_bench_is_said_in_a_sentence(stage):
     assert len(ran.stderr.splitlines()) == 1
 
 
-def test_a_baseline_that_was_not_run_is_said_in_a_sentence(stage):
+def test_a_baseline_that_was_not_run_is_reported_in_one_sentence(stage):
     ran = stage.call("report", bench(stage.elsewhere / "zoo", [row(), row("stackheap")]), "--baseline", "stakheap")
     assert (ran.returncode, ran.stderr) == (
         2,

@@ -11,20 +11,20 @@ from tests.stage import Stage, command, pop
 HOSTILE = "\x1b[31m\u202e\nred" + "x" * 5_000
 
 
-def test_what_is_not_known_is_a_dash(monkeypatch):
+def test_unknown_values_are_printed_as_a_dash(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     line = table([RunRow("run-1", "", "interrupted")])[1]
     assert line.split() == ["run-1", "interrupted", *"--------"]
 
 
-def test_the_run_that_another_began_from_has_a_column_only_where_there_is_one(monkeypatch):
+def test_the_parent_run_column_appears_only_if_a_run_has_a_parent(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     rows = [RunRow("run-1", "", "solved"), RunRow("run-2", "", "solved", parent="run-1")]
     assert [line.split()[-2] for line in table(rows)] == ["from", "-", "run-1"]
     assert "from" not in table(rows[:1])[0]
 
 
-def test_how_an_interrupted_run_goes_on_is_said_of_the_newest():
+def test_the_resume_hint_names_the_newest_interrupted_run():
     rows = [RunRow("run-2", "", "interrupted"), RunRow("run-1", "", "interrupted"), RunRow("run-3", "", "running")]
     assert how_to_resume(rows).endswith("stackmem resume run-2")
     assert how_to_resume(rows[2:]) == ""
@@ -72,7 +72,7 @@ def test_the_runs_are_listed_picked_and_sorted(stage: Stage):
     assert [row["run"] for row in picked] == [bad]
 
 
-def test_no_runs_are_said_to_be_none(stage: Stage):
+def test_an_empty_list_of_runs_is_reported(stage: Stage):
     assert stage.call("runs").stdout == f"no matching runs in {stage.runs}\n"
     assert stage.call("runs", "--json").stdout == "[]\n"
 

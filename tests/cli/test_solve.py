@@ -107,7 +107,7 @@ def test_a_reader_that_goes_away_does_not_take_the_run_along(stage: Stage):
 
 
 @pytest.mark.parametrize("format_flag", ["--json", "--quiet"])
-def test_a_full_disk_under_stdout_is_told_and_the_result_is_kept(stage: Stage, format_flag):
+def test_a_full_disk_under_stdout_is_reported_and_the_result_is_saved(stage: Stage, format_flag):
     with Path("/dev/full").open("w") as full:
         process = stage.start("solve", stage.task(pop()), "--model", "demo", format_flag, stdout=full)
         _, stderr = process.communicate(timeout=100)

@@ -13,7 +13,7 @@ def test_every_strategy_has_a_line_that_begins_with_its_name_as_it_is_spelled(st
     assert "``" not in ran.stdout
 
 
-def test_of_one_strategy_its_parameters_and_tools_are_told(stage: Stage):
+def test_one_strategy_is_described_with_its_parameters_and_tools(stage: Stage):
     ran = stage.call("strategies", "expandable:200")
     assert ran.stdout.startswith("`expandable:CHARS`: old results show")
     assert "Parameters: `chars` (200)" in ran.stdout

@@ -83,7 +83,7 @@ def test_frames_stand_below_the_one_that_pushed_them():
     assert names == ["frame", "root", "├─ one", "│  └─ deep", "│     └─ deeper", "└─ two"]
 
 
-def test_a_frame_tells_its_cost_where_the_price_is_known():
+def test_a_frame_shows_its_cost_if_the_price_is_known():
     assert "unknown" in tree(alloc("a"), pop())[1]
     assert "$0.0003" in tree(alloc("a"), pop(), start=started(price=PRICE))[1]
 
@@ -155,11 +155,11 @@ def test_a_broken_trace_is_one_sentence_and_exit_7(stage: Stage, command):
 
 
 @pytest.mark.parametrize("command", ["show", "stats"])
-def test_a_run_that_nobody_names_is_exit_2(stage: Stage, command):
+def test_a_missing_run_argument_exits_2(stage: Stage, command):
     assert stage.call("trace", command, "nothing").returncode == 2
 
 
-def test_a_trace_whose_records_make_no_sense_together_is_exit_7(stage: Stage):
+def test_a_trace_with_contradicting_records_exits_7(stage: Stage):
     stage.solve(stage.task(ends()))
     path, kept = stage.only_run() / "trace.jsonl", records(stage.only_run())
     for wrong, says in (
@@ -172,7 +172,7 @@ def test_a_trace_whose_records_make_no_sense_together_is_exit_7(stage: Stage):
         assert says in failed.stderr
 
 
-def test_a_run_in_a_folder_whose_name_is_no_text_is_shown(stage: Stage):
+def test_a_run_in_a_folder_with_an_undecodable_name_is_shown(stage: Stage):
     stage.solve(stage.task(ends()))
     odd = stage.only_run().rename(stage.runs / "caf\udce9")
     for flags in ([], ["--json"], ["--steps"]):
@@ -195,7 +195,7 @@ def test_a_hostile_start_is_shown_on_one_line(stage: Stage):
     assert all(line.isprintable() for line in shown.stdout.splitlines())
 
 
-def test_of_a_conversation_the_simulated_bill_is_told_request_by_request(stage: Stage):
+def test_a_conversations_simulated_bill_is_listed_by_request(stage: Stage):
     talked = talk(stage, Scripted("Look.", "Go on."), stage.script(call("list_files"), {"text": "Done."}, ends()))
     told = stage.call("trace", "stats", talked.run_dir, "--simulate", "claude-sonnet-5-5").stdout
     rows = [line.split() for line in told.partition("request  steps")[2].splitlines()[1:]]

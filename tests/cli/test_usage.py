@@ -110,7 +110,7 @@ def test_a_wrong_flag_is_named(stage: Stage, flags, says):
     assert any(way in said for way in (";", "known", "takes"))  # the fix
 
 
-def test_a_missing_task_is_told_with_those_that_are_known(stage: Stage):
+def test_a_missing_task_is_reported_with_the_known_ones(stage: Stage):
     said = refused_as_json(stage, "solve", "calculater")
     assert "no task or folder 'calculater'" in said
     assert "did you mean 'calculator'" in said
@@ -196,7 +196,7 @@ def test_a_directory_that_is_closed_to_the_user_is_refused_with_the_flag(
     assert list(closed.iterdir()) == []
 
 
-def test_a_name_that_is_no_text_is_refused_before_anything_is_made(stage: Stage):
+def test_an_undecodable_name_is_refused_before_any_file_is_created(stage: Stage):
     folder = stage.root / os.fsdecode(b"caf\xe9")
     folder.mkdir()
     script = stage.script(pop())
@@ -208,7 +208,7 @@ def test_a_name_that_is_no_text_is_refused_before_anything_is_made(stage: Stage)
 
 @pytest.mark.parametrize("named", ["nothing", "", "a" * 5000, "~nobody-of-that-name", "../..", "/dev/null"])
 @pytest.mark.parametrize("verb", ["replay", "apply"])
-def test_a_run_that_is_not_there_is_told(stage: Stage, verb, named):
+def test_a_missing_run_is_reported(stage: Stage, verb, named):
     assert "no run" in refused(stage, verb, named)
 
 

@@ -16,7 +16,7 @@ def run(stage) -> Path:
     return runs.showpiece(stage.runs / "20261120T150000Z-invoices-stackheap-abc123")
 
 
-def test_a_page_is_written_beside_the_trace(stage, run):
+def test_a_page_is_written_next_to_the_trace(stage, run):
     ran = stage.call("view", "last")
     assert (ran.returncode, ran.stderr) == (0, "")
     page = run / "view.html"
@@ -24,7 +24,7 @@ def test_a_page_is_written_beside_the_trace(stage, run):
     assert held(page.read_bytes())["runs"][0]["task_name"] == "invoices"
 
 
-def test_a_page_is_written_where_it_is_asked_for_and_over_an_older_one(stage, run):
+def test_a_page_is_written_to_the_given_path_and_overwrites_an_older_one(stage, run):
     for _ in range(2):
         assert stage.call("view", run, "-o", "page.html").returncode == 0
     assert held((stage.elsewhere / "page.html").read_bytes())["runs"][0]["id"] == run.name
@@ -83,7 +83,7 @@ def test_the_page_is_opened_in_the_browser_of_the_person(stage, run, tmp_path):
     assert seen.read_text(encoding="utf-8").strip() == (run / "view.html").as_uri()
 
 
-def test_without_a_browser_the_person_is_told_which_file_to_open(stage, run, tmp_path):
+def test_without_a_browser_the_path_to_open_is_printed(stage, run, tmp_path):
     ran = stage.run("view", "last", "--open", env={"BROWSER": str(tmp_path / "gone"), "PATH": str(tmp_path)})
     assert ran.returncode == 2
     assert f"open {run / 'view.html'} by hand" in ran.stderr

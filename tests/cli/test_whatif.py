@@ -27,7 +27,7 @@ def test_a_run_is_a_row_for_each_strategy_the_recorded_one_first(stage, run):
     assert "~" not in ran.stdout
 
 
-def test_a_summary_that_nobody_wrote_makes_its_row_an_estimate(stage, run):
+def test_a_missing_summary_makes_its_row_an_estimate(stage, run):
     ran = stage.call("whatif", "last", "--strategies", "rolling_summary:2")
     assert "~ an estimate: summaries are not recorded" in ran.stdout
     row = next(line for line in ran.stdout.splitlines() if line.startswith("rolling_summary"))
@@ -46,7 +46,7 @@ def test_json_holds_every_figure_of_every_recording(stage, run):
     assert other["imported"].startswith("mini")
 
 
-def test_several_recordings_are_also_told_together(stage, run):
+def test_several_recordings_also_get_a_combined_table(stage, run):
     keep(stage.runs / "b-run", told("mishaps-full"))
     ran = stage.call("whatif", "a-run", "b-run", "--strategies", "full,stackheap,rolling_summary:2")
     text = ran.stdout[ran.stdout.index("2 recordings together") :]
@@ -59,7 +59,7 @@ def test_several_recordings_are_also_told_together(stage, run):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_another_agents_file_is_told_again_and_kept_nowhere(stage, name):
+def test_another_agents_file_is_analyzed_but_not_stored(stage, name):
     (found,) = what_if(str(SAMPLES / FILES[name]), stage.runs, WhatIfQuestion(("window:2", "full")))
     assert found.imported.startswith(name)
     assert {row.strategy for row in found.rows} >= {"full", open_strategy("window:2").name}

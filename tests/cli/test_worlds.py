@@ -14,7 +14,7 @@ def test_the_families_are_listed_with_a_sentence_each(stage: Stage):
     assert [row["name"] for row in json.loads(stage.call("worlds", "list", "--json").stdout)] == list(WORLDS)
 
 
-def test_a_world_is_made_and_told_of_and_solved_in_memory(stage: Stage):
+def test_a_world_is_created_described_and_solved_in_memory(stage: Stage):
     folder = stage.root / "task"
     made = stage.call("worlds", "make", "ledger", "--seed", 7, "--horizon", 12, "--noise", 0.5, "-o", folder, "--json")
     told = json.loads(made.stdout)
@@ -31,7 +31,7 @@ def test_a_world_is_made_and_told_of_and_solved_in_memory(stage: Stage):
     assert again.stderr == f"stackmem: {folder} is not empty; name another folder with -o, or empty it\n"
 
 
-def test_what_cannot_be_made_is_one_sentence_and_leaves_nothing(stage: Stage):
+def test_invalid_worlds_print_one_sentence_and_leave_no_files(stage: Stage):
     wrong = stage.call("worlds", "make", "ledgers", "-o", stage.root / "task")
     assert wrong.returncode == 2
     assert wrong.stderr.startswith("stackmem: no world 'ledgers'; known: env_trap, spec_map,")

@@ -138,7 +138,7 @@ def recording(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_recorded_run_comes_to_the_moments_that_it_came_to_when_it_was_made(name, recording):
+def test_a_recorded_run_stops_at_the_same_points_as_the_live_run(name, recording):
     folder, live = recording(name)
     moments, seen = RecordedMoments(folder), []
     while True:
@@ -160,7 +160,7 @@ def test_a_person_walks_through_a_recorded_run(page, case, recording):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_changed_between_two_lines_is_a_line_each(name):
+def test_each_change_between_two_lines_is_printed_on_a_line(name):
     page, changes, lines = loaded(name), VariableChanges(), []
     play(page, {}, DebugPort(lambda moment, _: lines.extend(changes.lines(moment)), State()))
     assert lines == page["changes"]

@@ -24,7 +24,7 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("text", "wanted", "env"), cases())
-def test_a_text_comes_to_its_value_or_its_error(text: str, wanted: Any, env: Any) -> None:
+def test_a_text_evaluates_to_its_value_or_its_error(text: str, wanted: Any, env: Any) -> None:
     if isinstance(wanted, str):
         assert to_source(evaluate(text, env)) == wanted
         return

@@ -74,7 +74,7 @@ def python(house: Path, stage: Stage, *words: str) -> subprocess.CompletedProces
     )  # fmt: skip
 
 
-def test_the_model_is_told_of_them_a_snapshot_follows_and_the_run_replays(house: Path, stage: Stage) -> None:
+def test_the_prompt_lists_them_a_snapshot_follows_and_the_run_replays(house: Path, stage: Stage) -> None:
     task = stage.task(*REPLIES)
     solved = python(house, stage, "-m", "stackmem", "solve", str(task), "--model", "demo", "--strategy", "notes")
     assert solved.returncode == 0, solved.stdout + solved.stderr

@@ -63,7 +63,7 @@ def answer(connection: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(ROWS)), ids=[f"{row.does}, {number}" for number, row in enumerate(ROWS)])
-def test_a_server_that_is_odd_comes_to_what_its_row_says(number: int, servers: str) -> None:
+def test_an_odd_server_gives_the_result_in_its_row(number: int, servers: str) -> None:
     row = ROWS[number]
     seconds = LIMIT_SECONDS if row.kind == "timeout" else 60.0
     got = KINDS[number]("any", Endpoint(f"{servers}/{number}/v1", "sk-0123456789", 20.0, 20.0, seconds)).reply(asking())

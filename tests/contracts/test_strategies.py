@@ -145,7 +145,7 @@ def test_rendering_is_total_over_every_state_with_a_running_frame(played):
         assert view.digest == settled(view).digest
 
 
-def test_a_view_is_what_a_state_folded_anew_shows(played):
+def test_a_view_equals_that_of_a_freshly_folded_state(played):
     for count in range(1, len(played.events)):
         state = fold(played.events[:count])
         upcoming = advance(state, played.strategy)
@@ -248,7 +248,7 @@ def test_its_name_opens_it_again(played):
     assert open_strategy(played.spelled).name == played.strategy.name
 
 
-def test_calls_that_need_no_world_are_answered_where_their_tools_are_offered(played):
+def test_lookup_calls_are_answered_if_their_tools_are_offered(played):
     offered = {tool.name for tool in played.state.begun.tools}
     frames = "lossless" in played.spelled or played.spelled.startswith("adaptive")
     wanted = {"heap_list", "add_note", "expand", "memory", "conversation_search"} & offered | (
@@ -257,7 +257,7 @@ def test_calls_that_need_no_world_are_answered_where_their_tools_are_offered(pla
     assert {event.tool for event in played.of(CallAnswered)} == wanted
 
 
-def test_a_strategy_that_compacts_shows_the_text_from_then_on_and_no_other_ever_asks_for_one(played):
+def test_compacting_strategies_show_the_summary_and_others_never_request_one(played):
     asked = [effect for effect in played.effects if isinstance(effect, Compact)]
     told = played.of(ContextCompacted)
     assert len(told) == len(asked)

@@ -51,7 +51,7 @@ def test_it_is_asked_for_as_a_request_is_and_answered_by_a_text_that_is_one_more
     assert then.running.turns[-1] == Compaction("what was done", 1, 1, state.heap)
 
 
-def test_it_is_no_step_no_stall_and_no_call_but_its_tokens_and_its_cost_count():
+def test_compaction_counts_tokens_and_cost_but_no_step_stall_or_call():
     state = after(do("read_file", path="a"), price=PRICE)
     then = told(state)
     assert (then.step, then.idle, then.pending) == (state.step, state.idle, None)
@@ -106,7 +106,7 @@ def test_a_limit_that_is_spent_comes_before_it():
     assert advance(spent, SHRINKS) == RunEnded("limit:tokens", "frame 'root' is open")
 
 
-def test_the_context_is_what_stands_before_the_turns_the_text_and_the_turns_that_stay():
+def test_the_context_is_the_head_the_summary_and_the_remaining_turns():
     state = after(do("read_file", path="a"), do("read_file", path="b"))
     whole = told(state, "x" * 1_000)
     assert whole.running.prompt_tokens == 0
@@ -116,7 +116,7 @@ def test_the_context_is_what_stands_before_the_turns_the_text_and_the_turns_that
     assert whole.running.context_tokens == int(whole.running.chars / 2.5)
 
 
-def test_a_frame_that_was_full_is_full_no_more():
+def test_compaction_makes_room_in_a_full_frame():
     state = after(do("read_file", path="a"))
     full = replace(state.running, prompt_tokens=190_000, refused=2, told=state.running.told | {"window", "limit:steps"})
     then = told(replace(state, stack=(full,)))

@@ -185,7 +185,7 @@ def test_verify_shows_at_most_1000_characters_outside_the_results_own_limit():
     assert played.answer.count("x") == 1_000 + "exit".count("x")
 
 
-def test_verify_is_no_step():
+def test_verify_does_not_count_as_a_step():
     played = play(push(verify="v"), pop())
     assert played.state.step == 2
     assert played.asked[-1].step == 3
@@ -208,7 +208,7 @@ def test_a_stored_source_is_digested_before_verify_and_its_path_goes_along():
     assert [effect.sources for effect in played.effects if isinstance(effect, Verify)] == [("f.py",)]
 
 
-def test_what_a_pop_stored_is_named_to_the_parent():
+def test_the_parent_is_informed_of_chunks_stored_by_a_pop():
     played = play(push(), pop(store=[stored("a"), stored("b")]))
     assert "[stored on the heap: a, b]" in played.answer
     assert list(played.state.heap.chunks) == ["a", "b"]
@@ -221,19 +221,19 @@ def test_a_pointer_that_is_nearly_an_existing_name_is_refused_as_a_typo(quoted, 
     assert "did you mean 'spec'" in rejected(played).reason
 
 
-def test_of_many_names_that_a_typo_is_near_to_three_are_told():
+def test_a_typo_near_many_names_suggests_three():
     played = play(*map(alloc, ("spec1", "spec2", "spec3", "spec4")), push(objective="See heap 'spec'."))
     assert "did you mean 'spec1', 'spec2', 'spec3'?" in rejected(played).reason
 
 
 @pytest.mark.parametrize("pointer", ["results", "spec123", "env"])
-def test_any_other_pointer_to_nothing_is_accepted_and_told(pointer):
+def test_other_dangling_pointers_are_accepted_with_a_notice(pointer):
     played = play(alloc("spec"), push(objective=f"Store it as heap '{pointer}'."))
     assert played.of(FramePushed)[0].missing == (pointer,)
     assert f"heap '{pointer}' does not exist yet" in shown_text(played.view)
 
 
-def test_a_pointer_to_an_existing_chunk_is_no_fault():
+def test_a_pointer_to_an_existing_chunk_is_valid():
     played = play(alloc("spec"), alloc("spec2"), push(objective="Per heap 'spec' and heap 'spec2'."))
     assert played.of(FramePushed)[0].missing == ()
 

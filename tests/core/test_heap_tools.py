@@ -311,7 +311,7 @@ def test_every_command_and_write_carries_the_heaps_sources():
     assert [effect.sources for effect in played.effects if isinstance(effect, UseTool)] == [("f.py",), ("f.py",)]
 
 
-def test_heap_write_takes_the_digest_anew_and_clears_the_mark():
+def test_heap_write_renews_the_digest_and_clears_the_mark():
     world = World({"f.py": "1"})
     played = play(
         alloc("a", source="f.py"),
@@ -348,7 +348,7 @@ def test_a_source_whose_digest_is_not_known_is_never_stale():
         assert not Heap({"a": known}, 1, {"f": digest} if digest else {}).stale(known)
 
 
-def test_what_a_verify_changes_after_the_store_is_stale():
+def test_chunks_are_stale_if_verify_changes_their_source():
     world = World({"f.py": "1"}, verify_writes={"f.py": "2"})
     played = play(push(verify="make"), pop(store=[stored("a", source="f.py")]), world=world)
     assert played.state.heap.stale(played.state.heap.chunks["a"])

@@ -28,7 +28,7 @@ FORMS = {"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 3}]}
         (True, 1),
     ],
 )
-def test_what_fits_has_no_fault(schema, value):
+def test_valid_values_have_no_fault(schema, value):
     assert first_fault(value, schema) == ""
 
 
@@ -57,7 +57,7 @@ def test_what_fits_has_no_fault(schema, value):
         (False, 1, "$ is not allowed"),
     ],
 )
-def test_the_first_fault_is_told_by_its_place(schema, value, told):
+def test_the_first_fault_is_reported_with_its_position(schema, value, told):
     assert first_fault(value, schema) == told
 
 
@@ -70,7 +70,7 @@ def test_a_value_is_read_also_from_a_fence(text):
     assert read_json(text) == ({"a": 1}, "")
 
 
-def test_what_is_no_json_is_told_with_its_place():
+def test_invalid_json_is_reported_with_its_position():
     value, fault = read_json('{"a": }')
     assert value is None
     assert fault.endswith("at line 1, column 7)")

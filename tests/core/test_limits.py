@@ -45,7 +45,7 @@ def test_the_default_is_200_steps():
     assert play(*WORK).state.step == 200
 
 
-def test_a_run_is_told_three_steps_before_the_step_limit_once():
+def test_a_run_is_warned_once_three_steps_before_the_step_limit():
     played = play(*WORK, start=within(steps=10))
     (notice,) = played.of(NoticeGiven)
     assert "Only 3 of 10 steps are left" in notice.text
@@ -55,7 +55,7 @@ def test_a_run_is_told_three_steps_before_the_step_limit_once():
     assert played.state.end.ending == "limit:steps"
 
 
-def test_the_parent_is_told_too_what_its_child_was_told():
+def test_the_parent_gets_the_same_warning_as_its_child():
     played = play(push(), do("list_files"), pop(), do("list_files"), start=within(steps=5))
     assert [event.text.split(" are")[0] for event in played.of(NoticeGiven)] == [
         "Only 3 of 5 steps", "Only 2 of 5 steps",
@@ -74,7 +74,7 @@ def test_the_last_step_may_pop():
         ({"usd": 1.0}, [costing(900_000), costing(200_000)], "0.10 of 1.00 USD", "limit:usd"),
     ],
 )
-def test_a_run_is_told_at_85_percent_and_ends_when_it_is_spent(limits, replies, word, ending):
+def test_a_run_is_warned_at_85_percent_and_ends_at_its_limit(limits, replies, word, ending):
     start = started(limits=Limits(steps=None, **limits), price=PRICE, window_tokens=10_000_000)
     told = play(replies[0], start=start)
     assert word in shown_text(told.view)
@@ -84,7 +84,7 @@ def test_a_run_is_told_at_85_percent_and_ends_when_it_is_spent(limits, replies, 
     assert ended.state.outcome == ending
 
 
-def test_below_85_percent_nothing_is_said():
+def test_there_is_no_warning_below_85_percent():
     assert not play(costing(849), start=within(tokens=1_000)).of(NoticeGiven)
 
 
@@ -93,7 +93,7 @@ def test_cached_tokens_count_as_prompt_tokens():
     assert play(spent, start=within(tokens=1_000)).state.end.ending == "limit:tokens"
 
 
-def test_cost_is_no_limit_where_the_price_is_unknown():
+def test_the_cost_limit_does_not_apply_if_the_price_is_unknown():
     start = started(limits=Limits(steps=None, usd=0.01))
     assert play(costing(100_000), start=start).state.end is None
 
@@ -158,7 +158,7 @@ def test_only_the_stated_form_of_a_constraint_is_enforced(text, limits):
     assert constraint(text) == limits
 
 
-def test_text_that_is_no_limit_is_shown_and_not_enforced():
+def test_a_constraint_without_a_limit_is_shown_but_not_enforced():
     played = play(push(constraint="be quick"), *WORK[:50])
     assert "R3 BUDGET: be quick" in shown_text(played.view)
     assert not played.of(CallRejected)
@@ -230,7 +230,7 @@ def test_last_words_are_cut_to_the_results_budget():
     assert len(popped.result) == 1_000
 
 
-def test_a_frame_is_told_at_75_percent_of_the_window_once_and_closed_at_85():
+def test_a_frame_is_warned_once_at_75_percent_of_the_window_and_closed_at_85():
     start = started(window_tokens=100_000)
     told = play(costing(75_000), costing(80_000), start=start)
     (notice,) = told.of(NoticeGiven)

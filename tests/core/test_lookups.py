@@ -25,7 +25,7 @@ def lossless(*replies, **files):
     return play(*replies, start=started("stackheap_lossless"), world=World(files))
 
 
-def test_the_fact_holds_no_content_and_is_told_again_from_the_state():
+def test_the_fact_has_no_content_and_is_reconstructed_from_the_state():
     played = notes(do("add_note", text="tests run by make"))
     assert played.of(CallAnswered) == [CallAnswered("add_note", len(played.answer))]
     assert "make" not in repr(played.of(CallAnswered))
@@ -38,7 +38,7 @@ def test_a_list_of_the_heap_is_its_index():
     assert played.answer == index(played.state.heap, Budgets())
 
 
-def test_notes_hold_as_much_as_the_heap_would_and_no_more():
+def test_notes_have_the_same_budget_as_the_heap():
     played = notes(do("add_note", text="x" * 6), do("add_note", text="x" * 5), budgets=Budgets(heap_chars=10))
     assert "6 of 10" in played.answer
     assert [event.code for event in played.of(CallRejected)] == ["lookup_refused"]
@@ -203,7 +203,7 @@ def test_a_line_is_inserted_after_one_that_has_no_end():
     assert played.state.directory.files["/memories/a"] == "one one\ntwo\nthree"
 
 
-def test_a_fact_that_no_call_stands_behind_tells_nothing_and_changes_nothing():
+def test_a_fact_without_a_call_has_no_effect():
     played = notes(reply(call("list_files")))
     before = played.state
     pending = evolve(before, played.events[1])
@@ -212,7 +212,7 @@ def test_a_fact_that_no_call_stands_behind_tells_nothing_and_changes_nothing():
     assert list(after.notes) == []
 
 
-def test_of_a_popped_frame_all_is_searched_that_was_said_called_told_and_summed_up():
+def test_search_covers_a_popped_frames_texts_calls_results_and_summaries():
     odd = call("read_file")
     odd = type(odd)(odd.id, odd.name, None, "no json: quagga")
     played = lossless(
@@ -235,7 +235,7 @@ def test_of_a_popped_frame_all_is_searched_that_was_said_called_told_and_summed_
         assert f"--- {source}" in excerpts_of_popped(done, word)
 
 
-def test_a_folder_is_no_file_and_is_told_apart_from_what_is_not_there():
+def test_a_folder_is_refused_differently_from_a_missing_path():
     made = {"command": "create", "path": "/memories/a/b", "file_text": "x"}
     for command in (
         {"command": "str_replace", "path": "/memories/a", "old_str": "x", "new_str": "y"},

@@ -16,6 +16,6 @@ def test_a_tool_whose_schema_is_not_json_is_refused(schema):
 @pytest.mark.parametrize(
     ("schema", "parameters"), [("", {}), ("null", {}), ("[1]", {}), ('{"type": "object"}', {"type": "object"})]
 )
-def test_a_schema_that_is_no_object_asks_for_nothing(schema, parameters):
+def test_a_schema_that_is_not_an_object_accepts_anything(schema, parameters):
     raw = msgspec.json.encode({"name": "run", "description": "Runs.", "schema": schema})
     assert msgspec.json.decode(raw, type=ToolSpec).parameters == parameters

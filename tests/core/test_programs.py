@@ -11,7 +11,7 @@ from stackmem.core.tools import Refusal
 from tests.build import PRICE, play
 
 
-def test_the_prompt_of_a_programs_frame_holds_what_stands_before_the_task_and_the_task():
+def test_the_prompt_of_a_programs_frame_contains_its_preamble_and_task():
     given = ProgramFrame(task="t" * 30, kind="work")
     event = FramePushed("frame-1", "one", "Do it.", "What was done", "none", "", program=given)
     assert open_frame(play().state, event, 100).running.chars == 130
@@ -29,7 +29,7 @@ def test_the_third_result_that_does_not_fit_ends_the_frame_as_it_is():
     assert refuse_misfit(frame, "1") is None
 
 
-def test_a_run_that_goes_on_with_another_model_has_that_ones_window_where_it_is_known():
+def test_a_run_resumed_with_another_model_uses_its_window_if_known():
     state = play().state
     for window, expected in ((50_000, 50_000), (0, state.window_tokens)):
         resumed = RunResumed(Limits(), "none", "0", answerer=Answerer("other", PRICE, window))

@@ -64,7 +64,7 @@ def test_a_prompt_of_the_last_character_allowed_is_accepted_and_one_more_is_refu
         ({"objective": "x"}, "objective is no parameter"),
     ],
 )
-def test_what_is_wrong_with_a_start_is_told(strategy, changes, told):
+def test_an_invalid_start_is_refused_with_the_reason(strategy, changes, told):
     played = play(begin(strategy, **changes), start=started(strategy))
     assert told in played.answer
     assert played.of(FramePushed) == []
@@ -76,7 +76,7 @@ def test_one_deeper_than_allowed_is_refused(strategy):
     assert [event.code for event in played.of(CallRejected)] == ["too_deep"]
 
 
-def test_what_ends_a_frame_is_called_by_its_own_name(strategy):
+def test_the_tool_that_ends_a_frame_is_named_in_messages(strategy):
     name = "return" if strategy == "fold" else "pop_frame"
     assert name in play(reply("", stop="refused"), start=started(strategy)).answer
     long = play(end(strategy, "x" * 5_000), start=started(strategy))
@@ -99,7 +99,7 @@ def test_depth_is_counted_from_the_frame_that_a_program_opened(spelled, call):
     assert isinstance(advance(asked, open_strategy(spelled)), FramePushed)
 
 
-def test_a_run_that_ended_idle_counts_anew_once_it_goes_on():
+def test_a_resumed_run_resets_its_idle_count():
     state = play(*[reply("words only", stop="end")] * 3).state
     assert state.idle
     assert evolve(state, RunResumed(state.limits, "none", "0")).idle == 0

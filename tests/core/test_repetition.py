@@ -29,7 +29,7 @@ def test_three_equal_calls_bring_a_notice_and_the_fourth_is_refused():
     assert codes(play(READ, READ, READ, READ, start=GUARDED)) == ["repeated"]
 
 
-def test_a_model_that_goes_on_repeating_its_call_ends_as_stalled():
+def test_a_model_that_keeps_repeating_its_call_ends_as_stalled():
     played = play(*[READ] * 9, start=GUARDED)
     assert codes(played) == ["repeated"] * 3
     assert [event.ending for event in played.of(RunEnded)] == ["stalled"]
@@ -112,7 +112,7 @@ def test_ending_a_checked_run_before_any_tool_was_used_is_refused_once():
     assert len(played.of(FramePopped)) == 1
 
 
-def test_a_refused_call_is_no_work_and_a_command_is():
+def test_a_refused_call_does_not_count_as_work_but_a_command_does():
     wrong = do("read_file", file_path="a.txt")
     assert codes(play(wrong, pop("All done."), start=CHECKED)) == ["bad_arguments", "pop_refused"]
     assert codes(play(do("list_files"), pop("All done."), start=CHECKED)) == []

@@ -53,7 +53,7 @@ def test_a_fact_answers_the_effect_of_its_branch() -> None:
     assert effects_of(effect) == (InvokeTool("a"), ASK, LoadSource("p"))
 
 
-def test_what_stands_alone_is_answered_by_what_names_no_branch() -> None:
+def test_effects_outside_branches_are_answered_by_facts_without_a_branch() -> None:
     assert answered(ASK, ModelReplied((), "end", SPENT)) is ASK
     assert answered(ASK, ModelReplied((), "end", SPENT, branch=0)) is None
     assert answered(ReadClock(), ClockRead(1.0)) == ReadClock()

@@ -51,7 +51,7 @@ def test_a_call_that_was_denied_or_allowed_once_is_asked_for_again(decided):
     assert asked_again(decided, run("ls"), run("ls"))
 
 
-def test_what_is_allowed_for_the_session_holds_for_the_tool_it_was_asked_for():
+def test_a_session_permission_applies_only_to_its_tool():
     always = PersonDecided(True, "session")
     assert not asked_again(always, run("ls"), run("make"))
     assert asked_again(always, run("ls"), do("write_file", path="b", content="x"))
@@ -71,7 +71,7 @@ def test_a_pattern_allows_what_the_shell_reads_otherwise_only_by_the_letter(patt
     assert asked_again(PersonDecided(True, "session", pattern), run("echo one"), run(command)) == again
 
 
-def test_her_answer_is_the_result_of_the_call_that_asked():
+def test_the_users_answer_is_the_result_of_the_asking_call():
     state, seen = talk(PersonSaid("Go on."), do("ask_user", question="Which?", options=[]), UserAnswered("that one"))
     assert isinstance(seen[-1], AskUser)
     last = state.running.turns[-1]
@@ -79,14 +79,14 @@ def test_her_answer_is_the_result_of_the_call_that_asked():
     assert (last.text, last.failed, state.pending) == ("that one", False, None)
 
 
-def test_her_answer_to_plain_words_is_told_as_her_words():
+def test_an_answer_to_plain_text_is_delivered_as_the_users_message():
     state, _ = talk(PersonSaid("Go on."), reply("Which?", stop="end"), UserAnswered("that one"))
     last = state.running.turns[-1]
     assert isinstance(last, Notice)
     assert (last.text, state.pending) == ("that one", None)
 
 
-def test_a_question_is_open_where_the_run_was_begun_so_that_it_ends_by_one():
+def test_a_run_configured_to_end_by_a_question_leaves_it_open():
     state, _ = talk(PersonSaid("Go on."), reply("Which?", stop="end"))
     assert open_question(state) == "Which?"
     older = replace(state, start=started("full"))

@@ -60,12 +60,12 @@ def test_only_three_in_a_row_are_a_stall(between):
     assert played.state.end is None
 
 
-def test_a_pop_between_nudges_starts_the_count_anew():
+def test_a_pop_resets_the_nudge_count():
     assert play(push(), reply("a"), reply("b"), pop(), reply("c")).state.end is None
 
 
 @pytest.mark.parametrize("nothing", SAYS_NOTHING)
-def test_an_empty_reply_is_its_own_fact_told_to_the_model_and_bounded(nothing):
+def test_an_empty_reply_is_recorded_sent_back_to_the_model_and_limited(nothing):
     played = play(nothing, nothing)
     assert [nudge.code for nudge in played.of(ReplyNudged)] == ["empty"] * 2
     assert "Your reply was empty" in shown_text(played.view)
@@ -74,7 +74,7 @@ def test_an_empty_reply_is_its_own_fact_told_to_the_model_and_bounded(nothing):
 
 @pytest.mark.parametrize(("stop", "word"), [("truncated", "output limit"), ("refused", "provider refused")])
 @pytest.mark.parametrize("parts", [(), ("some text",), (call("write_file", path="a", content="b"),)])
-def test_a_reply_cut_short_is_its_own_fact_told_to_the_model_and_bounded(stop, word, parts):
+def test_a_truncated_reply_is_recorded_sent_back_to_the_model_and_limited(stop, word, parts):
     world = World()
     cut = reply(*parts, stop=stop)
     played = play(cut, cut, world=world)
@@ -144,7 +144,7 @@ def test_a_run_that_was_recorded_without_it_refuses_every_such_reply():
 
 
 @pytest.mark.parametrize("arguments", [None, [], "text", 7, True, 1.5, [{"path": "a"}]])
-def test_arguments_that_are_no_json_object_are_refused_with_the_accepted_form(arguments):
+def test_arguments_that_are_not_an_object_are_refused_with_the_accepted_form(arguments):
     played = play(reply(ToolCall("id", "read_file", arguments)))
     assert "must be one JSON object with path (a string)" in rejected(played).reason
 
@@ -196,7 +196,7 @@ def test_all_wrong_parameters_of_a_call_are_named_at_once():
     assert all(fault in reason for fault in ("path is missing", "start_line must be", "other is no parameter"))
 
 
-def test_a_null_stands_for_a_parameter_left_out():
+def test_null_means_an_omitted_parameter():
     played = play(do("read_file", path="a", start_line=None), push(constraint=None, verify=None, store=None))
     assert not played.of(CallRejected)
 
@@ -251,7 +251,7 @@ def test_a_tool_has_the_same_bytes_whenever_it_is_spelled():
     assert spec(PushFrame, filled) == spec(PushFrame, dict(reversed(filled.items())))
 
 
-def test_a_slot_that_nobody_fills_is_an_error():
+def test_an_unfilled_slot_is_an_error():
     with pytest.raises(KeyError):
         fill("{{a}} and {{ b }}", {"a": "1"})
 
@@ -287,7 +287,7 @@ def test_the_wait_is_what_the_provider_asks_between_ours_and_a_minute(asked, wai
     assert play(failed("rate_limited", asked)).asked[-1].wait_seconds == waited
 
 
-def test_a_reply_after_failures_starts_the_count_anew():
+def test_a_reply_resets_the_failure_count():
     played = play(failed(), failed(), do("list_files"), *[failed()] * 5)
     assert isinstance(played.upcoming, AskModel)
     assert played.asked[-1].attempt == 6
@@ -299,7 +299,7 @@ def test_the_number_of_model_facts_counts_replies_and_failures():
     assert played.of(ModelFailed)
 
 
-def test_a_prompt_too_long_for_the_model_pops_the_frame_and_the_run_goes_on():
+def test_a_prompt_too_long_for_the_model_pops_the_frame_and_the_run_continues():
     played = play(push(name="big"), reply("so far so good", call("list_files")), failed("window"))
     assert "forced: window" in played.answer
     assert "so far so good" in played.answer

@@ -29,7 +29,7 @@ DEEP = "[" * 101 + "]" * 101
         ("1 2", 2),
     ],
 )
-def test_what_the_standard_does_not_have_is_refused_at_its_first_character(text, at):
+def test_nonstandard_json_is_refused_at_its_first_character(text, at):
     with pytest.raises(json.JSONDecodeError) as caught:
         strict_value(text)
     assert caught.value.pos == at
@@ -38,7 +38,7 @@ def test_what_the_standard_does_not_have_is_refused_at_its_first_character(text,
 @pytest.mark.parametrize(
     "text", ['[1, 1.5e3, "\\ud83d\\ude00", null, {"a": true}]', DEEP[1:-1], "1" + "0" * 308, '["NaN 1e999 [[{"]']
 )
-def test_what_it_has_is_read(text):
+def test_standard_json_is_read(text):
     assert strict_value(text) == strict_value(text, one_each=True, whole=True) == json.loads(text)
 
 
@@ -83,5 +83,5 @@ def test_places_are_counted_from_one():
     assert line_and_column("ab\n\ncd", 5) == "line 3, column 2"
 
 
-def test_where_there_is_no_value_at_all_the_place_is_the_beginning():
+def test_the_position_of_a_missing_value_is_the_beginning():
     assert offset_of("", ("a",)) == offset_of("", ()) == 0

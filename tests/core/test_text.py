@@ -8,14 +8,14 @@ from stackmem.core.text import clip_bytes, clip_chars, edit_distance, mark_cut, 
 
 
 @given(st.text(max_size=400), st.integers(0, 300))
-def test_no_cut_is_ever_longer_than_asked(text, most):
+def test_a_cut_text_never_exceeds_its_limit(text, most):
     assert len(clip_chars(text, most)) <= most
     assert len(mark_cut(text, most)) <= most
     assert len(clip_bytes(text, most).encode()) <= most
 
 
 @given(st.text(max_size=400))
-def test_what_just_fits_is_not_cut(text):
+def test_a_text_that_just_fits_is_not_cut(text):
     assert clip_chars(text, len(text)) == mark_cut(text, len(text)) == clip_bytes(text, len(text.encode())) == text
 
 

@@ -89,7 +89,7 @@ def with_tools(*names):
     return replace(start, tools=(*start.tools, *(spec(OPTIONAL_TOOLS[name], {}) for name in names)))
 
 
-def test_an_optional_tool_is_there_where_the_start_lists_it_and_nowhere_else():
+def test_an_optional_tool_is_offered_only_if_the_start_lists_it():
     (effect,) = (one for one in play(EDIT, start=with_tools("edit_file")).effects if isinstance(one, UseTool))
     assert effect.call == EditFile("a.py", "1", "2", replace_all=True)
     (refused,) = play(EDIT).of(CallRejected)
@@ -101,7 +101,7 @@ def test_an_optional_tool_is_there_where_the_start_lists_it_and_nowhere_else():
     ("given", "code"),
     [({"replace_all": "yes"}, "bad_arguments"), ({"replace_all": 1}, "bad_arguments"), ({"more": 1}, "bad_arguments")],
 )
-def test_an_argument_that_is_no_truth_value_is_refused(given, code):
+def test_an_argument_that_is_not_a_boolean_is_refused(given, code):
     asked = do("edit_file", **{"path": "a", "old_string": "1", "new_string": "2", **given})
     (refused,) = play(asked, start=with_tools("edit_file")).of(CallRejected)
     assert refused.code == code

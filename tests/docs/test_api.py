@@ -12,7 +12,7 @@ def test_every_public_name_has_its_place_on_the_page():
     assert sorted(headings) == sorted(stackmem.__all__)
 
 
-def test_arguments_errors_fields_and_methods_are_told():
+def test_arguments_errors_fields_and_methods_are_listed():
     page = api.page()
     assert "solve(\n    task: str | os.PathLike[str]" in page
     assert "- `observe`: Receives every fact" in page

@@ -131,7 +131,7 @@ def test_the_first_command_of_the_readme_does_what_was_recorded(tmp_path, home):
     assert outcome in ran.stdout
 
 
-def test_the_lines_for_her_own_repository_solve_replay_and_apply(tmp_path, home):
+def test_the_readmes_lines_for_a_repository_solve_replay_and_apply(tmp_path, home):
     script, folder = tmp_path / "script.yaml", tmp_path / "project"
     script.write_text(SCRIPT)
     folder.mkdir()

@@ -188,7 +188,7 @@ def test_its_settings_are_flags_its_wheel_is_uploaded_and_only_keys_go_along(age
     assert (told.n_input_tokens, told.n_cache_tokens, told.n_output_tokens) == (7, 2, 0)
 
 
-def test_what_a_run_did_before_a_limit_ended_it_is_brought_back_too(agent_class, stage, container):
+def test_results_of_a_run_ended_by_a_limit_are_copied_back_too(agent_class, stage, container):
     _, told = worked(agent_class, stage, container, CHANGE, *[call("list_files")] * 5, max_steps=3)
     assert told.metadata["stackmem"]["ending"] == "limit:steps"
     assert (container.folder / "a.txt").read_text() == "new\n"
@@ -204,7 +204,7 @@ def test_a_program_that_does_not_start_is_an_error_with_its_words(agent_class, s
         worked(agent_class, stage, container, pop(), strategy="nonsense")
 
 
-def test_a_container_in_which_nothing_can_be_installed_is_said(agent_class, stage):
+def test_a_container_without_installers_is_reported(agent_class, stage):
     with pytest.raises(WorkspaceError, match=r"needs Python 3.11 or later with pip: no pip here"):
         worked(agent_class, stage, Answering("no pip here", 1), pop())
 

@@ -165,7 +165,7 @@ def test_a_file_of_the_kernel_is_read_whatever_its_size_says():
         read_regular("/proc/self/limits", 10)
 
 
-def test_what_is_honest_is_read_whole(tmp_path):
+def test_files_with_correct_sizes_are_read_completely(tmp_path):
     (tmp_path / "file").write_bytes(b"a\r\n\xc3\xa4\rb")
     assert read_regular(tmp_path / "file", 7) == b"a\r\n\xc3\xa4\rb"
     assert read_regular_text(tmp_path / "file") == (tmp_path / "file").read_text("utf-8")
@@ -175,7 +175,7 @@ def test_what_is_honest_is_read_whole(tmp_path):
         assert b"".join(bounded_blocks(file, 7)) == b"a\r\n\xc3\xa4\rb"
 
 
-def test_what_is_created_is_its_owners_alone(tmp_path):
+def test_created_files_are_private_to_their_owner(tmp_path):
     with open(tmp_path / "new", "wb", opener=files.opener_of_regular) as file:
         file.write(b"x")
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600

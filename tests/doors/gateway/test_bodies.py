@@ -38,7 +38,7 @@ TOLD = st.lists(st.sampled_from(["", "a", "],", '"messages":[]', "é", "]}"]).ma
 
 
 @given(st.lists(TOLD, min_size=1, max_size=6), st.integers(0, 10), st.sampled_from(["", ', "x": [1]', ', "tools": []']))
-def test_what_is_read_beside_a_recent_body_is_what_is_read_alone(conversations, seed, after):
+def test_reading_next_to_a_recent_body_equals_reading_alone(conversations, seed, after):
     many, dice = ReadBodies("messages", Counted()), Random(seed)
     for told in conversations:
         for length in range(len(told) + 1):
@@ -74,7 +74,7 @@ class Weighed:
 
 
 @pytest.mark.parametrize("turns", [10, 1_000])
-def test_what_a_recent_body_holds_is_compared_and_not_decoded_again(monkeypatch, turns):
+def test_content_of_a_recent_body_is_compared_instead_of_decoded_again(monkeypatch, turns):
     fields, items = Weighed(module._body), Weighed(module._items)
     monkeypatch.setattr(module, "_body", fields)
     monkeypatch.setattr(module, "_items", items)
@@ -121,14 +121,14 @@ def test_several_gateways_of_a_process_read_at_once():
 @pytest.mark.parametrize(
     "body", [b'{"messages":[{"a":1},{"a":2}', b'{"messages":[{"a":1},{"a":2}]', b'{"messages":[{"a":1},2 3]}', b"[]"]
 )
-def test_what_is_no_json_is_refused_beside_a_recent_body_as_well(body):
+def test_invalid_json_is_refused_next_to_a_recent_body_too(body):
     bodies = ReadBodies("messages", Counted())
     bodies.read(b'{"messages":[{"a":1},{"a":2}]}')
     with pytest.raises(ValueError, match=r"."):
         bodies.read(body)
 
 
-def test_a_field_that_stands_twice_is_read_as_the_last_one():
+def test_the_last_of_duplicate_fields_is_read():
     bodies = ReadBodies("messages", Counted())
     bodies.read(b'{"messages":[{"a":1}]}')
     for body in (

@@ -28,7 +28,7 @@ def held(found: ClientRun, strategy: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "strategy"), ALWAYS)
-def test_an_agent_of_others_works_and_less_is_sent(tmp_path: Path, name: str, strategy: str) -> None:
+def test_a_third_party_agent_works_and_sends_less(tmp_path: Path, name: str, strategy: str) -> None:
     found = run(NAMED[name], strategy, INSTALLED, tmp_path)
     held(found, strategy)
     assert found.count("turn") == len(found.asked) - 1 == CALLS + 1  # one request failed and was retried

@@ -46,7 +46,7 @@ def begun(client: Client, call: ToolCall = RUN) -> list[Any]:
     return [user("Mend the parser."), assistant("I look.", use(call.name, call.id, **call.arguments))]
 
 
-def test_a_request_that_goes_on_from_the_end_is_the_next_turn_and_tells_only_what_is_new():
+def test_a_request_that_extends_the_end_is_the_next_turn_and_records_only_new_parts():
     client = Client()
     history = begun(client)
     placed, _ = client.ask(*history, user(result("c1", "a.py"), "Go on."))
@@ -54,7 +54,7 @@ def test_a_request_that_goes_on_from_the_end_is_the_next_turn_and_tells_only_wha
     assert [len(one.parts) for one in placed.told] == [2]
 
 
-def test_marks_thinking_reminders_and_blanks_at_the_end_of_a_text_make_no_other_conversation():
+def test_marks_thinking_reminders_and_trailing_blanks_do_not_change_the_conversation():
     client = Client()
     client.turn(
         user("Mend it.", "<system-reminder>today</system-reminder>"), reply=(Thinking({"type": "thinking"}), RUN)
@@ -66,7 +66,7 @@ def test_marks_thinking_reminders_and_blanks_at_the_end_of_a_text_make_no_other_
     assert placed.kind == "turn"
 
 
-def test_a_request_that_goes_on_from_an_earlier_place_is_an_edit():
+def test_a_request_that_continues_from_an_earlier_point_is_an_edit():
     client = Client()
     history = begun(client)
     client.turn(*history, user(result("c1", "a.py")), reply=(Text("Done."),))
@@ -136,7 +136,7 @@ def test_a_request_for_a_title_is_a_side_request():
     assert (placed.kind, placed.parent) == ("side", None)
 
 
-def test_a_conversation_that_begins_with_anothers_last_words_goes_on_from_it():
+def test_a_conversation_that_starts_with_anothers_last_words_continues_it():
     client = Client()
     history = begun(client)
     client.turn(*history, user(result("c1", "a.py"), "Sum up."), reply=(Text(LONG),))
@@ -152,7 +152,7 @@ def test_a_failed_request_leaves_the_conversation_as_it_was():
     assert placed.kind == "turn"
 
 
-def test_two_requests_from_one_place_are_told():
+def test_two_requests_from_one_point_are_recorded():
     client = Client()
     history = begun(client)
     one, first = client.ask(*history, user(result("c1", "a.py"), "Left."))
@@ -183,7 +183,7 @@ TURNS = st.lists(st.tuples(st.text(max_size=5), st.booleans()), min_size=1, max_
 
 
 @given(TURNS)
-def test_however_a_conversation_goes_it_stays_one_and_every_block_is_told_once(turns):
+def test_a_conversation_stays_one_and_records_every_block_once(turns):
     client = Client()
     history: list[Any] = [user("Begin: x")]
     told: list[str] = []
@@ -201,6 +201,6 @@ def test_however_a_conversation_goes_it_stays_one_and_every_block_is_told_once(t
     assert told == wanted
 
 
-def test_of_a_message_that_is_known_in_part_the_rest_is_told():
+def test_the_unknown_rest_of_a_message_is_recorded():
     messages = read(request(user("a", "b"))).messages
     assert [part.text for one in unseen(messages, 1, 2) for part in one.parts] == ["b"]

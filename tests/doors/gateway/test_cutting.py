@@ -130,7 +130,7 @@ def body_of(wire: WireFormat, told: list[Any]) -> bytes:
 
 
 @given(st.lists(TURN, min_size=1, max_size=8), st.sampled_from(SPELLED), st.sampled_from(sorted(KINDS)))
-def test_what_is_sent_is_valid_paired_and_for_the_same_beginning_the_same(turns, spelled, kind):
+def test_sent_requests_are_valid_paired_and_identical_for_identical_beginnings(turns, spelled, kind):
     wire, spell = KINDS[kind]
     cutter, before = Cutter(rules(spelled)), None
     signatures: dict[str, str] = {}
@@ -187,21 +187,21 @@ def test_a_call_whose_result_comes_late_is_not_left_out_before_it():
     assert unpaired(json.loads(made)["input"]) == set()
 
 
-def test_what_the_provider_keeps_is_not_cut():
+def test_content_stored_by_the_provider_is_not_cut():
     body = json.dumps(
         {"model": "m", "previous_response_id": "r", "input": responses([(False, 1, 5_000, "")] * 9)}
     ).encode()
     assert sent(Cutter(rules("window:1,step=1")), body, RESPONSES)[1] == body
 
 
-def test_what_is_left_out_is_said_once_in_the_first_message():
+def test_the_first_message_mentions_the_omission_once():
     _, made = sent(Cutter(rules("window:1,step=1")), request(*anthropic([(False, 0, 0, "x")] * 4)))
     opening = json.loads(made)["messages"][0]["content"]
     assert [one["text"] for one in opening] == ["Mend the parser.", "[Steps up to 3 are no longer shown. What they "
                                                 "changed in the workspace is still so.]"]  # fmt: skip
 
 
-def test_everything_beside_the_messages_keeps_its_bytes():
+def test_everything_except_the_messages_keeps_its_bytes():
     told = msgspec.json.encode(anthropic([(False, 1, 3_000, "")] * 4))
     before, behind = b'{ "model":"m",  "messages" : ', b' ,"max_tokens": 1.0e2,"x":"\\u00e9" }'
     made = sent(Cutter(rules("mask:1,poll=1")), before + told + behind)[1]

@@ -85,7 +85,7 @@ def solve(place: Path, horizon: int, strategy: str, *, memory: bool) -> Solved:
     return Solved(reader.prompts, reward, place)
 
 
-def test_an_agent_of_others_works_in_frames_and_both_records_verify(tmp_path: Path) -> None:
+def test_a_third_party_agent_works_in_frames_and_both_records_verify(tmp_path: Path) -> None:
     done = solve(tmp_path, 20, "stackheap", memory=True)
     assert done.reward == 1.0
     (memory,) = (tmp_path / "memory").iterdir()

@@ -80,7 +80,7 @@ STEP = st.tuples(st.sampled_from(("run", "run", "push", "pop")), st.sampled_from
 
 
 @given(st.lists(STEP, max_size=14), st.sampled_from(sorted(KINDS)))
-def test_what_is_sent_is_valid_and_grows_while_no_frame_begins_or_ends(kinds, kind):
+def test_sent_requests_are_valid_and_grow_while_no_frame_begins_or_ends(kinds, kind):
     wire, spell = KINDS[kind]
     turns, before = turns_of(kinds), None
     for count in range(len(turns) + 1):
@@ -118,7 +118,7 @@ def test_a_pushed_frame_begins_clean_and_a_popped_one_leaves_its_result(kind: st
     assert shown(8) == ["output 0", "output 7", "result 6"]
 
 
-def test_a_pop_beside_which_the_person_spoke_stays_and_so_do_her_words() -> None:
+def test_a_pop_with_a_user_message_next_to_it_stays_and_so_does_the_message() -> None:
     turns = turns_of([("push", ""), ("run", ""), ("pop", "Stop here.")])
     cut, made = sent(body_of(MESSAGES, anthropic(turns)))
     assert (cut.dropped, cut.short) == (1, 0)
@@ -126,13 +126,13 @@ def test_a_pop_beside_which_the_person_spoke_stays_and_so_do_her_words() -> None
     assert b"output 1" not in made
 
 
-def test_a_tool_of_another_name_and_a_text_that_only_looks_so_begin_no_frame() -> None:
+def test_other_tools_and_similar_texts_do_not_begin_a_frame() -> None:
     for name, answer in (("my_push_frames", "FRAME 'x', depth 1 of 5"), (PUSH, "there is no such tool")):
         body = body_of(MESSAGES, anthropic([("a", "run", "output", ""), ("b", name, answer, "")]))
         assert sent(body)[1] == body
 
 
-def test_a_call_whose_result_stands_elsewhere_is_not_left_out() -> None:
+def test_a_call_with_its_result_elsewhere_is_not_omitted() -> None:
     told = responses(turns_of([("run", ""), ("run", ""), ("push", "")]))
     late = told.pop(3)
     cut, made = sent(body_of(RESPONSES, [*told, late]), RESPONSES)
@@ -145,7 +145,7 @@ def test_it_is_chosen_by_the_name_of_our_own_strategy() -> None:
     assert cutter_of("full") is None
 
 
-def test_a_thought_of_a_frame_goes_once_what_stood_before_the_frame_is_back():
+def test_a_frames_thought_is_removed_once_the_earlier_conversation_returns():
     """The provider bound the thought to the conversation without its start, and would not accept it there any more."""
     turns = turns_of([("run", ""), ("push", ""), ("pop", "Go on so.")])
     told = anthropic(turns)

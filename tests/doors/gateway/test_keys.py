@@ -120,7 +120,7 @@ def test_one_provider_that_is_named_gets_its_own_requests_alone():
         provider_of("/v1/chat/completions", "", [(b"authorization", f"Bearer {OPENAI}".encode())], only)
 
 
-def test_the_check_of_claude_code_arrives_where_it_belongs(tmp_path):
+def test_claude_codes_connection_check_reaches_its_provider(tmp_path):
     with both(tmp_path) as made:
         assert CLIENT.head(f"{made.served.url}/api/hello").status_code in (200, 501)  # 501: no HEAD
         assert made.openai.seen == []
@@ -172,7 +172,7 @@ def test_the_token_in_place_of_a_key_is_replaced_by_the_users_key(tmp_path):
         assert token not in made.keys
 
 
-def test_with_the_token_in_the_path_only_the_clients_own_key_goes_on(tmp_path):
+def test_with_the_token_in_the_path_only_the_clients_own_key_is_forwarded(tmp_path):
     with both(tmp_path) as made:
         made.send("POST", "/v1/messages")
         made.send("POST", "/v1/messages", x_api_key="hers")
@@ -221,7 +221,7 @@ def test_the_token_is_not_recorded_though_an_agent_printed_it(tmp_path):
     assert served.token not in json.dumps([(path, headers) for path, headers, _ in upstream.seen])
 
 
-def test_the_words_of_an_agents_command_hold_no_token():
+def test_an_agents_command_line_contains_no_token():
     environ = agent_environ({"PATH": "/bin"}, "http://127.0.0.1:1/secret-token", "secret-token")
     assert "secret-token" in environ["ANTHROPIC_BASE_URL"]
     words = agent_command(["/opt/codex", "exec", "x"], "http://127.0.0.1:1")

@@ -50,7 +50,7 @@ def whole_record(runs: Path, kinds: list[str]) -> list[ModelFailed]:
     ],
     ids=["bytes", "html", "nothing", "brackets", "half an event", "no json", "half a gzip", "no gzip", "500"],
 )
-def test_garbage_passes_as_it_came_and_its_record_says_why_it_has_no_reply(tmp_path, answer, kind):
+def test_garbage_passes_unchanged_and_its_record_says_why_it_has_no_reply(tmp_path, answer, kind):
     with RawUpstream(answer) as upstream, gateway(upstream, tmp_path) as served:
         with CLIENT.stream(
             "POST", f"{served.url}/v1/messages", content=request(user("Hi")), headers=HEADERS, timeout=60

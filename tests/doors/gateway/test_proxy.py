@@ -95,7 +95,7 @@ def test_an_address_that_is_too_long_is_refused_in_the_providers_form(tmp_path):
         assert (refused.status_code, refused.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
-def test_a_body_that_is_no_request_is_forwarded_and_said_to_be_unrecorded(tmp_path):
+def test_a_body_that_is_not_a_request_is_forwarded_and_reported_as_unrecorded(tmp_path):
     with RawUpstream(RawAnswer((b"{}",))) as upstream, gateway(upstream, tmp_path) as served:
         post(served, b"not json at all")
         assert upstream.seen[0][2] == b"not json at all"
@@ -139,7 +139,7 @@ def test_a_conversation_with_a_sub_agent_is_one_run_with_a_frame(tmp_path):
     assert (pushed.intent, popped.result) == ("Find every caller of parse.", "Three callers.")
 
 
-def test_several_results_are_told_in_the_order_of_their_calls(tmp_path):
+def test_several_results_are_recorded_in_the_order_of_their_calls(tmp_path):
     calls = [use("run", "c1", command="a"), use("run", "c2", command="b")]
     asks = RawAnswer(message_events(*calls, stop="tool_use"))
     with RawUpstream(asks, DONE) as upstream, gateway(upstream, tmp_path) as served:
@@ -207,7 +207,7 @@ def test_tools_that_an_item_brings_and_calls_with_a_text_are_read(tmp_path):
     assert (type(result), result.text) == (ToolReturned, "done")
 
 
-def test_what_is_no_request_for_a_reply_passes_unrecorded(tmp_path):
+def test_other_requests_pass_unrecorded(tmp_path):
     script = (RawAnswer((b'{"data":[]}',)), RawAnswer((b'{"input_tokens":3}',)))
     with RawUpstream(*script) as upstream, gateway(upstream, tmp_path) as served:
         models = CLIENT.get(f"{served.url}/v1/models", headers=HEADERS)
@@ -326,7 +326,7 @@ def test_small_pieces_of_an_answer_go_out_at_once():
     assert asyncio.run(no_delay_of_what_is_accepted()) != 0
 
 
-def test_an_upstream_that_is_not_there_is_told_in_the_providers_form(tmp_path):
+def test_a_missing_upstream_is_reported_in_the_providers_format(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         terms = GatewayTerms(upstreams(f"http://127.0.0.1:{free.getsockname()[1]}", {}), tmp_path)
@@ -387,7 +387,7 @@ def test_a_prompt_that_is_too_long_is_refused(tmp_path):
     assert (refused.status_code, "2,0" in refused.json()["error"]["message"]) == (400, True)
 
 
-def test_a_run_whose_gateway_was_killed_is_told_to_its_end_from_its_lines(tmp_path):
+def test_a_run_whose_gateway_was_killed_is_rebuilt_from_its_lines(tmp_path):
     calls = use("run", "c1", command="a")
     with (
         RawUpstream(RawAnswer(message_events(calls, stop="tool_use"))) as upstream,

@@ -255,7 +255,7 @@ def agree(bodies: Iterable[Json]) -> None:
 
 @pytest.mark.parametrize("name", sorted(SPELLED))
 @pytest.mark.parametrize("kind", sorted(WIRES))
-def test_what_goes_on_is_valid_and_for_the_same_beginning_always_the_same(kind: str, name: str) -> None:
+def test_forwarded_requests_are_valid_and_reproducible(kind: str, name: str) -> None:
     wire, changed = WIRES[kind], 0
     for seed in range(SEEDS):
         dice = Random(f"{kind} {name} {seed}")

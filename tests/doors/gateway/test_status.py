@@ -52,7 +52,7 @@ def test_a_strategys_run_says_what_was_sent_and_saved(tmp_path):
     assert row.savings.off_usd > 0
 
 
-def test_what_a_killed_gateway_recorded_is_whole_and_is_told_to_its_end(stage: Stage):
+def test_the_record_of_a_killed_gateway_is_complete(stage: Stage):
     with RawUpstream(RawAnswer(message_events(text("I look."), use("run", "c1", n=1), stop="tool_use"))) as upstream:
         served = stage.start("gateway", "--upstream", upstream.url)
         assert served.stdout is not None

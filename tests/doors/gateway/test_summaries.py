@@ -83,7 +83,7 @@ def asked_of(runs: Path) -> list[RequestPassed]:
 
 @pytest.mark.parametrize("kind", sorted(WIRES))
 @pytest.mark.parametrize("spelled", ["rolling_summary:2", "summary:700,keep=1,prefix=cold", "hierarchical:1,1"])
-def test_a_text_is_asked_for_with_the_clients_key_and_stands_for_the_beginning(tmp_path, kind, spelled):
+def test_a_summary_is_requested_with_the_clients_key_and_replaces_the_beginning(tmp_path, kind, spelled):
     with RawUpstream(answer=answering(kind)) as upstream, gateway(upstream, tmp_path, strategy=spelled) as served:
         bodies = talk(served, kind, 9)
         assert served.gateway.notes == []
@@ -114,7 +114,7 @@ def test_a_text_is_asked_for_with_the_clients_key_and_stands_for_the_beginning(t
     assert (status.summaries, status.usage.prompt) == (len(written), 100 * len(upstream.seen))
 
 
-def test_the_same_request_again_asks_for_no_second_text(tmp_path):
+def test_a_repeated_request_reuses_its_summary(tmp_path):
     with (
         RawUpstream(answer=answering("anthropic")) as upstream,
         gateway(upstream, tmp_path, strategy="rolling_summary:2") as served,
@@ -164,7 +164,7 @@ def test_two_that_wait_for_one_text_ask_for_it_once(tmp_path):
     ],
     ids=["429", "a call", "garbage", "half an answer", "without end"],
 )
-def test_where_no_text_comes_the_request_goes_on_and_the_next_try_waits(tmp_path, fails):
+def test_without_a_summary_the_request_is_forwarded_and_the_next_try_waits(tmp_path, fails):
     with (
         RawUpstream(answer=answering("anthropic", fails)) as upstream,
         gateway(upstream, tmp_path, strategy="rolling_summary:1") as served,
@@ -196,7 +196,7 @@ def test_a_client_that_leaves_meanwhile_ends_the_request_for_the_text(tmp_path):
     assert "client left" in events(only_run(tmp_path))[-2].detail
 
 
-def test_a_summary_asks_for_no_call_and_enough_words(tmp_path):
+def test_a_summary_request_forbids_calls_and_allows_enough_tokens(tmp_path):
     told = anthropic([(False, 1, 300, "")] * 2)
     forced = request(*told, tool_choice={"type": "any"}, stop_sequences=["x"])
     with (

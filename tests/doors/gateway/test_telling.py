@@ -63,7 +63,7 @@ def test_sub_agents_that_ran_at_once_are_frames_one_after_the_other():
     assert (state.step, state.pushes, state.usage.prompt, state.outcome) == (6, 2, 50, "finished")
 
 
-def test_a_failure_is_told_before_the_reply_that_followed_and_nothing_twice():
+def test_a_failure_precedes_the_next_reply_and_no_record_is_repeated():
     tape = Tape()
     tape.turn(Text("Go."), reply=(ToolCall("c1", "run", {}),), kind="new")
     tape.turn(ToolResult("c1", "out"), reply=(ModelFailed("overloaded", "HTTP 529"),))
@@ -81,7 +81,7 @@ def test_an_edit_and_a_compaction_are_notices_in_the_same_run():
     assert notices == [EDITED, "No.", COMPACTED, "The summary."]
 
 
-def test_a_sub_agent_that_goes_on_after_its_result_is_told_as_far_as_it_was():
+def test_a_sub_agent_that_continues_after_its_result_is_recorded_up_to_it():
     tape = Tape()
     tape.turn(Text("Go."), reply=(task(1),), kind="new")
     tape.turn(Text("Part 1."), reply=(ToolCall("x", "run", {}),), conversation=2, kind="child", parent=1, call_id="c1")
@@ -110,7 +110,7 @@ def test_a_reply_of_another_model_says_whose_it_is():
     assert replies[1].answerer.model == "claude-haiku-4-5"
 
 
-def test_a_call_that_a_local_model_wrote_as_text_is_told_as_a_call():
+def test_a_local_models_call_in_text_is_recorded_as_a_call():
     written = '{"name": "read_file", "arguments": {"path": "a"}}'
     tools = (ToolSpec("read_file", "", "{}"),)
     tape = Tape()

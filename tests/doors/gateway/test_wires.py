@@ -12,7 +12,7 @@ from stackmem.models.event_stream import server_events
 
 @pytest.mark.parametrize("wire", [CHAT, MESSAGES, RESPONSES], ids=lambda wire: wire.name)
 @pytest.mark.parametrize("odd", [["a"], {"a": []}, None, 7])
-def test_a_role_or_a_type_that_is_no_text_is_no_fault_of_ours(wire, odd):
+def test_a_role_or_type_that_is_not_text_does_not_crash(wire, odd):
     bodies = (
         {wire.field: [{"role": odd, "content": "Mend it."}]},
         {wire.field: [{"role": "user", "content": "Mend it."}], "response_format": {"type": odd}},

@@ -87,7 +87,7 @@ def test_a_coding_that_its_version_does_not_know_is_refused(served):
     assert served.bodies == []
 
 
-def test_what_is_not_ambiguous_is_taken_one_after_the_other(served):
+def test_unambiguous_requests_are_accepted_in_sequence(served):
     length = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 28\r\n\r\nContent-Length: 1\r\nbody body"
     coded = f"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKED}"
     assert served.send(length + coded + SECOND).count(b"HTTP/1.1 200 ") == 3

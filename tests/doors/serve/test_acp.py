@@ -175,7 +175,7 @@ def test_a_conversation_with_permissions_a_question_a_cancel_and_the_end(stage: 
     assert client.words().endswith("1 file")
 
 
-def test_a_session_is_loaded_after_a_kill_and_goes_on(stage: Stage):
+def test_a_session_is_loaded_after_a_kill_and_continues(stage: Stage):
     folder, first, second = mine(stage), Client(), Client()
     line = arguments(stage, says("One file."), command("sleep 60"), says("There."))
     kept = {}
@@ -271,7 +271,7 @@ def test_garbage_is_answered_and_ends_nothing(stage: Stage):
     "line",
     [b'{"method": 5}', b'{"id": true}', b'{"id": 1.5, "result": 0}', b'{"id": 1, "error": "no"}', b"[" * 200_000],
 )
-def test_what_is_no_message_is_refused(line):
+def test_invalid_messages_are_refused(line):
     with pytest.raises(BadLine) as refused:
         read_message(line)
     assert refused.value.answer["error"]["code"] in (-32700, -32600)

@@ -148,7 +148,7 @@ def test_an_editor_stops_at_the_entry_and_ends_the_program(files):
     assert attend(script) == 1
 
 
-def test_a_launch_configuration_that_is_wrong_is_told(files):
+def test_a_wrong_launch_configuration_is_reported(files):
     def script(client):
         client.request("launch", **files, colour="red")
         client.request("configurationDone")
@@ -239,7 +239,7 @@ def test_a_recorded_run_is_walked_backwards(files):
         ({"run": "last", "say": []}, "the key 'say' cannot be combined with run"),
     ],
 )
-def test_a_run_that_cannot_be_walked_is_told(tmp_path, arguments, told):
+def test_a_run_that_cannot_be_walked_is_reported(tmp_path, arguments, told):
     def script(client):
         answer = client.response("launch", {**arguments, "runsDir": str(tmp_path)})
         client.request("configurationDone")
@@ -292,7 +292,7 @@ def test_wrong_requests_are_answered_and_the_adapter_lives_on(files):
     ],
     ids=["length", "header", "list", "json", "long"],
 )
-def test_what_is_no_message_is_refused_and_the_next_one_is_read(raw):
+def test_an_invalid_message_is_refused_and_the_next_one_is_read(raw):
     stream = io.BytesIO(raw + b"Content-Length: 2\r\n\r\n{}")
     with pytest.raises(BadMessage):
         read_message(stream)

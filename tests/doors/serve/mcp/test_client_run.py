@@ -75,9 +75,7 @@ def test_a_session_without_a_call_leaves_nothing(stage: Stage, folder: Path) -> 
     assert not any(stage.runs.iterdir())
 
 
-def test_what_a_client_says_is_bounded_and_holds_no_secret(
-    stage: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_client_messages_are_bounded_and_scrubbed(stage: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "sk-a-secret-of-the-caller-42")
     session = Session(stage, folder, heap_chars="20")
     assert "maximum is 1,048,576" in session.ask("heap_alloc", name="a", content="x" * (1 << 20))

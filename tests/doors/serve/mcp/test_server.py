@@ -69,7 +69,7 @@ def test_an_agent_has_a_heap_and_frames_over_stdio_and_kill_9_takes_nothing(stag
     assert (state.end, list(state.heap.chunks)) == (None, ["spec", "last"])
 
 
-def test_a_line_with_half_a_character_is_answered_and_so_is_a_line_that_is_no_request(stage: Stage, tmp_path: Path):
+def test_lines_with_lone_surrogates_and_invalid_requests_are_answered(stage: Stage, tmp_path: Path):
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a\ud800", "version": "1"}}
     calls = [
         ("tools/call", {"name": "heap_alloc", "arguments": {"name": "a", "content": "x\ud800y"}}),

@@ -51,12 +51,12 @@ def test_rows_are_searched_filtered_sorted_and_cut(three):
 
 
 @pytest.mark.parametrize("query", ["sort=colour", "filter=steps", "filter=steps>x", "filter=steps>"])
-def test_a_condition_that_is_half_written_is_said_to_be_unclear(three, query):
+def test_an_incomplete_condition_is_reported_as_unclear(three, query):
     assert list(rows(opened(three)[1], query)) == ["unclear"]
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=x", "limit=999999"])
-def test_what_cannot_be_asked_is_said(three, query):
+def test_invalid_queries_are_reported(three, query):
     answer = opened(three)[1].get(f"/rows?{query}")
     assert answer.status_code == 404
     assert answer.headers["content-type"].startswith("text/plain")

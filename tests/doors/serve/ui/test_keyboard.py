@@ -189,7 +189,7 @@ def test_old_runs_are_pruned_and_the_keyboard_comes_back(keys):
     expect(page.get_by_role("button", name="Prune old runs")).to_be_focused()
 
 
-def test_a_long_list_goes_on_where_the_keyboard_is(serve, visit, tmp_path):
+def test_a_long_list_loads_more_at_the_keyboard_focus(serve, visit, tmp_path):
     for number in range(230):
         (tmp_path / "many" / f"20260101T000{number:03d}Z-task-full-{number:06x}").mkdir(parents=True)
     keys = Keys(visit(serve(tmp_path / "many")[0]))
@@ -201,7 +201,7 @@ def test_a_long_list_goes_on_where_the_keyboard_is(serve, visit, tmp_path):
     expect(rows.nth(200).get_by_role("checkbox")).to_be_focused()
 
 
-def test_what_can_be_done_with_a_run(keys, tmp_path):
+def test_all_actions_of_a_run_work(keys, tmp_path):
     page = keys.page
     keys.link("system")
     expect(page.locator(".where h2")).to_have_text("Step 1")
@@ -329,7 +329,7 @@ def test_the_report_of_a_bench(keys):
 
 
 @pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.campaign)])
-def test_what_has_the_keyboard_is_in_sight(keys, width):
+def test_the_focused_element_is_visible(keys, width):
     page = keys.page
     page.set_viewport_size({"width": width, "height": 900})
     for address in ("", "run?id=0/invoices", "bench/1/"):

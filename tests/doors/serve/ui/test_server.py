@@ -44,7 +44,7 @@ def test_a_thousand_idle_connections_do_not_stop_it(stage, serve):
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
 
 
-def test_what_cannot_be_served_is_said(stage):
+def test_folders_that_cannot_be_served_are_reported(stage):
     told = stage.call("ui", stage.root / "gone")
     assert (told.returncode, told.stdout) == (2, "")
     assert "no folder" in told.stderr
