@@ -69,7 +69,7 @@ def test_a_broken_line_is_named_and_leaves_no_file(stage):
         ([], "missing option '--format'"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(stage, run, more, says):
+def test_impossible_requests_print_one_sentence(stage, run, more, says):
     ran = stage.call("export", "last", *more)
     assert ran.returncode == 2
     assert says in ran.stderr

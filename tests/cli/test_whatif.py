@@ -92,7 +92,7 @@ def test_a_comma_within_parameters_separates_nothing(text, names):
         ([], "missing argument"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(stage, run, arguments, says):
+def test_impossible_requests_print_one_sentence(stage, run, arguments, says):
     ran = stage.call("whatif", *arguments)
     assert ran.returncode == 2
     assert says in ran.stderr

@@ -142,7 +142,7 @@ def growing(tmp_path, monkeypatch) -> Growing:
         yield file
 
 
-def test_a_file_that_lies_about_its_size_is_read_up_to_the_limit(growing):
+def test_a_file_with_a_false_size_is_read_up_to_the_limit(growing):
     with pytest.raises(OSError, match="larger than 3 MiB, the limit"):
         read_regular("file", 3 << 20)
     assert growing.taken <= (3 << 20) + 1

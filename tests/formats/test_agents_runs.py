@@ -84,7 +84,7 @@ def test_events_of_the_sdk_are_read():
     assert (found.system, found.left_out) == ("You are.", ["1 events of kind ConversationStateUpdateEvent"])
 
 
-def test_usage_of_codex_counts_once_however_often_it_is_told():
+def test_repeated_codex_usage_counts_once():
     found = session("codex")
     first, last = of(found, ModelReplied)
     assert (first.usage, last.usage) == (Usage(60, 40, 0, 0, 9), Usage(20, 100, 0, 0, 4))
@@ -148,7 +148,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("name", WHOLE)
 @given(data=some.data())
-def test_whatever_stands_anywhere_gives_traces_or_one_sentence(name, data):
+def test_arbitrary_values_give_traces_or_one_sentence(name, data):
     changed = copy.deepcopy(WHOLE[name])
     path = data.draw(some.sampled_from([place for place in places(changed) if place]))
     inner = changed

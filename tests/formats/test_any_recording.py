@@ -140,7 +140,7 @@ def test_contents_that_gemini_is_sent_are_a_chat_and_responses_find_their_calls(
     assert "1 parts of kind inlineData, which are not text" in session.losses()
 
 
-def test_what_gemini_prints_while_it_runs_is_a_chat():
+def test_geminis_streamed_output_is_read_as_a_chat():
     use, seen = {"type": "tool_use", "tool_name": "ls", "parameters": {}}, {"type": "tool_result", "status": "success"}
     session = read(
         jsonl(
@@ -293,7 +293,7 @@ def test_inspect_tells_error_cancelled_and_success_apart(ending, status, tmp_pat
 
 
 @INSPECT
-def test_a_verdict_of_inspect_is_a_verdict_here_and_another_score_is_told(tmp_path):
+def test_inspects_verdict_is_imported_and_other_scores_are_reported(tmp_path):
     from inspect_ai.log import read_eval_log, write_eval_log
 
     write_inspect(told("calculator"), "a-run", tmp_path / "run.eval")

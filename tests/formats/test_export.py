@@ -29,7 +29,7 @@ def test_two_exports_of_a_run_are_equal_to_the_byte(run, spelled):
 
 @pytest.mark.parametrize("spelled", ["atif", "chrome", "mini", "otel", "sft"])
 @pytest.mark.parametrize("run", RUNS)
-def test_what_should_be_json_is_json_line_by_line_or_as_a_whole(run, spelled):
+def test_json_exports_are_valid_json_by_line_or_as_a_whole(run, spelled):
     text = exported(spelled, RUNS[run]())
     for one in text.splitlines() if spelled in ("otel", "sft") else [text]:
         assert isinstance(json.loads(one), dict)
@@ -50,7 +50,7 @@ def test_a_trace_that_begins_with_something_else_is_named(spelled):
 
 @pytest.mark.parametrize("event", [FramePushed("f", "n", "", "", "", ""), ToolReturned("x")], ids=["push", "tool"])
 @pytest.mark.parametrize("spelled", FORMATS)
-def test_facts_that_no_call_led_to_are_exported_as_they_are(spelled, event):
+def test_facts_without_a_call_are_exported_unchanged(spelled, event):
     text = exported(spelled, [Record(1, 1.0, started()), Record(2, 2.0, event), Record(3, 3.0, event)])
     assert bool(text) == (spelled != "sft")  # no reply, no sample
 
@@ -63,7 +63,7 @@ def test_a_record_after_the_last_frame_that_needs_one_is_named(spelled):
         exported(spelled, [*late, Record(number, 1.0, ToolReturned("too late"))])
 
 
-def test_every_reply_and_every_call_is_told_once():
+def test_every_reply_and_every_call_is_exported_once():
     pieces = list(slices(walk(told("family"))))
     replies = [one for one in pieces if isinstance(one, AttemptSlice) and isinstance(one.event, ModelReplied)]
     calls = [one for one in pieces if isinstance(one, CallSlice)]
@@ -107,7 +107,7 @@ def test_a_fork_is_exported_with_what_it_shares(spelled, parent):
         "".join(EXPORTS[spelled](RunReader(child), "child"))
 
 
-def test_a_fork_that_knows_a_price_its_parent_did_not_has_no_whole_cost(tmp_path):
+def test_a_fork_has_no_total_cost_if_its_parent_had_no_price(tmp_path):
     parent = keep(tmp_path / "parent", told("calculator")[:9])
     child = fork_of(parent, 9, price=PRICE)
     trajectory = json.loads("".join(EXPORTS["atif"](RunReader(child), "child")))
@@ -116,7 +116,7 @@ def test_a_fork_that_knows_a_price_its_parent_did_not_has_no_whole_cost(tmp_path
     assert mini["info"]["model_stats"]["instance_cost"] is None
 
 
-def test_a_run_that_goes_on_after_its_end_stays_one_run(parent):
+def test_a_run_resumed_after_its_end_stays_one_run(parent):
     whole = told("family")
     more = [*whole, Record(len(whole) + 1, 5e9, RunResumed(started().limits, "none", "1"))]
     trajectory = json.loads(exported("atif", more))

@@ -36,7 +36,7 @@ def test_it_is_valid_by_the_schema(run):
     jsonschema.validate(trajectory(RUNS[run]()), SCHEMA, cls=jsonschema.Draft202012Validator)
 
 
-def test_the_schema_refuses_what_is_no_trajectory(family):
+def test_the_schema_refuses_invalid_trajectories(family):
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**family, "surprise": 1}, SCHEMA, cls=jsonschema.Draft202012Validator)
 

@@ -85,7 +85,7 @@ def test_calls_have_results_and_refusals_are_errors(family):
     assert [event.error.type for event in refused] == ["approval", "approval"]
 
 
-def test_the_heap_is_the_store_and_its_changes_are_told(family):
+def test_the_heap_is_exported_as_the_store_with_its_changes(family):
     (found,) = family.samples
     assert found.store == {"heap": {"spec": "2", "found": "it is 2"}}
     told_changes = [(change.op, change.path) for event in of(found, "store") for change in event.changes]

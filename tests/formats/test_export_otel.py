@@ -74,7 +74,7 @@ def test_ids_are_unique_and_whole_and_every_parent_is_there(run):
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_a_span_lies_within_its_parent(run):
+def test_a_span_is_within_its_parent(run):
     found = spans(exported("otel", RUNS[run]()))
     by_id = {span.span_id: span for span in found}
     for span in found:
@@ -125,7 +125,7 @@ def test_heap_calls_are_memory_spans_that_name_their_chunk(family):
     ]  # fmt: skip
 
 
-def test_what_a_fork_puts_on_the_heap_and_drops_is_told():
+def test_a_forks_heap_additions_and_removals_are_exported():
     whole = told("family")[:4]
     start = whole[0].event
     fork = RunForked("p", 4, "d", start, dropped=("spec",))
@@ -140,7 +140,7 @@ def test_the_verdict_is_an_event_of_the_root(family):
     assert {pair.key for pair in verdict.attributes} >= {"gen_ai.evaluation.name", "gen_ai.evaluation.score.value"}
 
 
-def test_what_was_said_is_left_out_unless_asked_for():
+def test_message_texts_are_left_out_unless_requested():
     assert "first this" not in exported("otel", told("family"))
     assert "Do the part." not in exported("otel", told("family"))
     full = "".join(otel_with_content(told("family"), "a-run"))
@@ -247,7 +247,7 @@ def test_any_other_answer_is_one_sentence(collector, status):
         send(requests(told("family"), "r"), collector.url)
 
 
-def test_spans_that_the_collector_rejects_are_told(collector):
+def test_spans_rejected_by_the_collector_are_reported(collector):
     answer = ExportTraceServiceResponse()
     answer.partial_success.rejected_spans = 3
     answer.partial_success.error_message = "too old"
@@ -266,12 +266,12 @@ def test_an_answer_that_rejects_nothing_is_a_success(collector, answer):
     "url",
     ["", "collector:4318", "ftp://127.0.0.1", "http://", "http://[::1", "http://h:port", "http://u:p@h", "http://h\n"],
 )
-def test_what_is_no_address_is_refused_before_anything_is_read(url):
+def test_an_invalid_address_is_refused_before_anything_is_read(url):
     with pytest.raises(UsageError, match="is not the address of a collector"):
         send(iter(()), url)
 
 
-def test_nobody_there_is_one_sentence():
+def test_a_missing_collector_is_one_sentence():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(UsageError, match=rf"no answer from a collector at http://127\.0\.0\.1:{port} "):

@@ -87,7 +87,7 @@ def test_the_messages_are_a_chat_that_ends_with_the_reply():
         assert answers == calls[: len(answers)]
 
 
-def test_what_stood_before_a_summary_is_a_sample_of_its_own():
+def test_the_conversation_before_a_summary_is_a_separate_sample():
     found = samples(told("compacted"))
     assert [sample["ending"] for sample in found[:-1]] == ["cut"] * (len(found) - 1)
     assert found[-1]["ending"] == "popped"

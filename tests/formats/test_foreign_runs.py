@@ -37,7 +37,7 @@ def test_the_facts_fold_to_a_run(name):
         assert state.step == len(of(session, ModelReplied)) > 1
 
 
-def test_a_demonstration_of_swe_agent_stands_before_the_task_and_is_no_step():
+def test_swe_agents_demonstration_precedes_the_task_and_is_not_a_step():
     (session,) = sessions("swe-agent")
     (start,) = of(session, RunStarted)
     assert start.task == "The tax in src/total_price.py is wrong."
@@ -57,7 +57,7 @@ def test_a_step_of_swe_agent_is_a_thought_a_call_and_what_came_back():
     ]  # fmt: skip
 
 
-def test_what_swe_agent_does_not_tell_is_left_out_and_said():
+def test_data_missing_from_swe_agent_is_omitted_and_reported():
     (session,) = sessions("swe-agent")
     assert session.left_out == ["tokens in total only: 1,000 sent, 20 received"]
     assert (session.usd, session.model, session.result) == (0.25, "", "diff --git a b")
@@ -67,7 +67,7 @@ def test_what_swe_agent_does_not_tell_is_left_out_and_said():
     assert not of(cut, FramePopped)
 
 
-def test_a_model_stands_in_the_replay_config_of_swe_agent_1():
+def test_swe_agent_1_names_its_model_in_the_replay_config():
     value = json.loads(swe_agent())
     value["replay_config"] = json.dumps({"agent": {"model": {"name": "maker/model-1"}}})
     assert sessions("swe-agent", json.dumps(value))[0].model == "maker/model-1"
@@ -75,7 +75,7 @@ def test_a_model_stands_in_the_replay_config_of_swe_agent_1():
     assert sessions("swe-agent", json.dumps(value))[0].model == ""
 
 
-def test_the_command_of_mini_1_is_its_only_fenced_block_and_the_exit_code_stands_in_the_answer():
+def test_mini_1_has_its_command_in_a_fenced_block_and_the_exit_code_in_the_answer():
     (session,) = sessions("mini")
     first, second = of(session, ModelReplied)
     assert next(part for part in first.parts if isinstance(part, ToolCall)).arguments == {"command": "cat src/it_9.py"}

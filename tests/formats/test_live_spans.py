@@ -94,7 +94,7 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.mark.parametrize("protocol", ["", "http/json"])
-def test_a_run_is_seen_while_it_goes_on_as_its_export_tells_it_afterwards(
+def test_live_spans_equal_the_later_export(
     protocol: str, stage: Stage, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PROTOCOL, protocol)
@@ -154,7 +154,7 @@ def test_a_collector_that_hangs_or_is_gone_changes_nothing_about_a_run(stage: St
 
 
 @pytest.mark.parametrize("url", ["localhost:4318", "ftp://x", "http://user:secret@x", "http://"])
-def test_what_is_no_address_of_a_collector_begins_no_run(url: str, tmp_path: Path) -> None:
+def test_an_invalid_collector_address_prevents_the_run(url: str, tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"^--otel '.*' is not the address of a collector; write it as http://HOST:4318"
     ):

@@ -153,13 +153,13 @@ def test_no_file_of_a_wrong_solution_makes_it_pass(exercise, tmp_path):
 
 
 @pytest.mark.parametrize("trick", CODE)
-def test_no_solution_that_goes_for_its_judge_passes(exercise, tmp_path, trick):
+def test_solutions_that_attack_the_judge_do_not_pass(exercise, tmp_path, trick):
     ends = "\ndef high_waters(levels):\n    return []\n"
     said = verdict(exercise, tmp_path, {"tide_table.py": CODE[trick] + ends})
     assert said.rewards.get("reward", 0.0) == 0.0, said
 
 
-def test_what_a_record_does_not_name_must_pass_too_where_it_says_so(exercise, tmp_path):
+def test_unlisted_tests_must_pass_too_if_the_record_says_so(exercise, tmp_path):
     more = "import pytest\n\n\n@pytest.fixture(autouse=True)\ndef fails():\n    yield\n    assert False\n"
     task = structs.replace(exercise, tests=tmp_path / "tests")
     shutil.copytree(exercise.tests, task.tests)
@@ -184,7 +184,7 @@ def record(tmp_path_factory) -> Task:
     return read_task(made.folder)
 
 
-def test_what_steers_the_tests_of_a_record_is_as_its_commit_has_it(record, tmp_path):
+def test_files_that_control_a_records_tests_match_its_commit(record, tmp_path):
     assert record.workspace is not None
     depth = (record.workspace / "soundings" / "depth.py").read_text()
     said = verdict(record, tmp_path, {**FILES, "tests/conftest.py": FILES["conftest.py"], "soundings/depth.py": depth})
@@ -248,7 +248,7 @@ def built(tmp_path_factory) -> Task:
 @pytest.mark.parametrize(
     "name", ["sound", "ends", *(pytest.param(one, marks=pytest.mark.campaign) for one in ("wrong", "asserts nothing"))]
 )
-def test_what_is_compiled_passes_where_it_is_sound_alone(built, tmp_path, name):
+def test_compiled_solutions_pass_only_if_they_are_correct(built, tmp_path, name):
     content, passes = BUILT[name]
     said = verdict(
         built, tmp_path, {"tide.h": content, "CMakeLists.txt": "", "CMakePresets.json": "{", "test/catch.hpp": ""}

@@ -64,7 +64,7 @@ def test_the_format_is_known_by_what_the_file_holds(name):
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", "null", "hello", "{", '{"type":1}', '{"type":"x"}', "\x00", "[" * 100_000]
 )
-def test_a_file_in_no_known_format_is_refused_with_the_known_ones(text):
+def test_a_file_in_an_unknown_format_is_refused_with_the_known_ones(text):
     with pytest.raises(UsageError, match=r"has an unknown format; .* --format: atif, .*, terminal$"):
         guess(file_of(text))
 
@@ -137,17 +137,17 @@ def test_a_subagent_in_a_file_of_its_own_is_read():
     assert len(of(session_of(main, subagents=[("ad2d877", inner)]), FramePushed)) == 1
 
 
-def test_a_subagent_whose_call_is_not_known_is_told():
+def test_a_subagent_with_an_unknown_call_is_reported():
     found = [line for line in lines() if "toolu_C" not in json.dumps(line)]
     assert "1 subagents whose call is unknown" in session_of(found).left_out
 
 
-def test_what_a_person_says_later_stands_between_the_replies():
+def test_later_user_messages_appear_between_the_replies():
     (notice,) = of(read("claude-code"), NoticeGiven)
     assert notice.text == "Prices are in cents."
 
 
-def test_lines_that_are_told_twice_count_once():
+def test_duplicate_lines_count_once():
     once, twice = session_of(lines()), session_of(lines() + lines())
     assert events(once) == events(twice)
 
@@ -168,12 +168,12 @@ def test_a_session_that_stopped_in_a_call_is_interrupted():
     assert of(session_of(found), ToolReturned) == []
 
 
-def test_a_call_that_alone_has_no_result_is_told_to_have_none():
+def test_the_only_call_without_a_result_is_reported():
     found = [line for line in lines() if "toolu_A" not in json.dumps(line.get("message", {})) or line["type"] != "user"]
     assert of(session_of(found), ToolReturned)[0].text == "(the recording holds no result)"
 
 
-def test_text_of_the_harness_of_claude_code_is_no_reply():
+def test_harness_text_of_claude_code_is_not_a_reply():
     error = {"type": "assistant", "uuid": "e", "message": {"model": "<synthetic>", "id": "x", "content": "API Error"}}
     session = session_of([*lines(), error])
     assert len(of(session, ModelReplied)) == 5
@@ -201,7 +201,7 @@ def test_minis_commands_come_back_with_their_codes():
     assert [(event.exit_code, event.failed) for event in of(read("mini"), ToolReturned)] == [(0, False), (1, True)]
 
 
-def test_arguments_that_are_no_json_are_kept_as_text():
+def test_invalid_json_arguments_are_kept_as_text():
     last = of(read("mini"), ModelReplied)[-1].parts[0]
     assert (last.arguments, last.malformed) == (None, '{"command": ')
 
@@ -229,7 +229,7 @@ def test_minis_exit_status_says_whether_it_finished(status, ending):
     assert of(session, RunEnded)[0].ending == ending
 
 
-def test_atifs_subagent_is_a_frame_and_its_reply_told_in_parts():
+def test_atifs_subagent_is_a_frame_with_a_reply_in_parts():
     session = read("atif")
     replies = of(session, ModelReplied)
     assert [len(reply.parts) for reply in replies] == [3, 1, 1, 1]
@@ -238,7 +238,7 @@ def test_atifs_subagent_is_a_frame_and_its_reply_told_in_parts():
     assert len(session.left_out) == 2
 
 
-def test_atifs_step_without_a_model_is_no_reply():
+def test_atifs_step_without_a_model_is_not_a_reply():
     assert [event.text for event in of(read("atif"), NoticeGiven)] == [
         "Context was summarized.\nSo far: parse() is slow.", "bash {}\nok",
     ]  # fmt: skip
@@ -258,7 +258,7 @@ def test_our_own_trajectory_comes_back_with_the_same_frames_usage_and_results():
     assert of(session, RunEnded)[0].result == "All is done."
 
 
-def test_subagents_that_name_each_other_are_told_once():
+def test_subagents_that_refer_to_each_other_are_imported_once():
     whole = json.loads(text_of("atif"))
     child = whole["subagent_trajectories"][0]
     child["steps"][1]["tool_calls"] = [{"tool_call_id": "x", "function_name": "f", "arguments": {}}]
@@ -310,7 +310,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("name", FILES)
 @given(data=some.data())
-def test_whatever_stands_anywhere_in_a_recording_gives_a_trace_or_one_sentence(name, data):
+def test_arbitrary_values_in_a_recording_give_a_trace_or_one_sentence(name, data):
     whole = lines() if name == "claude-code" else json.loads(text_of(name))
     changed = copy.deepcopy(whole)
     path = data.draw(some.sampled_from([place for place in places(whole) if place]))

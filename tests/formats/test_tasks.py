@@ -60,7 +60,7 @@ ADD https://example.org/y /app/y
 """
 
 
-def test_what_a_dockerfile_does_beyond_its_working_directory_is_said(tmp_path):
+def test_dockerfile_effects_outside_its_working_directory_are_reported(tmp_path):
     task = make_task(tmp_path / "made", instruction="Change /app/data.csv.\n")
     (task / "environment").mkdir()
     (task / "environment" / "Dockerfile").write_text(DOCKERFILE)
@@ -118,7 +118,7 @@ def test_a_task_that_cannot_run_here_is_refused_and_leaves_nothing(tmp_path):
     assert os.listdir(tmp_path / "tasks") == ["good"]
 
 
-def test_what_the_sandbox_does_not_honour_is_among_the_notes(tmp_path):
+def test_settings_ignored_by_the_sandbox_are_listed_in_the_notes(tmp_path):
     task = make_task(tmp_path / "made", toml='[environment]\ngpus = 1\nnetwork_mode = "public"\nsurprise = 1\n')
     told = "\n".join(only("harbor", task, tmp_path / "tasks").notes)
     assert "gpus is ignored" in told
@@ -254,7 +254,7 @@ def test_examples_are_matched_to_stubs_by_suffix(tmp_path):
     assert (task.solution / "files" / "a.h").read_text() == "header"
 
 
-def test_without_an_example_there_is_no_solution_and_that_is_said(tmp_path):
+def test_a_missing_example_means_a_reported_missing_solution(tmp_path):
     found = only("exercism", exercise(tmp_path, example=[]), tmp_path / "tasks")
     assert read_task(found.folder).solution is None
     assert found.notes == ("it lacks an example of tide_table.py, so the tests cannot be checked with a solution",)
@@ -364,7 +364,7 @@ def test_a_file_that_a_patch_removes_is_removed(tmp_path, clone):
     assert "rm -f -- 'README.md'" in (found.folder / "solution" / "place.sh").read_text()
 
 
-def test_without_a_patch_there_is_no_solution_and_that_is_said(tmp_path, clone):
+def test_a_missing_patch_means_a_reported_missing_solution(tmp_path, clone):
     found = only("swebench", record(tmp_path, patch=""), tmp_path / "tasks", clone)
     assert any("it has no patch" in note for note in found.notes)
 
@@ -378,7 +378,7 @@ def test_a_file_without_a_record_is_one_sentence(tmp_path, clone, text):
 
 
 @pytest.mark.parametrize("text", ["[{}]", '{"a": {"instance_id": "a"}}', "[7]", "null"])
-def test_what_is_no_record_is_refused(tmp_path, clone, text):
+def test_invalid_records_are_refused(tmp_path, clone, text):
     path = tmp_path / "records.json"
     path.write_text(text)
     assert all(isinstance(one, TaskRefused) for one in import_tasks("swebench", path, tmp_path / "tasks", clone))
@@ -411,7 +411,7 @@ def test_a_hostile_name_stays_in_the_folder(tmp_path, clone, name):
     assert found.folder.parent == tmp_path / "tasks"
 
 
-def test_a_folder_that_is_no_repository_is_said(tmp_path):
+def test_a_folder_that_is_not_a_repository_is_reported(tmp_path):
     found = only("swebench", record(tmp_path), tmp_path / "tasks", tmp_path)
     assert isinstance(found, TaskRefused)
     assert "git rev-parse failed" in found.why
@@ -420,7 +420,7 @@ def test_a_folder_that_is_no_repository_is_said(tmp_path):
 # All formats
 
 
-def test_what_is_made_is_a_task_for_harbor_too(tmp_path, clone):
+def test_imported_tasks_are_valid_for_harbor_too(tmp_path, clone):
     schema = strict(json.loads(SCHEMA.read_text("utf-8")))
     made = [
         only("exercism", EXERCISE, tmp_path),
@@ -433,7 +433,7 @@ def test_what_is_made_is_a_task_for_harbor_too(tmp_path, clone):
         assert (recipe.workdir, recipe.copies) == ("/workspace", (("workspace/", "./"),))
 
 
-def test_what_exists_is_never_overwritten(tmp_path):
+def test_existing_files_are_never_overwritten(tmp_path):
     (tmp_path / "sluice").mkdir()
     found = only("harbor", OUTSIDE / "harbor", tmp_path)
     assert isinstance(found, TaskRefused)

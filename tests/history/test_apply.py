@@ -140,7 +140,7 @@ def test_a_patch_without_changes_is_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_files_beside_the_changed_ones_stay(tmp_path):
+def test_files_next_to_the_changed_ones_stay(tmp_path):
     run = Run(plain(tmp_path), work_on)
     folder(run.origin, {"mine": "m", ".env": "KEY", "only/one/mine": "m"})
     run.apply()
@@ -178,7 +178,7 @@ def test_an_executable_bit_that_changed_since_counts_as_a_change(tmp_path):
 
 
 @pytest.mark.parametrize("obstacle", ["a", "a/b", "a/b/c/d/", "to-file/mine", "new/", "a->"])
-def test_what_stands_where_a_folder_or_file_must_be_is_never_removed(tmp_path, obstacle):
+def test_files_in_the_way_are_never_removed(tmp_path, obstacle):
     outside = folder(tmp_path / "outside", {})
     run = Run(plain(tmp_path), work_on)
     if obstacle.endswith("/"):
@@ -205,7 +205,7 @@ def test_nothing_is_written_through_a_folder_that_became_a_link(tmp_path):
     assert holds(outside) == {"f": b"1"}
 
 
-def test_a_fifo_in_place_of_a_file_is_a_change_and_waits_for_nobody(tmp_path):
+def test_a_fifo_in_place_of_a_file_is_a_change_and_does_not_block(tmp_path):
     run = Run(plain(tmp_path), work_on)
     (run.origin / "text").unlink()
     os.mkfifo(run.origin / "text")
@@ -214,7 +214,7 @@ def test_a_fifo_in_place_of_a_file_is_a_change_and_waits_for_nobody(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", ".git/hooks/x", "sub/.GIT/config", "a//b", "./a", "", f"{STAGE}/x"])
-def test_paths_that_no_patch_of_ours_has_are_refused(tmp_path, path):
+def test_patches_with_foreign_paths_are_refused(tmp_path, path):
     origin = folder(tmp_path / "p", {})
     forged = PathChange(path, "added", "", object_id("blob", b"x\n"), "", FILE)
     patch = f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x\n"
@@ -268,7 +268,7 @@ def test_hooks_filters_and_configuration_of_the_folder_do_not_run(tmp_path):
     assert not ran.exists()
 
 
-def test_permissions_are_kept_where_the_executable_bit_is(tmp_path):
+def test_permissions_stay_if_the_executable_bit_stays(tmp_path):
     origin = folder(tmp_path / "p", {"private": "1", "tool": "1", "loose": "1"})
     for name, mode in (("private", 0o600), ("tool", 0o640), ("loose", 0o666)):
         (origin / name).chmod(mode)
@@ -346,7 +346,7 @@ def test_an_apply_killed_at_any_moment_can_be_run_again(tmp_path):
 
 
 @pytest.mark.parametrize("removal", [1, 2], ids=["before its work", "after it"])
-def test_what_a_killed_apply_was_removing_is_gone_before_the_next_one_begins(tmp_path, removal):
+def test_leftovers_of_a_killed_apply_are_removed_before_the_next_one(tmp_path, removal):
     slow = tmp_path / "bin" / "rm"
     slow.parent.mkdir()
     slow.write_text(f'#!/bin/sh\necho >>{tmp_path}/began; sleep 0.4; /bin/rm "$@"; echo >>{tmp_path}/ended\n')
@@ -431,14 +431,14 @@ def changed(*paths: str, executable: bool = False) -> list[PathChange]:
 
 
 @pytest.mark.parametrize("path", RUN_BY_HOST.split())
-def test_what_the_host_would_run_is_listed(path):
+def test_files_that_the_host_would_run_are_listed(path):
     assert executed_by_host(changed(path)) == [path]
 
 
 @pytest.mark.parametrize(
     "path", ["src/app.py", "README.md", "binary", "tests/test_app.py", "makefiles.txt", "a/make.c"]
 )
-def test_what_it_would_not_run_is_not(path):
+def test_files_that_the_host_would_not_run_are_not_listed(path):
     assert executed_by_host(changed(path)) == []
 
 

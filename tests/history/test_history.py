@@ -134,7 +134,7 @@ def test_names_of_any_bytes_are_kept(tmp_path):
     assert restored(kept, kept.snapshot(), tmp_path / "again") == files
 
 
-def test_what_a_program_was_handed_and_the_results_of_its_loops_are_kept_and_no_change(tmp_path):
+def test_program_inputs_and_loop_results_are_stored_but_are_not_changes(tmp_path):
     work = folder(tmp_path / "w", {"a": "1"})
     kept = history(work)
     before = kept.snapshot()
@@ -145,7 +145,7 @@ def test_what_a_program_was_handed_and_the_results_of_its_loops_are_kept_and_no_
     assert {".stackmem/in/f/x", ".stackmem/loop/1.jsonl"} <= set(stored.split())
 
 
-def test_nothing_changed_means_the_same_tree_and_no_patch(tmp_path):
+def test_without_changes_the_tree_is_the_same_and_the_patch_empty(tmp_path):
     kept = history(folder(tmp_path / "w", {"a": "1"}))
     before = kept.snapshot()
     assert kept.snapshot() == before
@@ -173,7 +173,7 @@ def test_nested_repositories_are_kept_as_files_without_their_git_folders(tmp_pat
     assert set(changes(kept, before)) == {"nested/n", "nested/inner/i", "pointer/p"}
 
 
-def test_what_the_workspace_starts_with_is_kept_though_ignored_and_later_files_go_by_gitignore(tmp_path):
+def test_initial_files_are_tracked_even_if_ignored_later_ones_follow_gitignore(tmp_path):
     work = folder(tmp_path / "w", {".gitignore": "*.log\nout/\n", "old.log": "1", "out/kept": "k"})
     kept = history(work)
     before = kept.snapshot()
@@ -245,7 +245,7 @@ def test_a_file_that_grows_too_large_is_named_and_its_old_content_kept(tmp_path)
     assert sorted((left.path, left.bytes) for left in kept.left_out) == [("grows", 1001), ("huge", 5000)]
 
 
-def test_what_is_no_file_is_passed_over_without_waiting(tmp_path):
+def test_special_files_are_skipped_without_blocking(tmp_path):
     work = folder(tmp_path / "w", {"was": "w"})
     kept = history(work)
     before = kept.snapshot()
@@ -257,7 +257,7 @@ def test_what_is_no_file_is_passed_over_without_waiting(tmp_path):
         assert changes(kept, before) == {"was": "deleted", "endless": "added"}
 
 
-def test_a_gitignore_that_is_a_fifo_stops_nobody(tmp_path):
+def test_a_gitignore_that_is_a_fifo_does_not_block(tmp_path):
     work = folder(tmp_path / "w", {"a": "a"})
     kept = history(work)
     before = kept.snapshot()
@@ -309,7 +309,7 @@ def test_a_tree_of_endless_depth_is_left_out_and_named(tmp_path):
 
 
 @for_everyone
-def test_what_cannot_be_read_is_named_and_is_no_deletion(place):
+def test_unreadable_files_are_reported_and_not_treated_as_deleted(place):
     os.environ["HOME"] = str(place)
     work = folder(place / "w", {"closed/inner": "i", "open": "o", "f": "f"})
     kept = history(work)
@@ -349,7 +349,7 @@ def test_changes_in_quick_succession_are_all_seen(tmp_path):
     assert len(trees) == 100
 
 
-def test_a_history_opened_again_goes_on_where_it_was(tmp_path):
+def test_a_reopened_history_continues(tmp_path):
     work = folder(tmp_path / "w", {".gitignore": "*.log\n", "old.log": "1"})
     before = history(work).snapshot()
     folder(work, {"old.log": "2", "new.log": "n"})

@@ -60,7 +60,7 @@ def test_history_is_what_head_reaches_and_nothing_else_and_the_persons_repositor
     assert not (work / ".git" / "objects" / "info" / "alternates").exists()
 
 
-def test_what_the_copy_leaves_out_and_what_holds_a_secret_is_absent_and_git_works_around_it(tmp_path: Path):
+def test_omitted_and_secret_files_are_absent_and_git_still_works(tmp_path: Path):
     hers = repository(tmp_path / "hers", {".env": "PASSWORD=1\n", "app.py": "1\n", "local.cfg": "mine\n", "no": ""})
     commit(hers, key_py=KEY, _envrc="", _gitignore="local.cfg\n")
     run_git(hers, "rm", "-q", "--cached", "key.py", "local.cfg")
@@ -85,7 +85,7 @@ def test_what_the_copy_leaves_out_and_what_holds_a_secret_is_absent_and_git_work
     assert run_git(work, "show", "--name-only", "--format=%an") == "Test\n\napp.py\n"
 
 
-def test_a_pack_is_made_once_and_again_where_something_else_is_withheld(tmp_path: Path):
+def test_a_pack_is_built_once_per_set_of_withheld_files(tmp_path: Path):
     hers = repository(tmp_path / "hers", {"app.py": "1\n", "word.txt": "swordfish-and-more\n"})
     packs = tmp_path / "packs"
 
@@ -250,7 +250,7 @@ def test_a_broken_repository_is_one_sentence(tmp_path: Path):
         find_origin(hers)
 
 
-def test_no_program_that_a_repository_names_is_run(tmp_path: Path):
+def test_programs_named_by_a_repository_are_not_run(tmp_path: Path):
     hers, marker = (
         repository(tmp_path / "hers", {"app.py": "1\n", ".gitattributes": "* filter=x diff=x\n"}),
         tmp_path / "ran",
@@ -270,7 +270,7 @@ def test_no_program_that_a_repository_names_is_run(tmp_path: Path):
     assert not marker.exists()
 
 
-def test_tags_of_what_head_reaches_are_there_without_their_messages_and_no_other(tmp_path: Path):
+def test_only_tags_reachable_from_head_are_kept_without_messages(tmp_path: Path):
     hers = repository(tmp_path / "hers", {"app.py": "1\n"})
     run_git(hers, "tag", "v1")
     run_git(hers, "tag", "-a", "v1.1", "-m", KEY)

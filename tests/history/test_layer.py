@@ -70,7 +70,7 @@ def seen(over: Overlay) -> set[str]:
 
 
 @for_everyone
-def test_what_a_run_changes_is_in_the_patch_and_nothing_else_is_kept(place: Path):
+def test_the_patch_contains_exactly_the_runs_changes(place: Path):
     with laid(place) as here:
         before = holds(here.hers)
         kinds = here.changes("echo b >> a.txt; rm d/one.txt; mkdir n; echo new > n/new.txt; chmod -x run.sh; : >> out2")
@@ -91,7 +91,7 @@ def holds_merged(here: Laid) -> dict:
 
 
 @for_everyone
-def test_what_a_copy_leaves_behind_is_not_seen(place: Path):
+def test_files_that_a_copy_omits_are_not_visible(place: Path):
     rules = "*.log\nbuild/\n.venv/\n"
     here = repository(place / "hers", {"a.txt": "a\n", ".gitignore": rules, "d/kept.log": "kept\n"})
     folder(here, {
@@ -116,7 +116,7 @@ def test_what_a_copy_leaves_behind_is_not_seen(place: Path):
 
 
 @for_everyone
-def test_a_folder_that_is_replaced_loses_what_it_held_and_a_file_put_back_is_no_change(place: Path):
+def test_a_replaced_folder_loses_its_content_and_a_restored_file_is_unchanged(place: Path):
     with laid(place) as here:
         assert here.changes("rm -r d; mkdir d; echo three > d/three.txt; mv a.txt b.txt") == {
             "a.txt": "deleted", "b.txt": "added", "d/one.txt": "deleted", "d/three.txt": "added",
@@ -129,7 +129,7 @@ def test_a_folder_that_is_replaced_loses_what_it_held_and_a_file_put_back_is_no_
 
 
 @for_everyone
-def test_what_is_no_file_is_named_and_never_opened_and_no_link_is_followed(place: Path):
+def test_special_files_are_reported_never_opened_and_links_not_followed(place: Path):
     folder(place / "outside", {"secret.txt": "hidden words\n"})
     with laid(place) as here:
         kinds = here.changes(
@@ -145,7 +145,7 @@ def test_what_is_no_file_is_named_and_never_opened_and_no_link_is_followed(place
 
 
 @for_everyone
-def test_a_whiteout_of_ones_own_cannot_be_made_and_a_forged_mark_hides_nothing(place: Path):
+def test_whiteouts_cannot_be_created_and_forged_marks_hide_nothing(place: Path):
     with laid(place) as here:
         with pytest.raises(PermissionError):
             os.mknod("a2", stat.S_IFCHR, os.makedev(0, 0), dir_fd=here.over.view.fd)
@@ -156,7 +156,7 @@ def test_a_whiteout_of_ones_own_cannot_be_made_and_a_forged_mark_hides_nothing(p
 
 
 @for_everyone
-def test_what_changes_in_the_folder_meanwhile_is_named_and_nothing_of_it_is_overwritten(place: Path):
+def test_concurrent_changes_in_the_folder_are_reported_and_not_overwritten(place: Path):
     with laid(place) as here:
         folder(here.hers, {"d/two.txt": "hers\n", "new.txt": "hers\n"})
         kinds = here.changes("echo b >> a.txt; echo mine > d/two.txt")
@@ -186,7 +186,7 @@ def test_a_layer_is_mounted_again_over_what_was_changed_in_it(place: Path):
 
 
 @for_everyone
-def test_a_fork_has_a_layer_of_its_own_at_the_step_where_it_begins(place: Path):
+def test_a_fork_has_its_own_layer_at_its_first_step(place: Path):
     with laid(place) as here:
         here.changes("echo b >> a.txt; rm d/one.txt")
         middle = here.history.snapshot()
@@ -212,7 +212,7 @@ def test_a_check_works_on_a_layer_of_its_own(place: Path):
         assert holds(here.over.upper) == before
 
 
-def test_why_there_is_no_layer_is_said(tmp_path: Path):
+def test_a_missing_layer_is_reported_with_the_reason(tmp_path: Path):
     here = folder(tmp_path / "hers", START)
     assert why_no_layer(here, tmp_path) == ""
     assert list(tmp_path.iterdir()) == [here]

@@ -68,7 +68,7 @@ def mounting(place: Path) -> list[str]:
 
 @for_everyone
 @pytest.mark.parametrize("pause", [0.0, 0.01, 0.03, 0.1] + [number / 250 for number in range(100)] * CAMPAIGN)
-def test_a_process_that_is_killed_at_any_time_leaves_no_mount_and_files_that_are_mounted_again(place: Path, pause):
+def test_a_killed_process_leaves_no_mount_and_files_that_can_be_mounted_again(place: Path, pause):
     hers = folder(place / "hers", START)
     before, scratch = holds(hers), make(place / "scratch")
     make_upper(hers, scratch)
@@ -106,7 +106,7 @@ def test_marks_of_the_kernels_that_the_folder_brings_may_close_a_file_and_lead_n
 
 
 @for_everyone
-def test_a_folder_that_becomes_a_link_meanwhile_leads_no_file_tool_out_of_the_layer(place: Path):
+def test_file_tools_stay_in_the_layer_if_a_folder_becomes_a_link(place: Path):
     outside = folder(place / "outside", {"one.txt": "hidden words\n"})
     with laid(place) as here:
         (here.hers / "d").rename(here.hers / "was")
@@ -124,7 +124,7 @@ def test_a_folder_that_becomes_a_link_meanwhile_leads_no_file_tool_out_of_the_la
 
 
 @for_everyone
-def test_what_is_no_file_and_appears_in_the_folder_meanwhile_is_answered_at_once(place: Path):
+def test_special_files_that_appear_in_the_folder_do_not_block(place: Path):
     with laid(place) as here:
         os.mkfifo(here.hers / "pipe")
         if os.geteuid() == 0:
@@ -153,7 +153,7 @@ def test_a_folder_that_holds_whiteouts_and_devices_shows_none_of_them(tmp_path: 
 
 
 @for_everyone
-def test_a_file_that_is_written_while_the_run_takes_it_over_is_named_and_no_patch_replaces_it(place: Path):
+def test_a_file_written_during_its_copy_up_is_reported_and_not_patched(place: Path):
     with laid(place) as here:
         with meanwhile(lambda: writes(here.hers / "a.txt")):
             assert soon(lambda: (here.hers / "a.txt").stat().st_size > 10_000)

@@ -40,7 +40,7 @@ SEEN = "exports.a = 1\nexports.b = 2\nexports.c = 3\nD = 4\n[exit 0]"
 
 
 @pytest.mark.parametrize("level", [pytest.param("bubblewrap", marks=with_bubblewrap), "namespaces", "landlock", "none"])
-def test_a_copy_sees_what_is_installed_and_no_command_or_tool_writes_it(stage: Stage, hers: Path, level: str):
+def test_installed_packages_are_visible_in_a_copy_but_not_writable(stage: Stage, hers: Path, level: str):
     before = everything(hers)
     replies = [
         command(LOOK),
@@ -85,7 +85,7 @@ def test_a_copy_sees_what_is_installed_and_no_command_or_tool_writes_it(stage: S
     assert stage.call("replay", result["run"], "--tools", "live", cwd=hers).returncode == 0
 
 
-def test_a_folder_that_holds_what_no_run_sees_is_copied_without_that(hers: Path):
+def test_hidden_files_of_a_lent_folder_are_not_copied(hers: Path):
     folder(hers, {".venv/lib/.env": "PASSWORD=1\n", "node_modules/b/.git/config": "url"})
     plan = plan_copy(hers, (), lend="mount")
     assert plan.lent == ("packages/a/node_modules",)
@@ -95,7 +95,7 @@ def test_a_folder_that_holds_what_no_run_sees_is_copied_without_that(hers: Path)
 
 
 @pytest.mark.parametrize("how", ["mount", "link", "copy"])
-def test_what_the_run_put_in_the_place_of_one_stays_and_no_link_is_followed(tmp_path: Path, hers: Path, how):
+def test_a_runs_replacement_of_a_lent_folder_stays_and_links_are_not_followed(tmp_path: Path, hers: Path, how):
     work = folder(tmp_path / "work", {"node_modules/own.js": "", "elsewhere/x": ""})
     (work / "packages").mkdir()
     (work / "packages" / "a").symlink_to(tmp_path)

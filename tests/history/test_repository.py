@@ -89,7 +89,7 @@ def test_a_dependency_folder_that_ignores_itself_comes_along(tmp_path):
     assert {".venv/lib/x.py", ".venv/pyvenv.cfg"} <= names(copied(source, tmp_path))
 
 
-def test_tracked_source_in_a_folder_called_venv_is_no_dependency_folder(tmp_path):
+def test_tracked_source_in_a_folder_called_venv_is_not_a_dependency_folder(tmp_path):
     source = repository(tmp_path / "p", {"Lib/venv/__init__.py": "v", "fixtures/node_modules/a.js": "a"})
     assert plan_copy(source, ()).folders == ()
 
@@ -103,13 +103,13 @@ def test_env_files_never_come_along_at_any_depth_and_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("asked", [".env", "sub/.env", ".git", ".git/config", "sub/.env.d/x"])
-def test_what_never_comes_along_cannot_be_included_either(tmp_path, asked):
+def test_files_that_are_never_copied_cannot_be_included(tmp_path, asked):
     source = repository(tmp_path / "p", {"a": "a", ".env": "s", "sub/.env": "s", "sub/.env.d/x": "s"})
     with pytest.raises(UsageError, match="never copied"):
         plan_copy(source, (asked,))
 
 
-def test_what_is_included_comes_along_though_ignored(tmp_path):
+def test_included_files_are_copied_even_if_ignored(tmp_path):
     source = repository(tmp_path / "p", {".gitignore": "data/\n*.bin\n"})
     folder(source, {"data/a/b": "b", "m.bin": "m", "n.bin": "n"})
     assert names(copied(source, tmp_path, "data", "m.bin")) == {".gitignore", "data/a/b", "m.bin"}
@@ -173,7 +173,7 @@ def test_setuid_bits_do_not_come_along(tmp_path):
     assert (copied(source, tmp_path) / "run").stat().st_mode & 0o7777 == 0o755
 
 
-def test_what_is_no_file_is_skipped_and_named(tmp_path):
+def test_special_files_are_skipped_and_reported(tmp_path):
     source = folder(tmp_path / "p", {"a": "a"})
     os.mkfifo(source / "fifo")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -189,7 +189,7 @@ def test_names_of_any_bytes_come_along(tmp_path):
         assert names(copied(source, tmp_path)) == set(strange)
 
 
-def test_the_size_is_told_before_the_copying(tmp_path):
+def test_the_size_is_reported_before_copying(tmp_path):
     source = folder(tmp_path / "p", {"a": b"x" * 1000, "sub/b": b"y" * 24, "link": "->a"})
     plan = plan_copy(source, ())
     assert (plan.files, plan.bytes) == (3, 1024)
@@ -221,7 +221,7 @@ def test_folders_of_stackmems_own_stay_behind(tmp_path):
     assert names(copied(source, tmp_path, own=own)) == {"a", "sub/runs/mine"}
 
 
-def test_what_a_killed_apply_left_stays_behind(tmp_path):
+def test_leftovers_of_a_killed_apply_are_not_copied(tmp_path):
     source = folder(tmp_path / "p", {"a": "a", f"{STAGE}/work/new0": "n"})
     assert names(copied(source, tmp_path)) == {"a"}
 
@@ -271,7 +271,7 @@ def open_place() -> Iterator[Path]:
 
 
 @ROOT_ONLY
-def test_what_cannot_be_read_is_named_before_anything_is_copied(open_place):
+def test_unreadable_files_are_reported_before_copying(open_place):
     source = repository(open_place / "p", {f"f{number}": "x" for number in range(9)})
     folder(source, {"closed/inner": "x"})
     (source / "closed").chmod(0)

@@ -64,7 +64,7 @@ def test_nothing_changed_is_nothing_done(work, kept):
     assert {path: path.lstat().st_mtime_ns for path in work.rglob("*")} == times
 
 
-def test_ignored_files_stay_and_are_told_where_they_changed_since(work, kept):
+def test_ignored_files_stay_and_are_reported_if_changed(work, kept):
     folder(work, {".gitignore": b"*.log\nbuild/\n"})
     kept.snapshot()
     folder(work, {"old.log": b"old", "build/old": b"old"})
@@ -112,7 +112,7 @@ def test_a_link_to_a_folder_outside_is_never_followed(work, kept, tmp_path):
     assert holds(outside) == {"in": b"precious", "deep/er": b"precious"}
 
 
-def test_a_file_that_is_too_large_now_is_told_and_left(work):
+def test_a_file_that_became_too_large_is_reported_and_left(work):
     kept = History(work.parent / "w.git", work, largest_bytes=1_000)
     tree = kept.snapshot()
     (work / "plain").write_bytes(b"x" * 2_000)
@@ -141,7 +141,7 @@ def test_a_tree_that_the_history_does_not_hold_is_an_error_and_changes_nothing(w
 
 
 @pytest.mark.parametrize("count", [3, 200])
-def test_what_is_forced_to_the_disk_is_forced_once_and_changes_nothing(tmp_path, count):
+def test_syncing_happens_once_and_changes_nothing(tmp_path, count):
     work = folder(tmp_path / "many", {f"{number}/{number}": b"%d" % number for number in range(count)})
     kept = History(tmp_path / "many.git", work)
     tree = kept.snapshot()

@@ -82,7 +82,7 @@ def test_a_run_reads_the_history_and_keeps_nothing_of_it_but_what_it_changes(pla
 
 
 @for_everyone
-def test_a_run_goes_on_where_the_cache_is_gone(place: Path):
+def test_a_run_continues_if_the_cache_is_deleted(place: Path):
     os.environ["HOME"] = str(place)
     hers = repository(place / "hers", {"a.txt": "a\n"})
     first = Run(hers, place / "one", place / "packs")
@@ -93,7 +93,7 @@ def test_a_run_goes_on_where_the_cache_is_gone(place: Path):
         assert git_in(over, "log", "--format=%s") == run_git(hers, "log", "--format=%s")
 
 
-def test_what_no_run_has_goes_and_what_one_has_stays(tmp_path: Path):
+def test_packs_without_runs_are_removed_and_others_stay(tmp_path: Path):
     hers = repository(tmp_path / "hers", {"a.txt": "a\n"})
     run = Run(hers, tmp_path / "one", tmp_path / "packs")
     run.over.close()
@@ -125,7 +125,7 @@ def test_a_later_commit_costs_its_own_objects_and_a_rewritten_history_all_of_the
         )
 
 
-def test_an_object_that_is_not_what_its_name_says_is_in_no_pack(tmp_path: Path):
+def test_an_object_that_does_not_match_its_name_is_not_packed(tmp_path: Path):
     hers = repository(tmp_path / "hers", {"a.txt": "a\n"})
     name = run_git(hers, "rev-parse", "HEAD:a.txt").strip()
     place = hers / ".git" / "objects" / name[:2] / name[2:]

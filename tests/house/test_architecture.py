@@ -51,7 +51,7 @@ def test_a_planted_breach_of_purity_is_seen(breach):
     assert worldly_imports(ast.parse(breach))
 
 
-def test_a_word_that_only_resembles_the_world_is_no_breach():
+def test_words_similar_to_io_modules_are_allowed():
     assert worldly_imports(ast.parse("from .time import steps\nimport oslo\nopener = 1")) == []
 
 

@@ -70,5 +70,5 @@ def test_a_planted_breach_is_seen(breach):
     assert archive_uses(ast.parse(breach))
 
 
-def test_a_word_that_only_resembles_one_is_no_breach():
+def test_words_similar_to_archive_programs_are_allowed():
     assert archive_uses(ast.parse("import tarfiles\nrun(['target', 'x'])\nfrom .zipfile import a\nx = 'tar'")) == []

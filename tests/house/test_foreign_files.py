@@ -138,7 +138,7 @@ def found() -> dict[str, list[str]]:
     return {path: spelled for path, spelled in calls.items() if spelled and not path.startswith(DOOR)}
 
 
-def test_what_anybody_may_have_written_is_opened_in_one_room():
+def test_foreign_files_are_opened_in_one_module():
     allowed = {path: count for path, (count, _) in OWN.items()}
     assert {path: spelled for path, spelled in found().items() if len(spelled) > allowed.get(path, 0)} == {}
 
@@ -169,5 +169,5 @@ def test_a_planted_read_is_seen(breach):
         "os.open(folder, os.O_RDONLY | os.O_DIRECTORY)", "archive.open(entry)", "os.open(path, _FOLDER)",
     ],
 )  # fmt: skip
-def test_what_reads_no_foreign_file_is_not(honest):
+def test_calls_that_read_no_foreign_file_are_not_counted(honest):
     assert unbounded_reads(ast.parse(honest)) == []

@@ -50,7 +50,7 @@ def test_a_command_whose_flags_are_texts_does_without_the_library_that_reads_num
     assert "pydantic" not in imported
 
 
-def test_no_file_of_tests_loads_a_library_at_its_head_that_few_tests_need():
+def test_test_files_do_not_import_rarely_used_libraries_at_the_top():
     """Every worker imports every test file."""
     loaded: dict[str, set[str]] = {}
     for path in files("test_*.py", ROOT / "tests"):
@@ -66,7 +66,7 @@ def test_every_file_that_the_workers_begin_with_is_there():
     assert [name(path) for path in FEW_AND_LONG if not path.is_file()] == []
 
 
-def test_help_takes_no_more_than_some_starts_of_a_bare_interpreter():
+def test_help_takes_at_most_a_few_bare_interpreter_starts():
     python("-m", "stackmem", "--help")  # compiles modules without bytecode
     bare = answered = float("inf")
     # The minimum of 5 runs, or more if other processes took the time, because noise only adds time.

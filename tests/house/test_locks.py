@@ -53,7 +53,7 @@ def wanted() -> list[Requirement]:
 
 
 @pytest.mark.parametrize("requirement", wanted(), ids=lambda requirement: requirement.name)
-def test_what_pyproject_asks_for_is_locked_at_a_version_that_satisfies_it(requirement):
+def test_pyprojects_requirements_are_locked_at_satisfying_versions(requirement):
     version = pins("requirements-dev.lock")[canonicalize_name(requirement.name)]
     assert requirement.specifier.contains(version, prereleases=True), f"{version}: run `make lock`"
 
@@ -107,5 +107,5 @@ def test_an_address_or_a_machine_path_is_seen():
 
 
 @pytest.mark.parametrize("text", ["/workspace/src", "sandbox/work/x", "/work", "/root"])
-def test_an_ordinary_path_is_no_machine_path(text):
+def test_an_ordinary_path_is_not_a_machine_path(text):
     assert addresses(text) == []

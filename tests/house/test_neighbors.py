@@ -14,7 +14,7 @@ from stackmem.neighbors import NEIGHBORS, neighbor
 from tests.house.sources import ROOT
 
 
-def test_no_package_imports_one_above_it():
+def test_packages_do_not_import_higher_ones():
     assert list(forbidden_imports()) == []
 
 

@@ -51,7 +51,7 @@ def test_loopback_is_known_by_every_spelling(host):
 
 
 @pytest.mark.parametrize("host", ["localhost.example.org", "127.0.0.1.example.org", "10.0.0.1", "::ffff:10.0.0.1", 7])
-def test_what_only_looks_like_loopback_is_not(host):
+def test_addresses_that_resemble_loopback_are_refused(host):
     assert not is_loopback(host)
 
 

@@ -65,7 +65,7 @@ def test_the_tests_need_ps_tmux_and_a_browser_and_a_run_does_not(machine):
 @pytest.mark.parametrize(
     ("sudo", "command"), [(None, "su -c 'apt-get update && "), ("exit 1", "sudo sh -c 'apt-get update && ")]
 )
-def test_a_person_without_rights_is_told_the_one_command(machine, sudo, command):
+def test_a_user_without_rights_gets_the_single_command(machine, sudo, command):
     put(machine, "id", "echo 1000")
     put(machine, "apt-get", "echo called >&2")
     if sudo is not None:
@@ -77,7 +77,7 @@ def test_a_person_without_rights_is_told_the_one_command(machine, sudo, command)
     assert "called" not in ran.stderr
 
 
-def test_a_person_without_rights_is_told_how_to_do_without(machine):
+def test_a_user_without_rights_learns_how_to_do_without(machine):
     put(machine, "id", "echo 1000")
     put(machine, "apt-get", "exit 1")
     line = "set-up: if you cannot install packages, run: make solve ARGS='--isolation namespaces'"

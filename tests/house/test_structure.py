@@ -44,12 +44,12 @@ def test_a_small_module_that_one_other_imports_has_a_reason():
     assert {name: by for name, by in small_single_importers().items() if name not in SMALL} == {}
 
 
-def test_no_reason_stands_for_a_module_that_needs_none():
+def test_every_listed_reason_is_needed():
     assert [name for name in SMALL if name not in small_single_importers()] == []
     assert len(SMALL) <= MOST_SMALL
 
 
-def test_a_class_name_that_stands_twice_has_a_reason():
+def test_duplicate_class_names_have_a_reason():
     doubled = structure.doubled_classes()
     assert {name: places for name, places in doubled.items() if name not in DOUBLED} == {}
     assert [name for name in DOUBLED if name not in doubled] == []

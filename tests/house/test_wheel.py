@@ -28,7 +28,7 @@ def wheel(tmp_path_factory) -> zipfile.ZipFile:
     return zipfile.ZipFile(build(ROOT, tmp_path_factory.mktemp("wheel")))
 
 
-def test_every_module_and_every_file_beside_the_code_is_in_it(wheel):
+def test_the_wheel_contains_every_module_and_data_file(wheel):
     code = files("*.py", ROOT / "stackmem") + files("*.py", ROOT / "tiktoken_ext")
     wanted = {str(path.relative_to(ROOT)) for path in code + NOT_CODE}
     assert wanted - set(wheel.namelist()) == set()

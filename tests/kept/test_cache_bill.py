@@ -57,7 +57,7 @@ def test_a_model_is_counted_by_the_known_factor_unless_the_run_is_its_own(tmp_pa
     assert told.bill.usage.prompt == pytest.approx(14_000, rel=0.1)
 
 
-def test_what_was_estimated_teaches_nothing(tmp_path):
+def test_estimated_usage_is_not_used_for_calibration(tmp_path):
     events = play(alloc("a"), pop(), start=started(model="claude-sonnet-5-5")).events
     guessed = [
         replace(one, usage=replace(one.usage, estimated=True)) if isinstance(one, ModelReplied) else one

@@ -66,7 +66,7 @@ def told(tmp_path: Path, events: list[Event], strategies: tuple[str, ...], price
 
 
 @pytest.mark.parametrize(("recorded", "other"), [("full", "adaptive"), ("adaptive", "full"), ("full", "stackheap")])
-def test_what_is_predicted_for_another_strategy_is_what_the_server_counts_there(tmp_path, recorded, other):
+def test_predictions_for_another_strategy_match_the_servers_count(tmp_path, recorded, other):
     found = told(tmp_path, served(recorded, templated), (other,))
     real = [event.usage.prompt for event in served(other, templated) if isinstance(event, ModelReplied)]
     outcome = next(row.outcome for row in found.rows if not row.recorded)
@@ -106,7 +106,7 @@ def test_a_local_run_is_costed_by_a_model_of_the_table_if_it_is_named(tmp_path):
         ("anthropic/claude-opus-4-8", {}, ("claude-opus-4-8", "anthropic"), False),
     ],
 )
-def test_a_run_is_costed_by_its_own_model_where_that_is_known(model, changes, model_and_wire, free):
+def test_a_run_is_costed_by_its_own_model_if_known(model, changes, model_and_wire, free):
     found = own_costing(started("full", **{"model": model, **changes}), "claude-sonnet-5-5")
     assert ((found.model, found.wire), found.free) == (model_and_wire, free)
 

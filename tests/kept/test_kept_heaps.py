@@ -31,7 +31,7 @@ def test_chunks_are_written_read_listed_and_freed(stage: Stage, folder: Path) ->
     assert (refused.returncode, "there is no chunk 'env'; nearest: spec" in refused.stderr) == (2, True)
 
 
-def test_what_is_stale_old_or_of_a_folder_that_is_gone_is_pruned(stage: Stage, folder: Path) -> None:
+def test_stale_old_and_orphaned_chunks_are_pruned(stage: Stage, folder: Path) -> None:
     for name in ("a", "b"):
         stage.call("heap", "write", name, "-t", "x", "--source", "spec.md" if name == "a" else "", cwd=folder)
     (folder / "spec.md").unlink()
@@ -57,6 +57,6 @@ def test_what_is_stale_old_or_of_a_folder_that_is_gone_is_pruned(stage: Stage, f
         (("list", "--folder", "nowhere"), "is not a folder"),
     ],
 )
-def test_what_cannot_be_is_refused(stage: Stage, folder: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_impossible_requests_are_refused(stage: Stage, folder: Path, arguments: tuple[str, ...], told: str) -> None:
     done = stage.call("heap", *arguments, cwd=folder)
     assert (done.returncode, told in done.stderr) == (2, True), done.stderr

@@ -25,7 +25,7 @@ def test_a_run_that_changed_nothing_has_an_empty_patch(stage: Stage):
     assert json.loads(stage.call("export", "last", "--format", "swebench").stdout)["model_patch"] == ""
 
 
-def test_a_folder_of_runs_is_a_line_for_each_and_trials_are_told_apart(stage: Stage):
+def test_a_folder_of_runs_gives_a_line_each_and_distinguishes_trials(stage: Stage):
     task = stage.task(*wrote("new\n"), files={"a.txt": "old\n"})
     for _ in range(2):
         stage.solve(task)
@@ -49,7 +49,7 @@ def test_a_json_file_is_an_object_by_instance_and_holds_one_run_of_each(stage: S
     assert "several runs of small" in twice.stderr
 
 
-def test_a_patch_that_json_cannot_hold_is_said(stage: Stage):
+def test_a_patch_that_json_cannot_encode_is_reported(stage: Stage):
     result = stage.solve(stage.task(*wrote("new\n"), files={"a.txt": "old\n"}))
     (stage.runs / result.run / "changes.patch").write_bytes(b"\xff")
     ran = stage.call("export", "last", "--format", "swebench")

@@ -51,7 +51,7 @@ def medium(stage: Stage) -> Iterator[dict[str, str]]:
     subprocess.run(["umount", "-l", stage.runs], check=True)
 
 
-def test_whatever_only_reads_needs_no_right_to_write(stage: Stage, medium: dict[str, str]):
+def test_reading_commands_need_no_write_access(stage: Stage, medium: dict[str, str]):
     for line in READERS:
         ran = stage.call(*line.format(**medium).split())
         assert (ran.returncode, ran.stderr) == (0, ""), line

@@ -21,7 +21,7 @@ def broken(stage: Stage, run: Path, number: int) -> None:
 
 @mounted
 @pytest.mark.parametrize("number", [2, 14, 30, 50])
-def test_what_is_saved_of_a_broken_run_goes_on_as_the_run_did(stage: Stage, number: int):
+def test_a_recovered_run_resumes_like_the_original(stage: Stage, number: int):
     task = stage.task(*DEEP)
     whole = stage.solve(task)
     run = Path(whole.run_dir)

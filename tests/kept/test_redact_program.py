@@ -119,7 +119,7 @@ def test_halted_and_forked_runs_have_a_copy_and_it_goes_nowhere(desk: Desk) -> N
     assert replay_run(Path(redact_run(halted, [SECRET]).run_dir)).outcome == "halted"
 
 
-def test_a_question_that_is_cut_within_a_match_is_cut_anew_in_the_copy(desk: Desk) -> None:
+def test_a_question_cut_within_a_match_is_cut_again_in_the_copy(desk: Desk) -> None:
     run = folder_of(desk.run(f"user {'q' * 3_988} {SECRET}?"))
     *_, ended = Run(run).records()
     assert ended.event.result.endswith("hunter2 […]")

@@ -84,7 +84,7 @@ def test_a_parent_goes_with_its_forks_and_stays_with_the_youngest_of_them(stage:
     assert stage.left_behind() == []
 
 
-def test_what_is_no_run_of_ones_own_is_left_and_said(stage: Stage, run, tmp_path):
+def test_other_folders_and_other_users_runs_are_left_and_reported(stage: Stage, run, tmp_path):
     shutil.copytree(run, tmp_path / "far")
     (stage.runs / "linked").symlink_to(tmp_path / "far")
     for name in ("fifo", "notes"):
@@ -101,7 +101,7 @@ def test_what_is_no_run_of_ones_own_is_left_and_said(stage: Stage, run, tmp_path
 
 
 @pytest.mark.parametrize("name", ["result.json", "request.json", "history.git/objects/info/alternates"])
-def test_a_fifo_in_a_run_holds_nobody_up(stage: Stage, run, name):
+def test_a_fifo_in_a_run_does_not_block(stage: Stage, run, name):
     (run / name).parent.mkdir(exist_ok=True)
     (run / name).unlink(missing_ok=True)
     os.mkfifo(run / name)
@@ -114,14 +114,14 @@ def test_another_users_run_is_left(stage: Stage, run):
     assert pruned(stage)[run.name].why == f"{run.name} belongs to another user"
 
 
-def test_the_copy_of_a_run_takes_no_workspace_along(stage: Stage, run, tmp_path):
+def test_removing_a_copied_run_keeps_the_workspace(stage: Stage, run, tmp_path):
     shutil.copytree(run, tmp_path / "copies" / run.name)
     (row,) = prune(tmp_path / "copies", 0.0, 0, dry_run=False)
     assert row.removed
     assert (stage.work / run.name / "workspace").is_dir()
 
 
-def test_a_folder_that_is_not_called_as_runs_are_is_nobodys_workspace(stage: Stage, run):
+def test_a_folder_without_a_runs_name_is_not_a_workspace(stage: Stage, run):
     (stage.root / "mine" / "workspace").mkdir(parents=True)
     hostile = run.rename(stage.runs / "mine")
     request = json.loads((hostile / "request.json").read_text())
@@ -130,7 +130,7 @@ def test_a_folder_that_is_not_called_as_runs_are_is_nobodys_workspace(stage: Sta
     assert (stage.root / "mine" / "workspace").is_dir()
 
 
-def test_what_was_being_removed_when_the_process_was_killed_goes_next_time(stage: Stage, run):
+def test_an_interrupted_removal_is_completed_next_time(stage: Stage, run):
     (stage.root / "bin").mkdir()
     (stage.root / "bin" / "rm").write_text("#!/bin/sh\nkill -9 $PPID\n")
     (stage.root / "bin" / "rm").chmod(0o755)

@@ -33,7 +33,7 @@ def test_nothing_is_new_while_nothing_changes(runs):
     assert index.version == version
 
 
-def test_a_run_that_goes_on_or_goes_away_is_seen(runs):
+def test_resumed_and_removed_runs_are_noticed(runs):
     index = RunIndex(runs)
     index.refresh()
     version, folder = index.version, min(runs.iterdir())
@@ -68,7 +68,7 @@ def test_the_runs_of_a_bench_stand_one_folder_deeper(runs, tmp_path):
     assert len(index.rows) == 3
 
 
-def test_a_folder_that_is_not_there_holds_no_runs(tmp_path):
+def test_a_missing_folder_has_no_runs(tmp_path):
     for nested in (False, True):
         index = RunIndex(tmp_path / "gone", nested=nested)
         index.refresh()

@@ -35,7 +35,7 @@ def names(*conditions: str, order: str = "run", limit: int | None = None) -> lis
     return [row.run for row in choose_runs(ROWS, conditions, order, limit)]
 
 
-def test_a_finished_run_is_told_by_its_result_and_its_trace_is_not_read(tmp_path):
+def test_a_finished_run_is_listed_from_its_result_without_reading_its_trace(tmp_path):
     place = folder(tmp_path, "20261120T150223Z-calculator-full-bac658", b"no trace at all\n")
     write_result(RESULT, place / "result.json")
     assert list_runs(tmp_path) == [
@@ -79,7 +79,7 @@ def test_a_run_that_a_process_writes_is_running_whatever_it_came_to_before_and_t
     assert list_runs(tmp_path)[0].outcome == "solved"
 
 
-def test_a_lock_file_that_a_dead_process_left_is_no_sign_of_life(tmp_path):
+def test_a_dead_processs_lock_file_does_not_mean_running(tmp_path):
     place = folder(tmp_path, "anything")
     for left in (b"", b"garbage", b'{"pid":1,"started":1,"boot":"x"}', msgspec.json.encode(_self())):
         (place / "trace.lock").write_bytes(left)
@@ -94,7 +94,7 @@ def test_only_folders_with_a_trace_are_runs_and_the_oldest_is_first(tmp_path):
     assert [row.run for row in list_runs(tmp_path)] == ["20261119T150000Z-a", "20261120T150000Z-b"]
 
 
-def test_a_name_that_is_no_text_is_told_in_text(tmp_path):
+def test_an_undecodable_name_is_shown_as_text(tmp_path):
     folder(tmp_path, "caf\udce9")
     assert msgspec.json.decode(msgspec.json.encode(list_runs(tmp_path)))[0]["run"] == r"caf\xe9"
 
@@ -154,6 +154,6 @@ def test_a_limit_keeps_the_first():
         ([], "", None, "known: run"), ([], "run", 0, "1 or more"), ([], "run", -3, "1 or more"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_asked_for_says_what_can(conditions, order, limit, says):
+def test_an_invalid_filter_is_refused_with_the_valid_ones(conditions, order, limit, says):
     with pytest.raises(UsageError, match=says):
         choose_runs(ROWS, conditions, order, limit)

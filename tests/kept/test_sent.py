@@ -84,7 +84,7 @@ def test_arguments_that_are_called_like_a_field_of_the_protocol_count() -> None:
         assert '"kept too"' in text, wire
 
 
-def test_a_text_that_no_encoding_takes_is_counted_all_the_same() -> None:
+def test_a_text_that_cannot_be_encoded_is_still_counted() -> None:
     for wire in WIRES:
         if wire != "anthropic":
             sent_text(wire, PromptBlock("user", Text("half \ud800"))).encode()

@@ -166,7 +166,7 @@ def test_a_file_that_the_history_lacks_or_holds_damaged_is_named(tmp_path):
         run.files_at(0)["a.txt"]
 
 
-def test_a_name_that_is_no_text_is_told_in_text(tmp_path):
+def test_an_undecodable_name_is_shown_as_text(tmp_path):
     folder = tmp_path / "a-run"
     other = Snapshot(folder / "history.git", tree(folder, {"caf\udce9.txt": "x\n"}))
     none = Snapshot(folder / "history.git", tree(folder, {}))

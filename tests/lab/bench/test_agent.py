@@ -78,7 +78,7 @@ def everything(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-def test_an_agent_of_others_solves_a_world_under_two_strategies_and_all_of_it_verifies(stage: Stage):
+def test_a_third_party_agent_solves_a_world_under_two_strategies_and_verifies(stage: Stage):
     with RawUpstream(answer=SimulatedUpstream().answer) as upstream:
         made = tried(
             stage, OF_OTHERS, upstream, worlds=("spec_map",), horizons=(20,), strategies=("full", "mask:2,poll=2")
@@ -143,7 +143,7 @@ def test_an_agent_that_asks_for_nothing_is_an_error_with_its_last_words(
     assert says in row["error"]
 
 
-def test_what_it_spends_is_bounded_by_the_gateway(stage: Stage, upstream: RawUpstream):
+def test_the_gateway_limits_its_spending(stage: Stage, upstream: RawUpstream):
     code = """
 for _ in range(3):
     try:
@@ -167,7 +167,7 @@ def test_variables_before_its_program_are_its_own(stage: Stage, upstream: RawUps
     assert upstream.seen[0][1]["authorization"] == f"Bearer {KEY}"
 
 
-def test_what_it_asked_and_nobody_could_read_is_told(stage: Stage, upstream: RawUpstream):
+def test_unreadable_requests_are_reported(stage: Stage, upstream: RawUpstream):
     code = """
 address = os.environ["OPENAI_BASE_URL"] + "/responses"
 urllib.request.urlopen(urllib.request.Request(address, b'{"input": [3]}', {"content-type": "a/b"}), timeout=100)
@@ -192,7 +192,7 @@ urllib.request.urlopen(urllib.request.Request(address, b'{"input": [3]}', {"cont
         ({"settings": {"isolation": "landlock"}}, "use --isolation bubblewrap or namespaces"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_made(stage: Stage, asked, says):
+def test_impossible_plans_are_refused_before_any_file_is_created(stage: Stage, asked, says):
     given: dict[str, Any] = {
         "agent": "sh -c true {instruction}", "models": ("openai/sim",), "strategies": ("full",),
         "worlds": ("spec_map",),
@@ -309,7 +309,7 @@ def test_harbors_own_mini_swe_agent_works_in_the_trials_sandbox(stage: Stage, mo
 
 
 @pytest.mark.campaign
-def test_frames_of_an_agent_of_others_in_a_bench(stage: Stage):
+def test_a_bench_of_a_third_party_agent_with_frames(stage: Stage):
     memory = Path(sys.executable).with_name("stackmem")
     with RawUpstream(answer=SimulatedUpstream().answer) as upstream:
         bare = tried(stage, OF_OTHERS, upstream, worlds=("spec_map",), horizons=(120,))

@@ -57,7 +57,7 @@ def test_a_bench_that_grows_runs_what_is_new(stage, tmp_path):
     assert (came.fresh, len(came.rows)) == (3, 4)
 
 
-def test_what_was_not_solved_and_what_failed_are_rows_too(stage, tmp_path):
+def test_unsolved_and_failed_trials_have_rows_too(stage, tmp_path):
     tasks = (
         str(stage.task(pop(), name="unsolved", test=UNSOLVED)),
         str(stage.task(command("true"), name="dry")),
@@ -119,7 +119,7 @@ def test_a_variant_runs_under_its_own_settings(stage, tmp_path):
     assert read_suite(tmp_path / "bench")["suite"] == "depths"
 
 
-def test_a_budget_cannot_be_kept_where_no_price_is_known(stage, tmp_path):
+def test_a_budget_is_refused_without_a_known_price(stage, tmp_path):
     (task,) = small_tasks(stage, "one")
     plan = planned(task, models=("openai/q",), settings={"base_url": "http://127.0.0.1:9"})
     with pytest.raises(UsageError, match="the price of openai/q is unknown"):
@@ -166,7 +166,7 @@ def lives(pid: int) -> bool:
 
 
 @mounted
-def test_killed_midway_and_started_again_it_comes_to_the_same_table(stage, tmp_path):
+def test_a_bench_killed_and_restarted_gives_the_same_table(stage, tmp_path):
     tasks = slow_tasks(stage, 5)
     bench, whole = tmp_path / "bench", tmp_path / "whole"
     running = stage.start("bench", *arguments(tasks, bench))
@@ -213,7 +213,7 @@ def test_a_dry_run_makes_nothing(stage, tmp_path):
 
 
 @pytest.mark.parametrize("key", [None, "sk-none"])
-def test_a_paid_plan_is_told_what_it_will_cost_with_a_key_and_without(stage, tmp_path, key):
+def test_a_paid_plan_prints_its_cost_with_and_without_a_key(stage, tmp_path, key):
     (task,) = small_tasks(stage, "one")
     ran = stage.call(
         "bench", task, "--models", "claude-sonnet-5-5", "--strategies", "full", "-o", tmp_path / "bench", "--dry-run",
@@ -248,7 +248,7 @@ def test_a_flag_that_cannot_be_is_exit_2_and_one_sentence(stage, tmp_path, more,
     assert not (tmp_path / "bench").exists()
 
 
-def test_a_bench_without_a_task_goes_on_with_what_was_planned_or_says_what_is_missing(stage, tmp_path):
+def test_a_bench_without_a_task_continues_its_plan_or_reports_missing_parts(stage, tmp_path):
     assert "missing task" in stage.call("bench", "-o", tmp_path / "none").stderr
     assert "pass -o DIR" in stage.call("bench", "calculator").stderr
     benched(planned(*small_tasks(stage, "one"), settings=FAST), tmp_path / "bench")

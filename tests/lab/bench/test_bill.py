@@ -17,7 +17,7 @@ from tests.memory.long_runs import worked
         ("stackheap", False),
     ],
 )  # fmt: skip
-def test_a_strategy_acted_where_it_wrote_a_prompt_anew_or_made_a_call_of_its_own(spelled: str, acts: bool):
+def test_rewritten_prompts_and_extra_calls_count_as_actions_of_a_strategy(spelled: str, acts: bool):
     run = list(moments((float(at), event) for at, event in enumerate(worked(spelled, 35, 1_500).events)))
     made = trial_bill(run, "claude-sonnet-5-5", 10.0)
     assert (made.acted > 0) is acts

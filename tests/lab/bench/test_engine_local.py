@@ -92,7 +92,7 @@ def test_a_trial_that_takes_too_long_is_killed_for_good(stage, tmp_path, engine)
     assert (lost.final, lost.why) == (True, "it took more than 1 s and was killed")
 
 
-def test_a_provider_that_is_asked_too_much_is_heard_while_the_trial_goes_on(stage, tmp_path, engine):
+def test_rate_limits_are_noticed_during_a_trial(stage, tmp_path, engine):
     task = str(stage.task(fails("429", retry_after_seconds=0), command("true"), pop(), name="busy"))
     (job,) = jobs_of(planned(task, strategies=("full",)), tmp_path)
     local = engine()

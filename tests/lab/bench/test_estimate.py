@@ -15,7 +15,7 @@ def row(cost, **more):
     return {"model": "m", "strategy": "full", "task": "ledger", "horizon": 60, "cost_usd": cost} | more
 
 
-def test_nobody_is_paid_where_there_is_no_price():
+def test_models_without_a_price_cost_nothing():
     assert expected_usd(TRIAL, None, CostEstimates.of([row(1.0)])) == 0
 
 

@@ -107,7 +107,7 @@ def test_an_agent_that_is_not_ours_marks_for_five_minutes_and_what_frames_share_
     assert hours == {"full": False, "mask": False, "isolated": True, "stackheap": True, "adaptive": False}
 
 
-def test_what_is_written_for_an_hour_is_billed_so(folder, entries):
+def test_one_hour_cache_writes_are_billed_as_such(folder, entries):
     _, told = told_again(folder)
     usage = next(row for row in told.rows if row.strategy == "stackheap").outcome.usage
     input_usd = 2.0 / 1e6  # the priced model's cost factors: output 5, an hour's cache 2
@@ -118,7 +118,7 @@ def test_what_is_written_for_an_hour_is_billed_so(folder, entries):
 
 
 @pytest.mark.parametrize("name", ["isolated", "fold", "stackheap", "adaptive"])
-def test_a_foreign_agent_is_given_no_prompt_for_coding_beside_its_own(folder, name):
+def test_a_foreign_agent_gets_no_additional_coding_prompt(folder, name):
     events, _ = told_again(folder)
     own = next(moments(events)).after.begun
     given = start_with_frames(own, open_strategy(name))
@@ -128,7 +128,7 @@ def test_a_foreign_agent_is_given_no_prompt_for_coding_beside_its_own(folder, na
     assert "You are a coding agent" in prompt_text(open_strategy(name).prompt)
 
 
-def test_a_study_goes_on_where_it_stopped_and_a_torn_line_is_made_again(small, tmp_path):
+def test_a_study_resumes_and_a_torn_line_is_redone(small, tmp_path):
     rows = tmp_path / "rows.jsonl"
     whole = study(small, rows, 1, quiet)
     lines = rows.read_bytes().splitlines(keepends=True)
@@ -254,7 +254,7 @@ def told_beside(root, tools):
     return study(place, root / "rows.jsonl", 1, quiet)
 
 
-def test_what_an_agent_was_shown_of_its_tools_is_billed_where_it_lies_beside(tmp_path):
+def test_tool_descriptions_stored_separately_are_billed(tmp_path):
     for name in ("with", "without"):
         (tmp_path / name).mkdir()
     (told, *_), (bare, *_) = (

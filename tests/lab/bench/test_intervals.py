@@ -45,7 +45,7 @@ def test_a_share_of_units_that_are_all_alike_is_not_sure():
     assert ends(share([0.0])) == (0.0, 1.0)
 
 
-def test_a_share_of_nothing_is_no_share():
+def test_a_share_of_zero_items_is_undefined():
     assert share([]) is None
 
 
@@ -55,7 +55,7 @@ def test_the_interval_of_a_mean_is_that_of_the_normal_where_the_sample_is_large(
     assert ends(mean(values)) == pytest.approx((4.5 - reach, 4.5 + reach), abs=0.02)
 
 
-def test_many_values_are_no_burden():
+def test_many_values_are_fast():
     tracemalloc.start()
     found = mean([float(number) for number in range(20_000)])
     peak_bytes = tracemalloc.get_traced_memory()[1]
@@ -73,13 +73,13 @@ def test_more_confidence_is_a_wider_interval():
     assert lower < low < high < higher
 
 
-def test_what_is_no_number_is_left_out_of_a_mean():
+def test_non_numbers_are_left_out_of_a_mean():
     assert mean([1.0, nan, 3.0, inf]) == mean([1.0, 3.0])
     assert mean([nan]) is None
     assert mean([]) is None
 
 
-def test_one_value_has_no_interval_and_equal_ones_have_none_to_speak_of():
+def test_one_value_has_no_interval_and_equal_values_a_tiny_one():
     assert mean([7.0]) == Interval(7.0, None, None, 1)
     assert mean([7.0] * 5) == Interval(7.0, 7.0, 7.0, 5)
 
@@ -212,7 +212,7 @@ def test_an_interval_of_a_ratio_of_sums_holds_the_truth_nineteen_times_in_twenty
     assert 0.93 - chance <= held / RATIOS <= 0.97 + chance
 
 
-def test_an_exponent_is_found_to_the_letter_where_there_is_no_noise():
+def test_an_exponent_is_exact_without_noise():
     found = power_law([(x, 3 * x**1.5) for x in (10, 60, 300, 1_000)])
     assert found is not None
     assert found.value == pytest.approx(1.5)

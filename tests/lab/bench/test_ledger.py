@@ -27,7 +27,7 @@ def begun(folder, *rows) -> None:
             ledger.add(row)
 
 
-def test_a_row_that_was_written_is_there_when_the_bench_goes_on(tmp_path):
+def test_a_written_row_is_present_when_the_bench_resumes(tmp_path):
     begun(tmp_path / "new" / "bench", row(FIRST))
     with Ledger(tmp_path / "new" / "bench", PLANNED) as ledger:
         assert ledger.rows == {FIRST: row(FIRST)}
@@ -55,7 +55,7 @@ def test_of_a_trial_that_is_made_again_after_an_error_the_last_row_holds_and_bot
 
 
 @pytest.mark.parametrize("torn", [b'{"id": "x", "out', b'{"id": "x"}', b"\0\0\0", b"{" * 200_000])
-def test_a_line_that_a_crash_cut_short_is_no_row_and_is_cut_off(tmp_path, torn):
+def test_a_line_torn_by_a_crash_is_removed(tmp_path, torn):
     begun(tmp_path, row(FIRST))
     whole = (tmp_path / LEDGER).read_bytes()
     with (tmp_path / LEDGER).open("ab") as file:

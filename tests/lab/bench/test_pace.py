@@ -3,7 +3,7 @@
 from stackmem.lab.bench.runner import QUIET_SECONDS, Pace, provider_of
 
 
-def test_a_provider_is_what_stands_before_the_name():
+def test_the_provider_is_the_part_before_the_name():
     names = {"claude-sonnet-5-5": "anthropic", "anthropic/x": "anthropic", "openai/q": "openai", "script:a/b": "script"}
     assert {model: provider_of(model) for model in names} == names
     assert (provider_of("demo"), provider_of("")) == ("demo", "")

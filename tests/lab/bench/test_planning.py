@@ -48,7 +48,7 @@ def asked(**more) -> SuiteRequest:
         ({"settings": {"isolation": "memory"}}, "not calculator; leave --isolation out"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(more, said):
+def test_impossible_requests_print_one_sentence(more, said):
     with pytest.raises(UsageError, match=said):
         make_plan(asked(**more), Path.cwd(), {})
 
@@ -98,7 +98,7 @@ def test_a_task_that_changed_is_another_one(stage):
     assert not {trial.id for trial in trials(before)} & {trial.id for trial in trials(planned(task))}
 
 
-def test_what_python_leaves_behind_is_no_part_of_a_task(stage):
+def test_pythons_cache_files_are_not_part_of_a_task(stage):
     (task,) = small_tasks(stage, "small")
     before = folder_digest(Path(task))
     (Path(task) / "tests" / "__pycache__").mkdir()

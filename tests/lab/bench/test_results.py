@@ -43,14 +43,14 @@ def test_every_metric_is_a_column():
     assert set(METRICS) < set(columns())
 
 
-def test_an_error_counts_as_one_and_is_in_no_mean(tmp_path):
+def test_an_error_is_counted_but_not_averaged(tmp_path):
     write_results(tmp_path, ROWS, {})
     with sqlite3.connect(tmp_path / RESULTS) as database:
         (found,) = database.execute("SELECT trials, errors, solved, steps FROM means").fetchall()
     assert found == (3, 1, 0.5, 15)
 
 
-def test_results_are_made_anew_each_time(tmp_path):
+def test_results_are_rebuilt_each_time(tmp_path):
     write_results(tmp_path, ROWS, {})
     write_results(tmp_path, ROWS[:1], {})
     assert len(read_results(tmp_path)) == 1
@@ -71,7 +71,7 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path, content):
             read(tmp_path)
 
 
-def test_a_folder_with_an_odd_name_is_no_other_one(tmp_path):
+def test_a_folder_with_an_odd_name_is_opened_correctly(tmp_path):
     odd = tmp_path / "what?mode=rwc#100%"
     odd.mkdir()
     write_results(odd, ROWS, {})

@@ -81,7 +81,7 @@ def test_a_provider_that_complains_is_asked_by_half_as_many(tmp_path):
     assert 4 < pace.allowed("anthropic") < 8  # half of eight, plus a little for each trial since
 
 
-def test_a_lost_trial_is_made_once_more(tmp_path):
+def test_a_lost_trial_is_repeated_once(tmp_path):
     plan = planned(2)
     first, second = _ids(plan)
     engine = Instant(1, says=(Lost(first, "its worker was killed by SIGKILL"),))
@@ -112,7 +112,7 @@ def test_no_trial_is_started_that_would_break_the_budget(tmp_path):
     assert (ending, len(rows)) == ("budget", 3)
 
 
-def test_what_is_under_way_counts_as_spent(tmp_path):
+def test_running_trials_count_as_spent(tmp_path):
     bounds = Bounds(Pace({}), {"anthropic/m": PRICE}, total_usd=1.0)
     engine = Instant(8, cost_usd=0.3)
     ending, rows = run(planned(10), tmp_path, engine, bounds)
@@ -120,7 +120,7 @@ def test_what_is_under_way_counts_as_spent(tmp_path):
     assert sum(row["cost_usd"] for row in rows) <= 1.0
 
 
-def test_a_larger_budget_goes_on_and_remembers_what_was_paid(tmp_path):
+def test_a_larger_budget_continues_and_counts_earlier_costs(tmp_path):
     for total, there in ((1.0, 3), (1.5, 5)):
         bounds = Bounds(Pace({}), {"anthropic/m": PRICE}, total_usd=total)
         _, rows = run(planned(10), tmp_path, Instant(1, cost_usd=0.3), bounds)
@@ -132,7 +132,7 @@ def test_free_trials_need_no_budget(tmp_path):
     assert run(planned(5, "sim/x"), tmp_path, Instant(2, cost_usd=None), bounds)[0] == "done"
 
 
-def test_being_told_to_stop_leaves_the_rest(tmp_path):
+def test_a_stop_leaves_the_remaining_trials(tmp_path):
     looks = iter([False, False, False, True])
     ending, rows = run(planned(10), tmp_path, Instant(1), stop=lambda: next(looks))
     assert (ending, len(rows)) == ("interrupted", 3)

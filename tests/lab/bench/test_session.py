@@ -65,7 +65,7 @@ def test_each_request_is_a_frame_where_there_are_frames_and_a_session_where_each
     assert [len(events(run, PersonSaid)) for run in runs[NEW]] == [1] * REQUESTS
 
 
-def test_what_is_known_of_the_work_stands_with_the_instructions_and_says_no_units(day):
+def test_known_work_appears_with_the_instructions_without_units(day):
     folder, rows = day
     for row in rows.values():
         (start,) = events(folder / row["run"], RunStarted)
@@ -73,7 +73,7 @@ def test_what_is_known_of_the_work_stands_with_the_instructions_and_says_no_unit
         assert "Do units" not in start.instructions
 
 
-def test_what_a_session_keeps_is_not_looked_up_again_and_what_a_new_one_lacks_is(day):
+def test_a_session_looks_up_only_facts_it_no_longer_has(day):
     _, rows = day
     assert rows["stackheap"]["repeated_looks"] == 0
     assert rows["full"]["repeated_looks"] == 0
@@ -94,7 +94,7 @@ def test_the_requests_add_up_to_the_trial(day):
         assert row["not_sent"] == 0
 
 
-def test_facts_out_of_sight_are_told_of_one_session_alone(day):
+def test_facts_out_of_sight_are_reported_for_a_single_session(day):
     _, rows = day
     assert rows["stackheap"]["facts_used"] > 0
     assert rows[NEW]["facts_used"] is None

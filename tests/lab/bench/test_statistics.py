@@ -34,19 +34,19 @@ def test_the_sign_test_without_a_unit_that_differs_shows_nothing():
     assert sign_test([]) == 1.0
 
 
-def test_flips_of_sign_are_all_tried_where_there_are_few():
+def test_all_sign_flips_are_tried_if_there_are_few():
     """Of the 2**5 sign assignments to five gaps, two are as extreme as all of one sign."""
     assert sign_flips([-1, -2, -3, -4, -5]) == pytest.approx(2 / 32)
     assert sign_flips([3, 2, -1]) == pytest.approx(4 / 8)
 
 
-def test_of_many_units_some_signs_are_drawn_and_none_found_is_no_zero():
+def test_many_units_use_sampled_signs_and_p_is_never_zero():
     assert sign_flips([1.0] * 30) == pytest.approx(1 / 10_000)
     gaps = [1.0, -1.0] * 20 + [1.0] * 6
     assert sign_flips(gaps) == pytest.approx(sum(comb(46, n) for n in range(21)) / 2**45, rel=0.2)
 
 
-def test_no_gap_is_no_difference():
+def test_equal_values_are_not_a_difference():
     assert sign_flips([0.0] * 30) == 1.0
     assert sign_flips([1.0]) == 1.0
 
@@ -78,7 +78,7 @@ def test_a_verdict_needs_an_interval_that_excludes_none_and_a_test_that_agrees()
     assert verdict(Interval(2.0, None, None, 1), 0.01, "more") == TOO_FEW
 
 
-def test_what_is_shown_but_of_no_interest_is_neither_better_nor_worse():
+def test_a_significant_but_negligible_difference_is_neither_better_nor_worse():
     """A bill within 3 %, success within 5 points."""
     assert verdict(Interval(0.98, 0.96, 0.999, 20), 0.01, "less") == NONE_SHOWN
     assert verdict(Interval(0.98, 0.975, 0.999, 20), 0.01, "less") == ALIKE
@@ -95,7 +95,7 @@ def test_amounts_are_compared_by_the_mean_of_the_units_ratios():
     assert compare({"it": [(1, 4), (1, 1)]}, "less")["it"].effect.value == pytest.approx(0.5)
 
 
-def test_what_one_comparison_shows_many_do_not():
+def test_multiple_comparisons_need_stronger_evidence():
     """Six of six units: p = 2/64, which is below 1 in 20 for one comparison but not among twenty."""
     six = [(1, 0)] * 6 + [(1, 1)] * 6
     alone = compare({"it": six}, "more", yes_no=True)["it"]
@@ -108,7 +108,7 @@ def test_what_one_comparison_shows_many_do_not():
     assert among.corrected.low <= alone.corrected.low
 
 
-def test_where_too_few_units_differ_success_has_no_interval():
+def test_success_has_no_interval_if_too_few_units_differ():
     found = compare({"it": [(1, 0)] * 5 + [(1, 1)] * 50}, "more", yes_no=True)["it"]
     assert (found.verdict, found.effect) == (TOO_FEW, Interval(pytest.approx(5 / 55), None, None, 55))
 
@@ -194,7 +194,7 @@ def power_by_hand(pairs: int, rate: float, other: float) -> float:
     return told
 
 
-def test_the_smallest_difference_is_where_the_test_tells_four_times_in_five():
+def test_the_smallest_difference_is_detected_four_times_in_five():
     found = smallest_difference(15, 0.9)
     assert found is not None
     assert power_by_hand(15, 0.9, 0.9 - found) == pytest.approx(0.8, abs=0.005)

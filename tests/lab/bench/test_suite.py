@@ -144,12 +144,12 @@ def test_strategies_of_a_flag_replace_variants_and_tasks_replace_worlds(tmp_path
         ([""], ()),
     ],
 )
-def test_a_comma_parts_strategies_only_where_one_begins(given, found):
+def test_a_comma_separates_strategies_only_before_a_strategy_name(given, found):
     assert split_strategies(given) == found
 
 
 @given(st.text())
-def test_no_list_of_strategies_is_too_odd_to_be_split(text):
+def test_any_list_of_strategies_can_be_split(text):
     assert all(isinstance(name, str) and name for name in split_strategies([text]))
 
 

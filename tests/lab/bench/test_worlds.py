@@ -130,5 +130,5 @@ def sandboxed_as_in_memory(folder: Path, *worlds: str, horizon: int) -> None:
 
 @pytest.mark.campaign
 @pytest.mark.timeout(5_400)
-def test_the_zoo_comes_to_the_same_in_the_real_sandbox(tmp_path):
+def test_the_zoo_gives_the_same_results_in_the_real_sandbox(tmp_path):
     sandboxed_as_in_memory(tmp_path, "all", horizon=60)

@@ -50,7 +50,7 @@ def test_each_state_is_that_of_a_real_commit(tmp_path):
     assert set(states) <= blobs | {"none"}
 
 
-def test_what_cannot_be_a_source_is_refused_in_a_sentence(tmp_path):
+def test_invalid_sources_are_refused_in_one_sentence(tmp_path):
     few = repository(tmp_path / "few", 3)
     with pytest.raises(UsageError, match="has 3 commits that change files; 10 are needed"):
         design("history", 1, 60, 1.0, few)
