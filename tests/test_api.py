@@ -131,7 +131,7 @@ def test_no_run_of_a_shipped_task_writes_into_the_task(stage: Stage):
     assert listing() == before
 
 
-def test_a_run_under_other_rules_is_told_to_be_one(stage: Stage):
+def test_a_run_under_other_rules_is_reported_as_such(stage: Stage):
     result = stage.solve(stage.task(push(), pop(), pop()))
     first, *others = records(result.run_dir)
     other = replace(first, event=replace(first.event, rules=first.event.rules + 1, system="Other words."))

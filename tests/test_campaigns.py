@@ -29,7 +29,7 @@ def test_one_that_failed_does_that_piece_again(tmp_path: Path):
     assert next(iter(campaign(tmp_path))) == 2
 
 
-def test_another_program_begins_anew(tmp_path: Path):
+def test_a_changed_program_restarts_the_campaign(tmp_path: Path):
     file = tmp_path / "one-thing.json"
     file.write_bytes(msgspec.json.encode(Progress("one thing", "another", 4, 5)))
     assert list(campaign(tmp_path)) == [0, 1, 2, 3, 4]

@@ -22,7 +22,7 @@ def run_of(tmp_path: Path, usages: list[Usage], *calls) -> Path:
     return kept(tmp_path / "run", events)
 
 
-def test_a_request_that_reuses_the_prompt_before_it_goes_on(tmp_path: Path) -> None:
+def test_a_request_that_reuses_the_previous_prompt_passes(tmp_path: Path) -> None:
     usages = [Usage(3_000), Usage(50, 3_000), Usage(900, 2_000)]
     run = run_of(tmp_path, usages, do("list_files"), do("list_files"), pop())
     second, third = prefix_uses(run)
@@ -44,7 +44,7 @@ def test_the_first_request_of_a_frame_has_no_prompt_before_it(tmp_path: Path) ->
     assert [(use.step, use.frame, use.broken) for use in prefix_uses(run)] == [(3, "frame-0", False)]
 
 
-def test_what_a_server_did_not_report_is_not_judged(tmp_path: Path) -> None:
+def test_unreported_usage_is_not_judged(tmp_path: Path) -> None:
     estimated = Usage(3_000, estimated=True)
     run = run_of(tmp_path, [estimated, estimated, estimated], do("list_files"), do("list_files"), pop())
     assert list(prefix_uses(run)) == []

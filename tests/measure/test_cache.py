@@ -104,7 +104,7 @@ def test_a_breakpoint_looks_back_over_20_positions():
         assert reasons(first, grown)[1] == ("" if read else "out of reach")
 
 
-def test_a_conversation_that_grew_beyond_its_look_back_is_written_anew():
+def test_a_conversation_beyond_its_look_back_is_rewritten():
     first = ask(0.0, user("600 a"), marks=[(0, 0, "5m")])
     more = [message for n in range(10) for message in (said(f"1 {n}"), user(f"1 {n}"))]
     grown = ask(1.0, user("600 a"), *more, marks=[(20, 0, "5m")])

@@ -48,7 +48,7 @@ def test_a_bill_is_rounded_to_a_millionth_of_a_dollar():
     assert round(bare, 7) != round(bare, 6)
 
 
-def test_a_prompt_is_the_one_that_was_sent_or_is_said_to_be_another():
+def test_a_prompt_is_the_sent_one_or_marked_as_different():
     played = play(alloc("a"), pop())
     assert [one.sent for one in found(played)] == [True, True]
     other = [

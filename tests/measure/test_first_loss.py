@@ -68,7 +68,7 @@ def test_a_window_loses_a_fact_at_the_step_whose_prompt_no_longer_holds_it():
     assert found == FirstLoss(facts=1, step=4, lost=1, gone_step=4, gone=1)
 
 
-def test_what_was_never_used_again_is_no_fact_and_no_loss():
+def test_values_never_used_again_are_not_facts_or_losses():
     run = flat(look(), use(), *[do("list_files")] * 5)
     assert under(run, Forgetful(4)) == FirstLoss(facts=1)
     assert first_loss(seen(flat(look(), do("list_files")))) == FirstLoss()
@@ -79,7 +79,7 @@ def test_a_fact_that_was_found_again_had_been_lost():
     assert under(run, Forgetful(4)).step == 4
 
 
-def test_what_the_task_or_the_model_said_first_is_no_fact():
+def test_values_first_stated_by_task_or_model_are_not_facts():
     guessed = flat(use(), look(), use())
     assert first_loss(seen(guessed)).facts == 0
     named = play(look(), use(), start=started("full", task="Ask port-48731."), world=told())
@@ -91,7 +91,7 @@ def test_a_child_does_not_see_what_its_parent_found():
     assert first_loss(seen(run)) == FirstLoss(facts=1, step=3, lost=1, gone_step=3, gone=1)
 
 
-def test_a_child_that_is_told_loses_nothing():
+def test_a_child_with_the_fact_in_its_context_loses_nothing():
     run = play(look(), push(context="Ask port-48731."), use(), pop(), pop(), world=told())
     assert first_loss(seen(run)).step is None
 
@@ -112,7 +112,7 @@ def test_a_frame_that_waits_loses_nothing():
     assert first_loss(seen(run)) == FirstLoss(facts=1)
 
 
-def test_what_a_child_found_and_did_not_return_is_lost_to_its_parent():
+def test_facts_a_child_does_not_return_are_lost_to_its_parent():
     silent = play(push(), look(), pop(), do("list_files"), use(), pop(), world=told())
     assert first_loss(seen(silent)).step == 4
     spoken = play(push(), look(), pop("It is port-48731."), do("list_files"), use(), pop(), world=told())
@@ -157,7 +157,7 @@ def test_literals_are_words_that_tell_something(text, found):
 
 
 @given(st.text())
-def test_every_literal_of_any_text_stands_in_it(text):
+def test_every_literal_occurs_in_its_text(text):
     assert all(one in text and 5 <= len(one) <= 200 for one in literals(text))
 
 

@@ -51,5 +51,5 @@ def test_a_frame_that_is_open_lasts_until_the_last_reply():
     assert found[0].seconds > found[1].seconds > 0
 
 
-def test_the_verdict_of_a_frame_stands_in_its_row():
+def test_a_frames_row_contains_its_verdict():
     assert rows(push(verify="make test"), pop())[1].verified == "exit 0"

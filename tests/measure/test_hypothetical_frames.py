@@ -44,7 +44,7 @@ def calls(events, name):
 
 @pytest.mark.parametrize("name", ["stackheap", "stack", "isolated", "fold", "adaptive"])
 @pytest.mark.parametrize("missed", [0.0, 1.0])
-def test_every_recorded_reply_stands_in_its_order_and_the_facts_fold(name, missed):
+def test_recorded_replies_stay_in_order_and_the_facts_fold(name, missed):
     events, handed = cut(name, missed)
     own = [event for _, event in events if isinstance(event, ModelReplied) and not event.usage.estimated]
     assert own == [moment.event for moment in flat(RUN) if isinstance(moment.event, ModelReplied)]
@@ -62,7 +62,7 @@ def test_what_a_later_frame_uses_is_handed_over_in_the_result_and_the_context():
     assert calls(events, "ls src") == []
 
 
-def test_what_is_missed_is_looked_for_again_right_before_its_use():
+def test_missing_facts_are_reread_right_before_their_use():
     events, handed = cut("stack", 1.0)
     assert handed.again == 1
     commands = [given["command"] for given in calls(events, "bash")]

@@ -42,7 +42,7 @@ def test_failed_requests_are_calls_but_no_steps():
     assert (found["steps"], found["model_calls"]) == (2, 4)
 
 
-def test_tokens_are_told_apart_by_what_the_cache_did_with_them():
+def test_tokens_are_counted_by_cache_effect():
     usage = Usage(uncached=1, cache_read=2, cache_write_5m=3, cache_write_1h=4, output=5)
     found = measure(seen(play(replace(alloc("a"), usage=usage), replace(pop(), usage=usage))))
     classes = ("uncached", "cache_read", "cache_write_5m", "cache_write_1h", "output")

@@ -118,7 +118,7 @@ def test_time_goes_to_the_model_the_tools_or_the_harness():
     assert (row.model_seconds, row.tools_seconds, row.harness_seconds) == (2.0, 2.0, 0.0)
 
 
-def test_the_time_between_an_end_and_a_resume_is_nobodys():
+def test_the_time_between_an_end_and_a_resume_is_not_counted():
     played = play(do("read_file", path="gone"))
     at = played.kinds.index("ToolReturned")
     resumed = RunResumed(started().limits, "bubblewrap", "0")
@@ -140,7 +140,7 @@ def test_arguments_of_any_shape_have_a_row(arguments):
     assert steps(given)[0].outcome == "refused"
 
 
-def test_what_a_call_is_about_is_cut_to_400_characters():
+def test_a_calls_summary_is_cut_to_400_characters():
     assert steps(do("run_command", command="x" * 100_000))[0].about == "x" * 400
 
 

@@ -20,7 +20,7 @@ def told(played):
     return shown_text(played.view).removeprefix(played.view.system)
 
 
-def test_a_listed_index_stands_in_no_prompt_and_is_had_by_a_tool():
+def test_a_listed_index_is_not_in_prompts_but_available_by_a_tool():
     played = play(alloc("a", description="first"), push(), start=started("stackheap:index=listed"))
     assert all("HEAP INDEX" not in shown_text(request.view) for request in played.asked)
     assert tools("stackheap:index=listed") == [*tools("stackheap"), "heap_list"]

@@ -38,7 +38,7 @@ def shown(played: Played) -> str:
     return shown_text(played.view).removeprefix(played.view.system)
 
 
-def test_a_root_is_told_at_its_start_how_much_work_pays_in_frames():
+def test_the_first_prompt_says_how_much_work_pays_in_frames():
     assert shown(run()).count("push phases of 9.") == 1
     assert "FRAMES PAY above 18 steps" in shown(run())
 
@@ -56,7 +56,7 @@ def test_the_task_stands_once_and_the_index_in_every_prompt():
     assert shown(played).count(played.state.begun.task) == 1
 
 
-def test_while_a_useless_frame_would_be_a_large_share_of_the_bill_nothing_more_is_told():
+def test_no_advice_while_a_useless_frame_would_be_a_large_share_of_the_bill():
     assert shown(run(*steps(38))).count(ADVICE) == 1
     assert GUIDE not in shown(run(*steps(38)))
 
@@ -69,13 +69,13 @@ def test_a_conversation_that_has_cost_thirty_frames_is_told_by_its_own_length_an
     assert "FRAMES PAY above 4 steps: push phases of 9." in text
 
 
-def test_it_is_told_again_when_it_has_doubled_and_how_to_push_is_not():
+def test_the_advice_repeats_at_double_length_without_the_push_instructions():
     text = shown(run(*steps(84)))
     assert text.count(ADVICE) == 3
     assert text.count(GUIDE) == 1
 
 
-def test_cheaper_reads_are_told_later():
+def test_cheaper_reads_delay_the_advice():
     def first(read: str) -> int:
         played = run(*steps(80), strategy=f"adaptive:read={read}")
         return next(at for at, asked in enumerate(played.asked) if GUIDE in shown_text(asked.view))
@@ -83,7 +83,7 @@ def test_cheaper_reads_are_told_later():
     assert first("0.1") < first("0.05") < first("0.025")
 
 
-def test_a_child_is_told_how_to_pop_and_the_deepest_nothing_of_frames():
+def test_a_child_learns_how_to_pop_and_the_deepest_has_no_frame_advice():
     child, deepest = shown(run(push())), shown(run(push(), budgets=Budgets(depth=1)))
     assert (FAREWELL in child, ADVICE in child) == (True, True)
     assert (FAREWELL in deepest, ADVICE in deepest) == (True, False)
@@ -104,7 +104,7 @@ def test_the_guide_and_the_simulated_reader_know_how_much_a_child_is_shown():
     assert policy.SHOWN_CHARS == SHOWN_CHARS
 
 
-def test_a_child_is_shown_no_chunk_whose_source_has_changed_since():
+def test_stale_chunks_are_not_shown_to_a_child():
     told = "reals are 80 bits wide"
     for command, there in (("ls", 1), ("two > a.md", 0)):
         replies = (
@@ -177,7 +177,7 @@ def test_a_tool_whose_fields_are_spelled_is_checked_as_any_other():
     assert list(chunk) == ["name", "content", "description", "source"]
 
 
-def test_a_run_forked_from_another_strategy_has_no_guide_to_tell():
+def test_a_run_forked_from_another_strategy_has_no_guide():
     start = started("stackheap")
     assert open_strategy("adaptive").render(play(push(), start=start).state).messages
 

@@ -48,7 +48,7 @@ def test_a_result_that_is_not_long_stays():
     assert texts[0] == "x" * 2_000
 
 
-def test_a_pruning_that_removes_less_than_must_be_written_anew_waits():
+def test_pruning_waits_if_it_removes_less_than_it_rewrites():
     chatter = [do("write_file", path="b", content="y" * 3_000) for _ in range(2)]
     assert not any(pruned(READ, *chatter, GOOD))
 

@@ -83,7 +83,7 @@ def test_a_push_that_turns_out_to_be_useless_costs_no_more_than_its_share_of_the
     assert worth_the_risk(prices, 1e9, index)
 
 
-def test_a_short_conversation_is_told_nothing_and_a_long_one_its_own_figures():
+def test_only_a_long_conversation_gets_advice_with_its_own_figures():
     assert frame_advice(USUAL, [], 0) is None
     assert frame_advice(USUAL, [700] * 12, 0) is None
     assert frame_advice(USUAL, [700] * 20, 0) == FrameAdvice(6, 9, 700)

@@ -66,7 +66,7 @@ def test_the_index_of_a_conversation_names_no_steps_and_has_the_last_written_chu
     ) in text
 
 
-def test_a_frame_that_has_seen_the_index_of_a_conversation_is_told_of_changes_alone():
+def test_a_frame_that_has_seen_the_index_receives_only_changes():
     child = [push(name="part"), do("heap_read", name="a"), alloc("b"), do("heap_free", name="a")]
     played = conversation(BRIEF, alloc("a", "one"), *child, pop("The part is done."), pop("Done."))
     after = next(asked.view for asked in played.asked if "The part is done." in shown_text(asked.view))

@@ -37,7 +37,7 @@ def test_a_childs_first_prompt_starts_with_all_of_its_parents_and_ends_with_its_
     assert "depth 2" in opening.text
 
 
-def test_a_parent_goes_on_from_where_it_stood_with_the_result_alone(nested):
+def test_a_parent_continues_with_only_the_result(nested):
     asked = [request.view for request in nested.asked]
     before, now = encoded(asked[1]), encoded(asked[8])
     assert now[: len(before)] == before
@@ -57,7 +57,7 @@ def test_a_branch_that_is_taken_again_does_not_see_the_first_ones_steps():
     assert "secret" not in "".join(part.decode() for part in encoded(played.view))
 
 
-def test_a_child_is_told_of_the_heap_as_it_is_and_its_parent_of_what_it_left():
+def test_a_child_sees_the_current_heap_and_its_parent_the_changes():
     played = play(alloc("a"), push(), alloc("b"), pop(), start=started("stackheap_fork"))
     child, parent = encoded(played.asked[2].view)[-1].decode(), encoded(played.view)[-1].decode()
     assert "HEAP INDEX: 1 chunk" in child

@@ -50,7 +50,7 @@ def test_the_last_result_stays_also_when_replies_without_a_call_follow_it(spelle
     assert 3 in whole(played.view)
 
 
-def test_what_is_told_before_the_first_reply_stays_at_the_head():
+def test_messages_before_the_first_reply_stay_at_the_head():
     played = worked("window:1,step=1", 4, limits=Limits(steps=6))
     early = worked("window:1,step=1", 1, limits=Limits(steps=3))
     assert "Only 3 of 3 steps are left" in head(early.asked[0].view)

@@ -29,7 +29,7 @@ def test_a_name_is_spelled_in_one_way(text, name):
     assert parameters("window", name.partition(":")[2], KNOWN) == found
 
 
-def test_what_is_not_named_has_its_default():
+def test_omitted_parameters_have_their_defaults():
     found = parameters("window", "", KNOWN)
     assert (found.words, found.counts) == ({"prefix": "shared"}, {"turns": 20})
 
@@ -52,7 +52,7 @@ def test_what_is_not_named_has_its_default():
         ("size=3", "no parameter 'size'; known: prefix, turns"),
     ],
 )
-def test_what_is_not_accepted_is_told_with_what_is(text, told):
+def test_an_invalid_parameter_is_refused_with_the_valid_ones(text, told):
     with pytest.raises(UsageError) as error:
         parameters("window", text, KNOWN)
     assert told in str(error.value)

@@ -30,7 +30,7 @@ def test_values_without_a_name_are_the_first_ones(spelled, name):
 @pytest.mark.parametrize(
     "spelled", ["hierarchical:hot=5,15", "hierarchical:5,15,20", "rag:5,passages", "window:0", "window:x"]
 )
-def test_what_cannot_be_told_apart_is_refused(spelled):
+def test_ambiguous_values_are_refused(spelled):
     with pytest.raises(UsageError):
         open_strategy(spelled)
 
@@ -44,7 +44,7 @@ def defaults(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if defaults(name)])
-def test_what_is_left_out_is_what_the_docstring_says(name):
+def test_defaults_match_the_docstring(name):
     for parameter, default in defaults(name).items():
         if default != "half":
             assert open_strategy(f"{name}:{parameter}={default}").name == name

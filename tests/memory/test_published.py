@@ -66,7 +66,7 @@ def test_agentfold_keeps_whole_what_no_reply_folds_and_a_later_fold_takes_it_in(
 
 
 @pytest.mark.parametrize("text", ["FOLD 1-1", "FOLD 1-1\n  \n", "a FOLD 1-1\nx", "FOLD one\nx", "FOLD 99999999999\nx"])
-def test_what_is_no_fold_folds_nothing(text):
+def test_an_invalid_fold_has_no_effect(text):
     assert whole(played("agentfold", "one", text).view) == [1, 2]
 
 

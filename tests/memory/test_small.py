@@ -90,7 +90,7 @@ def test_memory_tools_are_unknown_before_half_of_the_window_is_used_and_accepted
     assert len(played.of(ChunkAllocated)) == 1
 
 
-def test_an_optional_memory_tool_is_told_of_with_the_others():
+def test_an_optional_memory_tool_is_announced_with_the_others():
     start = small_start("adaptive")
     offer = small_offer(open_strategy("adaptive"), (EditFile, HeapLoad))
     later = tuple(spec(tool, prompt_slots(start.budgets, 30.0)) for tool in offer.later)
@@ -103,7 +103,7 @@ def test_an_optional_memory_tool_is_told_of_with_the_others():
     assert [event.names for event in played.of(ChunkRead)] == [("fact",)]
 
 
-def test_a_run_without_memory_tools_is_told_of_none():
+def test_a_run_without_memory_tools_has_no_announcement():
     assert play(half_full(do("list_files")), do("list_files"), start=small_start("full")).of(NoticeGiven) == []
 
 
@@ -136,7 +136,7 @@ def small_views(name: str):
 
 
 @pytest.mark.parametrize("name", ["adaptive", "stackheap"])
-def test_a_child_frame_is_told_before_its_first_request(name: str):
+def test_a_child_frame_gets_the_notice_before_its_first_request(name: str):
     child = push(name="part", objective="Look at a.py.", context="a.py", return_spec="What is in it.")
     played = play(half_full(do("list_files")), child, pop("Nothing."), start=small_start(name))
     assert len(played.of(FramePushed)) == 1
@@ -186,7 +186,7 @@ WRITE = do("write_file", path="calc.py", content="x = 1\n")
 
 
 @pytest.mark.parametrize("arguments", [None, [], "calc.py", 3, {"path": ["calc.py"]}], ids=repr)
-def test_a_call_with_odd_arguments_before_a_write_is_no_look_at_the_file(arguments):
+def test_a_call_with_odd_arguments_does_not_count_as_reading_the_file(arguments):
     """Small models often write arguments that are not objects."""
     odd = ToolCall("c0", "read_file", arguments, "{" if arguments is None else None)
     assert unread(ModelReplied((odd,), "call", Usage()), WRITE)[-1:] == [True]
@@ -206,7 +206,7 @@ def test_the_first_message_shows_the_files_and_counts_as_having_seen_them():
     assert [effect.unread for effect in played.effects if isinstance(effect, UseTool)] == [False, True]
 
 
-def test_a_call_that_was_not_performed_is_no_look_at_the_file():
+def test_an_unperformed_call_does_not_count_as_reading_the_file():
     several = ModelReplied((call("list_files"), call("read_file", path="calc.py")), "call", Usage())
     assert unread(several, WRITE)[-1:] == [True]
     assert unread(do("write_file", path="calc.py"), WRITE) == [True]  # the first call has no content

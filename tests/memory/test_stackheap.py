@@ -87,21 +87,21 @@ def test_a_read_in_a_child_reaches_the_parents_index_at_the_pop(place):
     assert "last read step 3" in user_texts(played.view)[-1][-1]
 
 
-def test_what_happened_to_the_heap_in_a_child_is_told_with_its_result():
+def test_a_childs_result_lists_its_heap_changes():
     played = play(alloc("a"), push(), do("heap_free", name="a"), alloc("b"), pop(store=[stored("c")]))
     result, news = played.view.messages[-1].parts
     assert isinstance(result, ToolResult)
     assert news.text == index(played.state.heap, Budgets())
 
 
-def test_a_staleness_mark_prints_the_index_anew():
+def test_a_staleness_mark_reprints_the_index():
     world = World({"f": "1"})
     played = play(alloc("a", source="f"), do("run_command", command="2 > f"), do("list_files"), world=world)
     assert [len(message) for message in user_texts(played.view)[1:]] == [1, 1, 0]
     assert "STALE" in user_texts(played.view)[2][0]
 
 
-def test_a_result_stands_before_any_text_of_its_message():
+def test_results_come_first_in_a_message():
     start = started(window_tokens=10_000)
     played = play(alloc("a", "x" * 9_000), alloc("b", "y"), start=start)
     for message in played.view.messages:
@@ -111,7 +111,7 @@ def test_a_result_stands_before_any_text_of_its_message():
 
 @pytest.mark.parametrize("parts", [(), ("",), (" \n ", ""), (Thinking({"type": "thinking", "thinking": "x"}),)])
 @pytest.mark.parametrize("stop", ["end", "truncated", "refused"])
-def test_a_reply_that_says_nothing_is_no_empty_message(parts, stop):
+def test_a_reply_without_text_does_not_give_an_empty_message(parts, stop):
     said = play(reply(*parts, stop=stop)).view.messages[1].parts
     assert isinstance(said[-1], Text)
     assert said[-1].text.strip()

@@ -135,7 +135,7 @@ def _reason(parsed: object) -> object:
 
 
 @pytest.mark.parametrize("spelled", SPELLED)
-def test_a_model_is_told_of_the_tools_in_the_same_bytes(spelled):
+def test_tool_descriptions_keep_their_bytes(spelled):
     assert specs(spelled) == SPECS[spelled]
 
 

@@ -32,5 +32,5 @@ def test_it_is_never_much_longer_than_allowed(sizes, most):
     assert len(text) <= most + 2 * len(sizes)
 
 
-def test_no_turn_is_no_text():
+def test_no_turns_give_no_text():
     assert transcript([], 100) == ""

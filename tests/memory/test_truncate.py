@@ -8,7 +8,7 @@ def history(view):
     return sum(len(text) for text in results(view))
 
 
-def test_what_fits_is_shown_whole():
+def test_fitting_history_is_shown_in_full():
     assert whole(worked("truncate", 30).view) == list(range(1, 31))
 
 

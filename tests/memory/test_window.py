@@ -27,7 +27,7 @@ def test_the_default_shows_between_twenty_and_twenty_nine():
     assert {len(whole(asked.view)) for asked in played.asked[20:]} == set(range(20, 30))
 
 
-def test_what_is_left_out_is_said_with_its_last_step():
+def test_the_omission_notice_names_its_last_step():
     assert head(worked("window:2,step=1", 5).view).startswith("[Steps up to 3 are no longer shown.")
 
 

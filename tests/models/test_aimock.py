@@ -61,7 +61,7 @@ def test_two_calls_in_one_reply_are_both_reported(name: str, aimock: str) -> Non
 
 
 @BOTH
-def test_thinking_stands_before_the_call_it_led_to(name: str, aimock: str) -> None:
+def test_thinking_precedes_its_call(name: str, aimock: str) -> None:
     thought, call = replied(client(name, aimock), "think first").parts
     assert isinstance(thought, Thinking)
     assert thought.raw["thinking"] == "First I look."

@@ -106,7 +106,7 @@ def test_an_empty_reply_has_no_parts() -> None:
 
 
 @pytest.mark.parametrize("raw", ['{"path": ', "no JSON at all", '{"n": NaN}', "{" * 5_000, '{"n": 1e999}'])
-def test_arguments_that_are_no_json_come_back_as_they_were_written(raw: str) -> None:
+def test_invalid_json_arguments_are_returned_unchanged(raw: str) -> None:
     block = {"type": "tool_use", "name": "read_file", "raw": raw}
     with MessagesServer(Answer((block,), stop_reason="tool_use")) as server:
         (call,) = replied(client(server).reply(asking())).parts
@@ -164,7 +164,7 @@ def test_an_edited_history_with_thinking_in_it_is_refused_and_not_worth_another_
     assert "bound to a different conversation" in answer.detail
 
 
-def test_cache_reads_and_writes_are_told_apart_by_their_time_to_live() -> None:
+def test_cache_reads_and_writes_are_counted_by_time_to_live() -> None:
     with MessagesServer(says("1"), says("2")) as server:
         model = client(server)
         history = (user("constants " * 100),)

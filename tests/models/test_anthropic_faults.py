@@ -71,12 +71,12 @@ def test_an_empty_account_is_a_spend_limit_although_it_is_a_bad_request() -> Non
         "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000",
     ],
 )
-def test_a_prompt_over_the_window_is_told_apart_from_other_bad_requests(message: str) -> None:
+def test_a_prompt_over_the_window_differs_from_other_bad_requests(message: str) -> None:
     with MessagesServer(fails(400, "invalid_request_error", message)) as server:
         assert failure(ask(server)).kind == "window"
 
 
-def test_a_refused_key_stands_in_no_detail() -> None:
+def test_a_refused_key_is_not_in_the_detail() -> None:
     with MessagesServer() as server:
         answer = failure(ask(server, key="sk-ant-somebody-elses"))
     assert answer.kind == "authentication"
@@ -98,7 +98,7 @@ def test_a_refused_key_stands_in_no_detail() -> None:
         ({}, None),
     ],
 )
-def test_what_the_provider_asks_to_wait_is_read_in_each_form(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_is_read_in_each_form(headers: dict[str, str], seconds: float | None) -> None:
     with MessagesServer(fails(429, "rate_limit_error", headers=headers)) as server:
         assert failure(ask(server)).retry_after_seconds == seconds
 
@@ -112,13 +112,13 @@ def test_a_date_to_wait_for_becomes_seconds_from_now() -> None:
 
 
 @pytest.mark.parametrize("count", range(1, 9))
-def test_a_stream_that_ends_early_is_no_reply_wherever_it_ends(count: int) -> None:
+def test_a_stream_that_ends_early_is_never_a_reply(count: int) -> None:
     whole = calls("read_file", {"path": "a"}, break_after=count)
     with MessagesServer(whole) as server:
         assert failure(ask(server)).kind == "incomplete"
 
 
-def test_a_stream_without_a_stop_reason_is_no_reply() -> None:
+def test_a_stream_without_a_stop_reason_is_not_a_reply() -> None:
     with MessagesServer(says("half", stop_reason=None)) as server:
         assert failure(ask(server)).kind == "incomplete"
 
@@ -159,7 +159,7 @@ def test_a_server_that_trickles_for_ever_is_given_up_at_the_deadline() -> None:
         assert failure(ask(server, reply_seconds=0.4)).kind == "timeout"  # the whole reply would not be a failure
 
 
-def test_nobody_at_the_address_is_a_connection_failure_that_names_it() -> None:
+def test_a_missing_server_is_a_connection_failure_that_names_the_address() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -182,7 +182,7 @@ def test_nobody_at_the_address_is_a_connection_failure_that_names_it() -> None:
         b"data: {\n\n" * 1_000,
     ],
 )
-def test_what_is_no_stream_of_events_is_no_reply_and_no_crash(garbage: bytes) -> None:
+def test_an_invalid_event_stream_is_a_failure_without_a_crash(garbage: bytes) -> None:
     with MessagesServer(Answer(bytes=garbage)) as server:
         assert failure(ask(server)).kind == "incomplete"
 

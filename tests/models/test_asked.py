@@ -28,7 +28,7 @@ from .views import asking
 ASKED = Asked(temperature=0.0, effort="high", service_tier="flex", headers={"X-Team": "blue"})
 
 
-def test_what_was_asked_is_sent_to_chat_completions_and_what_was_not_is_not() -> None:
+def test_only_chosen_options_are_sent_to_chat_completions() -> None:
     with ChatServer(chunks({"content": "1"}), chunks({"content": "2"})) as server:
         for asked in (ASKED, Asked()):
             open_model("openai/qwen", {}, base_url=server.url, asked=asked).reply(asking())
@@ -37,7 +37,7 @@ def test_what_was_asked_is_sent_to_chat_completions_and_what_was_not_is_not() ->
         assert [headers.get("x-team") for headers in server.headers] == ["blue", None]
 
 
-def test_what_was_asked_is_sent_to_the_messages_api() -> None:
+def test_chosen_options_are_sent_to_the_messages_api() -> None:
     with MessagesServer(says("hi")) as server:
         asked = replace(ASKED, temperature=None)
         open_model("claude-sonnet-5-5", server.environ, asked=asked).reply(asking())

@@ -73,7 +73,7 @@ def test_a_server_that_refuses_it_is_asked_without_it_from_then_on(refusal: Refu
         assert sent(server, 2, call_schema="on") == [True, False, False]
 
 
-def test_a_fault_that_has_nothing_to_do_with_it_is_still_told() -> None:
+def test_an_unrelated_fault_is_still_reported() -> None:
     broken = Refusal(400, "messages: too odd")
     with ChatServer(broken, broken) as server:
         answer = OpenAIModel("m", Endpoint(f"{server.url}/v1", "k"), asked=Asked(call_schema="on")).reply(ASK)
@@ -81,7 +81,7 @@ def test_a_fault_that_has_nothing_to_do_with_it_is_still_told() -> None:
     assert answer.detail == "HTTP 400: messages: too odd"
 
 
-def test_a_string_that_ends_at_its_limit_is_no_call() -> None:
+def test_a_string_that_ends_at_its_limit_is_not_a_call() -> None:
     long = chunks({"content": json.dumps({"name": "read_file", "arguments": {"path": "a" * 200}})})
     with ChatServer(long, long) as server:
         forced, free = (

@@ -67,7 +67,7 @@ def test_a_reply_that_the_runs_time_cut_has_estimated_tokens() -> None:
     assert answer.usage.prompt > 20
 
 
-def test_an_attempt_that_reached_nobody_used_nothing() -> None:
+def test_an_attempt_without_a_connection_used_no_tokens() -> None:
     answer = OpenAIModel("m", Endpoint("http://127.0.0.1:1/v1", "k")).reply(REQUEST)
     assert isinstance(answer, ModelFailed)
     assert answer.kind == "connection"

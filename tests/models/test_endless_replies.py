@@ -32,7 +32,7 @@ def test_long_text_that_does_not_repeat_is_read_to_its_end():
     assert len(taken) == 20_000
 
 
-def test_a_rule_of_a_few_thousand_signs_is_no_endless_reply():
+def test_a_line_of_a_few_thousand_characters_is_not_endless():
     taken: list[int] = []
     reply = read_chat(stream(iter(["#" * 3_900, *(f"{number} x\n" for number in range(200))]), taken), 1)
     assert reply.stop == "end"

@@ -144,7 +144,7 @@ def test_a_call_without_an_id_gets_one_here_and_none_there() -> None:
     assert told[2]["parts"] == [{"functionResponse": {"name": "read_file", "response": {"output": "content"}}}]
 
 
-def test_what_is_asked_goes_where_the_api_has_it() -> None:
+def test_options_are_sent_in_the_apis_own_fields() -> None:
     asked = Asked(temperature=0.5, effort="low", service_tier="flex", headers={"x-team": "one"})
     with GeminiServer(HI) as server:
         environ = {"GEMINI_API_KEY": server.key}
@@ -192,7 +192,7 @@ LONG = "The input token count (1200000) exceeds the maximum number of tokens all
         (Fails(404, "NOT_FOUND", "models/m is not found"), "rejected", "is not found"),
     ],
 )
-def test_what_goes_wrong_is_a_fact_in_the_provider_s_own_words(answer: bytes | Fails, kind: str, words: str) -> None:
+def test_failures_are_facts_with_the_providers_message(answer: bytes | Fails, kind: str, words: str) -> None:
     got = one_attempt(answer)
     assert isinstance(got, ModelFailed)
     assert (got.kind, words in got.detail) == (kind, True), got.detail
@@ -216,7 +216,7 @@ def test_a_reply_ends_for_the_reason_that_it_names(answer: bytes, stop: str, wor
     assert (got.stop, words in got.detail) == (stop, True)
 
 
-def test_a_key_that_is_refused_is_shown_to_nobody() -> None:
+def test_a_refused_key_is_not_shown() -> None:
     with GeminiServer() as server:
         wrong = "AIza-wrong-0123456789"
         got = open_model("gemini/m", {**server.environ, "GEMINI_API_KEY": wrong}).reply(asking())
@@ -249,7 +249,7 @@ def test_ctrl_c_ends_an_attempt_at_once() -> None:
         assert server.gone.wait(60)
 
 
-def test_the_server_says_its_window_where_nobody_else_does() -> None:
+def test_the_servers_window_is_used_if_no_other_is_known() -> None:
     with GeminiServer() as server:
         server.model = {"name": "models/m", "inputTokenLimit": 9_000, "outputTokenLimit": 100}
         told = introduced(open_model("gemini/m", server.environ))

@@ -89,7 +89,7 @@ def test_a_call_is_understood_in_every_form_it_is_typed(typed: str, name: str, a
         ("read_file {broken", "not a JSON object"),
     ],
 )
-def test_what_is_no_call_is_answered_with_what_is_wrong_and_asked_again(typed: str, told: str) -> None:
+def test_an_invalid_call_is_explained_and_asked_for_again(typed: str, told: str) -> None:
     model, screen = typing(f"{typed}\n\nread_file ok\n")
     answer = model.reply(asking(tools=TOOLS))
     assert isinstance(answer, ModelReplied)

@@ -140,7 +140,7 @@ def played(given: bytes, **streams: object) -> subprocess.CompletedProcess[bytes
     return subprocess.run(command, input=given, capture_output=True, cwd=ROOT, timeout=300, check=False)
 
 
-def test_a_pipe_is_read_line_by_line_and_its_end_is_told() -> None:
+def test_a_pipe_is_read_line_by_line_and_its_end_is_reported() -> None:
     done = played(
         b"read_file \xff\n\r\n"
         b"wirte_file path=a content=<<\nread_file not_this\n.\n"
@@ -182,7 +182,7 @@ def test_a_pipe_is_read_line_by_line_and_its_end_is_told() -> None:
         (b"\x00\x00\nread_file ok\n", "no tool"),
     ],
 )
-def test_a_flood_is_told_and_the_next_line_is_read(given: bytes, told: str) -> None:
+def test_a_flood_is_reported_and_the_next_line_is_read(given: bytes, told: str) -> None:
     done = played(given)
     assert done.stdout.splitlines()[0] == b"made {'path': 'ok'}"
     assert told in done.stderr.decode()

@@ -167,7 +167,7 @@ def test_a_call_cut_off_before_its_arguments_is_malformed() -> None:
     assert replied(chunks(call_piece("", id="c", name="x"), finish="length")).parts == (ToolCall("c", "x", None, ""),)
 
 
-def test_thoughts_text_and_refusals_are_told_apart() -> None:
+def test_thoughts_text_and_refusals_are_distinguished() -> None:
     for field in ("reasoning_content", "reasoning"):
         answer = replied(chunks({field: "so "}, {field: "then"}, {"content": "yes"}))
         thought = {"type": "reasoning_content", "thinking": "so then"}
@@ -192,7 +192,7 @@ def test_cached_tokens_are_reads() -> None:
         b'data: {"choices": "x"}\n\n',
     ],
 )
-def test_what_is_no_whole_reply_is_incomplete(stream: bytes) -> None:
+def test_a_partial_reply_is_incomplete(stream: bytes) -> None:
     answer = read(stream)
     assert isinstance(answer, ModelFailed)
     assert answer.kind == "incomplete"

@@ -135,7 +135,7 @@ def test_why_a_reply_ended_has_its_name(stream: bytes, stop: str) -> None:
         (b"data: <html><title>Hello</title>\n\n", "rejected"),
     ],
 )
-def test_what_is_no_whole_response_is_a_failure_of_its_kind(stream: bytes, kind: str) -> None:
+def test_a_partial_response_is_a_failure_of_its_kind(stream: bytes, kind: str) -> None:
     answer = read(stream)
     assert isinstance(answer, ModelFailed)
     assert answer.kind == kind
@@ -153,6 +153,6 @@ def test_a_whole_body_is_read_effort_is_sent_and_an_error_keeps_its_sentence() -
     assert refused.detail == "HTTP 400: no such model; load it there first"
 
 
-def test_what_the_protocol_has_not_is_refused() -> None:
+def test_fields_outside_the_protocol_are_refused() -> None:
     with pytest.raises(UsageError, match="does not support --seed"):
         open_model("responses/m", {}, base_url="http://127.0.0.1:1", seed=1)

@@ -126,7 +126,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=repr)
-def test_what_the_language_does_not_know_is_refused_with_its_place(text):
+def test_unknown_words_are_refused_with_their_position(text):
     place, reason = REFUSED[text]
     message = refusal(text)
     assert message.startswith(f"play.yaml:{place}: ")
@@ -163,7 +163,7 @@ def test_a_missing_file_is_named(tmp_path):
         read_script(tmp_path / "nowhere.yaml")
 
 
-def test_a_folder_is_no_script(tmp_path):
+def test_a_folder_is_refused_as_a_script(tmp_path):
     with pytest.raises(UsageError, match="not a regular file"):
         read_script(tmp_path)
 
@@ -183,7 +183,7 @@ def test_a_huge_file_is_refused_unread(tmp_path):
         read_script(path)
 
 
-def test_a_byte_order_mark_is_no_error(tmp_path):
+def test_a_byte_order_mark_is_accepted(tmp_path):
     path = tmp_path / "play.yaml"
     path.write_text("replies:\n- text: a\n", encoding="utf-8-sig")
     assert read_script(path).replies[0].text == "a"

@@ -66,7 +66,7 @@ def test_a_rate_limit_says_how_long_to_wait():
     assert answer("- fault: 429\n  retry_after_seconds: 7\n").retry_after_seconds == 7.0
 
 
-def test_malformed_arguments_are_text_that_is_no_json():
+def test_malformed_arguments_are_kept_as_text():
     (call,) = answer("- fault: malformed\n  call: read_file\n  args: {path: a}\n").parts
     assert (call.name, call.arguments) == ("read_file", None)
     with pytest.raises(ValueError, match="truncated"):
@@ -83,7 +83,7 @@ def test_a_fault_of_a_call_brings_one_along(fault):
     assert all(call.name == "list_files" for call in answer(f"- fault: {fault}\n").parts)
 
 
-def test_no_call_is_a_text_only():
+def test_a_reply_without_a_call_is_only_text():
     reply = answer("- fault: no_call\n")
     assert (len(reply.parts), reply.stop) == (1, "end")
 
@@ -139,7 +139,7 @@ def test_expectations_that_hold_change_nothing():
     assert isinstance(reply, ModelReplied)
 
 
-def test_a_missing_text_is_shown_beside_the_line_most_like_it():
+def test_a_missing_text_is_shown_next_to_the_most_similar_line():
     failed = answer("- text: a\n  expect: {contains: 46 passed}\n", messages=[said("=====\n45 passed, 1 failed\n")])
     assert "- 46 passed\n" in failed.detail
     assert "+ 45 passed, 1 failed" in failed.detail
@@ -149,7 +149,7 @@ def test_an_expectation_is_met_before_a_fault_is_played():
     assert answer("- fault: 429\n  expect: {depth: 3}\n").kind == "script"
 
 
-def test_every_failed_expectation_is_told():
+def test_every_failed_expectation_is_reported():
     failed = answer("- text: a\n  expect: {depth: 3, frame: x, heap_has: y}\n")
     assert [line.split(":")[0] for line in failed.detail.splitlines()[1:]] == ["depth", "frame", "heap_has"]
 

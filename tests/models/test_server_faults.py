@@ -37,7 +37,7 @@ def ask(server: ChatServer, name: str = "m") -> ModelReplied | ModelFailed:
         Refusal(404, "No models loaded. Please load a model in the developer page or use the 'lms load' command."),
     ],
 )
-def test_a_server_without_the_model_is_told_with_those_that_it_has(refusal: Refusal) -> None:
+def test_a_server_without_the_model_is_reported_with_its_models(refusal: Refusal) -> None:
     with ChatServer(refusal, refusal) as server:
         server.models = {"data": [{"id": "qwen"}, {"id": "gemma"}]}
         answer = ask(server, "gone")
@@ -50,7 +50,7 @@ def test_a_server_without_the_model_is_told_with_those_that_it_has(refusal: Refu
     assert nothing.detail.endswith("; load it there first")
 
 
-def test_a_server_that_loads_its_model_is_told_before_the_run_and_in_it() -> None:
+def test_a_server_loading_its_model_is_reported_before_and_during_a_run() -> None:
     with ChatServer(LOADING) as server:
         server.models = LOADING
         with pytest.raises(UsageError, match="still loading its model; wait until it is ready"):

@@ -171,7 +171,7 @@ def test_random_weights_make_a_run_that_ends_in_good_order(llama: str, stage: St
 
 
 @served
-def test_what_is_too_long_for_it_is_told_apart(llama: str) -> None:
+def test_too_long_a_prompt_is_reported_as_such(llama: str) -> None:
     answer = reply(llama, "word " * 200_000)
     assert isinstance(answer, ModelFailed)
     assert answer.kind == "window", answer.detail

@@ -322,7 +322,7 @@ def test_a_costly_discovery_is_noted_and_a_file_of_notes_is_written() -> None:
     assert (listed.name, listed.arguments) == ("memory", {"command": "view", "path": "/memories"})
 
 
-def test_a_sub_agent_is_told_all_that_is_known() -> None:
+def test_a_sub_agent_receives_all_known_facts() -> None:
     task = user("RUN", "TASK\nDo units 1 to 30.")
     told = exchanged(
         ("delegate", {"name": "a", "prompt": "x"}, "sub-agent 'a' returned:\ndone units 1-10\nspec.a = x1")

@@ -56,7 +56,7 @@ def test_stackheap_solves_whatever_its_parameters_are(setting: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["expandable", "memory_dir", "notes", "isolated", "heap", "stackheap_fork"])
-def test_what_is_told_once_is_kept_by_every_strategy_that_can_keep(strategy: str) -> None:
+def test_facts_seen_once_are_kept_by_every_capable_strategy(strategy: str) -> None:
     run = played("deep_deps", strategy, horizon=120, noise=1.0)
     assert run.solved, (run.why, run.state.result)
 

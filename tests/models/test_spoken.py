@@ -30,7 +30,7 @@ RESPONSES = [
 
 
 @pytest.mark.parametrize("events", [MESSAGES, CHAT, RESPONSES], ids=["messages", "chat", "responses"])
-def test_words_are_told_piece_by_piece_and_every_event_passes(events):
+def test_words_are_announced_piece_by_piece_and_every_event_passes(events):
     heard: list[str] = []
     texts = [json.dumps(event) for event in events]
     with listening(heard.append):
@@ -54,7 +54,7 @@ def test_the_reply_is_the_same_whether_somebody_listens_or_not():
     ["", "[DONE]", '"delta"', '{"delta": 1}', '{"delta": {"text": 1}}', '{"delta": null, "choices": []}',
      '{"choices": [{"delta": null}]}', '{"choices": {"delta": 1}}', '["delta"]', "[" * 100_000 + '"delta"'],
 )  # fmt: skip
-def test_what_is_no_words_is_none_and_no_error(event):
+def test_other_events_announce_no_words_without_an_error(event):
     assert words_of(event) == ""
 
 

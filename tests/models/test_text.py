@@ -63,7 +63,7 @@ def test_events_are_the_same_however_their_bytes_are_cut(texts: list[str], data:
     assert list(server_events(chunks, deadline=1, clock=lambda: 0)) == texts
 
 
-def test_an_event_without_its_blank_line_is_no_event() -> None:
+def test_an_event_without_its_blank_line_is_ignored() -> None:
     assert list(server_events([b"data: one\n\ndata: two\n"], 1, lambda: 0)) == ["one"]
 
 

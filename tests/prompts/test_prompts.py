@@ -81,11 +81,11 @@ def told(name):
 @pytest.mark.parametrize(
     ("name", "rule"), [*(("stackheap", rule) for rule in RULES), *(("full", rule) for rule in IN_FULL)]
 )
-def test_a_model_is_told_the_rule(name, rule):
+def test_the_prompts_state_the_rule(name, rule):
     assert re.search({"stackheap": RULES, "full": IN_FULL}[name][rule], told(name))
 
 
-def test_what_to_do_stands_in_order_of_priority():
+def test_instructions_are_in_order_of_priority():
     order = filled("stackheap").partition("Then do the first that applies:\n")[2].partition("\n\n")[0].splitlines()
     assert [re.findall(r"\w+", line)[1] for line in order] == [
         "heap_alloc", "push_frame", "heap_read", "read_file", "heap_free", "heap_write", "pop_frame",
@@ -93,7 +93,7 @@ def test_what_to_do_stands_in_order_of_priority():
     assert all(len(line.partition(":")[2]) > 10 for line in order), "each line must say when to use it"
 
 
-def test_a_model_is_told_once_what_a_tool_does():
+def test_each_tool_is_described_once():
     sentences = re.findall(r"[^.:\n]{25,}[.:]", re.sub(r"\{.*\}", "", told("stackheap")))
     assert len(sentences) == len(set(sentences))
 
@@ -106,7 +106,7 @@ def test_every_slot_is_known_and_filled(name):
 
 
 @pytest.mark.parametrize("name", PROMPTS)
-def test_no_budget_stands_in_a_prompt_as_a_bare_number(name):
+def test_prompts_contain_no_budget_as_a_bare_number(name):
     for number in ("200", "500", "1,000", "1000", "4,000", "4000", "10,000", "10000"):
         assert not re.search(rf"\b{number}\b", prompt_text(name))
 
@@ -124,5 +124,5 @@ MOST_CHARS = {"stackheap": 8_100, "stackheap_fork": 8_200, "stackheap_lossless":
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_what_stands_in_every_request_is_short(name):
+def test_fixed_prompt_texts_are_short(name):
     assert len(told(name)) < MOST_CHARS.get(name, 4_400)

@@ -29,7 +29,7 @@ def rewrite_result(run: Path, **changed: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | changed), encoding="utf-8")
 
 
-def test_a_forged_verdict_beside_an_untouched_result_is_exit_7(stage: Stage, unsolved):
+def test_a_forged_verdict_next_to_an_untouched_result_exits_7(stage: Stage, unsolved):
     forge_verdict(Path(unsolved.run_dir))
     replayed = stage.call("replay", "last")
     assert (replayed.returncode, replayed.stdout) == (7, "")
@@ -49,7 +49,7 @@ def test_a_forged_verdict_beside_an_untouched_result_is_exit_7(stage: Stage, uns
     ],
     ids=["outcome", "steps", "result", "records", "digest"],
 )
-def test_a_changed_result_beside_an_untouched_trace_is_exit_7_and_says_which_says_what(stage, unsolved, changed, says):
+def test_a_changed_result_next_to_an_untouched_trace_exits_7_with_both_values(stage, unsolved, changed, says):
     assert stage.call("replay", "last").returncode == 0
     rewrite_result(Path(unsolved.run_dir), **changed)
     replayed = stage.call("replay", "last")

@@ -79,14 +79,14 @@ def timed(stage: Stage) -> Run:
     return forged(run, 0, text="2 passed in 7.12s\n[exit 0]")
 
 
-def test_a_duration_is_noted_and_is_no_difference(timed):
+def test_a_changed_duration_is_noted_but_is_not_a_difference(timed):
     live = replay_live(timed, os.environ)
     assert (live.equal, live.difference, live.calls, live.differs_only_in) == (True, "", 2, ("durations",))
     model = replay_model(timed, os.environ, 1)
     assert (model.equal, model.difference, model.differs_only_in) == (True, "", ("durations",))
 
 
-def test_a_count_or_an_exit_code_beside_a_duration_is_a_difference(timed):
+def test_a_changed_count_or_exit_code_is_a_difference(timed):
     fewer = forged(timed, 0, text="1 passed in 7.12s\n[exit 0]")
     for found in (replay_live(fewer, os.environ), replay_model(fewer, os.environ, 1)):
         assert (found.equal, found.step) == (False, 1)
@@ -96,7 +96,7 @@ def test_a_count_or_an_exit_code_beside_a_duration_is_a_difference(timed):
     assert not replay_model(failed, os.environ, 1).equal
 
 
-def test_files_that_a_call_leaves_otherwise_are_told_by_their_lines(run):
+def test_file_differences_after_a_call_are_shown_by_line(run):
     start = run.start.tree
     found = replay_live(forged(run, 1, tree=start), os.environ)
     assert found.call == "write_file made"

@@ -98,7 +98,7 @@ def test_the_first_answer_that_differs_is_named_with_what_differs(desk: Desk, ru
     assert '"one"' in found.difference
 
 
-def test_files_that_a_call_leaves_otherwise_are_told(run: Run) -> None:
+def test_file_differences_after_a_call_are_reported(run: Run) -> None:
     found = replay_live(forged(run, 0, tree=run.start.tree), os.environ)
     assert found.difference.splitlines()[1] == "  made: added now"
 

@@ -129,7 +129,7 @@ FORGERIES = [
 ]
 
 
-def test_what_is_forged_mixed_cut_or_rechained_never_passes(stage: Stage, run: Path, tmp_path):
+def test_forged_mixed_cut_or_rechained_runs_never_pass(stage: Stage, run: Path, tmp_path):
     other = solve(stage, "other", SOLVED)
     pack(run, tmp_path / "run.zip")
     for number, (forge, expected) in enumerate(FORGERIES):

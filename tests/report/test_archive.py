@@ -60,7 +60,7 @@ def test_a_bench_that_is_made_again_is_equal(made, tmp_path):
     assert differences(held, tmp_path / "again") == []
 
 
-def test_what_differs_is_named_by_trial_and_column(made, tmp_path):
+def test_differences_are_named_by_trial_and_column(made, tmp_path):
     held = read_archive(made)
     name = sorted(held.rows)[0]
     other = replace(held, rows={**held.rows, name: {**held.rows[name], "steps": 99}, "gone": {"id": "gone"}})
@@ -87,7 +87,7 @@ def test_another_version_plugin_or_world_is_refused_by_name(made):
             refuse_unlike(replace(held, manifest=replace(held.manifest, **changes)))
 
 
-def test_what_is_no_archive_is_refused_in_a_sentence(made, tmp_path):
+def test_an_invalid_archive_is_refused_in_one_sentence(made, tmp_path):
     whole = made.read_bytes()
     for number, data in enumerate((b"", b"no tar at all", whole[: len(whole) // 2], whole[:20])):
         path = tmp_path / f"broken-{number}.zip"

@@ -196,7 +196,7 @@ def test_two_runs_stand_on_one_scale_with_their_parting(show, made):
     page.wait_for_url("**#step=5&run=1")
 
 
-def test_where_two_runs_part_there_is_a_line(show, tmp_path):
+def test_a_line_marks_where_two_runs_diverge(show, tmp_path):
     parent = runs.showpiece(tmp_path / "parent")
     (tmp_path / "child").mkdir()
     at = next(one.seq for one in RunReader(parent) if isinstance(one.event, ToolReturned) and one.seq > 40)

@@ -141,7 +141,7 @@ def test_another_baseline_turns_the_verdicts_round(tmp_path):
     assert found.against["peak"].verdict == "worse"
 
 
-def test_what_has_no_partner_is_left_out_of_the_comparison(tmp_path):
+def test_unpaired_trials_are_left_out_of_the_comparison(tmp_path):
     rows = [*pairs(4), row("other", seed=99), row("full", seed=98)]
     found = line(shown(tmp_path, rows)[0], "other").against["bill"]
     assert found.effect.count == 4
@@ -269,7 +269,7 @@ def test_the_map_stands_before_the_tables_and_its_names_are_text(tmp_path, kind)
     assert "<script>alert" not in text
 
 
-def test_a_name_is_no_markdown():
+def test_names_are_escaped_in_markdown():
     assert escaped("a|b\n# c <b>`") == r"a\|b \# c \<b\>\`"
 
 
@@ -285,7 +285,7 @@ def test_the_spreadsheet_holds_the_same_unrounded(tmp_path):
     assert full["peak_to_baseline"] == ""
 
 
-def test_a_name_is_no_formula(tmp_path):
+def test_names_are_not_spreadsheet_formulas(tmp_path):
     written = write_report(bench(tmp_path, [row("=1+1")]), str(tmp_path / "r.csv"))
     (one,) = csv.DictReader(StringIO(written.path.read_text(encoding="utf-8")))
     assert one["strategy"] == "'=1+1"
@@ -335,12 +335,12 @@ def test_no_text_of_a_bench_becomes_part_of_the_page(tmp_path_factory, words):
     assert text.count("<script") == text.count("</script") == 1
 
 
-def test_a_bench_that_is_not_there_is_said(tmp_path):
+def test_a_missing_bench_is_reported(tmp_path):
     with pytest.raises(UsageError, match=r"has no results\.sqlite; stackmem bench -o DIR creates one"):
         write_report(tmp_path)
 
 
-def test_a_file_that_is_no_database_is_said(tmp_path):
+def test_a_file_that_is_not_a_database_is_reported(tmp_path):
     (tmp_path / "results.sqlite").write_text("no database")
     with pytest.raises(StackmemError, match=r"results\.sqlite cannot be read"):
         write_report(tmp_path)
@@ -361,7 +361,7 @@ def test_a_wrong_wish_is_refused_with_the_way_out(tmp_path, options, says):
         write_report(folder, **options)
 
 
-def test_a_bench_that_still_runs_is_told_as_far_as_it_is(tmp_path):
+def test_a_running_bench_is_reported_so_far(tmp_path):
     whole = '{"id":"a","strategy":"full","solved":1,"task":"t","model":"demo","outcome":"solved"}\n'
     (tmp_path / "ledger.jsonl").write_text(whole + '{"id":"b","str')
     assert write_report(tmp_path, str(tmp_path / "r.md")).trials == 1

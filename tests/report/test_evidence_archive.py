@@ -91,7 +91,7 @@ def test_figures_of_other_code_or_of_recordings_that_are_gone_are_not_archived(f
     assert not list(tmp_path.glob("*.zip*"))
 
 
-def test_what_is_no_archive_of_a_study_is_refused_in_a_sentence(made, tmp_path):
+def test_an_invalid_study_archive_is_refused_in_one_sentence(made, tmp_path):
     files = content(made)
     for name, data in (("plan.json", b"{}"), ("results.jsonl", b"[1]\n"), ("results.jsonl", b'{"file": 3}\n')):
         wrong = {**files, name: data}

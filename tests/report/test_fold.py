@@ -87,7 +87,7 @@ def test_a_name_that_is_stored_again_has_one_lane(tmp_path):
     assert [one[:2] for one in lanes(shown)["spec"]["versions"]] == [[1, 2], [4, None]]
 
 
-def test_what_came_of_a_step_stands_with_it(invoices):
+def test_a_step_shows_its_results(invoices):
     (result,) = facts(invoices, 7)
     assert (result[0], result[2], result[3]) == ("result", 0, 0)
     assert text(invoices, result[1]).endswith("150 passed\n[exit 0]")

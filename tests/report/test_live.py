@@ -71,7 +71,7 @@ def test_the_changes_come_to_the_whole(made, tmp_path, name):
     assert held == content(whole)
 
 
-def test_what_a_page_is_told_of_a_long_run_does_not_grow_with_it(tmp_path):
+def test_updates_of_a_page_do_not_grow_with_the_run(tmp_path):
     folder = runs.long_run(tmp_path / "run", 10_000 if CAMPAIGN else 600)
     lines = (folder / "trace.jsonl").read_bytes().splitlines(keepends=True)
     sizes = []

@@ -68,7 +68,7 @@ def facts(shown, step):
     return shown["runs"][0]["steps"][step - 1][11]
 
 
-def test_a_tool_is_told_with_what_it_was_asked(looked):
+def test_a_tool_is_shown_with_its_arguments(looked):
     shown = opened(looked)
     assert [fact[0] for fact in facts(shown, 1)] == ["step", "tool"]
     step, tool = facts(shown, 1)
@@ -92,7 +92,7 @@ def test_the_facts_of_a_long_loop_become_brief(looked):
     assert noted == [BROKEN]
 
 
-def test_questions_answers_and_the_halt_are_told(looked):
+def test_questions_answers_and_the_halt_are_shown(looked):
     shown = opened(looked)
     (answer,) = [fact for fact in facts(shown, 3) if fact[0] == "answer"]
     assert (text(shown, answer[2]), text(shown, answer[1])) == ("Which <b>one</b>?", "the first")

@@ -91,7 +91,7 @@ def test_a_link_or_a_folder_in_the_place_of_such_a_file_is_replaced(stage: Stage
     assert (done.outcome, "Makefile" in done.check_error) == ("unsolved", True)
 
 
-def test_what_steers_and_what_does_not():
+def test_which_files_control_a_check():
     for name in ("a/conftest.py", "PyProject.toml", ".venv/bin/sh", "x.egg-info/entry_points.txt", "jest.config.mjs"):
         assert steers(name.encode()) in ("start", "settings"), name
     for name in ("src/rates.py", "package-lock.json", "docs/conftest.md", "latest.py", "contest.py"):

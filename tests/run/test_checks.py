@@ -73,13 +73,13 @@ def test_the_reward_alone_counts_where_there_is_one_and_all_where_there_is_none(
     ],
     ids=["none", "crash", "killed", "word", "nan", "pipe", "folder", "large", "removed"],
 )  # fmt: skip
-def test_without_a_verdict_a_run_is_unsolved_and_the_reason_is_told(room: CheckRoom, test, error):
+def test_without_a_verdict_a_run_is_unsolved_with_a_reason(room: CheckRoom, test, error):
     verdict = task_checks(room, test).judge()
     assert not solved(verdict)
     assert error in verdict.error
 
 
-def test_checks_that_hang_are_ended_and_no_verdict(room: CheckRoom):
+def test_hanging_checks_are_stopped_without_a_verdict(room: CheckRoom):
     verdict = task_checks(room, SOLVED + "sleep 10000\n", seconds=0.5).judge()
     assert not solved(verdict)
     assert verdict.error == "the checks did not end by themselves: timeout"
@@ -134,7 +134,7 @@ def test_a_persons_own_check_is_its_exit_code(room: CheckRoom, check, is_solved,
     assert (solved(verdict), verdict.error) == (is_solved, error)
 
 
-def test_a_persons_own_check_that_hangs_is_no_verdict(room: CheckRoom):
+def test_a_users_hanging_check_gives_no_verdict(room: CheckRoom):
     verdict = CommandCheck(room, "sleep 600", 0.5).judge()
     assert (solved(verdict), verdict.error) == (False, "the check did not end by itself: timeout")
 
@@ -157,7 +157,7 @@ def test_the_agent_finds_neither_tests_nor_verdict(stage: Stage):
     assert result.outcome == "solved"
 
 
-def test_a_copy_is_exact_and_its_failure_is_told(stage: Stage):
+def test_a_copy_is_exact_and_its_failure_is_reported(stage: Stage):
     source = folder(stage.root / "-source", {"a": "1", "link": "->a", "run": "#!x"})
     assert holds(copy_folder(source, stage.root / "-copy")) == holds(source)
     with pytest.raises(WorkspaceError, match="cannot be copied"):

@@ -177,7 +177,7 @@ def test_a_folder_of_the_script_that_becomes_a_link_is_put_back(judge: Judge):
 
 
 @pytest.mark.parametrize("level", ["settings", "tests"])
-def test_a_compiled_file_never_stands_for_its_source(judge: Judge, level):
+def test_a_compiled_file_never_replaces_its_source(judge: Judge, level):
     size, made = len(TESTS), marshal.dumps(compile("def test_rate(): pass", "tests/test_rates.py", "exec"))
     name = importlib.util.cache_from_source("tests/test_rates.py").replace(".pyc", f"-pytest-{pytest.__version__}.pyc")
     head = importlib.util.MAGIC_NUMBER + bytes(4) + (0).to_bytes(4, "little") + size.to_bytes(4, "little")

@@ -158,7 +158,7 @@ def test_a_call_that_a_killed_run_left_unanswered_is_made_again(stage: Stage, st
     assert replay(child.run_dir).prompts == 7
 
 
-def test_what_a_provider_failed_at_is_asked_again(stage: Stage):
+def test_a_failed_request_is_repeated(stage: Stage):
     result = stage.solve(stage.task(command("echo two > made"), fails("disconnect"), test=CHECK))
     assert result.ending == "model_error"
     child = forked(result.run_dir, 1, model=stage.script(pop("no"), pop("Done."))).result
@@ -207,7 +207,7 @@ def test_a_run_that_kept_no_files_or_has_lost_them_is_not_gone_on_from(stage: St
         (2, {"isolation": "nonsense"}, "nonsense"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_left_behind(stage: Stage, story, at, changes, says):
+def test_impossible_forks_are_refused_and_leave_no_files(stage: Stage, story, at, changes, says):
     result = stage.solve(story)
     with pytest.raises((UsageError, RulesDiffer), match=says.replace("(", r"\(")):
         forked(result.run_dir, at, **changes)

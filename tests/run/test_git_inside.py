@@ -33,7 +33,7 @@ def test_a_tracked_folder_is_a_place_in_its_work_tree(tmp_path: Path):
     assert told.endswith("--git none limits it to the folder")
 
 
-def test_a_folder_stays_by_itself_where_it_is_meant_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_subfolder_is_used_without_its_repository_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     hers = repository(tmp_path / "hers", {"a/b.py": "1\n"})
     folder(hers, {"untracked/x.py": "1\n"})
     for place, settings in (
@@ -180,7 +180,7 @@ def test_a_history_that_cannot_be_had_ends_the_run_at_its_first_command_and_resu
     assert not list((tmp_path / "sandbox").glob("*/repository.new"))
 
 
-def test_a_history_that_takes_long_is_told(monkeypatch):
+def test_a_slow_history_is_reported(monkeypatch):
     monkeypatch.setattr("stackmem.history.late_repository.SLOW_SECONDS", 0.0)
     told = threading.Event()
 

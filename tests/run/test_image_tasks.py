@@ -85,7 +85,7 @@ def test_a_root_that_was_turned_against_its_judge_solves_nothing_and_touches_not
     assert list(victim.iterdir()) == []
 
 
-def test_a_recipe_that_fails_is_told_and_exits_with_1(stage: Stage, base: list[str]):
+def test_a_failing_recipe_is_reported_and_exits_with_1(stage: Stage, base: list[str]):
     task = image_task(stage.root / "one", recipe="FROM small\nRUN exit 9\n")
     built = stage.call("tasks", "build", task, *base)
     assert built.returncode == 1

@@ -83,7 +83,7 @@ def test_a_world_of_another_version_is_refused(stage: Stage, world: Path):
         solved(stage, world)
 
 
-def test_a_run_that_a_limit_ended_goes_on_with_its_files_made_again(stage: Stage, world: Path):
+def test_a_run_ended_by_a_limit_resumes_with_rebuilt_files(stage: Stage, world: Path):
     whole = solved(stage, world)
     first = solved(stage, world, max_steps=6)
     assert first.ending == "limit:steps"
@@ -94,7 +94,7 @@ def test_a_run_that_a_limit_ended_goes_on_with_its_files_made_again(stage: Stage
 
 
 @pytest.mark.parametrize("kind", [ModelReplied, ToolReturned])
-def test_a_run_that_was_killed_anywhere_goes_on_as_if_nothing_had_been(stage: Stage, world: Path, kind: type):
+def test_a_run_killed_anywhere_resumes_without_a_difference(stage: Stage, world: Path, kind: type):
     whole = solved(stage, world)
     places = [number for number, record in enumerate(records(whole.run_dir), 1) if isinstance(record.event, kind)]
     for at in places[::3]:
@@ -116,7 +116,7 @@ def test_a_run_goes_on_in_memory_or_on_a_disk_throughout(stage: Stage, world: Pa
         fork(Path(first.run_dir), 3, ForkChanges(isolation="none"), os.environ)
 
 
-def test_a_fork_goes_on_from_the_files_of_its_step(stage: Stage, world: Path):
+def test_a_fork_starts_from_the_files_of_its_step(stage: Stage, world: Path):
     whole = solved(stage, world)
     for at in (0, 4, 9):
         forked = fork(Path(whole.run_dir), at, ForkChanges(), os.environ)

@@ -120,7 +120,7 @@ def test_two_calls_in_one_reply_do_neither(stage: Stage):
 
 
 @pytest.mark.parametrize("fault", ["malformed", "no_call", "truncated", "refusal"])
-def test_a_spoiled_reply_is_a_fact_and_the_run_goes_on(stage: Stage, fault):
+def test_an_invalid_reply_is_a_fact_and_the_run_continues(stage: Stage, fault):
     result = stage.solve(stage.task(fails(fault), pop()))
     assert (result.outcome, result.steps) == ("solved", 2)
     assert len(events(result.run_dir, CallRejected, ReplyNudged)) == 1
@@ -256,7 +256,7 @@ def test_a_provider_is_asked_again_after_the_waits_and_given_up_after_six():
     assert [full <= slept[at] <= full * 1.25 for at, full in enumerate([1, 2, 4, 8, 16])] == [True] * 5
 
 
-def test_what_the_provider_asks_to_wait_is_waited_at_most_a_minute():
+def test_a_providers_requested_wait_is_limited_to_a_minute():
     recorded, slept = [], []
     script = "replies:\n- {fault: 429, retry_after_seconds: 7}\n- {fault: 429, retry_after_seconds: 3600}\n" + POP
     played(script, recorded, sleep=slept.append)

@@ -61,7 +61,7 @@ def test_the_record_says_which_of_its_tests_did_not_pass(stage: Stage):
     assert reward == {"reward": 0.0, "fail_to_pass": pytest.approx(2 / 3), "pass_to_pass": 1.0}
 
 
-def test_what_cannot_be_imported_is_told_and_exits_with_1(stage: Stage):
+def test_failed_imports_are_reported_and_exit_with_1(stage: Stage):
     places = ["-o", stage.root / "tasks", "--host"]
     assert stage.call("tasks", "import", "harbor", OUTSIDE / "harbor", *places).returncode == 0
     again = stage.call("tasks", "import", "harbor", OUTSIDE / "harbor", *places)

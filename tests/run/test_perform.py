@@ -175,7 +175,7 @@ def test_a_failure_to_summarise_is_the_failure_of_a_request():
     assert fact == ModelFailed("overloaded", "busy with [secret]", prompt_digest=ask.view.digest)
 
 
-def test_what_a_provider_says_of_a_failure_is_scrubbed():
+def test_a_providers_failure_message_is_scrubbed():
     request = play(do("list_files")).upcoming
     fact = perform(request, world(model=Says(ModelFailed("rejected", f"no such key: {SECRET}"))))
     assert (fact.detail, fact.prompt_digest) == ("no such key: [secret]", request.view.digest)
@@ -208,7 +208,7 @@ EACH = {
 
 
 @pytest.mark.parametrize("kind", get_args(Effect))
-def test_what_is_performed_is_an_answer(kind: type[Effect]) -> None:
+def test_every_performed_effect_has_an_answer(kind: type[Effect]) -> None:
     program = ProgramWorld(
         context=None,  # type: ignore[arg-type]  # no built-in tool is called
         load=lambda asked: SourceLoaded(asked.path, failed="none"),

@@ -59,7 +59,7 @@ def test_a_task_is_checked_and_a_folder_only_where_she_says_by_what(stage: Stage
     assert prepared(stage, ".", "Do it.", model="human", check="true").checked
 
 
-def test_a_folder_is_meant_from_where_she_stands(stage: Stage):
+def test_folders_are_relative_to_the_users_folder(stage: Stage):
     below = stage.elsewhere / "below"
     below.mkdir()
     assert prepared(stage, "below", "Do it.", model="human").subject.folder == below

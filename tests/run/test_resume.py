@@ -42,7 +42,7 @@ def killed_in_a_command(stage: Stage):
     return build
 
 
-def test_a_run_that_a_limit_ended_goes_on_with_more_of_it(stage: Stage):
+def test_a_run_ended_by_a_limit_resumes_with_a_higher_one(stage: Stage):
     task = stage.task(*works())
     first = stage.solve(task, max_steps=3)
     assert first.ending == "limit:steps"
@@ -233,7 +233,7 @@ def test_a_run_that_is_over_but_has_no_result_is_given_one(stage: Stage):
     assert (run / "trace.jsonl").read_bytes() == before
 
 
-def test_a_record_that_was_cut_short_is_cut_off_and_told(stage: Stage):
+def test_a_torn_record_is_removed_and_reported(stage: Stage):
     task = stage.task(*works())
     run = killed(stage, 8, task)
     with (run / "trace.jsonl").open("ab") as trace:
@@ -282,7 +282,7 @@ def test_a_run_that_a_full_disk_ended_goes_on_when_there_is_room(stage: Stage):
 
 
 @pytest.mark.parametrize("gone", ["workspace", "history"])
-def test_what_is_gone_is_named(stage: Stage, gone: str):
+def test_missing_parts_are_named(stage: Stage, gone: str):
     run = killed(stage, 8, stage.task(*works()))
     request = json.loads((run / "request.json").read_text("utf-8"))
     shutil.rmtree(request["workspace"] if gone == "workspace" else run / "history.git")

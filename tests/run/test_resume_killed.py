@@ -82,14 +82,14 @@ def agrees(run: Path, result: RunResult | None, whole: RunResult, facts: int) ->
 
 
 @pytest.mark.parametrize("after", boundaries(DEEP_FACTS, 1, 2, 9, 23, 37, DEEP_FACTS - 1))
-def test_a_deep_run_killed_after_any_fact_goes_on_as_if_nothing_had_been(never_killed, after: int):
+def test_a_deep_run_killed_after_any_fact_resumes_without_a_difference(never_killed, after: int):
     stage, task, whole = never_killed(deep)
     run = killed(stage, after, task)
     agrees(run, resumed(run).result, whole, DEEP_FACTS)
 
 
 @pytest.mark.parametrize("after", boundaries(CALCULATOR_FACTS, 2, 18))
-def test_the_calculator_killed_after_any_fact_goes_on_as_if_nothing_had_been(never_killed, after: int):
+def test_the_calculator_killed_after_any_fact_resumes_without_a_difference(never_killed, after: int):
     stage, task, whole = never_killed(calculator)
     run = killed(stage, after, task)
     agrees(run, resumed(run).result, whole, CALCULATOR_FACTS)
@@ -111,7 +111,7 @@ def test_a_run_killed_again_and_again_comes_to_its_end(never_killed, every: int)
     "moment",
     [0.3, 0.7, *(pytest.param((number + 0.5) / 40, marks=pytest.mark.campaign) for number in range(40))],
 )
-def test_a_run_killed_at_any_time_goes_on_as_if_nothing_had_been(stage: Stage, moment: float):
+def test_a_run_killed_at_any_time_resumes_without_a_difference(stage: Stage, moment: float):
     task = deep(stage)
     whole = stage.solve(task)  # now, because the time is part of the moment
     known = set(stage.runs.iterdir())
@@ -131,7 +131,7 @@ KILLS = 500 if CAMPAIGN else 2
 
 
 @LONG
-def test_a_run_killed_at_any_record_at_any_level_goes_on_as_if_nothing_had_been(stage: Stage):
+def test_a_run_killed_at_any_record_at_any_level_resumes_without_a_difference(stage: Stage):
     whole: dict[str, RunResult] = {}
     campaign = Campaign(f"kills at every record and level as {AS}", KILLS, saved_every=1)
     task = deep(stage)

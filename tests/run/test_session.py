@@ -156,7 +156,7 @@ def test_a_denial_carries_the_words_and_nothing_is_performed(stage: Stage):
         (allows(scope="session", pattern="echo 1 && true"), ["echo 1 && true", "echo 1 && true"], 1),
     ],
 )
-def test_what_an_allowance_covers(stage: Stage, decided, commands, asked):
+def test_an_allowance_covers_only_its_calls(stage: Stage, decided, commands, asked):
     person = Scripted("Do.", decisions=[decided, allows(), allows()])
     result = talk(stage, person, stage.script(*map(command, commands), says("Ok.")), SessionRules(approve="commands"))
     assert len(person.asked) == asked
@@ -171,7 +171,7 @@ def test_a_frame_s_allowance_ends_with_its_frame(stage: Stage):
 
 
 @pytest.mark.parametrize(("approve", "asked"), [("never", 0), ("writes", 1), ("commands", 2), ("all", 3)])
-def test_what_asks(stage: Stage, approve, asked):
+def test_which_calls_ask_for_permission(stage: Stage, approve, asked):
     script = stage.script(
         call("list_files"), call("write_file", path="b.txt", content="b"), command("true"), says("Ok.")
     )

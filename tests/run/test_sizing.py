@@ -33,7 +33,7 @@ def test_auto_goes_by_the_model_and_takes_scripts_at_full_size(model, strategy, 
     assert is_small("auto", model, open_strategy(strategy)) is small
 
 
-def test_what_is_asked_for_goes_over_what_is_known():
+def test_the_option_overrides_the_detected_size():
     large, tiny = Served("openai/x"), Served("llamacpp/coder", parameters=10**9)
     assert is_small("small", large, open_strategy("adaptive"))
     assert not is_small("full", tiny, open_strategy("adaptive"))

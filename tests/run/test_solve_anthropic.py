@@ -64,7 +64,7 @@ def test_a_spend_limit_ends_the_run_at_once_with_4(stage: Stage):
     assert result.failure == "spend_limit: HTTP 402: pay first"
 
 
-def test_a_refused_key_ends_the_run_at_once_and_stands_nowhere(stage: Stage):
+def test_a_refused_key_ends_the_run_and_is_not_recorded(stage: Stage):
     key = "sk-ant-a-key-that-nobody-accepts"
     with MessagesServer(POP) as server:
         environ = {**os.environ, **server.environ, "ANTHROPIC_API_KEY": key}

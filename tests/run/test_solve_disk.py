@@ -73,7 +73,7 @@ def small_disk(stage: Stage):
 
 
 @needs_root
-def test_a_full_disk_in_mid_run_is_told_and_the_records_before_are_whole(stage: Stage, small_disk: Path):
+def test_a_full_disk_in_mid_run_is_reported_and_earlier_records_are_complete(stage: Stage, small_disk: Path):
     def fill(event, state) -> None:
         if state.step == 3 and not (small_disk / "filler").exists():
             left = os.statvfs(small_disk)

@@ -37,14 +37,14 @@ def nowhere(stage: Stage, result: RunResult, prompts: str) -> None:
     replay(result.run_dir)
 
 
-def test_a_secret_in_the_task_is_named_and_not_told(stage: Stage):
+def test_a_secret_in_the_task_is_named_but_not_sent(stage: Stage):
     result, prompts = solved(stage, stage.task(pop(), text=f"Log in with {KEY} and look.\n"))
     assert f"Log in with {MARK} and look." in prompts
     assert events(result.run_dir, RunStarted)[0].task == f"Log in with {MARK} and look."
     nowhere(stage, result, prompts)
 
 
-def test_a_secret_in_the_persons_prompt_is_not_told(stage: Stage):
+def test_a_secret_in_the_users_prompt_is_not_sent(stage: Stage):
     prompt = stage.root / "prompt.md"
     prompt.write_text(f"You are an agent. {KEY}", encoding="utf-8")
     result, prompts = solved(stage, stage.task(pop()), prompt=str(prompt))
@@ -52,7 +52,7 @@ def test_a_secret_in_the_persons_prompt_is_not_told(stage: Stage):
     nowhere(stage, result, prompts)
 
 
-def test_a_secret_in_a_file_of_the_workspace_is_not_told_by_any_tool(stage: Stage):
+def test_no_tool_reveals_a_secret_in_a_workspace_file(stage: Stage):
     task = stage.task(
         call("read_file", path="config.ini"),
         command("cat config.ini; cat config.ini >&2; exit 1"),

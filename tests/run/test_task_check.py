@@ -64,7 +64,7 @@ def test_a_verdict_that_changes_by_itself_is_wrong_whatever_was_wanted(stage: St
     assert (found.right, found.says) == (False, "the solution passes once and fails once: flaky")
 
 
-def test_a_folder_is_no_task(stage: Stage):
+def test_a_folder_without_a_task_is_refused(stage: Stage):
     with pytest.raises(UsageError):
         list(check_task(".", None, stage.elsewhere))
 

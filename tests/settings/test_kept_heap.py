@@ -83,7 +83,7 @@ def test_the_oldest_go_beyond_the_bounds_and_the_file_stays_small(
     assert HeapStore(store.path, "").read() == store.read()
 
 
-def test_a_disk_that_takes_no_more_is_said(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     store = HeapStore(tmp_path / "file" / "a.jsonl", "")
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
     with pytest.raises(TraceError, match="cannot be written"):

@@ -140,7 +140,7 @@ def test_a_value_of_another_type_is_refused(places, flags):
     assert "; write " in places.refusal(flags=flags)
 
 
-def test_what_is_overridden_is_checked_all_the_same(places):
+def test_overridden_values_are_still_checked(places):
     places.user("max_steps = -1")
     assert places.refusal(flags={"max_steps": "5"}) == (
         "~/.config/stackmem/config.toml:1: max_steps is -1; write a whole number from 1 to 1,000,000,000, "
@@ -180,7 +180,7 @@ def test_relative_paths_start_where_they_are_written(places):
     assert found.sandbox_dir == places.cwd / "w"
 
 
-def test_a_home_that_nobody_names_is_not_guessed(tmp_path):
+def test_a_missing_home_is_not_guessed(tmp_path):
     with pytest.raises(UsageError, match="starts with ~ and HOME is not set"):
         resolve({"prompt": "~/p"}, {}, tmp_path)
 

@@ -29,7 +29,7 @@ def test_a_project_that_widens_its_reach_is_refused_with_the_flag(places, name, 
 
 
 @pytest.mark.parametrize("key", ["mounts", "mount", "env", "environment", "path"])
-def test_what_belongs_in_a_profile_is_refused_everywhere(places, key):
+def test_profile_settings_are_refused_elsewhere(places, key):
     places.project(f"{key} = ['/']")
     assert f"stackmem.toml:1: {key} cannot be set by a project; use --profile" in places.refusal()
     places.project("").user(f"{key} = ['/']")
@@ -105,7 +105,7 @@ def test_broken_toml_is_refused_with_its_place(places, text, start):
     assert places.project(text).refusal().startswith(start)
 
 
-def test_bytes_that_are_no_text_are_refused_with_their_place(places):
+def test_undecodable_bytes_are_refused_with_their_position(places):
     (places.repository / "stackmem.toml").write_bytes(b"# ok\n# \xff")
     assert places.refusal() == "stackmem.toml:2:3: byte 0xff is not UTF-8; save it as UTF-8"
 

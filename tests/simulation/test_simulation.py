@@ -35,7 +35,7 @@ def reference(place: Path) -> Reference:
 
 @LONG
 @pytest.mark.parametrize("part", range(PARTS))
-def test_whatever_kills_a_run_it_comes_to_the_same_end(reference: Reference, place: Path, part: int):
+def test_a_killed_run_always_reaches_the_same_end(reference: Reference, place: Path, part: int):
     for number in Campaign("simulated crashes", SEEDS):
         seed = part * SEEDS + number
         try:
@@ -62,7 +62,7 @@ def test_a_signal_within_any_call_of_the_disk_leaves_no_lock(reference: Referenc
 
 
 @pytest.mark.parametrize("seed", FOUND)
-def test_what_was_found_once_is_not_found_again(reference: Reference, place: Path, seed: int):
+def test_earlier_findings_stay_fixed(reference: Reference, place: Path, seed: int):
     live_through(seed, reference, place / "history")
 
 

@@ -30,7 +30,7 @@ def test_a_task_folder_wins_over_a_name(tmp_path):
     assert find_task("calculator", tmp_path) == folder
 
 
-def test_a_plain_folder_is_no_task(tmp_path):
+def test_a_plain_folder_is_not_a_task(tmp_path):
     (tmp_path / "project").mkdir()
     assert find_task("project", tmp_path) is None
     assert find_task(".", tmp_path) is None
@@ -54,7 +54,7 @@ def test_a_name_of_nothing_lists_the_known_ones(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["", "a\0b"])
-def test_what_is_no_name_is_refused(tmp_path, name):
+def test_invalid_names_are_refused(tmp_path, name):
     with pytest.raises(UsageError, match="stackmem tasks list"):
         find_task(name, tmp_path)
 

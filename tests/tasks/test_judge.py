@@ -45,7 +45,7 @@ def test_the_name_reward_decides_and_without_it_all_do(tmp_path, text, solved):
 
 
 @pytest.mark.parametrize("text", ["", " \n", "nan", "inf", "-Infinity", "one", "1 1", "1e999"])
-def test_a_text_that_is_no_finite_number_is_an_error(tmp_path, text):
+def test_a_reward_that_is_not_a_finite_number_is_an_error(tmp_path, text):
     verdict = written(tmp_path, reward_txt=text)
     assert verdict.error.startswith("reward.txt ")
     assert not verdict.solved
@@ -89,7 +89,7 @@ def test_a_huge_file_is_not_read(tmp_path):
     assert "larger than" in judge(tmp_path).error
 
 
-def test_bytes_that_are_no_text_are_an_error(tmp_path):
+def test_undecodable_bytes_are_an_error(tmp_path):
     (tmp_path / "reward.txt").write_bytes(b"\xff")
     assert "not UTF-8" in judge(tmp_path).error
 

@@ -27,7 +27,7 @@ def test_a_small_task_is_read(tmp_path):
     assert task.warnings == ()
 
 
-def test_what_a_folder_holds_is_found(tmp_path):
+def test_a_task_folders_parts_are_read(tmp_path):
     folder = make_task(tmp_path / "small")
     (folder / "environment" / "workspace").mkdir(parents=True)
     (folder / "solution").mkdir()

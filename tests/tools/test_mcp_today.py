@@ -149,7 +149,7 @@ def test_a_servers_questions_are_put_to_the_person_field_by_field(server: Path, 
             assert TOOLS["numbers__ask"].answer({}) == ToolAnswered("decline")
 
 
-def test_a_server_is_told_the_folder_that_is_worked_on(server: Path, tmp_path: Path) -> None:
+def test_a_server_receives_the_work_folder(server: Path, tmp_path: Path) -> None:
     write_own(settings(server))
     folder = tmp_path / "mine"
     folder.mkdir()

@@ -69,7 +69,7 @@ def nested(deep: int) -> Any:
 @pytest.mark.parametrize(
     "value", [object(), float("nan"), float("inf"), {1, 2}, nested(400), b"\xff", MuteError(), {"a": object()}]
 )
-def test_what_is_no_json_is_no_result(value: Any) -> None:
+def test_a_result_that_is_not_json_is_refused(value: Any) -> None:
     def gives() -> Any:
         return value
 
@@ -84,7 +84,7 @@ def test_half_a_character_in_a_result_is_replaced_so_that_it_can_be_kept() -> No
     assert answer_of(gives).value == {"a�": ["�"]}
 
 
-def test_what_a_tool_prints_is_not_on_stdout(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_tools_prints_do_not_reach_stdout(capfd: pytest.CaptureFixture[str]) -> None:
     def prints() -> int:
         sys.stdout.write("look at me\n")
         return 1
@@ -229,7 +229,7 @@ assert len(set(routed)) == 1
 """
 
 
-def test_what_takes_the_place_of_stdout_while_tools_run_lives_on() -> None:
+def test_a_stdout_replaced_while_tools_run_stays_open() -> None:
     """Python's print holds no reference to stdout, so a tool that ends in another thread must not close it."""
     done = subprocess.run([sys.executable, "-c", ROUTED], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr) == (0, "")

@@ -257,7 +257,7 @@ def test_a_strategy_that_raises_later_ends_the_run_so_and_a_trial_as_an_error(in
     assert (benched.returncode, f"1 x {says}" in benched.stdout) == (0, True), benched.stdout
 
 
-def test_a_tool_that_raises_is_told_to_who_called_it(installed: Installed):
+def test_a_raising_tool_is_reported_to_its_caller(installed: Installed):
     installed.put(
         "bad", f"{HEAD}\ndef shift():\n    raise ValueError('boom')\n\nplugin = stackmem.Plugin(tools=(shift,))\n"
     )

@@ -100,7 +100,7 @@ def test_entry_points_that_are_no_text_of_their_kind_are_a_sentence_too(installe
     assert "odd" in ran.stderr
 
 
-def test_what_lies_in_the_folder_she_stands_in_is_no_plug_in(installed: Installed):
+def test_files_in_the_current_folder_are_not_plug_ins(installed: Installed):
     cloned = installed.folder / "cloned"
     installed.put("brief", BRIEF.replace("brief", "planted"), at=cloned)
     ran = installed.run("strategies", cwd=cloned)

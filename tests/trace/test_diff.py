@@ -59,7 +59,7 @@ def test_a_duration_parts_nothing_and_is_noted(tmp_path):
     assert (found.equal, found.parting, found.differs_only_in) == (True, None, ("durations",))
 
 
-def test_another_count_beside_a_duration_parts_them(tmp_path):
+def test_a_different_count_next_to_a_duration_is_a_difference(tmp_path):
     for name, said in (("a", "3 passed in 0.15s"), ("b", "2 passed in 0.17s")):
         output = {"x": ToolReturned(said)}
         keep(tmp_path / name, play(*STORY, start=started(), world=World(outputs=output)).events)
@@ -92,7 +92,7 @@ def test_files_that_differ_only_in_a_time_part_nothing(tmp_path):
     assert diff_runs(Run(tmp_path / "d"), Run(tmp_path / "e")).files, "a text too long to compare counts as changed"
 
 
-def test_a_run_that_ends_earlier_is_told_so(tmp_path):
+def test_a_run_that_ends_earlier_is_reported(tmp_path):
     found = compared(tmp_path, *STORY[:3])
     assert (found.parting.a.step, found.parting.b) == (4, None)
     assert (found.a.outcome, found.b.outcome) == ("finished", "running")
@@ -105,7 +105,7 @@ def test_how_they_began_is_told_and_parts_nothing_by_itself(tmp_path):
     assert "window_tokens: A 200000, B 100000" in found.conditions
 
 
-def test_tokens_and_cost_part_nothing_and_are_told(tmp_path):
+def test_tokens_and_cost_are_shown_but_are_not_differences(tmp_path):
     dearer = [replace(event, usage=Usage(uncached=500, output=1)) for event in STORY]
     found = compared(tmp_path, *dearer, price=PRICE)
     assert found.parting is None

@@ -26,7 +26,7 @@ def place_of(kept, kind):
     return next(index for index, record in enumerate(kept) if isinstance(record.event, kind))
 
 
-def test_a_short_field_stands_with_both_values():
+def test_a_short_field_is_shown_with_both_values():
     kept = records(alloc("spec", "line"))
     said = difference(kept, place_of(kept, ChunkAllocated), chars=5)
     assert said.splitlines() == [
@@ -35,7 +35,7 @@ def test_a_short_field_stands_with_both_values():
     ]
 
 
-def test_only_the_fields_that_differ_are_told():
+def test_only_differing_fields_are_shown():
     said = field_diff(FramePopped("frame-1", "It works."), FramePopped("frame-1", "It failed.", forced="window"))
     assert said.splitlines() == [
         "  result: recorded 'It works.', derived 'It failed.'",
@@ -64,7 +64,7 @@ def test_of_forty_lines_that_differ_none_is_left_out():
     assert all(text.count("    -a") == 38 for text in told[:1])
 
 
-def test_facts_of_two_kinds_are_told_whole():
+def test_facts_of_two_kinds_are_shown_in_full():
     said = explain_difference(7, RunEnded("popped", "x"), CallRejected("code", "why"))
     assert said == (
         'record 7: recorded RunEnded {"type":"RunEnded","ending":"popped","result":"x"}, '

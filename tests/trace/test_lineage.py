@@ -115,7 +115,7 @@ def test_a_run_that_is_its_own_parent_is_refused(tmp_path):
         list(RunReader(child))
 
 
-def test_a_torn_end_of_the_forks_own_file_is_told(tmp_path):
+def test_a_torn_end_of_the_forks_own_file_is_reported(tmp_path):
     child = forked(run(tmp_path, "a"), 2, "b")
     with (child / "trace.jsonl").open("ab") as file:
         file.write(b'{"seq"')

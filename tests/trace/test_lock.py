@@ -100,7 +100,7 @@ def test_two_writers_in_one_process_are_two(path):
 @pytest.mark.parametrize(
     "content", [b"", b"garbage", b'{"pid":"x"}', b"\0" * 5000, b'{"pid":1,"started":1,"boot":"b"}']
 )
-def test_whatever_stands_in_a_lock_file_nobody_holds_is_written_over(path, content):
+def test_an_unheld_lock_file_is_overwritten(path, content):
     path.with_suffix(".lock").write_bytes(content)
     lock = Lock(path)
     assert f'"pid":{os.getpid()}' in path.with_suffix(".lock").read_text()

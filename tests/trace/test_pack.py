@@ -78,7 +78,7 @@ def test_the_same_run_is_packed_to_the_same_bytes(child, tmp_path):
     assert (tmp_path / "x.zip").read_bytes() == (tmp_path / "y.zip").read_bytes()
 
 
-def test_a_packed_run_tells_no_login(parent, tmp_path):
+def test_a_packed_run_contains_no_login_name(parent, tmp_path):
     pack(parent.folder, tmp_path / "x.zip")
     folder = unpack(tmp_path / "x.zip", tmp_path / "far")
     assert json.decode((folder / "request.json").read_bytes())["flags"] == {"depth": 2}
@@ -164,7 +164,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04" + b"\0" * 60])
-def test_a_file_that_is_no_archive_is_refused(tmp_path, content):
+def test_a_file_that_is_not_an_archive_is_refused(tmp_path, content):
     (tmp_path / "x.zip").write_bytes(content)
     with pytest.raises(UsageError, match="is not a packed run"):
         unpack(tmp_path / "x.zip", tmp_path)

@@ -24,7 +24,7 @@ def test_a_line_is_its_record_and_the_digest_of_all_before():
 
 
 @given(TEXTS, st.text(max_size=64).filter(str.isascii))
-def test_what_is_written_is_read_back(text, previous):
+def test_a_record_round_trips(text, previous):
     record = Record(1, 0.0, ToolReturned(text, True, 7, {text: text}))
     line, digest = write_line(record, previous)
     assert line.count(b"\n") == 1
@@ -55,7 +55,7 @@ def chained(body: bytes) -> bytes:
         b'{"seq":1,"at":0,"event":' + b'{"a":' * 5000 + b"1" + b"}" * 5000 + b"}",
     ],
 )
-def test_a_whole_line_that_is_no_record_is_refused_by_its_number(body):
+def test_an_invalid_line_is_refused_with_its_number(body):
     with pytest.raises(TraceError, match=r"^line 1 is complete, but this version cannot read its record"):
         read_line(chained(body), "", 1)
 

@@ -86,7 +86,7 @@ def test_a_whole_trace_needs_no_recovery(path, lines, tmp_path):
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\n", b"nothing\n", b"\0" * 5000, b"\xff\n\xfe"])
-def test_where_nothing_is_good_nothing_is_saved(path, tmp_path, garbage):
+def test_without_valid_records_nothing_is_saved(path, tmp_path, garbage):
     path.write_bytes(garbage)
     with pytest.raises(TraceError):
         recover(path, tmp_path / "saved")

@@ -94,7 +94,7 @@ def test_a_line_doubled_missing_or_moved_is_found(path, order, broken):
     assert f"line {broken} is broken" in refusal(path)
 
 
-def test_every_cut_of_the_last_line_is_torn_and_no_error(path):
+def test_every_cut_of_the_last_line_counts_as_torn_not_as_an_error(path):
     lines = written(path, 3)
     whole = b"".join(lines[:2])
     for length in range(1, len(lines[2]) - 1):
@@ -114,7 +114,7 @@ def test_a_cut_line_that_others_follow_is_broken_not_torn(path):
     assert "line 3 " in refusal(path)
 
 
-def test_an_empty_trace_and_one_that_is_not_there_are_told_apart(path):
+def test_an_empty_trace_differs_from_a_missing_one(path):
     assert "cannot be read: No such file" in refusal(path)
     path.touch()
     assert "never began and has no records" in refusal(path)

@@ -108,7 +108,7 @@ def test_an_altered_system_prompt_changes_the_first_prompt():
     assert "record 2: the prompt differs" in difference(altered(records, 0, system="Do as you like."))
 
 
-def test_a_fact_from_outside_that_nobody_asked_for_is_named():
+def test_an_unrequested_outside_fact_is_named():
     records = a_run()
     extra = [*records[:2], Record(3, 0.0, ClockRead(1.0)), *records[2:]]
     assert "record 3: recorded ClockRead" in difference(extra)
@@ -153,7 +153,7 @@ def test_a_trace_that_does_not_begin_with_a_start_is_none():
         verify([])
 
 
-def test_a_strategy_that_is_not_installed_is_told_as_such():
+def test_a_missing_strategy_is_reported():
     records = altered(a_run(), 0, strategy="somebody-elses")
     with pytest.raises(TraceError, match=r"a strategy that is not available .*install the package"):
         verify(records)

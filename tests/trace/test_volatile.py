@@ -140,7 +140,7 @@ def test_another_count_is_another_result(name):
         ("tmpfile", "tmpdir"),
     ],
 )
-def test_what_a_person_would_call_a_difference_is_one(one, other):
+def test_relevant_differences_count(one, other):
     assert volatile_kinds(one, other) is None
 
 

@@ -324,7 +324,7 @@ def test_ordinary_jobs_work(place, level, opened):
 
 
 @hostile(LAYERED, moot=("namespaces", "landlock", "none"))
-def test_a_command_that_cannot_rename_a_folder_of_the_lower_one_is_told_the_way_out(place, level, opened):
+def test_a_failed_rename_of_a_lower_folder_is_explained_with_a_fix(place, level, opened):
     (place / "ws" / "d").mkdir(parents=True)
     (place / "ws" / "d" / "file").write_text("kept")
     rename = "python -c \"import os; os.rename('d', 'e')\""

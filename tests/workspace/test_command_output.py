@@ -105,7 +105,7 @@ def test_a_capture_keeps_head_and_tail_of_whatever_it_is_fed(pieces, copies):
 
 
 @given(st.binary(max_size=3000), st.integers(1, 400), st.integers(0, 4000))
-def test_what_is_shown_is_valid_and_never_too_long(piece, copies, shown_bytes):
+def test_output_is_valid_and_never_too_long(piece, copies, shown_bytes):
     capture = Capture()
     for _ in range(copies):
         capture.take(piece)

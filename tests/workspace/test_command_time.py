@@ -368,7 +368,7 @@ def test_a_command_costs_no_look_at_the_processes_of_the_host(place, level, open
     assert any(str(look).startswith("/proc/") for look in looks)  # the command's own processes are watched
 
 
-def test_what_cannot_be_killed_is_given_up_in_bounded_time():
+def test_unkillable_processes_are_given_up_in_bounded_time():
     process = subprocess.Popen(["/bin/sleep", "10000"])
     pidfd = os.pidfd_open(process.pid)
     try:

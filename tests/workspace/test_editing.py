@@ -92,7 +92,7 @@ def test_line_ends_mode_and_bytes_that_are_no_text_stay(tmp_path: Path):
     assert (tmp_path / "a.py").stat().st_mode & 0o777 == 0o755
 
 
-def test_what_is_no_text_or_not_to_be_written_is_refused(tmp_path: Path):
+def test_binary_and_read_only_files_are_refused(tmp_path: Path):
     edits = files(tmp_path, b"a\0b")
     (tmp_path / "stackmem.toml").write_text("model = 1\n", encoding="utf-8")
     (tmp_path / "link").symlink_to("a.py")

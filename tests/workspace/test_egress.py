@@ -32,7 +32,7 @@ def ask(line):
 
 
 @hostile(*CONTAINED, moot=("landlock", "none"))
-def test_a_command_reaches_a_listed_host_and_is_told_of_every_other(place, level, opened):
+def test_a_command_reaches_a_listed_host_and_is_refused_every_other(place, level, opened):
     program = """
 import os, urllib.error, urllib.request
 print(urllib.request.urlopen("http://web.test/x").read())
@@ -61,7 +61,7 @@ print(os.environ["HTTPS_PROXY"], os.environ["no_proxy"])
 
 
 @hostile(*CONTAINED, moot=("landlock", "none"))
-def test_beside_the_proxy_there_is_no_way_out(place, level, opened):
+def test_the_proxy_is_the_only_network_path(place, level, opened):
     with opened(place, level, network="list", network_list=network("web.test")) as workspace, listeners() as targets:
         program = f"TARGETS = {targets!r}\n{CONNECT}\n{GET}\n" + "\n".join(
             f"print(ask('CONNECT {name}:{targets['tcp'][2][1]}')[:12])"  # type: ignore[index]
@@ -131,7 +131,7 @@ print(ask("GET http://web.test/")[-5:])
 
 
 @hostile(*CONTAINED, moot=("landlock", "none"))
-def test_where_the_proxy_dies_a_command_has_no_network_and_goes_on(place, level, opened, monkeypatch):
+def test_if_the_proxy_dies_a_command_continues_without_network(place, level, opened, monkeypatch):
     doors = []
     made = LEVELS[level]()
     launch = type(made).launch
@@ -179,7 +179,7 @@ def test_a_secret_in_the_name_of_a_host_is_kept_nowhere(place, level, opened):
 
 
 @hostile(*CONTAINED, moot=("landlock", "none"))
-def test_what_an_interrupted_command_had_asked_is_not_lost(place, level, opened):
+def test_an_interrupted_commands_requests_are_still_logged(place, level, opened):
     program = f"{GET}\nask('CONNECT evil.test:443')\nopen('asked', 'w').close()\nimport time; time.sleep(300)"
     with opened(place, level, network="list", network_list=network("web.test")) as workspace:
 
@@ -194,7 +194,7 @@ def test_what_an_interrupted_command_had_asked_is_not_lost(place, level, opened)
 
 
 @with_bubblewrap
-def test_a_proxy_that_fails_once_the_command_runs_is_told_and_the_command_is_not_run_again(tmp_path):
+def test_a_proxy_failure_during_a_command_is_reported_without_a_rerun(tmp_path):
     """Only the network is unavailable; the command's effects have already happened."""
 
     root = tmp_path / "ws"

@@ -48,7 +48,7 @@ def test_an_entry_is_spelled_so_that_it_can_be_given_again(text, spelled):
      "127.1:80", "0x7f.0.0.1", "2130706433", "0177.0.0.1", "*.0.0.1", "hôte.test", "-a.test", "a-.test", "::1",
      "1.2.3.4.5", f"{'a' * 64}.test", f"{'a.' * 130}test", "host\n.test", "[::1", "[host]"],
 )  # fmt: skip
-def test_what_is_no_entry_is_refused_in_one_sentence(text):
+def test_invalid_entries_are_refused_in_one_sentence(text):
     with pytest.raises(UsageError, match="--allow") as refused:
         read_allowed(text)
     assert "\n" not in str(refused.value)
@@ -80,7 +80,7 @@ def test_a_request_that_is_seen_goes_the_way_that_its_entry_says(scheme, host, p
     assert (found.way if found else None) == way
 
 
-def test_who_asks_for_a_listed_host_otherwise_is_told_how_it_is_listed():
+def test_a_listed_host_requested_differently_is_refused_with_its_entry():
     assert why_refused(HOSTS, "api.test").endswith("that host is allowed as https://api.test:443")
     assert ";" not in why_refused(HOSTS, "other.test")
     assert "=" not in why_refused(HOSTS, "10.1.2.3")

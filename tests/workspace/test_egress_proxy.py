@@ -35,7 +35,7 @@ def test_a_request_to_a_listed_host_is_passed_on_and_counted():
     assert entered.received_bytes == len(answer)
 
 
-def test_what_belongs_to_a_connection_or_to_the_proxy_stays_here():
+def test_connection_and_proxy_headers_are_not_forwarded():
     with serving() as host, proxied(network(f"http://web.test=127.0.0.1:{host.port}")) as proxy:
         proxy.get("http://web.test/", "Proxy-Authorization: Basic x", "Connection: x-own, content-length", "X-Own: 1",
                   "Upgrade: h2c", "TE: trailers", "Keep-Alive: 5", "X-Kept: 1")  # fmt: skip
@@ -98,7 +98,7 @@ def test_a_body_is_passed_on_with_a_length_or_in_chunks():
         ("\x16\x03\x01\x02\x00\x01", 400, "is none of HTTP"),
     ],
 )
-def test_what_is_not_listed_or_no_request_reaches_nobody(request_line, status, says):
+def test_unlisted_hosts_and_invalid_requests_are_not_forwarded(request_line, status, says):
     with serving() as host:
         line = request_line.format(port=host.port)
         line = line if " HTTP/" in line else f"{line} HTTP/1.1"
@@ -153,7 +153,7 @@ SMUGGLED = [
 
 
 @pytest.mark.parametrize("rest", SMUGGLED)
-def test_a_request_that_two_readers_could_read_differently_reaches_nobody(rest):
+def test_ambiguous_requests_are_not_forwarded(rest):
     with serving() as host, proxied(network(f"http://web.test=127.0.0.1:{host.port},POST")) as proxy:
         answer = proxy.ask(f"POST http://web.test/ HTTP/1.1\r\nHost: web.test\r\n{rest}".encode())
         assert b"".join(host.seen) == b""
@@ -173,7 +173,7 @@ def test_a_broken_chunk_ends_the_request_and_what_follows_it_is_no_second_one():
     assert b"second" not in sent
 
 
-def test_a_redirect_is_the_commands_to_follow_and_judged_anew():
+def test_a_redirect_is_followed_by_the_command_and_checked_again():
     to = b"HTTP/1.1 302 Found\r\nLocation: http://evil.test/\r\nContent-Length: 0\r\n\r\n"
     with serving(to) as host, proxied(network(f"http://web.test=127.0.0.1:{host.port}")) as proxy:
         assert b"Location: http://evil.test/" in proxy.get("http://web.test/").replace(b"location", b"Location")
@@ -206,7 +206,7 @@ def test_a_name_is_looked_up_once_for_a_connection_and_never_for_a_host_that_is_
 
 
 @pytest.mark.parametrize("failure", [OSError("none"), UnicodeError("label too long")])
-def test_a_resolver_that_fails_is_no_way_around(failure):
+def test_a_failing_resolver_does_not_bypass_the_list(failure):
     def resolve(host, port):
         raise failure
 
@@ -296,7 +296,7 @@ def test_a_tunnel_passes_bytes_both_ways_and_each_end_may_end_first():
     assert (entered.sent_bytes, entered.received_bytes) == (11, 15)
 
 
-def test_a_client_that_ends_its_tunnel_rudely_is_no_failure():
+def test_a_tunnel_ended_by_a_reset_is_not_a_failure():
     with serving(echo) as host, proxied(network(f"name.test:8443=127.0.0.1:{host.port}")) as proxy:
         connection = tunnel(proxy, early=b"x" * 100_000)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

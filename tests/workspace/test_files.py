@@ -49,7 +49,7 @@ def refused(outcome, words):
 
 @on_each_ground
 @for_everyone
-def test_what_leads_outside_is_not_read_listed_or_digested(place, opener):
+def test_outside_paths_are_not_read_listed_or_digested(place, opener):
     at = hostile(place, opener)
     for path in OUTSIDE:
         assert refused(at.read(path), "outside the workspace"), path
@@ -59,7 +59,7 @@ def test_what_leads_outside_is_not_read_listed_or_digested(place, opener):
 
 @on_each_ground
 @for_everyone
-def test_what_leads_outside_is_not_written(place, opener):
+def test_outside_paths_are_not_written(place, opener):
     at = hostile(place, opener)
     before = sorted(os.listdir(place))
     for path in [*OUTSIDE, "../ws-evil/new", "link_dir/new", "/workspace/link_dir/new"]:
@@ -164,7 +164,7 @@ def test_each_way_to_write_where_nothing_can_be_written_is_told_apart(place):
 
 @on_each_ground
 @for_everyone
-def test_a_path_that_no_file_can_have_is_a_refusal_of_one_line(place, opener):
+def test_an_impossible_path_is_refused_in_one_line(place, opener):
     at = scene(place, opener)
     for path in (
         "",
@@ -308,7 +308,7 @@ def test_a_write_that_fails_half_way_leaves_the_file_as_it_was(place):
 
 
 @for_everyone
-def test_what_may_not_be_read_or_written_is_refused_to_a_user(place):
+def test_files_without_permission_are_refused_to_a_user(place):
     at = scene(place)
     (at.ws / "d" / "file").chmod(0)
     (at.ws / "shut").mkdir(0o500)
@@ -330,7 +330,7 @@ PROTECTED = [
 
 @on_each_ground
 @for_everyone
-def test_what_git_would_run_on_the_host_is_not_written(place, opener):
+def test_files_that_git_would_run_on_the_host_are_not_written(place, opener):
     at = scene(place, opener)
     (at.ws / ".git" / "hooks").mkdir(parents=True)
     (at.ws / "to_hooks").symlink_to(".git/hooks")
@@ -388,7 +388,7 @@ def test_a_digest_is_of_the_content_and_known_only_for_files_of_moderate_size(pl
     assert at.digest("big") == "unknown"
 
 
-def test_a_workspace_that_is_no_directory_is_an_error_with_a_way_out(tmp_path):
+def test_a_workspace_that_is_not_a_directory_is_an_error_with_a_fix(tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path)
     for path in ("gone", "file", "link"):

@@ -126,7 +126,7 @@ def test_no_write_goes_outside_while_the_file_turns_into_a_link(place, opener):
 
 
 @for_everyone
-def test_no_digest_or_listing_is_of_what_lies_outside(place):
+def test_digests_and_listings_never_cover_outside_files(place):
     at = scene(place)
     secret = at.ws / "copy"
     secret.write_text(SECRET)

@@ -130,7 +130,7 @@ def test_a_working_directory_behind_a_link_is_refused(place):
         ("FROM small\nRUN true\x00\n", "is not a Dockerfile"),
     ],
 )
-def test_what_cannot_be_built_is_one_sentence(tmp_path, recipe, why):
+def test_unbuildable_recipes_print_one_sentence(tmp_path, recipe, why):
     with pytest.raises((UsageError, WorkspaceError), match=why):
         made(tmp_path, recipe)
 
@@ -155,7 +155,7 @@ def test_a_here_document_that_the_parser_took_for_none_writes_nothing(tmp_path):
     assert (tmp_path / "x").read_text() == "mine"
 
 
-def test_what_is_in_the_way_is_known_before_anything_runs(tmp_path):
+def test_obstacles_are_found_before_anything_runs(tmp_path):
     (tmp_path / "Dockerfile").write_text("FROM python:3.12\nRUN --security=insecure true\n")
     said = why_not_built(ImageStore(tmp_path / "store"), ImageSource(tmp_path, tmp_path / "Dockerfile"))
     assert said == [

@@ -28,7 +28,7 @@ def test_they_stand_from_the_root_of_the_work_tree_to_the_folder(tmp_path: Path)
     assert find_instructions(tmp_path / "repo").count("\n") == 2
 
 
-def test_a_folder_that_is_no_work_tree_has_its_own_alone(tmp_path: Path):
+def test_a_folder_outside_a_work_tree_has_only_its_own_instructions(tmp_path: Path):
     (tmp_path / "a").mkdir()
     (tmp_path / "AGENTS.md").write_text("above", encoding="utf-8")
     assert find_instructions(tmp_path / "a") == ""
@@ -64,6 +64,6 @@ def test_a_file_that_is_named_is_read_or_refused(tmp_path: Path):
         read_instructions(tmp_path / "gone")
 
 
-def test_a_link_to_itself_is_no_instruction(tmp_path: Path):
+def test_a_link_to_itself_is_not_read_as_instructions(tmp_path: Path):
     (tmp_path / "AGENTS.md").symlink_to("AGENTS.md")
     assert find_instructions(tmp_path) == ""

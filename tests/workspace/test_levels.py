@@ -59,7 +59,7 @@ def _choose_under(isolation: str, *before: str) -> str:
     return done.stdout
 
 
-def test_without_user_namespaces_nothing_is_taken_and_the_way_out_is_said():
+def test_without_user_namespaces_no_level_is_taken_and_the_fix_is_printed():
     said = _choose_under("auto", "echo 0 > /proc/sys/user/max_user_namespaces")
     assert said.startswith("exit 5 no isolation level works here (bubblewrap: ")
     assert "namespaces: " in said
@@ -135,7 +135,7 @@ def test_a_missing_workspace_is_refused_before_anything_starts(place, level, ope
 
 
 @hostile(*MOUNTED, documented=("namespaces", "landlock", "none"))
-def test_the_workspace_stands_at_the_path_it_is_given(place, level, opened):
+def test_the_workspace_appears_at_its_given_path(place, level, opened):
     for inside in ("/workspace", "/home/ann/repo", "/tmp/repo", "/opt/a/b/c", str(place / "ws"), "/w", "/var/lib/x"):
         with opened(place, level, inside=inside) as workspace:
             assert (workspace.path, workspace.level) == (inside, level.removesuffix(" on a layer"))

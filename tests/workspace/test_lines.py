@@ -140,7 +140,7 @@ def test_a_tiny_space_is_not_exceeded(at, shown_bytes):
         b"\x89PNG\r\n\x1a\n\0\0",
     ],
 )
-def test_a_binary_file_is_told_by_its_size(at, raw):
+def test_a_binary_file_is_described_by_its_size(at, raw):
     (at.ws / "f").write_bytes(raw)
     assert at.read("f") == ToolOutcome(
         f"binary, {len(raw)} bytes: 'f' is no UTF-8 text; look at it with run_command", failed=True

@@ -57,7 +57,7 @@ def test_an_interpreter_outside_is_granted_at_every_path_that_leads_to_it(tmp_pa
         ("keys", "is not a Python installation"),
     ],
 )
-def test_a_folder_cannot_have_shown_what_is_no_installation(
+def test_a_folder_cannot_expose_a_fake_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, says: str
 ):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

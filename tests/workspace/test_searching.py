@@ -78,7 +78,7 @@ def test_matches_are_shown_by_path_and_line_and_ignored_files_left_out(opened: W
         ({"pattern": "x", "path": "out/passwd"}, "outside the workspace"),
     ],
 )
-def test_what_cannot_be_searched_is_refused_with_a_way_out(opened: Workspace, asked, words):
+def test_invalid_searches_are_refused_with_a_fix(opened: Workspace, asked, words):
     outcome = opened.search_files(**{"path": ".", "glob": "", "context": 0, **asked}, shown_bytes=4_096)
     assert outcome.failed
     assert words in outcome.text

@@ -37,5 +37,5 @@ def test_odd_files_are_survived_and_get_at_most_one_short_line(raw: bytes):
     assert len(note) < 200
 
 
-def test_bytes_that_are_no_utf8_are_named():
+def test_bytes_that_are_not_utf8_are_reported():
     assert "cannot parse the file now" in syntax_note("a.py", b"x = '\xe9'\n")

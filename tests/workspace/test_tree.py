@@ -52,7 +52,7 @@ def test_a_symlink_is_removed_and_what_it_points_to_stays(place):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to create a file that the user cannot remove")
-def test_what_is_left_is_an_error_with_a_way_out(place, person):
+def test_leftover_files_are_an_error_with_a_fix(place, person):
     (place / "tree").mkdir(0o755)
     (place / "tree" / "file").touch()
 

@@ -38,7 +38,7 @@ def looked(monkeypatch, tmp_path, shared, neighbors):
         ([50], 0, ""),
     ],
 )
-def test_what_a_neighbor_gives_back_is_not_the_commands(monkeypatch, tmp_path, shared, neighbors, reason):
+def test_memory_freed_by_a_neighbor_is_not_attributed_to_the_command(monkeypatch, tmp_path, shared, neighbors, reason):
     assert looked(monkeypatch, tmp_path, shared, neighbors) == reason
 
 
@@ -70,7 +70,7 @@ def test_the_file_of_a_process_group_is_found(tmp_path, groups, place):
 
 
 @pytest.mark.parametrize("groups", [None, "", "no groups\n", "0::/\n"])
-def test_where_no_group_is_told_there_is_none(tmp_path, groups):
+def test_without_group_information_no_group_is_reported(tmp_path, groups):
     if groups is not None:
         (tmp_path / "self").mkdir()
         (tmp_path / "self" / "cgroup").write_text(groups)
@@ -109,7 +109,7 @@ def test_a_group_has_its_own_processes_and_those_of_groups_within(tmp_path, own,
         (["shmem 0"], ["nothing is told"], 0, "memory"),  # then the machine's sum applies
     ],
 )
-def test_what_neighbors_of_other_groups_hold_is_not_the_commands(
+def test_memory_of_other_groups_is_not_attributed_to_the_command(
     monkeypatch, tmp_path, before, after, neighbors, reason
 ):
     told = iter([0])

@@ -19,7 +19,7 @@ def stale(world: Made, unit: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("horizon", [30, 60, 300])
 @pytest.mark.parametrize("family", SILENT)
-def test_a_value_that_no_longer_holds_is_accepted_and_fails_at_the_end(family: str, horizon: int):
+def test_an_outdated_value_is_accepted_and_fails_at_the_end(family: str, horizon: int):
     world = made(family, horizon)
     wrong = [unit for unit in range(1, len(world.commands) + 1) if stale(world, unit) != right(world, unit)]
     assert wrong
@@ -30,7 +30,7 @@ def test_a_value_that_no_longer_holds_is_accepted_and_fails_at_the_end(family: s
     assert reward(world, one) < 1
 
 
-def test_a_change_is_told_once_and_the_file_says_what_is_new():
+def test_a_change_is_announced_once_and_the_file_has_the_new_value():
     world = made("moving_target", 60)
     workspace, told = opened(world), 0
     for unit in range(1, len(world.commands) + 1):
@@ -86,7 +86,7 @@ def test_the_forty_fields_stand_in_one_long_document_and_are_needed_early_in_the
         assert {int((unit - 1) // third) for unit in row.needed} == {0, 1, 2}
 
 
-def test_an_identifier_stands_in_its_log_alone_and_is_needed_long_afterwards():
+def test_an_identifier_is_only_in_its_log_and_needed_much_later():
     world = made("log_haystack", 300)
     for row in world.world.facts:
         if not row.key.startswith("request."):
@@ -112,7 +112,7 @@ def test_a_line_of_an_early_log_matters_when_many_others_have_come_by():
     assert not any(row.value in text for row in early for text in world.files.values())
 
 
-def test_a_result_of_a_sub_task_is_told_once_and_stands_nowhere():
+def test_a_sub_tasks_result_is_printed_once_and_not_stored():
     world = made("deep_deps", 100)
     workspace, _ = played(world)
     assert world.world.extras["depth"] >= 4
@@ -199,7 +199,7 @@ def test_what_prospecting_finds_is_never_needed_after_its_claim():
         assert row.needed == tuple(range(row.needed[0], row.needed[-1] + 1))
 
 
-def test_a_word_of_the_vigil_stands_in_one_output_and_nowhere_else():
+def test_a_word_of_the_vigil_is_in_one_output_only():
     world = made("vigil", 60)
     workspace, _ = played(world)
     for row in (row for row in world.world.facts if row.key.startswith("watch.")):
