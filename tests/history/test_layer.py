@@ -70,7 +70,7 @@ def seen(over: Overlay) -> set[str]:
 
 
 @for_everyone
-def test_the_patch_contains_exactly_the_runs_changes(place: Path):
+def test_the_patch_contains_exactly_the_changes_of_the_run(place: Path):
     with laid(place) as here:
         before = holds(here.hers)
         kinds = here.changes("echo b >> a.txt; rm d/one.txt; mkdir n; echo new > n/new.txt; chmod -x run.sh; : >> out2")

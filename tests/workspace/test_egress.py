@@ -179,7 +179,7 @@ def test_a_secret_in_the_name_of_a_host_is_kept_nowhere(place, level, opened):
 
 
 @hostile(*CONTAINED, moot=("landlock", "none"))
-def test_an_interrupted_commands_requests_are_still_logged(place, level, opened):
+def test_requests_of_an_interrupted_command_are_still_logged(place, level, opened):
     program = f"{GET}\nask('CONNECT evil.test:443')\nopen('asked', 'w').close()\nimport time; time.sleep(300)"
     with opened(place, level, network="list", network_list=network("web.test")) as workspace:
 
