@@ -129,25 +129,25 @@ class TarReader:
     def _entry(
         self, header: _Header, block: bytes, extended: list[tuple[bytes, bytes]], long: dict[bytes, bytes]
     ) -> TarEntry:
-        told = dict(extended)
-        name = told.get(b"GNU.sparse.name", told.get(b"path", long.get(_LONG_NAME, header.name)))
-        target = told.get(b"linkpath", long.get(_LONG_LINK, header.target))
-        stored = _number(told[b"size"]) if b"size" in told else header.size
+        fields = dict(extended)
+        name = fields.get(b"GNU.sparse.name", fields.get(b"path", long.get(_LONG_NAME, header.name)))
+        target = fields.get(b"linkpath", long.get(_LONG_LINK, header.target))
+        stored = _number(fields[b"size"]) if b"size" in fields else header.size
         self._left = 0 if header.kind in _WITHOUT_CONTENT else stored
         self._padding = -self._left % _BLOCK
         self._budget.spend(self._left, 1)
         kind = _KINDS.get(header.kind, "other")
         size = self._left
         segments: tuple[tuple[int, int], ...] = ((0, size),) if size else ()
-        sparse = self._sparse(block, extended, told) if kind == "file" else None
+        sparse = self._sparse(block, extended, fields) if kind == "file" else None
         if sparse is not None:
             size, segments = sparse
             self._budget.spend(size)
             _check_segments(size, segments, self._left)
-        return TarEntry(name, kind, header.mode, _nanoseconds(told, header), target, size, segments, self.position)
+        return TarEntry(name, kind, header.mode, _nanoseconds(fields, header), target, size, segments, self.position)
 
     def _sparse(
-        self, block: bytes, extended: list[tuple[bytes, bytes]], told: dict[bytes, bytes]
+        self, block: bytes, extended: list[tuple[bytes, bytes]], fields: dict[bytes, bytes]
     ) -> tuple[int, tuple[tuple[int, int], ...]] | None:
         """Return size and segments of a sparse file in the formats of GNU tar, or None for other files."""
         numbers: list[int] = []
@@ -161,13 +161,13 @@ class TarReader:
                 at, count, more = 0, 21, block[504]
             pairs = [pair for pair in zip(numbers[::2], numbers[1::2], strict=True) if pair[1]]
             return size, tuple(pairs)
-        if (told.get(b"GNU.sparse.major"), told.get(b"GNU.sparse.minor")) == (b"1", b"0"):
-            size = _number(told.get(b"GNU.sparse.realsize", b""))
+        if (fields.get(b"GNU.sparse.major"), fields.get(b"GNU.sparse.minor")) == (b"1", b"0"):
+            size = _number(fields.get(b"GNU.sparse.realsize", b""))
             numbers = self._sparse_lines()
-        elif b"GNU.sparse.size" in told:
-            size = _number(told[b"GNU.sparse.size"])
-            if b"GNU.sparse.map" in told:
-                numbers = [_number(each) for each in told[b"GNU.sparse.map"].split(b",") if each]
+        elif b"GNU.sparse.size" in fields:
+            size = _number(fields[b"GNU.sparse.size"])
+            if b"GNU.sparse.map" in fields:
+                numbers = [_number(each) for each in fields[b"GNU.sparse.map"].split(b",") if each]
             else:
                 wanted = (b"GNU.sparse.offset", b"GNU.sparse.numbytes")
                 numbers = [_number(value) for key, value in extended if key in wanted]
@@ -318,8 +318,8 @@ def _field(field: bytes) -> int:
     return int(digits or b"0", 8)
 
 
-def _nanoseconds(told: dict[bytes, bytes], header: _Header) -> int:
-    seconds, _, fraction = told.get(b"mtime", b"").partition(b".")
+def _nanoseconds(fields: dict[bytes, bytes], header: _Header) -> int:
+    seconds, _, fraction = fields.get(b"mtime", b"").partition(b".")
     if not seconds.isdigit() or len(seconds) > 12:
         return header.mtime * 1_000_000_000
     return int(seconds) * 1_000_000_000 + int(fraction[:9].ljust(9, b"0") if fraction.isdigit() else 0)

@@ -243,13 +243,13 @@ def patch_across(first: History, before: str, second: History, after: str) -> Pa
     """
     if first.of_layer != second.of_layer:
         raise WorkspaceError("a tree of an overlay cannot be compared with a tree of a copy")
-    mine, theirs = first.base_files(), second.base_files()
+    first_files, second_files = first.base_files(), second.base_files()
     with TemporaryDirectory(prefix="stackmem-across-") as scratch:
         git_dir, place = Path(scratch) / "history.git", Path(scratch) / "patch"
         _read_also(git_dir, first.git_dir, second.git_dir)
         store = ObjectStore(git_dir)
-        start = store.add_folders(_present(theirs | mine | first.listed(before)).items())
-        end = store.add_folders(_present(mine | theirs | second.listed(after)).items())
+        start = store.add_folders(_present(second_files | first_files | first.listed(before)).items())
+        end = store.add_folders(_present(first_files | second_files | second.listed(after)).items())
         both = History(git_dir, git_dir)
         both.write_patch(start, end, place)
         return Patch(place.read_bytes(), both.changed(start, end))

@@ -30,7 +30,7 @@ _PASSED_OVER = {b".git", b"__pycache__", b".mypy_cache", b".ruff_cache", b".pyte
 _REMOVED = {b"__pycache__", b".pytest_cache", b".mypy_cache", b".ruff_cache", b".eslintcache", b".stylelintcache"}
 _INSTALLED = {b".venv", b"venv", b"node_modules"}
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 
 
 class FoundFiles:
@@ -294,7 +294,7 @@ def _content(folder: int, name: bytes) -> Found | None:
         return LINK, os.readlink(name, dir_fd=folder)
     if not stat.S_ISREG(status.st_mode):
         return None
-    content = read_start(name, _MOST_BYTES + 1, follow=False, dir_fd=folder)
-    if len(content) > _MOST_BYTES:
+    content = read_start(name, _MAX_BYTES + 1, follow=False, dir_fd=folder)
+    if len(content) > _MAX_BYTES:
         raise OSError(errno.EFBIG, "it is too large for a file that controls a check")
     return EXECUTABLE if status.st_mode & 0o100 else FILE, content

@@ -23,8 +23,8 @@ _READ_FIRST = (
     "HEAD", "config", "commondir", "packed-refs", "shallow", "index", "info/attributes", "info/exclude", "info/grafts",
     "objects/info/alternates", "objects/info/commit-graph",
 )  # fmt: skip
-HER_SECONDS = 120  # for queries about the user's repository, in which a .gitignore may be a pipe or take forever
-_HERS = ("HOME", "XDG_CONFIG_HOME", "LOGNAME", "USER")
+USER_GIT_SECONDS = 120  # for queries about the user's repository, in which a .gitignore may be a pipe or take forever
+_USER_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "LOGNAME", "USER")
 
 _LOCAL = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
 """Prevents network access.
@@ -116,14 +116,14 @@ def special_file_below(git_dir: Path, folders: Collection[str], *, links: bool =
     return ""
 
 
-def her_environment() -> dict[str, str]:
+def user_git_environment() -> dict[str, str]:
     """Return the environment for reading the user's repository.
 
     The user's ignore rules apply, but variables that name another repository are dropped.
     """
-    theirs = {name: os.environ[name] for name in _HERS if name in os.environ}
+    inherited = {name: os.environ[name] for name in _USER_VARIABLES if name in os.environ}
     return {
-        **theirs,
+        **inherited,
         "PATH": os.environ.get("PATH", os.defpath),
         "LC_ALL": "C",
         "GIT_TERMINAL_PROMPT": "0",

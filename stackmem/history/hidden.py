@@ -17,7 +17,7 @@ from msgspec import Struct
 from stackmem.errors import UsageError
 from stackmem.workspace.clip import shown_name
 
-from .git import HER_SECONDS, git, her_environment
+from .git import USER_GIT_SECONDS, git, user_git_environment
 from .selection import DEPENDENCIES, Picked, in_work_tree, included, own_below, real_folder
 
 _IGNORED = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
@@ -76,7 +76,7 @@ class _FolderScan:
 
     def _git(self, below: bytes, *words: str) -> bytes:
         where = Path(os.fsdecode(self._at(below)))
-        return git(*words, cwd=where, environment=her_environment(), seconds=HER_SECONDS)
+        return git(*words, cwd=where, environment=user_git_environment(), seconds=USER_GIT_SECONDS)
 
     def _ask(self, below: bytes) -> set[bytes]:
         """Return what git ignores in the repository at ``below``. An ignored folder is listed instead of its

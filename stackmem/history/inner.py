@@ -24,20 +24,20 @@ from stackmem.errors import WorkspaceError
 from stackmem.foreign.files import bounded_blocks, open_regular
 from stackmem.workspace.secrets import Scrubber
 
-from .git import HER_SECONDS, git, git_stream, her_environment, store_environment
+from .git import USER_GIT_SECONDS, git, git_stream, store_environment, user_git_environment
 from .ignored import IgnoreRules
 from .inner_packs import InnerGit, pack, packed_before
 from .origin import Origin
 from .pack_cache import PackCache, PackedFrom
 from .selection import never_copied
 
-MOST_COMMITS = 20_000
+MAX_COMMITS = 20_000
 FEWER_COMMITS = 100
 """Limit if listing all commits takes too long."""
 LIST_SECONDS = 20.0
 # maximum size of one blob; blobs that cannot be searched for secrets are excluded
-_MOST_SEARCHED_BYTES = 64 * 1024 * 1024
-_MOST_INDEX_BYTES = 256 * 1024 * 1024
+_MAX_SEARCHED_BYTES = 64 * 1024 * 1024
+_MAX_INDEX_BYTES = 256 * 1024 * 1024
 _BATCH_BYTES = 1024 * 1024
 _MISSING = "?"
 """Prefix of the name of an object that the user's repository lacks."""
@@ -79,7 +79,7 @@ def make_repository(
     into: Path,
     secrets: Scrubber,
     cache: PackCache,
-    most_commits: int = MOST_COMMITS,
+    most_commits: int = MAX_COMMITS,
     seconds: float = LIST_SECONDS,
 ) -> InnerRepository:
     """Create the git directory ``into`` at the commit of ``origin``."""
@@ -110,7 +110,7 @@ def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: in
         if not isinstance(error.__cause__, TimeoutExpired):
             raise
         commits, cut = _commits(inner, FEWER_COMMITS)
-        objects = _objects(inner, commits | cut, HER_SECONDS)
+        objects = _objects(inner, commits | cut, USER_GIT_SECONDS)
     _write_lines(into / "shallow", (ends | cut) & (commits | cut))
     tree = _Tree(inner)
     unseen = _unseen(inner, objects, tree)
@@ -153,7 +153,7 @@ def _settings(origin: Origin) -> dict[str, str]:
     try:
         listed = git(
             "config", "-z", "--get-regexp", r"^core\.(autocrlf|eol|filemode)$", cwd=origin.root,
-            environment=her_environment() | {"GIT_DIR": os.fspath(origin.git_dir)}, seconds=HER_SECONDS,
+            environment=user_git_environment() | {"GIT_DIR": os.fspath(origin.git_dir)}, seconds=USER_GIT_SECONDS,
         )  # fmt: skip
     except WorkspaceError:  # exit 1: no such setting
         return {}
@@ -248,7 +248,7 @@ def _with_secrets(inner: InnerGit, names: list[str], holds_secret: Callable[[byt
         while line := answers.readline():
             name, kind, size = line.decode().split()
             left = int(size)
-            large = left > _MOST_SEARCHED_BYTES
+            large = left > _MAX_SEARCHED_BYTES
             if kind == "blob":
                 found[name] = large
             while large and left:
@@ -330,7 +330,7 @@ def _write_index(inner: InnerGit, tree: _Tree) -> None:
 
 def _copy_index(source: Path, target: Path) -> None:
     with open_regular(source, follow=False) as file, target.open("xb") as copy:
-        copy.writelines(bounded_blocks(file, _MOST_INDEX_BYTES))
+        copy.writelines(bounded_blocks(file, _MAX_INDEX_BYTES))
 
 
 def _filtered(inner: InnerGit, paths: list[bytes]) -> set[bytes]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
 
-from .git import ANSWER_SECONDS, HER_SECONDS, git, store_environment
+from .git import ANSWER_SECONDS, USER_GIT_SECONDS, git, store_environment
 from .origin import Origin
 from .pack_cache import PackCache
 
@@ -29,10 +29,10 @@ class InnerGit(Struct, frozen=True):
     origin: Origin
     path: Path
 
-    def ask(self, *arguments: str, stdin: bytes = b"", seconds: float = HER_SECONDS) -> bytes:
+    def ask(self, *arguments: str, stdin: bytes = b"", seconds: float = USER_GIT_SECONDS) -> bytes:
         return git(*arguments, cwd=self.path, environment=self.seeing(), stdin=stdin, seconds=seconds)
 
-    def alone(self, *arguments: str, stdin: bytes = b"", seconds: float = HER_SECONDS) -> bytes:
+    def alone(self, *arguments: str, stdin: bytes = b"", seconds: float = USER_GIT_SECONDS) -> bytes:
         """Query the user's work tree without access to its objects."""
         at = store_environment(self.path) | {"GIT_WORK_TREE": os.fspath(self.origin.root)}
         return git(*arguments, cwd=self.origin.root, environment=at, stdin=stdin, seconds=seconds)

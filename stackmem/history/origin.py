@@ -20,14 +20,14 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.foreign.files import read_start
 from stackmem.workspace.clip import shown_name
 
-from .git import HER_SECONDS, git, special_file_below, store_environment
+from .git import USER_GIT_SECONDS, git, special_file_below, store_environment
 
 _NAME = (
     r"(?!.*(?:\.\.|//|@\{|/\.|\.lock(?:/|$)|[./]$))"
     r"[^.\x00-\x20\x7f~^:?*\[\\][^\x00-\x20\x7f~^:?*\[\\]*"
 )
 _BRANCH, _TAG = re.compile(f"refs/heads/{_NAME}"), re.compile(f"refs/tags/{_NAME}")
-_MOST_TAGS = 5_000
+_MAX_TAGS = 5_000
 _SMALL_BYTES = 4096  # for a name or path
 _LISTS_BYTES = 16 * 1024 * 1024  # for the list of a shallow clone's boundary commits
 _WAY_OUT = "so the run does not get its history; clone it again to include it"
@@ -47,13 +47,13 @@ class Origin(Struct, frozen=True):
         """Environment for queries: only the repository's own configuration, and no grafts."""
         return store_environment(self.git_dir) | {"GIT_GRAFT_FILE": os.devnull}
 
-    def ask(self, *arguments: str, stdin: bytes = b"", seconds: float = HER_SECONDS) -> bytes:
+    def ask(self, *arguments: str, stdin: bytes = b"", seconds: float = USER_GIT_SECONDS) -> bytes:
         return git(*arguments, cwd=self.git_dir, environment=self.environment, stdin=stdin, seconds=seconds)
 
     def tags(self, commits: Collection[str]) -> dict[str, str]:
         """Return the tags of these commits by full name. Annotated tags map directly to the commit."""
         wanted = "--format=%(objectname) %(*objectname) %(refname)"
-        listed = self.ask("for-each-ref", f"--count={_MOST_TAGS}", "--sort=-creatordate", wanted, "refs/tags")
+        listed = self.ask("for-each-ref", f"--count={_MAX_TAGS}", "--sort=-creatordate", wanted, "refs/tags")
         found = {}
         for line in listed.decode("utf-8", "surrogateescape").splitlines():
             named, peeled, name = line.split(" ", 2)

@@ -24,7 +24,7 @@ from stackmem.foreign.files import read_regular
 from stackmem.workspace.tree import disk_bytes, remove_tree
 
 _KEPT = 8
-_MOST_PACKS = 16  # per entry, because git searches each pack
+_MAX_PACKS = 16  # per entry, because git searches each pack
 _ABOUT, _INDEX = "about.json", "index"
 
 
@@ -61,7 +61,7 @@ class PackCache:
         with suppress(OSError), self._locked():
             for place in sorted(self._entries(), key=lambda path: -path.stat().st_mtime_ns):
                 with suppress(OSError, msgspec.MsgspecError):
-                    if _about(place).origin == origin and len(list(place.glob("*.pack"))) < _MOST_PACKS:
+                    if _about(place).origin == origin and len(list(place.glob("*.pack"))) < _MAX_PACKS:
                         self._put(place, into)
                         return True
         self._drop(into)

@@ -63,8 +63,8 @@ def contents_after(
         reached = git("ls-files", "-s", "-z", cwd=git_dir, environment=environment)
         if reached != b"".join(_staged(path, after[path]) for path in sorted(after)):
             raise UsageError("the patch was changed after the run; apply changes.patch manually with git apply")
-        asked = b"".join(node.id.encode() + b"\n" for node in after.values())
-        answer = git("cat-file", "--batch", "--buffer", cwd=git_dir, environment=environment, stdin=asked)
+        query = b"".join(node.id.encode() + b"\n" for node in after.values())
+        answer = git("cat-file", "--batch", "--buffer", cwd=git_dir, environment=environment, stdin=query)
     return dict(zip(after, _contents(answer), strict=True))
 
 

@@ -143,12 +143,12 @@ def _leads_back(root: bytes, path: bytes, status: os.stat_result) -> bool:
 def _copy(root: bytes, into: bytes, selection: Selection, notice: Callable[[str], object]) -> None:
     made = {b""}
     clones = _Clones()
-    told = time.monotonic()
+    noticed_at = time.monotonic()
     for path in selection.folders:
         _make_folder(root, into, path, made)
     for number, (path, status) in enumerate(selection.files.items()):
-        if time.monotonic() > told + _NOTICE_SECONDS:
-            told = time.monotonic()
+        if time.monotonic() > noticed_at + _NOTICE_SECONDS:
+            noticed_at = time.monotonic()
             notice(f"copied {number:,} of {len(selection.files):,} files")
         _make_folder(root, into, path.rpartition(b"/")[0], made)
         source, target = root + b"/" + path, into + b"/" + path

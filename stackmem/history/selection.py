@@ -22,7 +22,7 @@ from stackmem.errors import UsageError, WorkspaceError
 from stackmem.workspace.clip import shown_name
 
 from .exchange import STAGE
-from .git import HER_SECONDS, git, git_and_warnings, her_environment
+from .git import USER_GIT_SECONDS, git, git_and_warnings, user_git_environment
 
 DEPENDENCIES = frozenset({b".venv", b"venv", b"node_modules"})
 _STAGE = os.fsencode(STAGE)  # left over from a killed apply
@@ -116,7 +116,7 @@ class Picked:
 
     def _listed(self, folder: Path, *which: str) -> list[bytes]:
         found, warnings = git_and_warnings(
-            "ls-files", "-z", *which, cwd=folder, environment=her_environment(), seconds=HER_SECONDS
+            "ls-files", "-z", *which, cwd=folder, environment=user_git_environment(), seconds=USER_GIT_SECONDS
         )
         for warning in warnings.splitlines():
             if warning.startswith(_CLOSED):  # git continues as if the folder were empty
@@ -255,7 +255,11 @@ def in_work_tree(folder: Path) -> bool:
     """Return whether git knows the folder: as a work tree, or as an unignored part of one."""
     try:
         answer = git(
-            "rev-parse", "--is-inside-work-tree", cwd=folder, environment=her_environment(), seconds=HER_SECONDS
+            "rev-parse",
+            "--is-inside-work-tree",
+            cwd=folder,
+            environment=user_git_environment(),
+            seconds=USER_GIT_SECONDS,
         )
     except WorkspaceError as error:
         if b"not a git repository" in str(error).encode() and not os.path.lexists(folder / ".git"):
@@ -266,16 +270,20 @@ def in_work_tree(folder: Path) -> bool:
     if answer.strip() != b"true":
         return False
     # A home directory in git often ignores everything that was not added explicitly; treat such folders as separate.
-    return bool(git("ls-files", "-z", cwd=folder, environment=her_environment(), seconds=HER_SECONDS)) or not _ignored(
-        folder
-    )
+    return bool(
+        git("ls-files", "-z", cwd=folder, environment=user_git_environment(), seconds=USER_GIT_SECONDS)
+    ) or not _ignored(folder)
 
 
 def _ignored(folder: Path) -> bool:
     try:
         return bool(
             git(
-                "check-ignore", os.fspath(folder), cwd=folder.parent, environment=her_environment(), seconds=HER_SECONDS
+                "check-ignore",
+                os.fspath(folder),
+                cwd=folder.parent,
+                environment=user_git_environment(),
+                seconds=USER_GIT_SECONDS,
             )
         )
     except WorkspaceError:  # exit 1: not ignored; otherwise not in a repository

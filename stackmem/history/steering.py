@@ -64,10 +64,10 @@ def same_settings(path: bytes, before: Found | None, now: Found | None) -> bool:
     if name not in _PARTS or any(each is not None and each[0] == LINK for each in (before, now)):
         return False
     try:
-        ours, theirs = (None if each is None else _PARTS[name](each[1].decode("utf-8")) for each in (before, now))
+        old, new = (None if each is None else _PARTS[name](each[1].decode("utf-8")) for each in (before, now))
     except (ValueError, SyntaxError, MemoryError, configparser.Error, RecursionError, AttributeError):
         return False
-    return (ours or None) == (theirs or None)
+    return (old or None) == (new or None)
 
 
 def runs_something(init: bytes) -> bool:

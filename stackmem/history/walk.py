@@ -30,8 +30,8 @@ _MARKS = {
 _NAMES = sys.getfilesystemencoding()
 _LEVELS = 256  # maximum depth; two thousand levels cost git and the kernel seconds
 _READ_BYTES = 1024 * 1024  # per read
-_MOST_NEW = 200_000  # limit for added files and folders, because more would delay every step
-_MOST_NAMED = 1_000  # limit for reported entries
+_MAX_NEW = 200_000  # limit for added files and folders, because more would delay every step
+_MAX_NAMED = 1_000  # limit for reported entries
 GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV}  # the path has changed its type or disappeared since
 
 
@@ -87,7 +87,7 @@ class Walk:
         self._leave_out_folders = leave_out
         self._first = rules is None
         self._rules = rules
-        self._new_left = _MOST_NEW
+        self._new_left = _MAX_NEW
         self._unnamed = 0
         self._kept: list[bytes] = []  # paths that keep their previous version; folders end in "/"
 
@@ -103,7 +103,7 @@ class Walk:
         for path in level:
             self.leave_out(path, f"below {_LEVELS} folders")
         if self._new_left < 0:
-            self.left_out.append(LeftOut(".", f"{-self._new_left} new files and folders beyond the first {_MOST_NEW}"))
+            self.left_out.append(LeftOut(".", f"{-self._new_left} new files and folders beyond the first {_MAX_NEW}"))
 
     def leave_out(self, path: bytes, reason: str, size: int = 0) -> None:
         known = path in self._before or path in self._known_folders
@@ -112,7 +112,7 @@ class Walk:
         self._name(LeftOut(shown_name(path), reason, size), known=known)
 
     def _name(self, left: LeftOut, *, known: bool) -> None:
-        if known or len(self.left_out) < _MOST_NAMED:
+        if known or len(self.left_out) < _MAX_NAMED:
             self.left_out.append(left)
         else:
             self._unnamed += 1

@@ -176,9 +176,9 @@ def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...],
         tokens = model.count_prompt(View(system, tools, Log((Message("user", (Text(task),)),)))) or tokens
     if tokens > model.window_tokens / 2:
         source = getattr(model, "window_source", "")
-        told = f" ({source})" if source else ""
+        origin = f" ({source})" if source else ""
         raise UsageError(
-            f"the window of {model.window_tokens:,} tokens{told} is too small: "
+            f"the window of {model.window_tokens:,} tokens{origin} is too small: "
             f"the prompt and the task take about {tokens:,.0f} of it, more than half; give {model.name} a larger "
             "window (pass its size with --window-tokens), or use --strategy full or a shorter --prompt"
         )

@@ -154,16 +154,18 @@ class ModelReport(Struct, frozen=True):
 def examine_model(name: str, flags: Mapping[str, object]) -> ModelReport:
     """Probe the server of a model."""
     settings = resolve(flags, os.environ, Path.cwd()).settings
-    asked = asked_of(settings, os.environ)
+    options = asked_of(settings, os.environ)
     if not name.startswith(_CHAT):
         raise UsageError(
             f"doctor probes Chat Completions servers, not {name[:80]!r}; name openai/NAME or llamacpp/NAME"
         )
-    model = open_model(name, os.environ, base_url=settings.base_url, window_tokens=settings.window_tokens, asked=asked)
+    model = open_model(
+        name, os.environ, base_url=settings.base_url, window_tokens=settings.window_tokens, asked=options
+    )
     if not isinstance(model, OpenAIModel):
         raise UsageError(f"{name[:80]!r} is not a Chat Completions server; name openai/NAME or llamacpp/NAME")
     introduced(model)
-    probes = probe_server(model.address, model.served_name, asked.headers)
+    probes = probe_server(model.address, model.served_name, options.headers)
     speed = max(filter(None, (probes.native.prompt_speed, probes.text.prompt_speed)), default=None)
     return ModelReport(
         model.name,

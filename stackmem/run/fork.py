@@ -212,11 +212,11 @@ def _own(start: RunStarted) -> tuple[ToolSpec, ...]:
 
 def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramUnderWay:
     """Return the program in its state at ``moment``."""
-    theirs = sources_of(run.folder)
+    parent_text = sources_of(run.folder)
 
     def text_of(digest: str) -> str:
         own = opened.places.run / SOURCES / digest
-        return read_regular(own).decode() if own.is_file() else theirs(digest)
+        return read_regular(own).decode() if own.is_file() else parent_text(digest)
 
     program = verify(takewhile(lambda record: record.seq <= moment.at, run.records()), text_of).program
     if program is None:
@@ -262,8 +262,8 @@ def before_request(records: Iterable[Record], count: int) -> tuple[int, str] | N
     state = State()
     for record in records:
         before, state = state, state_after(state, record)
-        asked = state.session.requests if state.session else 0
-        if isinstance(record.event, PersonSaid | WordsGiven) and before.session and asked > before.session.requests:
+        requests = state.session.requests if state.session else 0
+        if isinstance(record.event, PersonSaid | WordsGiven) and before.session and requests > before.session.requests:
             found.append((record.seq - 1, record.event.text))
     return found[-count] if 0 < count <= len(found) else None
 

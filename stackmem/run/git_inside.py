@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stackmem.errors import StackmemError, UsageError, WorkspaceError
-from stackmem.history.git import HER_SECONDS, git, her_environment
-from stackmem.history.inner import MOST_COMMITS, InnerRepository, make_repository
+from stackmem.history.git import USER_GIT_SECONDS, git, user_git_environment
+from stackmem.history.inner import MAX_COMMITS, InnerRepository, make_repository
 from stackmem.history.inner_packs import lend_packs
 from stackmem.history.late_repository import LateRepository, put_in_place
 from stackmem.history.layer import LENT
@@ -31,7 +31,7 @@ from .request import RunRequest, write_request
 GIT = ".git"
 BUILDING = "repository.new"
 """Directory next to the workspace that exists while its repository is being built."""
-_MOST_COMMITS = 50  # listed in the result
+_MAX_COMMITS = 50  # listed in the result
 _SECONDS, _BYTES = 20.0, 16_384
 
 _READS_HISTORY = "reading the folder's git history for the run; later runs reuse it, and --git none skips it"
@@ -64,16 +64,16 @@ def place_of(folder: Path, settings: Settings) -> tuple[Path, str, tuple[str, ..
         return folder, "", ()
     try:
         find_origin(root)
-        if not git("ls-files", "-z", cwd=folder, environment=her_environment(), seconds=HER_SECONDS):
+        if not git("ls-files", "-z", cwd=folder, environment=user_git_environment(), seconds=USER_GIT_SECONDS):
             return folder, "", ()
     except StackmemError as error:
         return folder, "", (str(error),)
     place = str(folder.relative_to(root))
-    told = (
+    notice = (
         f"{place} is in the work tree {root}: the run works on all of it, from {place}; "
         "--git none limits it to the folder"
     )
-    return root, place, (told,)
+    return root, place, (notice,)
 
 
 def history_told(folder: Path, settings: Settings) -> str:
@@ -83,8 +83,8 @@ def history_told(folder: Path, settings: Settings) -> str:
         return " ".join(why_none)
     if not origin.head:
         return "the repository has no commit yet"
-    count = int(origin.ask("rev-list", "--count", f"--max-count={MOST_COMMITS + 1}", origin.head))
-    number = f"the last {MOST_COMMITS:,} commits" if count > MOST_COMMITS else f"{count:,} commit{'s' * (count != 1)}"
+    count = int(origin.ask("rev-list", "--count", f"--max-count={MAX_COMMITS + 1}", origin.head))
+    number = f"the last {MAX_COMMITS:,} commits" if count > MAX_COMMITS else f"{count:,} commit{'s' * (count != 1)}"
     return f"a run can read {number} from HEAD, including old versions of files; --git none hides them"
 
 
@@ -181,7 +181,7 @@ def commits_made(workspace: Workspace, given: InnerRepository, scrub: Callable[[
     """
     try:
         os.stat(f"{GIT}/logs", dir_fd=workspace.files.fd, follow_symlinks=False)
-        command = f"git log --format='%h %s' --max-count={_MOST_COMMITS} --branches HEAD"
+        command = f"git log --format='%h %s' --max-count={_MAX_COMMITS} --branches HEAD"
         ended = workspace.run_apart(f"{command} --not {given.head}" if given.head else command, _SECONDS, _BYTES)
     except (OSError, ToolRefused, WorkspaceError):
         return ()

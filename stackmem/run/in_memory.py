@@ -75,13 +75,13 @@ class WorldChecks:
 def open_in_memory(subject: Subject, check: str | None, scrub: Callable[[str], str]) -> MemoryWorkspace:
     """Open the workspace of a world."""
     task = subject.task
-    way_out = "omit --isolation"
+    hint = "omit --isolation"
     if task is None or not is_world(task.folder):
         raise UsageError(
-            f"--isolation memory only runs worlds (stackmem worlds make), and {subject.name} is not one; {way_out}"
+            f"--isolation memory only runs worlds (stackmem worlds make), and {subject.name} is not one; {hint}"
         )
     if check is not None:
-        raise UsageError(f"--check runs a command, which is not possible in memory; {way_out}")
+        raise UsageError(f"--check runs a command, which is not possible in memory; {hint}")
     place = task.folder / "environment" / "workspace"
     try:
         files = _files(place, (place / work.PLAN).stat().st_mtime_ns)
@@ -89,7 +89,7 @@ def open_in_memory(subject: Subject, check: str | None, scrub: Callable[[str], s
         raise UsageError(f"the world {task.folder} cannot be read ({error}); create it again") from error
     if files.get(PROGRAM.path) != program_text():
         raise UsageError(
-            f"the world {task.folder} was created by another version of stackmem; create it again, or {way_out}"
+            f"the world {task.folder} was created by another version of stackmem; create it again, or {hint}"
         )
     return MemoryWorkspace(files, subject.inside, PROGRAM, scrub)
 
@@ -117,8 +117,8 @@ def recall(records: Iterable[Record], upto: int, world: World) -> None:
             return
         event = record.event
         if isinstance(event, ToolReturned | VerifyReturned) and state.pending is not None and state.end is None:
-            asked = advance(state, open_strategy(state.begun.strategy))
-            if isinstance(asked, UseTool | Verify) and perform(asked, world) != event:
+            effect = advance(state, open_strategy(state.begun.strategy))
+            if isinstance(effect, UseTool | Verify) and perform(effect, world) != event:
                 raise WorkspaceError(
                     f"the run's files cannot be rebuilt: at step {state.step} (record {record.seq}) the call "
                     "now returns something else; start a new run with this version of the world"

@@ -74,8 +74,8 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
                     raise KeyboardInterrupt
                 if interrupts.out_of_time and not isinstance(upcoming, ReadClock | RunChecks):
                     raise OutOfTime
-                said = meanwhile(world) if state.session is not None and state.end is None else None
-                return perform(upcoming, world) if said is None else said
+                message = meanwhile(world) if state.session is not None and state.end is None else None
+                return perform(upcoming, world) if message is None else message
             finally:
                 interrupts.open = False
         except OutOfTime:

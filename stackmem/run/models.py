@@ -76,8 +76,8 @@ def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ
     if colon and kind == "script":
         name = f"script:{cwd / script}"
     url = settings.base_url if takes_address(name) else None
-    asked = asked_of(settings, environ)
-    model = introduced(open_model(name, environ, base_url=url, seed=settings.seed, asked=asked))
+    options = asked_of(settings, environ)
+    model = introduced(open_model(name, environ, base_url=url, seed=settings.seed, asked=options))
     check_usd(limits, model.name, model.price, chosen=True, named=f"{model.name}, which the program uses,")
     return model
 

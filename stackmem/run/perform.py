@@ -41,7 +41,7 @@ This keeps many runs from retrying in the same moment. A wait is never shortened
 """
 VERIFY_SECONDS = 30.0
 INTERRUPTED = "interrupted by the person before it ended; its output is lost, and files may be half written"
-_LONGEST_WAIT = 10_000_000.0
+_MAX_WAIT_SECONDS = 10_000_000.0
 """Seconds. The operating system does not accept an infinite wait."""
 
 
@@ -247,7 +247,7 @@ def _answer(
         case requests.LoadSource():
             return program.load(effect)
         case requests.Wait():
-            seconds = min(_LONGEST_WAIT, max(0.0, effect.seconds))  # NaN counts as 0
+            seconds = min(_MAX_WAIT_SECONDS, max(0.0, effect.seconds))  # NaN counts as 0
             world.sleep(seconds)
             return Waited(seconds)
         case _:
@@ -272,8 +272,8 @@ def _ask_person(effect: requests.AskUser | requests.AskPerson | requests.AskPerm
 
 def meanwhile(world: World) -> PersonSteppedIn | PersonStopped | None:
     """Return what the user wrote or stopped since the last effect."""
-    said = world.person.meanwhile()
-    return replace(said, text=world.scrub(said.text)) if isinstance(said, PersonSteppedIn) else said
+    event = world.person.meanwhile()
+    return replace(event, text=world.scrub(event.text)) if isinstance(event, PersonSteppedIn) else event
 
 
 def interrupted(
@@ -282,8 +282,8 @@ def interrupted(
     """Return the result of a call that the user interrupted: its output so far and the current files."""
     outcome = stop.outcome if isinstance(stop, CommandInterrupted) else None
     text = world.scrub(outcome.text) if outcome is not None else INTERRUPTED
-    asked = outcome.requests or UNSET if outcome is not None else UNSET
-    return facts.ToolReturned(text, True, None, _digests(effect.sources, world), world.snapshot(), asked)
+    network_requests = outcome.requests or UNSET if outcome is not None else UNSET
+    return facts.ToolReturned(text, True, None, _digests(effect.sources, world), world.snapshot(), network_requests)
 
 
 def _invoke(call: requests.InvokeTool, world: World, program: ProgramWorld) -> ToolAnswered:
@@ -313,13 +313,13 @@ def _answers(effect: requests.Parallel, world: World, program: ProgramWorld) -> 
 
     Branches that must not run in parallel run one after another, after the parallel ones.
     """
-    beside = [pair for pair in effect.branches if _may_run_beside(pair[1], program)]
-    if effect.most > 1 and len(beside) > 1:
-        yield from _side_by_side(beside, effect.most, world, program)
+    concurrent = [pair for pair in effect.branches if _may_run_beside(pair[1], program)]
+    if effect.most > 1 and len(concurrent) > 1:
+        yield from _side_by_side(concurrent, effect.most, world, program)
     else:
-        beside = []
+        concurrent = []
     for pair in effect.branches:
-        if pair not in beside:
+        if pair not in concurrent:
             yield _branch_answer(pair, world, program)
 
 

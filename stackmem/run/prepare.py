@@ -126,11 +126,11 @@ def _in_work_tree(subject: Subject, settings: Settings) -> tuple[Subject, tuple[
     """Replace a folder inside a git work tree by the work tree. Also returns notices for the user."""
     if subject.folder is None:
         return subject, ()
-    root, place, told = place_of(subject.folder, settings)
+    root, place, notices = place_of(subject.folder, settings)
     if not place:
-        return subject, told
+        return subject, notices
     inside = must_be_text(str(root), "the folder's path")
-    return replace(subject, folder=root, inside=inside, place=must_be_text(place, "the folder's path")), told
+    return replace(subject, folder=root, inside=inside, place=must_be_text(place, "the folder's path")), notices
 
 
 def included_in(subject: Subject, settings: Settings) -> tuple[str, ...]:
@@ -161,8 +161,8 @@ def place_run(
     resolved, more = _with_check(subject, resolved, project)
     tools = optional_tools(resolved.settings.extra_tools)
     origin, why_none = origin_of(subject.folder, resolved.settings) if subject.folder else (None, ())
-    told = (*warnings, *project.missing, *more, *why_none, *_shown_sockets(profile_of(resolved.settings, cwd)))
-    return Prepared(subject, resolved, cwd, folders, model, None, told, project=project, tools=tools, origin=origin)
+    messages = (*warnings, *project.missing, *more, *why_none, *_shown_sockets(profile_of(resolved.settings, cwd)))
+    return Prepared(subject, resolved, cwd, folders, model, None, messages, project=project, tools=tools, origin=origin)
 
 
 def optional_tools(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -298,8 +298,8 @@ def prepare_kept(
         place = sandbox_dir(settings, cwd, environ)
     subject = _kept_subject(request, cwd)
     project = _project(subject, settings, cwd, environ)
-    told = (*base.tools, *(base.small.later if base.small is not UNSET else ()))
-    tools = tuple(tool.name for tool in told if tool.name in OPTIONAL_TOOLS)
+    specs = (*base.tools, *(base.small.later if base.small is not UNSET else ()))
+    tools = tuple(tool.name for tool in specs if tool.name in OPTIONAL_TOOLS)
     resolved = Resolved(settings, values)
     return Prepared(subject, resolved, cwd, (runs_dir, place), model, None, (), project=project, tools=tools)
 

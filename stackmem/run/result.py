@@ -114,8 +114,8 @@ def failure_of(state: State) -> str:
     if state.failures and state.end.ending in ("model_error", "stalled"):
         last = state.failures[-1]
         tries = f" ({len(state.failures)} attempts)" if len(state.failures) > 1 else ""
-        way_out = f"; {_WAYS_OUT[last.kind]}" if last.kind in _WAYS_OUT else ""
-        return f"{last.kind}: {last.detail}{tries}{way_out}"
+        hint = f"; {_WAYS_OUT[last.kind]}" if last.kind in _WAYS_OUT else ""
+        return f"{last.kind}: {last.detail}{tries}{hint}"
     if state.end.ending == "stalled" and not _has_called(state):
         model = state.begun.model
         return (

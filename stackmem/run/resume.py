@@ -221,6 +221,6 @@ def _program_effect(program: ProgramUnderWay, again: RunResumed, reopened: State
     """Return the effect that the program requested, or None if an agent's frame is running in it. Clears a halt."""
     program.note(again, reopened)
     # Skip the clock reading that would come first; only the interrupted effect matters here.
-    asked = program.decide(replace(reopened, clock_fresh=True))
+    effect = program.decide(replace(reopened, clock_fresh=True))
     in_steps = bool(reopened.stack) and reopened.running.program == "steps"
-    return asked if in_steps and isinstance(asked, Effect) else None
+    return effect if in_steps and isinstance(effect, Effect) else None

@@ -41,8 +41,8 @@ def solve(
     beginning = Fresh(prepared, plan)
     talks = Person(observe=observe, stop=stop, notice=notice, port=person)
     with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, talks) as opened:
-        if told := kept_notice(opened.parts.start):
-            notice(told)
+        if message := kept_notice(opened.parts.start):
+            notice(message)
         return play(opened.parts.start, State(), opened)
 
 
@@ -53,6 +53,6 @@ def kept_notice(start: RunStarted) -> str:
     heap = first_heap(start)
     stale = [name for name, chunk in heap.chunks.items() if heap.stale(chunk)]
     many = "1 kept chunk" if len(heap.chunks) == 1 else f"{len(heap.chunks):,} kept chunks"
-    told = f"the heap starts with {many}"
-    told += f", of which {len(stale):,} STALE: {', '.join(stale[:5])}" if stale else ""
-    return told + (f"; {start.heap.left_out:,} more did not fit (stackmem heap list)" if start.heap.left_out else "")
+    text = f"the heap starts with {many}"
+    text += f", of which {len(stale):,} STALE: {', '.join(stale[:5])}" if stale else ""
+    return text + (f"; {start.heap.left_out:,} more did not fit (stackmem heap list)" if start.heap.left_out else "")

@@ -55,9 +55,9 @@ def runs_places(named: str | None, environ: Mapping[str, str], cwd: Path) -> lis
     """Return the directories to search for a run: that of ``runs_folder``, and unless the user named it, also the other
     one of the checkout's and the user's directories.
     """
-    asked = resolve({"runs_dir": named}, environ, cwd).settings.runs_dir
+    configured = resolve({"runs_dir": named}, environ, cwd).settings.runs_dir
     first = runs_folder(named, environ, cwd)
-    if asked is not None:
+    if configured is not None:
         return [first]
     home = checkout(SOURCE)
     both = [*([home / "runs"] if home else []), user_folder(environ, "XDG_STATE_HOME", ".local/state", "runs")]

@@ -328,7 +328,7 @@ def _key(folder: Path, first: str = "") -> str:
     """Return a file name for a folder: its readable name, and a hash that makes it unique."""
     place = folder.resolve()
     plain = re.sub(r"[^A-Za-z0-9_.]+", "-", place.name).strip("-.")[:40] or "root"
-    told = hashlib.sha256(os.fsencode(place))
+    digest = hashlib.sha256(os.fsencode(place))
     if first:
-        told.update(b"\0" + first.encode())
-    return f"{plain}-{told.hexdigest()[:16]}"
+        digest.update(b"\0" + first.encode())
+    return f"{plain}-{digest.hexdigest()[:16]}"

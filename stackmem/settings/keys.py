@@ -46,7 +46,7 @@ _LOOK_ALIKES = str.maketrans(
 """Characters that look like a letter of ``this machine``, after compatibility normalization and case folding."""
 
 _KEY = re.compile(r"[0-9a-f]{64}")
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 
 
 def signing_key(environ: Mapping[str, str]) -> SigningKey:
@@ -88,7 +88,7 @@ def _read_key(path: Path) -> SigningKey | None:
     """Return the key in a file that only its owner can access, or None if the file does not exist."""
     try:
         with open_regular(path) as file:
-            about, pem = os.fstat(file.fileno()), file.read(_MOST_BYTES)
+            about, pem = os.fstat(file.fileno()), file.read(_MAX_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -45,9 +45,9 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}")
 _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _IN_WORD = re.compile(r"[\s=:,;'\"()&|<>]+")
 """Separators between paths within one word."""
-_MOST_TOOLS = 100_000
-_MOST_BYTES = 256 * 1024
-_MOST_NAMED_BYTES = 64 << 20
+_MAX_TOOLS = 100_000
+_MAX_BYTES = 256 * 1024
+_MAX_NAMED_BYTES = 64 << 20
 
 
 class NamedFile(Struct, frozen=True):
@@ -91,11 +91,11 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
     if own is not None and own.is_file():
         known.update(_parsed(own, _read(own)))
     if (cwd / SERVERS_FILE).is_file():
-        theirs = read_folder(cwd)
-        if is_trusted(theirs, environ):
-            if twice := sorted(known.keys() & theirs.servers):
+        folder = read_folder(cwd)
+        if is_trusted(folder, environ):
+            if twice := sorted(known.keys() & folder.servers):
                 raise UsageError(f"{cwd / SERVERS_FILE} and {own} both name the server {twice[0]}; rename one")
-            known.update(theirs.servers)
+            known.update(folder.servers)
         else:
             place = str(cwd) if str(cwd).isprintable() else ascii(str(cwd))
             warnings.append(f"{place}/{SERVERS_FILE} is ignored because it is not trusted; run stackmem trust {place}")
@@ -108,9 +108,9 @@ def read_folder(folder: Path) -> FolderServers:
     raw = _read(place / SERVERS_FILE)
     named = _parsed(place / SERVERS_FILE, raw)
     files = tuple(_named_files(place, named))
-    told = hashlib.sha256(b"stackmem trust 2\n" + hashlib.sha256(raw).digest())
-    told.update(msgspec.json.encode(files))
-    return FolderServers(place, named, files, told.hexdigest())
+    digest = hashlib.sha256(b"stackmem trust 2\n" + hashlib.sha256(raw).digest())
+    digest.update(msgspec.json.encode(files))
+    return FolderServers(place, named, files, digest.hexdigest())
 
 
 def _named_files(folder: Path, named: Mapping[str, Server]) -> Iterator[NamedFile]:
@@ -137,18 +137,18 @@ def _content(file: BinaryIO, folder: Path) -> str:
     size = os.fstat(file.fileno()).st_size
     if not target.is_relative_to(folder):
         return f"link to {target}"
-    if size > _MOST_NAMED_BYTES:
+    if size > _MAX_NAMED_BYTES:
         return f"{size:,} bytes, too many to be compared"
-    return f"SHA-256 {hashlib.sha256(file.read(_MOST_NAMED_BYTES)).hexdigest()}"
+    return f"SHA-256 {hashlib.sha256(file.read(_MAX_NAMED_BYTES)).hexdigest()}"
 
 
 def _read(path: Path) -> bytes:
     try:
-        raw = read_start(path, _MOST_BYTES + 1)
+        raw = read_start(path, _MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); make it readable, or remove it") from error
-    if len(raw) > _MOST_BYTES:
-        raise UsageError(f"{path} is larger than {_MOST_BYTES:,} bytes; shorten it")
+    if len(raw) > _MAX_BYTES:
+        raise UsageError(f"{path} is larger than {_MAX_BYTES:,} bytes; shorten it")
     return raw
 
 
@@ -173,8 +173,8 @@ def _server(path: Path, name: str, table: Any) -> Server:
         raise UsageError(f"{path}: the url of the server {name} must begin with https:// or http://")
     if wrong := next((new for new in server.names.values() if not _TOOL.fullmatch(new)), None):
         raise UsageError(f"{path}: {wrong[:80]!r} is not a valid tool name; it must match {_TOOL.pattern}")
-    if not 0 < server.most <= _MOST_TOOLS:
-        raise UsageError(f"{path}: most of the server {name} must be above 0 and at most {_MOST_TOOLS:,}")
+    if not 0 < server.most <= _MAX_TOOLS:
+        raise UsageError(f"{path}: most of the server {name} must be above 0 and at most {_MAX_TOOLS:,}")
     if not 0 < server.seconds <= 3_600:
         raise UsageError(f"{path}: seconds of the server {name} must be above 0 and at most 3,600")
     return server

@@ -82,10 +82,10 @@ def _least(table: TaskTable) -> float | None:
 
 def instruction_of(steps: tuple[TaskStep, ...]) -> str:
     """Return the instruction for an agent that gets all steps together."""
-    said = (
+    sections = (
         f"# Step {number} of {len(steps)}: {step.name}\n\n{step.instruction}" for number, step in enumerate(steps, 1)
     )
-    return "Do these steps in their order.\n\n" + "\n\n".join(said)
+    return "Do these steps in their order.\n\n" + "\n\n".join(sections)
 
 
 def read_instruction(folder: Path) -> str:

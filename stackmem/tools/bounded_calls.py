@@ -19,7 +19,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-_LONGEST_SECONDS = 10_000_000.0
+_MAX_SECONDS = 10_000_000.0
 """The operating system does not accept an infinite wait."""
 
 _IMPORTING = "<frozen importlib._bootstrap>"
@@ -94,7 +94,7 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
         worker = _Worker()
     worker.do(job)
     try:
-        outcome = next_of(done, min(seconds, _LONGEST_SECONDS))
+        outcome = next_of(done, min(seconds, _MAX_SECONDS))
     except Empty:
         worker.leave()
         raise TimeoutError from None
@@ -113,7 +113,7 @@ def late_ones_run() -> bool:
     return bool(_late)
 
 
-def next_of(queue: SimpleQueue[T], seconds: float = _LONGEST_SECONDS) -> T:
+def next_of(queue: SimpleQueue[T], seconds: float = _MAX_SECONDS) -> T:
     """Return the next item of a queue that other threads fill. Ctrl-C always ends the wait.
 
     Raises:

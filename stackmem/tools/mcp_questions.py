@@ -22,7 +22,7 @@ Ask = Callable[[str, tuple[str, ...]], str | None]
 
 NO = "/no"
 _TRIES = 5
-_MOST_FIELDS = 50
+_MAX_FIELDS = 50
 _MESSAGE_CHARS = 4_000
 _FIELD_CHARS = 500
 _YES = ("yes", "no")
@@ -57,7 +57,7 @@ def put_to_person(server: str, asked: Any) -> tuple[str, Json | None]:
     required = asked.requested_schema.get("required")
     if not isinstance(fields, dict) or not fields:
         return _agreed(ask(f"{message}\nDo you agree?", _YES), {})
-    if len(fields) > _MOST_FIELDS:
+    if len(fields) > _MAX_FIELDS:
         return "decline", None
     content: Json = {}
     for name, schema in fields.items():
@@ -70,10 +70,10 @@ def put_to_person(server: str, asked: Any) -> tuple[str, Json | None]:
     return "accept", content
 
 
-def _agreed(said: str | None, content: Json | None) -> tuple[str, Json | None]:
-    if said is None:
+def _agreed(reply: str | None, content: Json | None) -> tuple[str, Json | None]:
+    if reply is None:
         return "cancel", None
-    return ("accept", content) if said.strip().lower() in {"y", "yes"} else ("decline", None)
+    return ("accept", content) if reply.strip().lower() in {"y", "yes"} else ("decline", None)
 
 
 def _field(ask: Ask, message: str, name: str, schema: Json, *, needed: bool) -> Json | str:
@@ -83,14 +83,14 @@ def _field(ask: Ask, message: str, name: str, schema: Json, *, needed: bool) -> 
     question = f"{message}\n{_about(name, schema, needed=needed)}"
     options = _options(schema)
     for _ in range(_TRIES):
-        said = ask(question, options)
-        if said is None or said.strip() == NO:
-            return "cancel" if said is None else "decline"
-        if not said.strip() and "default" in schema:
+        reply = ask(question, options)
+        if reply is None or reply.strip() == NO:
+            return "cancel" if reply is None else "decline"
+        if not reply.strip() and "default" in schema:
             return {name: schema["default"]}
-        if not said.strip() and not needed:
+        if not reply.strip() and not needed:
             return {}
-        value = _value(said.strip(), schema)
+        value = _value(reply.strip(), schema)
         fault = first_fault(value, schema)
         if not fault:
             return {name: value}
@@ -118,26 +118,26 @@ def _options(schema: Json) -> tuple[str, ...]:
     return tuple(str(one)[:_FIELD_CHARS] for one in given[:100]) if isinstance(given, list) else ()
 
 
-def _value(said: str, schema: Json) -> Any:
+def _value(reply: str, schema: Json) -> Any:
     """Convert an answer to the schema's type. If that fails, return the text, so that validation reports the error."""
     match schema.get("type"):
         case "boolean":
             return {"y": True, "yes": True, "true": True, "n": False, "no": False, "false": False}.get(
-                said.lower(), said
+                reply.lower(), reply
             )
         case "integer" | "number" as kind:
             try:
-                return int(said) if kind == "integer" else _finite(said)
+                return int(reply) if kind == "integer" else _finite(reply)
             except ValueError:
-                return said
+                return reply
         case "array":
-            return [one.strip() for one in said.split(",") if one.strip()]
+            return [one.strip() for one in reply.split(",") if one.strip()]
         case _:
-            return said
+            return reply
 
 
-def _finite(said: str) -> float:
-    value = float(said)
+def _finite(reply: str) -> float:
+    value = float(reply)
     if not math.isfinite(value):
         raise ValueError
     return value

@@ -256,16 +256,16 @@ def _packages(where: tuple[str, ...]) -> tuple[Distribution, ...]:
 
 def blame(error: BaseException) -> str:
     """Return a message that names the plug-in whose code raised the error, with its line, or an empty string."""
-    modules, told = _installed(places()).modules, ""
+    modules, message = _installed(places()).modules, ""
     trace = None if isinstance(error, StackmemError) else error.__traceback__
     while trace is not None:
         code = trace.tb_frame.f_code
         whose = modules.get(str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0])
         if whose is not None:
             line = f"{Path(code.co_filename).name}, line {trace.tb_lineno}"
-            told = f"{whose} failed in {line} ({_reason(error)}); {_WAY_OUT}"
+            message = f"{whose} failed in {line} ({_reason(error)}); {_WAY_OUT}"
         trace = trace.tb_next
-    return told
+    return message
 
 
 @cache
@@ -273,10 +273,10 @@ def plugin_digests() -> dict[str, str]:
     """Return the SHA-256 of each plug-in's module files, by package and version."""
     found = {}
     for package in _packages(places()):
-        told = sha256()
+        digest = sha256()
         for path, name in sorted(_files(package), key=lambda each: each[1]):
-            told.update(f"{name} {sha256(path.read_bytes()).hexdigest()}\n".encode())
-        found[_one_line(f"{package.metadata['Name']} {package.version}")] = told.hexdigest()
+            digest.update(f"{name} {sha256(path.read_bytes()).hexdigest()}\n".encode())
+        found[_one_line(f"{package.metadata['Name']} {package.version}")] = digest.hexdigest()
     return found
 
 

@@ -99,8 +99,8 @@ def syntax_note(path: str, raw: bytes) -> str:
 
 def written(path: str, raw: bytes, before: int | None) -> ToolOutcome:
     """Return the answer to a write; ``before`` is the file's previous size, or None if it is new."""
-    said = "it is new" if before is None else f"it had {before} bytes"
-    return ToolOutcome(f"wrote {len(raw)} bytes to {named(path)}; {said}{syntax_note(path, raw)}")
+    previous = "it is new" if before is None else f"it had {before} bytes"
+    return ToolOutcome(f"wrote {len(raw)} bytes to {named(path)}; {previous}{syntax_note(path, raw)}")
 
 
 def unchanged(path: str) -> ToolOutcome:

@@ -72,8 +72,8 @@ def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: 
             if type(error) is not KeyboardInterrupt:
                 raise
             running.drain()
-            asked = launch.door.close() if launch.door is not None else ()
-            ended = CommandEnd(running.capture, None, "interrupted", running.errors, asked)
+            network_requests = launch.door.close() if launch.door is not None else ()
+            ended = CommandEnd(running.capture, None, "interrupted", running.errors, network_requests)
             raise CommandInterrupted(ended) from error
         running.drain()
         requests = launch.door.close() if launch.door is not None else ()
@@ -84,8 +84,8 @@ def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: 
             if launch.door is not None and launch.door.failure:
                 raise SetUpFailed(f"the sandbox cannot reach the proxy ({launch.door.failure})")
         except SetUpFailed as error:
-            said = b"".join(running.capture.parts()).decode("utf-8", "replace").strip()[-500:]
-            raise SetUpFailed(f"{error}: {said or 'no output'}") from error
+            output = b"".join(running.capture.parts()).decode("utf-8", "replace").strip()[-500:]
+            raise SetUpFailed(f"{error}: {output or 'no output'}") from error
         return CommandEnd(running.capture, code, "killed" if code is None else "", running.errors, requests)
 
 

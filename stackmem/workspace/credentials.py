@@ -11,11 +11,11 @@ import string
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_SHORTEST = 8
-_SHORTEST_BARE = 20
+_MIN_CHARS = 8
+_MIN_BARE_CHARS = 20
 _LONG_NUMBER = 16
-_LONGEST = 8_192
-_LONGEST_NAME = 64
+_MAX_CHARS = 8_192
+_MAX_NAME_CHARS = 64
 
 _ENDS = (
     "cookie", "authorization", "-token", "-secret", "api-key", "apikey", "auth-key", "access-key", "subscription-key",
@@ -38,15 +38,15 @@ _BETWEEN = re.compile(
     r"|2?[ \t]{0,4}:[ \t]{0,4}(?P<opening>\\{0,3}[\"'])?)"
 )
 """Matches the text between the name of a header and its value."""
-_LINE = re.compile(rf"[^\r\n\"'\\]{{0,{_LONGEST}}}+")
-_ONE = re.compile(rf"(?P<scheme>{_SCHEME})(?P<value>{_VALUE}{{1,{_LONGEST}}}+)(?P<code>[(\[{{$<]?)", re.IGNORECASE)
-_PAIR = re.compile(rf"(?P<name>[^\s=;,]{{1,256}}+)=(?P<value>{_VALUE}{{{_SHORTEST},}}+){_NO_CODE}")
+_LINE = re.compile(rf"[^\r\n\"'\\]{{0,{_MAX_CHARS}}}+")
+_ONE = re.compile(rf"(?P<scheme>{_SCHEME})(?P<value>{_VALUE}{{1,{_MAX_CHARS}}}+)(?P<code>[(\[{{$<]?)", re.IGNORECASE)
+_PAIR = re.compile(rf"(?P<name>[^\s=;,]{{1,256}}+)=(?P<value>{_VALUE}{{{_MIN_CHARS},}}+){_NO_CODE}")
 _ATTRIBUTES = frozenset({"expires", "max-age", "domain", "path", "samesite", "version", "priority"})
 _PARAMETER = re.compile(
     r"[?&#%](?:amp;|3F|26)?(?:"
     r"x-(?:amz|goog|oss|cos)-(?:signature|security-token|credential)|(?:[a-z]{1,16}[_-]){0,2}(?:token|secret|api[_-]?key)|"
     r"key|apikey|sig|signature|password|passwd|pwd|auth|session_?id|sid"
-    rf")(?:=|%3D)(?P<value>[A-Za-z0-9._~%+/=:-]{{{_SHORTEST},{_LONGEST}}}+){_NO_CODE}",
+    rf")(?:=|%3D)(?P<value>[A-Za-z0-9._~%+/=:-]{{{_MIN_CHARS},{_MAX_CHARS}}}+){_NO_CODE}",
     re.IGNORECASE,
 )
 _PERCENT = re.compile("%[0-9A-Fa-f]{2}")
@@ -57,8 +57,8 @@ COOKIE_LISTS = ("cookies", "cookie")
 _COOKIES = re.compile(r"cookies?\\{0,3}[\"']\s{0,8}:\s{0,8}\[", re.IGNORECASE)
 _SPACE = r"(?:\s|\\[nrt]){0,64}+"
 _ENTRY = re.compile(
-    rf"name(?P<quote>\\{{0,3}}[\"']){_SPACE}:{_SPACE}(?P=quote)(?P<name>[^\"'\\\r\n]{{1,{_LONGEST_NAME}}}+)(?P=quote){_SPACE}"
-    rf",{_SPACE}(?P=quote)value(?P=quote){_SPACE}:{_SPACE}(?P=quote)(?P<value>[^\"'\\\r\n]{{{_SHORTEST},{_LONGEST}}}+)",
+    rf"name(?P<quote>\\{{0,3}}[\"']){_SPACE}:{_SPACE}(?P=quote)(?P<name>[^\"'\\\r\n]{{1,{_MAX_NAME_CHARS}}}+)(?P=quote){_SPACE}"
+    rf",{_SPACE}(?P=quote)value(?P=quote){_SPACE}:{_SPACE}(?P=quote)(?P<value>[^\"'\\\r\n]{{{_MIN_CHARS},{_MAX_CHARS}}}+)",
     re.IGNORECASE,
 )
 """Matches an object with separate fields for the name and the value of a header, cookie or parameter."""
@@ -162,7 +162,7 @@ def _lists_of_cookies(text: str) -> Iterator[tuple[int, int]]:
 
 def _is_header(text: str, at: int, end: str, closing: str | None) -> bool:
     """Return whether the whole name is a credential header, with matching quotes."""
-    begin = max(0, at - _LONGEST_NAME)
+    begin = max(0, at - _MAX_NAME_CHARS)
     start = begin + len(text[begin:at].rstrip(_NAME_CHARS))
     if start and text[start - 1] == "\\" and text[start : start + 1] in ("n", "r", "t"):
         start += 1  # skip an escaped line feed before the name
@@ -182,9 +182,9 @@ def _in_pairs(line: re.Match[str]) -> Iterator[Credential]:
 
 def _in_header(one: re.Match[str], end: str, *, bare: bool) -> Iterator[Credential]:
     scheme, value = one["scheme"].strip().lower(), one["value"]
-    if one["code"] or len(value) < _SHORTEST:
+    if one["code"] or len(value) < _MIN_CHARS:
         return
-    if end == "authorization" and bare and not scheme and len(value) < _SHORTEST_BARE:
+    if end == "authorization" and bare and not scheme and len(value) < _MIN_BARE_CHARS:
         return  # probably a word of a sentence, or a variable
     if _is_credential(value) or (scheme == "basic" and value not in (value.lower(), value.upper())):
         yield Credential(*one.span("value"), "HEADER")

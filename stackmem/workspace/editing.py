@@ -52,12 +52,12 @@ def edited(
     grown = places * (len(new.encode("utf-8", "surrogatepass")) - len(old.encode("utf-8", "surrogatepass")))
     if len(raw) + grown > EDITED_BYTES:
         raise ToolRefused(f"{named(path)} would be over {EDITED_BYTES:,} bytes; change it with run_command")
-    said = f"replaced {places} {'place' if places == 1 else 'places'} in {named(path)} ({_lines_of(text, old)})"
+    answer = f"replaced {places} {'place' if places == 1 else 'places'} in {named(path)} ({_lines_of(text, old)})"
     try:
         content = text.replace(old, new).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise ToolRefused("new_string holds half a character; write it whole") from None
-    return content, ToolOutcome(said + syntax_note(path, content))
+    return content, ToolOutcome(answer + syntax_note(path, content))
 
 
 def _whole_file(text: str, scrub: Callable[[str], str]) -> str:

@@ -108,14 +108,14 @@ def shown_lines(
     whole = fitting == len(lines) and not span.more
     total = str(span.lines) if span.counted else f"more than {span.lines}"
     if fitting == 0:
-        said = [f"line {start} of {total} is too long: this is its beginning; run_command can cut out a part of it"]
+        header = [f"line {start} of {total} is too long: this is its beginning; run_command can cut out a part of it"]
         body, after = cut(scrub(lines[0]), room), start + 1
     else:
-        said = [f"lines {start}-{start + fitting - 1} of {total}"]
+        header = [f"lines {start}-{start + fitting - 1} of {total}"]
         body, after = "".join(lines[:fitting]), start + fitting
     if not whole and (after <= span.lines or not span.counted):
-        said.append(f"read on with start_line={after}")
-    return cut(f"[{'; '.join(said + notes)}]\n{body}", shown_bytes)
+        header.append(f"read on with start_line={after}")
+    return cut(f"[{'; '.join(header + notes)}]\n{body}", shown_bytes)
 
 
 def _text_of(span: LineSpan) -> tuple[str, list[str]]:

@@ -278,18 +278,18 @@ class MemoryWorkspace:
                 return _unknown(command, self._program.path), 127
 
     def _cat(self, paths: list[str]) -> tuple[bytes, int]:
-        said, code = b"", 0
+        output, code = b"", 0
         for path in paths:
             try:
                 found = self._found(relative(path, self.path))
                 if found not in self.files:
                     raise _failure(errno.EISDIR)
-                said += _bytes(self.files[found])
+                output += _bytes(self.files[found])
             except OSError as error:
                 if error.errno == errno.EXDEV:
                     return _unknown(f"cat {path}", self._program.path), 127
-                said, code = said + f"cat: {path}: {error.strerror}\n".encode(), 1
-        return said, code
+                output, code = output + f"cat: {path}: {error.strerror}\n".encode(), 1
+        return output, code
 
     def _ls(self, path: str) -> tuple[bytes, int]:
         try:

@@ -82,13 +82,13 @@ def candidates(prefilter: str | None, names: list[str]) -> list[str]:
     ]
     kept: set[bytes] = set()
     for part in parts(name for name in names if is_regular(name)):
-        told = subprocess.run(
+        result = subprocess.run(
             [program, *given, "--files-with-matches", "--null", f"--regexp={prefilter}", "--", *part],
             stdin=subprocess.DEVNULL, capture_output=True, check=False,
         )  # fmt: skip
-        if told.returncode not in (0, 1):
+        if result.returncode not in (0, 1):
             return names
-        kept.update(told.stdout.split(b"\0"))
+        kept.update(result.stdout.split(b"\0"))
     return [name for name in names if os.fsencode(name) in kept]
 
 

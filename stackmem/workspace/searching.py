@@ -20,7 +20,7 @@ from .refusals import ToolRefused
 
 MATCHES = 100
 SECONDS = 20.0
-MOST_BYTES = 8 * 1024 * 1024
+MAX_BYTES = 8 * 1024 * 1024
 _CONTEXT = 10
 _PATTERN_CHARS = 1_000
 _LINE_BYTES = 300

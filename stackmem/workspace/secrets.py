@@ -19,7 +19,7 @@ from .environment import is_secret
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_SHORTEST = 8
+_MIN_CHARS = 8
 _JOINED = {
     "_": ("ghp", "gho", "ghu", "ghs", "ghr", "github_pat", "rk_live", "sk_live", "npm", "hf"),
     "-": ("sk", "glpat", "xapp", "pypi"),
@@ -78,7 +78,7 @@ class Scrubber:
         """
         self._names: dict[str, str] = {}
         for name, value in sorted(environ.items()):
-            if is_secret(name) and len(value.strip()) >= _SHORTEST:
+            if is_secret(name) and len(value.strip()) >= _MIN_CHARS:
                 for spelling in _spellings(value.strip()):
                     self._names.setdefault(spelling, name)
         # longest first, so that the longer of two values with the same start wins

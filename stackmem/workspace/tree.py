@@ -32,12 +32,12 @@ def disk_bytes(groups: Sequence[Sequence[Path]]) -> list[int | None]:
     """Return the disk usage of each group of trees, or None if unknown. Links are not followed."""
     paths = [os.fsencode(path) for group in groups for path in group]
     try:
-        told = subprocess.run(
+        result = subprocess.run(
             ["du", "-sx0", "-B1", "--files0-from=-"], input=b"\0".join(paths), capture_output=True, check=False
         )
     except OSError:
         return [None] * len(groups)
-    rows = (line.partition(b"\t") for line in told.stdout.split(b"\0") if line)
+    rows = (line.partition(b"\t") for line in result.stdout.split(b"\0") if line)
     sizes = {path: int(size) for size, _, path in rows}
     measured = ([sizes.get(os.fsencode(path)) for path in group] for group in groups)
     return [sum(size for size in group if size is not None) if any(group) else None for group in measured]

@@ -122,8 +122,8 @@ class ControlGroup:
         """Return the shared memory of the group and its subgroups, or None if unknown."""
         with suppress(OSError, ValueError, KeyError):
             if self.file is not None:
-                told = dict(line.split() for line in self.file.read_bytes().splitlines())
-                return int(told.get(b"total_shmem") or told[b"shmem"])
+                statistics = dict(line.split() for line in self.file.read_bytes().splitlines())
+                return int(statistics.get(b"total_shmem") or statistics[b"shmem"])
         return None
 
     def has(self, pid: int) -> bool:
@@ -190,8 +190,8 @@ def _memory_files(pid: int) -> dict[str, int]:
         for held in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
                 if str(held.readlink()).startswith("/memfd:"):
-                    told = held.stat()
-                    found[f"{told.st_dev}/{told.st_ino}"] = told.st_blocks * 512
+                    status = held.stat()
+                    found[f"{status.st_dev}/{status.st_ino}"] = status.st_blocks * 512
     return found
 
 
@@ -216,6 +216,6 @@ def _memory_mounts(pid: int) -> dict[str, int]:
 
 def _shared_bytes() -> int:
     """Return the machine's shared memory by sysinfo(2), which is cheaper for the kernel than ``/proc/meminfo``."""
-    told = _Sysinfo()
-    ctypes.CDLL(None).sysinfo(ctypes.byref(told))
-    return int(told.shared * told.unit)
+    info = _Sysinfo()
+    ctypes.CDLL(None).sysinfo(ctypes.byref(info))
+    return int(info.shared * info.unit)

@@ -29,10 +29,10 @@ from .profile import Mount, Profile
 from .project.project import Project
 from .python import INSIDE, Toolchain, build_toolchain
 from .refusals import ToolRefused
-from .searching import MOST_BYTES, SECONDS, search_command, shown_matches
+from .searching import MAX_BYTES, SECONDS, search_command, shown_matches
 from .shown import read_only_hint, rename_hint, shown_output
 
-_MOST_COMMAND_BYTES = 100_000
+_MAX_COMMAND_BYTES = 100_000
 
 
 def open_workspace(
@@ -146,7 +146,7 @@ class Workspace:
             where = self._files.spelled(path)
             command = search_command(f"{runner.own_python}/bin/python", pattern, where, glob, context)
             command = f"cd {shlex.quote(self.path)} && {command}" if self._seat.place else command
-            ended = runner.run_apart(command, SECONDS, MOST_BYTES)
+            ended = runner.run_apart(command, SECONDS, MAX_BYTES)
         except ToolRefused as refused:
             return ToolOutcome(str(refused), failed=True)
         return shown_matches(ended, path, shown_bytes, self._scrub, self._seat.place)
@@ -278,8 +278,8 @@ def refused_command(command: str) -> str:
         return "command is no valid text; write it again without lone surrogates"
     if b"\0" in raw:
         return "command holds a NUL character; write it again without"
-    if len(raw) > _MOST_COMMAND_BYTES:
-        return f"command is {len(raw)} bytes, the limit is {_MOST_COMMAND_BYTES}; write_file a script and run that"
+    if len(raw) > _MAX_COMMAND_BYTES:
+        return f"command is {len(raw)} bytes, the limit is {_MAX_COMMAND_BYTES}; write_file a script and run that"
     return ""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.history.git import git, her_environment
+from stackmem.history.git import git, user_git_environment
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.origin import find_origin
 from stackmem.history.restore import content_of
@@ -66,7 +66,7 @@ def test_a_repository_whose_rules_are_a_pipe_is_not_waited_for_without_end(tmp_p
     with pytest.raises(
         WorkspaceError, match=r"not answer within 0\.3 s in .*; make sure that no .gitignore there is a pipe"
     ):
-        git(*asked, cwd=source, environment=her_environment(), seconds=0.3)
+        git(*asked, cwd=source, environment=user_git_environment(), seconds=0.3)
 
 
 def test_a_pipe_among_the_objects_of_a_repository_or_of_a_store_is_refused_before_git_waits_for_it(tmp_path: Path):

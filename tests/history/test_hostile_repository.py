@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from stackmem.errors import WorkspaceError
-from stackmem.history.git import git, her_environment, store_environment
+from stackmem.history.git import git, store_environment, user_git_environment
 
 
 def hostile(folder: Path, marker: Path) -> str:
@@ -34,9 +34,9 @@ def test_a_question_about_a_foreign_repository_runs_none_of_its_programs(tmp_pat
     folder, marker = tmp_path / "hers", tmp_path / "ran"
     folder.mkdir()
     lost = hostile(folder, marker)
-    unguarded = {name: value for name, value in her_environment().items() if "PROTOCOL" not in name}
+    unguarded = {name: value for name, value in user_git_environment().items() if "PROTOCOL" not in name}
     unguarded.pop("GIT_NO_LAZY_FETCH")
-    for environment in (her_environment(), store_environment(folder / ".git")):
+    for environment in (user_git_environment(), store_environment(folder / ".git")):
         try:
             git("cat-file", "-p", lost, cwd=folder, environment=environment)
         except WorkspaceError:

@@ -10,7 +10,7 @@ import pytest
 from stackmem.core.facts import Event, ToolReturned
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
-from stackmem.history.git import git, her_environment
+from stackmem.history.git import git, user_git_environment
 from stackmem.history.inner import InnerRepository, make_repository
 from stackmem.history.late_repository import LateRepository
 from stackmem.history.origin import Origin
@@ -142,7 +142,7 @@ def test_a_run_that_needs_no_history_ends_without_it_and_leaves_nothing_of_it(tm
     os.mkfifo(tmp_path / "pipe")
 
     def stuck(*_: Any) -> None:
-        git("hash-object", str(tmp_path / "pipe"), cwd=hers, environment=her_environment())
+        git("hash-object", str(tmp_path / "pipe"), cwd=hers, environment=user_git_environment())
 
     monkeypatch.setattr("stackmem.run.git_inside.make_repository", stuck)
     result = played(hers, "replies:\n  - call: pop_frame\n    args: {result: done}\n", tmp_path)

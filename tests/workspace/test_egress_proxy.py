@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.workspace.egress.request_log import MOST_ROWS, OpenRequest, RequestLog, refusals
+from stackmem.workspace.egress.request_log import MAX_ROWS, OpenRequest, RequestLog, refusals
 from tests.workspace.listed import OK, network, proxied, rest_of, serving
 from tests.workspace.sandboxes import soon
 
@@ -418,11 +418,11 @@ def test_a_host_that_sends_without_end_is_cut_off():
 
 def test_the_log_stays_small_whatever_is_asked():
     log = RequestLog()
-    for number in range(10 * MOST_ROWS):
+    for number in range(10 * MAX_ROWS):
         log.enter(OpenRequest(host=f"h{number}.test", port=443, method="CONNECT", why="is not on the list", spoke=True))
     rows = log.requests()
-    assert len(rows) == MOST_ROWS + 1
-    assert sum(each.count for each in rows) == 10 * MOST_ROWS
+    assert len(rows) == MAX_ROWS + 1
+    assert sum(each.count for each in rows) == 10 * MAX_ROWS
     assert len(refusals(rows)) == 4
 
 

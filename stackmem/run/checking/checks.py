@@ -102,12 +102,12 @@ class StepChecks:
         requests: list[NetworkRequest] = []
         for step in self._task.steps:
             folder = self._verifier / step.name
-            said = TaskChecks(self._room, step.tests, folder, step.check_seconds, step.check_env).judge()
-            whole = next(iter(said.rewards.values()), 0.0)
-            found[step.name] = said.rewards.get("reward", whole)
-            errors += [f"{step.name}: {said.error}"] if said.error else []
-            texts.append(f"== {step.name}\n{said.text}")
-            requests += said.requests or ()
+            verdict = TaskChecks(self._room, step.tests, folder, step.check_seconds, step.check_env).judge()
+            whole = next(iter(verdict.rewards.values()), 0.0)
+            found[step.name] = verdict.rewards.get("reward", whole)
+            errors += [f"{step.name}: {verdict.error}"] if verdict.error else []
+            texts.append(f"== {step.name}\n{verdict.text}")
+            requests += verdict.requests or ()
             if step.least is not None and found[step.name] < step.least:
                 break
         rewards = [found.get(step.name, 0.0) for step in self._task.steps]
@@ -139,9 +139,9 @@ class CommandCheck:
         elif outcome.exit_code == 0 and problem:
             reasons.append(f"the check exited with 0, but {problem}; --check-files left accepts the exit code alone")
         if other:
-            told = f"checked with {_listed(other)} as the run found them; --check-files left takes the run's own"
-            text = f"{told}\n{text}"
-            reasons += [] if reward or reasons else [told]
+            restored = f"checked with {_listed(other)} as the run found them; --check-files left takes the run's own"
+            text = f"{restored}\n{text}"
+            reasons += [] if reward or reasons else [restored]
         return ChecksReturned({"reward": reward}, "".join(reasons), text, outcome.requests or UNSET)
 
     def _guarded(self, guard: CheckGuard) -> tuple[ToolOutcome, str]:

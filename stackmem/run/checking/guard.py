@@ -26,7 +26,7 @@ from .report import JUNIT, REPORT, CheckReport
 from .words import CheckWords, WordReader, is_judging
 
 _WITNESS, _REPORTS = "/apart/witness", "/logs/check"
-_SECONDS, _MOST_BYTES, _ROUNDS = 20.0, 4 << 20, 5
+_SECONDS, _MAX_BYTES, _ROUNDS = 20.0, 4 << 20, 5
 _CLEARED = re.compile(r"(?<![\w/.-])env\s+(-i\b|--ignore-environment\b|-(?=\s))")
 """Matches a command that starts with an empty environment."""
 _FOLDER = str(Path(witness.__file__).parent)
@@ -183,5 +183,5 @@ def _content(found: Found | None) -> bytes | None:
 
 def _ask(workspace: Workspace, command: str) -> str:
     """Return the output of one of our commands in the copy."""
-    ended = workspace.run_apart(command, _SECONDS, _MOST_BYTES)
+    ended = workspace.run_apart(command, _SECONDS, _MAX_BYTES)
     return b"".join(ended.capture.parts()).decode("utf-8", "replace")

@@ -16,7 +16,7 @@ from msgspec import Struct
 from stackmem.foreign.files import read_start
 
 REPORT, JUNIT = "report", "junit.xml"
-_MOST_BYTES = 8 << 20
+_MAX_BYTES = 8 << 20
 _COUNTS = re.compile(rb'\b(tests|failures|errors|skipped)="(\d{1,9})"')
 
 
@@ -96,6 +96,6 @@ class CheckReport:
 def _read(path: Path) -> bytes:
     """Return the beginning of the file, or nothing if it is not a regular file."""
     try:
-        return read_start(path, _MOST_BYTES, follow=False)
+        return read_start(path, _MAX_BYTES, follow=False)
     except OSError:
         return b""

@@ -60,7 +60,7 @@ _OWN_PYTHON = re.compile(
 _ONLY_COLLECTS = {"--collect-only", "--co", "--setup-only", "--setup-plan"}
 _OPTIONAL = r"(?:\[\[?|test)\s+-[efrs]\s+[\"']?"
 """Matches a shell test for a file, up to the file's name."""
-_MOST_SCRIPTS = 200
+_MAX_SCRIPTS = 200
 
 Reader = Callable[[bytes], bytes | None]
 """Returns the content of a file as it was when the run began, or None if it did not exist."""
@@ -102,12 +102,12 @@ class WordReader:
         """Parse shell commands."""
         folder = self._begins if cwd is None else cwd
         self.words.own_python |= bool(_OWN_PYTHON.search(text))
-        asked = set(re.findall(_OPTIONAL + r"([^\s\"'\]]+)", text))
+        tested = set(re.findall(_OPTIONAL + r"([^\s\"'\]]+)", text))
         for command, ignored in _commands(text):
             self._ignored = ignored
             self._made = made
             if command[0] in ("source", ".") and not own:
-                self._optional(command[1:], asked, folder)
+                self._optional(command[1:], tested, folder)
             if command[0] in ("cd", "pushd") and len(command) > 1:
                 moved = self._inside(command[1], folder)
                 folder = folder if moved is None else moved
@@ -237,7 +237,7 @@ class WordReader:
         if own or shell or _JUDGES.fullmatch(inside.lower()):
             self.words.programs.add(path)
         self.words.folders.add(os.path.dirname(path))  # noqa: PTH120 - of bytes
-        if shell and path not in self._scripts and len(self._scripts) < _MOST_SCRIPTS:
+        if shell and path not in self._scripts and len(self._scripts) < _MAX_SCRIPTS:
             self._scripts.add(path)
             self.take(content.decode("utf-8", "replace"), own=False, cwd=cwd)
             self.take(content.decode("utf-8", "replace"), own=False, cwd=posixpath.dirname(inside))
@@ -247,7 +247,7 @@ class WordReader:
 
     def _imports(self, path: bytes, content: bytes, cwd: str) -> None:
         """Note what a check program imports from folders for checks and tests."""
-        if path in self._scripts or len(self._scripts) >= _MOST_SCRIPTS:
+        if path in self._scripts or len(self._scripts) >= _MAX_SCRIPTS:
             return
         self._scripts.add(path)
         above = posixpath.dirname(os.fsdecode(path))

@@ -28,7 +28,7 @@ from stackmem.workspace.workspace import Workspace
 
 LONGEST_SECONDS = 3_600.0
 _LOOK_SECONDS = 0.01
-_MOST_BYTES = 10 * 1024 * 1024
+_MAX_BYTES = 10 * 1024 * 1024
 
 
 class Live:
@@ -56,7 +56,7 @@ class Live:
             "rmdir .stackmem/python .stackmem 2>/dev/null; exit $code"
         )
         try:
-            self._ended = self._workspace.run_apart(command, LONGEST_SECONDS, _MOST_BYTES)
+            self._ended = self._workspace.run_apart(command, LONGEST_SECONDS, _MAX_BYTES)
         except (WorkspaceError, ToolRefused, OSError) as error:
             self._error = error
 
@@ -76,7 +76,7 @@ class Live:
         began = time.monotonic()
         while self._thread.is_alive():
             with suppress(ToolRefused, ValueError, OSError):
-                raw = self._workspace.files.read_whole(f"{self._folder}/ask-{len(answers)}.json", _MOST_BYTES)
+                raw = self._workspace.files.read_whole(f"{self._folder}/ask-{len(answers)}.json", _MAX_BYTES)
                 self._spent += time.monotonic() - began
                 return dict(json.loads(raw))
             if self._spent + time.monotonic() - began > seconds:
@@ -126,20 +126,20 @@ class PythonCalls:
                 self.stop()
                 live = Live(folder, workspace)
                 live.start(given["program"], given["order"])
-            said = scrub_value(live.next(answers, seconds), scrub)
+            message = scrub_value(live.next(answers, seconds), scrub)
         except TimeoutError:
-            told = f"timed out after {seconds:g} s; everything it started was killed"
-            return ToolAnswered(None, "timeout", told, requests=live.requests if live is not None else UNSET)
+            detail = f"timed out after {seconds:g} s; everything it started was killed"
+            return ToolAnswered(None, "timeout", detail, requests=live.requests if live is not None else UNSET)
         except BaseException:
             if live is not None:
                 live.stop()
             raise
-        if "call" in said:
+        if "call" in message:
             self._live[folder] = live
-            return ToolAnswered(said)
-        failed: ToolFailure = "killed" if said["reason"] else "exit" if said["exit_code"] else ""
-        told = f"exit {said['exit_code']}" if failed == "exit" else said["reason"]
-        return ToolAnswered(said, failed, told, requests=live.requests)
+            return ToolAnswered(message)
+        failed: ToolFailure = "killed" if message["reason"] else "exit" if message["exit_code"] else ""
+        detail = f"exit {message['exit_code']}" if failed == "exit" else message["reason"]
+        return ToolAnswered(message, failed, detail, requests=live.requests)
 
     def stop(self) -> None:
         """Kill all waiting processes."""

@@ -37,8 +37,8 @@ class Loader:
         """Return ``(path, text, failed)`` of a source."""
         if asked.path.startswith(PACKAGED):
             return self._packaged(asked.path)
-        beside = posixpath.dirname(asked.beside or str(self._program))
-        path = posixpath.normpath(posixpath.join(beside, asked.path))
+        base = posixpath.dirname(asked.beside or str(self._program))
+        path = posixpath.normpath(posixpath.join(base, asked.path))
         if "\0" in path:
             return path[:200], "", "the path holds a NUL character"
         if self._files is not None and is_below(path, self._files[0]):

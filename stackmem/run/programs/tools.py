@@ -44,8 +44,8 @@ _TYPES = {list: "a list", str: "a text", dict: "an object", bool: "true or false
 
 _SEARCHED_BYTES = 200 * 1024
 """Maximum size of a file that is searched."""
-MOST_FILES = 20_000
-MOST_QUERY_WORDS = 64
+MAX_FILES = 20_000
+MAX_QUERY_WORDS = 64
 _WORD = re.compile(r"\w+")
 
 
@@ -76,8 +76,8 @@ def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:
                 return _shell(given, call.timeout_seconds, context)
             case "run_python":
                 limit = call.timeout_seconds or context.command_seconds
-                said = context.python.use(given, limit, context.workspace, context.scrub)
-                return replace(said, tree=context.snapshot())
+                result = context.python.use(given, limit, context.workspace, context.scrub)
+                return replace(result, tree=context.snapshot())
             case "read_file":
                 return _read(files.read_whole(given["path"], context.literal_bytes), given["path"], context)
             case "list_files":
@@ -91,8 +91,8 @@ def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:
                 if outcome.failed:
                     return ToolAnswered(None, "refused", context.scrub(outcome.text))
     except ToolRefused as refused:
-        told = context.scrub(str(refused))
-        return ToolAnswered(None, "missing" if "does not exist" in told else "refused", told)
+        message = context.scrub(str(refused))
+        return ToolAnswered(None, "missing" if "does not exist" in message else "refused", message)
     return ToolAnswered(None, tree=context.snapshot())
 
 
@@ -128,12 +128,12 @@ def _shell(given: dict[str, Any], seconds: float | None, context: ToolContext) -
     for name, capture in (("stdout", ended.capture), ("stderr", ended.errors)):
         if capture is not None and capture.total > context.literal_bytes:
             most = f"the limit is {context.literal_bytes:,}"
-            told = f"{name} is {capture.total:,} bytes, {most}; write it to a file instead"
-            return ToolAnswered(None, "too_large", told, tree=context.snapshot(), requests=requests)
+            message = f"{name} is {capture.total:,} bytes, {most}; write it to a file instead"
+            return ToolAnswered(None, "too_large", message, tree=context.snapshot(), requests=requests)
         head = b"" if capture is None else capture.parts()[0]
         value[name] = context.scrub(head.decode("utf-8", "backslashreplace"))
-    failed, told = _how(ended, limit)
-    return ToolAnswered(value, failed, told, tree=context.snapshot(), requests=requests)
+    failed, message = _how(ended, limit)
+    return ToolAnswered(value, failed, message, tree=context.snapshot(), requests=requests)
 
 
 def _how(ended: CommandEnd, seconds: float) -> tuple[ToolFailure, str]:
@@ -153,8 +153,8 @@ def _plain(value: Any) -> str:
 
 def _read(raw: bytes, path: str, context: ToolContext) -> ToolAnswered:
     if len(raw) > context.literal_bytes:
-        told = f"{path} is over {context.literal_bytes:,} bytes; take a part by a command"
-        return ToolAnswered(None, "too_large", told)
+        message = f"{path} is over {context.literal_bytes:,} bytes; take a part by a command"
+        return ToolAnswered(None, "too_large", message)
     try:
         return ToolAnswered(context.scrub(raw.decode()))
     except UnicodeDecodeError as error:
@@ -166,7 +166,7 @@ def _find_context(arguments: dict[str, Any], context: ToolContext) -> ToolAnswer
 
     SQLite's FTS5 ranks them, best first; equal ranks are sorted by name.
     """
-    words = list(dict.fromkeys(_WORD.findall(str(arguments.get("query") or "").lower())))[:MOST_QUERY_WORDS]
+    words = list(dict.fromkeys(_WORD.findall(str(arguments.get("query") or "").lower())))[:MAX_QUERY_WORDS]
     if not words:
         return ToolAnswered([])
     by_content = arguments.get("strategy") != "metadata"
@@ -199,7 +199,7 @@ def _paths(context: ToolContext) -> list[str]:
     level = ["."]
     rules = context.rules()
     try:
-        while level and len(found) < MOST_FILES:
+        while level and len(found) < MAX_FILES:
             inside = [each for folder in level for each in _inside(folder, context)]
             skipped = rules.ignored([os.fsencode(each.rstrip("/")) for each in inside])
             kept = [each for each in inside if os.fsencode(each.rstrip("/")) not in skipped]
@@ -209,7 +209,7 @@ def _paths(context: ToolContext) -> list[str]:
         raise WorkspaceError(f"{error}; see what .gitignore says") from error
     finally:
         rules.close()
-    return sorted(found)[:MOST_FILES]
+    return sorted(found)[:MAX_FILES]
 
 
 def _inside(folder: str, context: ToolContext) -> list[str]:

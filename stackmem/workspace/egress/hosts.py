@@ -32,7 +32,7 @@ _METHOD = re.compile(r"[A-Z]{1,20}")
 _PORTS: dict[Way, int] = {"tunnel": 443, "http": 80, "https": 443}
 _READING = ("GET", "HEAD")
 _SHOWN_CHARS = 100
-_MOST_HOST_CHARS = 255
+_MAX_HOST_CHARS = 255
 
 
 class AllowedHost(Struct, frozen=True):
@@ -136,7 +136,7 @@ def read_authority(text: str, port: int = 0) -> tuple[str, int, str]:
     if found is None:
         return "", 0, ""
     number = int(found["port"]) if found["port"] else port
-    return host_name(found["host"]), number if 0 < number < 65536 else 0, found["host"][:_MOST_HOST_CHARS]
+    return host_name(found["host"]), number if 0 < number < 65536 else 0, found["host"][:_MAX_HOST_CHARS]
 
 
 def entry_for(hosts: Iterable[AllowedHost], way: Way, host: str, port: int) -> AllowedHost | None:

@@ -25,7 +25,7 @@ _NEVER = frozenset({
     "host", "connection", "content-length", "transfer-encoding", "te", "trailer", "upgrade", "expect", "keep-alive",
     "proxy-authorization", "proxy-connection",
 })  # fmt: skip
-_MOST_FILE_BYTES = 16 * 1024
+_MAX_FILE_BYTES = 16 * 1024
 
 
 class NetworkList(Struct, frozen=True):
@@ -82,7 +82,7 @@ def _is_sealed(entry: AllowedHost) -> bool:
 
 def _file(path: Path, named: str) -> str:
     try:
-        return read_regular(path, _MOST_FILE_BYTES).decode().strip()
+        return read_regular(path, _MAX_FILE_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"{named} cannot be read from its file ({why})") from error

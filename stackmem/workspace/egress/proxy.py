@@ -63,23 +63,23 @@ class Proxy:
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until it ends. Errors are recorded in the log."""
-        asked = OpenRequest()
+        request = OpenRequest()
         try:
-            await _Connection(self, reader, writer, asked).serve()
+            await _Connection(self, reader, writer, request).serve()
         except Turned as turned:
-            asked.allowed, asked.why = turned.allowed, turned.why
-            if not asked.answered:  # otherwise it would look like the host's answer
-                await _tell(reader, writer, turned.status, f"stackmem: {asked.subject} {turned.why}")
+            request.allowed, request.why = turned.allowed, turned.why
+            if not request.answered:  # otherwise it would look like the host's answer
+                await _tell(reader, writer, turned.status, f"stackmem: {request.subject} {turned.why}")
         except TimeoutError:
-            asked.why = "nothing moved for too long"
+            request.why = "nothing moved for too long"
         except (OSError, EOFError, h11.ProtocolError):
-            asked.why = "the connection broke"
+            request.why = "the connection broke"
         except Exception:
-            asked.why = "the proxy failed"
+            request.why = "the proxy failed"
             raise
         finally:
-            self._log.enter(asked)
-            await _close(writer, whole=not asked.why or not asked.answered)
+            self._log.enter(request)
+            await _close(writer, whole=not request.why or not request.answered)
 
     def count(self, asked: OpenRequest, *, sent: int = 0, received: int = 0) -> None:
         """Count transferred bytes. Raises ``Turned`` above the limit."""

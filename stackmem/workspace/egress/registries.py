@@ -65,8 +65,8 @@ def machine_registries(
     """Find the registries by asking the machine's programs."""
     ask = run or (lambda command: _output(command, environ))
     with ThreadPoolExecutor() as at_once:  # in parallel, because each takes about a second
-        asked = at_once.submit(_pip, ask), at_once.submit(_npm, ask), at_once.submit(_apt, ask)
-        (index, others), npm, apt = asked[0].result(), asked[1].result(), asked[2].result()
+        futures = at_once.submit(_pip, ask), at_once.submit(_npm, ask), at_once.submit(_apt, ask)
+        (index, others), npm, apt = futures[0].result(), futures[1].result(), futures[2].result()
     places = {url: place for url in (*index, *others, *npm) if (place := _place(url))}
     hosts = [host for place in places.values() for host in place.hosts]
     hosts += [host for url in apt if (place := _place(url)) for host in place.hosts]
@@ -89,13 +89,13 @@ def machine_registries(
 def _pip(ask: Run) -> tuple[list[str], list[str]]:
     """Return the index URLs and the extra ones. For pip's default index, the URLs include its file host."""
     for python in (sys.executable, "python3"):
-        said = ask([python, "-m", "pip", "config", "list"])
+        output = ask([python, "-m", "pip", "config", "list"])
         defaults = ask([python, "-c", _PIP_DEFAULTS]).split()
         if not defaults:
             continue
         index: dict[str, str] = {}
         others: list[str] = []
-        for line in said.splitlines():
+        for line in output.splitlines():
             if found := _PIP_SETTING.fullmatch(line.strip()):
                 value = str(ast.literal_eval(found["value"]))
                 if found["key"] == "index-url":
@@ -109,12 +109,12 @@ def _pip(ask: Run) -> tuple[list[str], list[str]]:
 
 def _npm(ask: Run) -> list[str]:
     try:
-        said = json.loads(ask(["npm", "config", "list", "--json"]) or "{}")
+        settings = json.loads(ask(["npm", "config", "list", "--json"]) or "{}")
     except ValueError:
         return []
-    if not isinstance(said, dict):
+    if not isinstance(settings, dict):
         return []
-    named = [said.get("registry"), *(value for key, value in said.items() if str(key).endswith(":registry"))]
+    named = [settings.get("registry"), *(value for key, value in settings.items() if str(key).endswith(":registry"))]
     return [value for value in named if isinstance(value, str)]
 
 
@@ -145,8 +145,8 @@ def _place(url: str) -> _Place | None:
 
 
 def _joined(name: str, places: Iterable[_Place]) -> dict[str, str]:
-    told = " ".join(place.told for place in places)
-    return {name: told} if told else {}
+    urls = " ".join(place.told for place in places)
+    return {name: urls} if urls else {}
 
 
 def _trusted(places: Iterable[_Place]) -> dict[str, str]:

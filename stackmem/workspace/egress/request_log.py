@@ -8,7 +8,7 @@ from stackmem.core.network import NetworkRequest
 
 from .hosts import joined
 
-MOST_ROWS = 100
+MAX_ROWS = 100
 """Maximum rows per command. Further kinds are combined in two rows without a host, for allowed and refused requests."""
 _OTHERS = "was one of more kinds than are told apart"
 
@@ -48,7 +48,7 @@ class RequestLog:
         if not asked.spoke and not asked.why:
             return
         key = (asked.host, asked.port, asked.method[:20], asked.allowed, asked.why)
-        if key not in self._rows and len(self._rows) >= MOST_ROWS:
+        if key not in self._rows and len(self._rows) >= MAX_ROWS:
             key = ("", 0, "", asked.allowed, _OTHERS)
         row = self._rows.setdefault(key, [0, 0, 0])
         for index, more in enumerate((1, asked.sent, asked.received)):
@@ -61,6 +61,6 @@ class RequestLog:
 
 def refusals(requests: tuple[NetworkRequest, ...]) -> tuple[str, ...]:
     """Return one sentence for each of the first three kinds of refused requests, and how many more there were."""
-    told = [f"{subject(each.host, each.port)} {each.why}" for each in requests if not each.allowed]
-    more = len(told) - 3
-    return (*told[:3], *((f"{more} more kinds of requests were refused",) if more > 0 else ()))
+    sentences = [f"{subject(each.host, each.port)} {each.why}" for each in requests if not each.allowed]
+    more = len(sentences) - 3
+    return (*sentences[:3], *((f"{more} more kinds of requests were refused",) if more > 0 else ()))

@@ -16,7 +16,7 @@ from .hosts import as_address
 
 _TLS_PORT = 443
 _HANDSHAKE = 0x16
-_MOST_BYTES = 64 * 1024
+_MAX_BYTES = 64 * 1024
 
 
 def _nothing(_: object) -> None:
@@ -56,16 +56,16 @@ class TunnelName:
         if self._held[:1] != bytes([_HANDSHAKE]):
             return self._settle("was asked for anything but TLS in its tunnel" if self._port == _TLS_PORT else "")
         self._incoming.write(piece)
-        told, sys.unraisablehook = sys.unraisablehook, _nothing
+        hook, sys.unraisablehook = sys.unraisablehook, _nothing
         try:
             self._reader.do_handshake()
         except ssl.SSLWantReadError:
-            if len(self._held) <= _MOST_BYTES:
+            if len(self._held) <= _MAX_BYTES:
                 return b""
         except ssl.SSLError:
             pass  # the normal end: the name is known, or the bytes are not a TLS greeting
         finally:
-            sys.unraisablehook = told
+            sys.unraisablehook = hook
         named = ((self._asked[0] if self._asked else None) or "").lower().removesuffix(".")
         right = self._asked and named == ("" if as_address(self._host) else self._host)
         return self._settle("" if right else "was asked for another host in its tunnel, by TLS")

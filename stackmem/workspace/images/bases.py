@@ -108,8 +108,8 @@ def build_with_engine(store: ImageStore, recipe: Path, context: Path, args: Mapp
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"{program} cannot build {recipe} ({error})") from error
     if done.returncode != 0 or not done.stdout.strip():
-        said = tail(clean(done.stderr.encode()), 40, 3_000)
-        raise UsageError(f"{program} build ended with exit {done.returncode}\n{said}")
+        output = tail(clean(done.stderr.encode()), 40, 3_000)
+        raise UsageError(f"{program} build ended with exit {done.returncode}\n{output}")
     image = done.stdout.strip().splitlines()[-1]
     base = base_of_engine(store, image, f"stackmem-built:{image.rpartition(':')[2][:32]}")
     if base is None:
@@ -126,7 +126,7 @@ def base_of_engine(store: ImageStore, named: str, kept_as: str = "") -> SystemRo
     with tempfile.TemporaryDirectory(prefix="stackmem-base-") as scratch:
         archive = Path(scratch) / "root.tar"
         try:
-            told = _engine(program, "inspect", "--format", "{{json .Config}}", container)
+            described = _engine(program, "inspect", "--format", "{{json .Config}}", container)
             pins = _pins(program, container)
             exported = _engine(program, "export", "-o", str(archive), container)
         finally:
@@ -135,7 +135,7 @@ def base_of_engine(store: ImageStore, named: str, kept_as: str = "") -> SystemRo
         if exported is None or not archive.is_file() or ("@" in name and pin_of(name) not in pins):
             return None
         unpacked = _from_archive(store, name, archive)
-    base = structs.replace(unpacked, config=_config(json.loads(told or "{}")), pins=pins)
+    base = structs.replace(unpacked, config=_config(json.loads(described or "{}")), pins=pins)
     _must_be_root(base)
     store.keep_base(base)
     return base
@@ -144,8 +144,8 @@ def base_of_engine(store: ImageStore, named: str, kept_as: str = "") -> SystemRo
 def _pins(program: str, container: str) -> tuple[str, ...]:
     """Return the digests of a container's image, registry digests first."""
     image = (_engine(program, "inspect", "--format", "{{.Image}}", container) or "").strip()
-    told = _engine(program, "image", "inspect", "--format", "{{json .RepoDigests}}", image) if image else None
-    listed = [each.rpartition("@")[2] for each in _texts(json.loads(told or "[]"))]
+    digests = _engine(program, "image", "inspect", "--format", "{{json .RepoDigests}}", image) if image else None
+    listed = [each.rpartition("@")[2] for each in _texts(json.loads(digests or "[]"))]
     return tuple(dict.fromkeys((*listed, f"sha256:{image.removeprefix('sha256:')}"))) if image else ()
 
 
@@ -157,12 +157,12 @@ def _engine(program: str, *words: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def _config(told: Any) -> ImageConfig:
+def _config(value: Any) -> ImageConfig:
     """Parse an engine's image configuration, in the format that all engines share."""
-    said = told if isinstance(told, dict) else {}
-    listed = {name: _texts(said.get(name)) for name in ("Env", "Shell")}
+    settings = value if isinstance(value, dict) else {}
+    listed = {name: _texts(settings.get(name)) for name in ("Env", "Shell")}
     env = dict(each.split("=", 1) for each in listed["Env"] if "=" in each)
-    workdir, user = str(said.get("WorkingDir") or "/"), str(said.get("User") or "")
+    workdir, user = str(settings.get("WorkingDir") or "/"), str(settings.get("User") or "")
     return ImageConfig(env, workdir, user, listed["Shell"])
 
 

@@ -216,8 +216,10 @@ class _Build:
         """Add a layer with what ``change`` writes into the root, or the cached layer of the same change."""
         config, args = stage.config, (f"{name}={value}" for name, value in sorted(stage.args.items()))
         env = (f"{name}={value}" for name, value in sorted(config.env.items()))
-        said = (step.word, *words, config.user, config.workdir, *config.shell, *env, *args)
-        stage.made = text_digest("layer", stage.made, *said, self._rules.profile.network if step.word == "RUN" else "")
+        inputs = (step.word, *words, config.user, config.workdir, *config.shell, *env, *args)
+        stage.made = text_digest(
+            "layer", stage.made, *inputs, self._rules.profile.network if step.word == "RUN" else ""
+        )
 
         def fill(folder: Path) -> None:
             network = self._rules.profile.network if step.word == "RUN" else "none"
@@ -259,10 +261,10 @@ class _Build:
         with closing(folder_view(self._store.folder)) as view:
             lent = {"stackmem-apt.conf": _APT_CONFIG, **_certificates(rules.profile)}
             names = (_APT, *(_TRUST if len(lent) > 1 else ()))
-            told = dict.fromkeys(names, "/run/stackmem-ca.crt") | {_APT: "/run/stackmem-apt.conf"}
+            variables = dict.fromkeys(names, "/run/stackmem-ca.crt") | {_APT: "/run/stackmem-apt.conf"}
             seat = Seat(
                 self._store.folder, view.fd, stage.config.workdir, rules.profile, (),
-                {"DEBIAN_FRONTEND": "noninteractive", **told, **stage.args},
+                {"DEBIAN_FRONTEND": "noninteractive", **variables, **stage.args},
                 Toolchain("/usr", "/usr"), self._store.folder, binds_git=False, network_list=rules.network_list,
             )  # fmt: skip
             fd = open_folder(root.view.fd, "/run")
@@ -274,9 +276,9 @@ class _Build:
                     os.unlink(name, dir_fd=fd)
             os.close(fd)
         if ended.exit_code != 0:
-            said = tail(clean(b"".join(ended.capture.parts())), 40, _SHOWN_CHARS)
+            output = tail(clean(b"".join(ended.capture.parts())), 40, _SHOWN_CHARS)
             hint = "" if rules.profile.network != "none" else " (it ran without a network; --network allows one)"
-            raise UsageError(f"ended with {ended.reason or f'exit {ended.exit_code}'}{hint}\n{said}")
+            raise UsageError(f"ended with {ended.reason or f'exit {ended.exit_code}'}{hint}\n{output}")
 
     def _image(self, stage: _Stage) -> Image:
         """Return the current root, for the next step."""

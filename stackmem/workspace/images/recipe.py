@@ -13,7 +13,7 @@ from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
 from stackmem.installing import install_command
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _VARIABLE = re.compile(r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])([^}]*))?\})")
 _HEREDOC = re.compile(r"<<-?\s*([\"']?)([A-Za-z_][\w.]*)\1")
 _SAYS_NOTHING = {
@@ -43,14 +43,14 @@ def read_recipe(path: Path) -> tuple[RecipeStep, ...]:
     except ImportError as error:
         raise UsageError(f"images need the extra 'images'; install it: {install_command('images')}") from error
     try:
-        raw = read_start(path, _MOST_BYTES + 1)
-        text = raw[: _MOST_BYTES + 1].decode("utf-8-sig").replace("\r\n", "\n")
+        raw = read_start(path, _MAX_BYTES + 1)
+        text = raw[: _MAX_BYTES + 1].decode("utf-8-sig").replace("\r\n", "\n")
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 ({error.reason}); save it as UTF-8") from error
-    if len(raw) > _MOST_BYTES or "\0" in text:
-        raise UsageError(f"{path} is not a Dockerfile: it is larger than {_MOST_BYTES:,} bytes, or contains a NUL")
+    if len(raw) > _MAX_BYTES or "\0" in text:
+        raise UsageError(f"{path} is not a Dockerfile: it is larger than {_MAX_BYTES:,} bytes, or contains a NUL")
     try:
         commands = dockerfile.parse_string(text)
     except dockerfile.GoParseError as error:

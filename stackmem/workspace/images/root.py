@@ -148,12 +148,12 @@ def limit_shell(store: ImageStore) -> tuple[Path, tuple[str, ...]]:
     """
     bash = Path(_BASH).resolve()
     try:
-        told = subprocess.run(["ldd", str(bash)], capture_output=True, text=True, timeout=20, check=False).stdout
+        output = subprocess.run(["ldd", str(bash)], capture_output=True, text=True, timeout=20, check=False).stdout
         stamp = bash.stat()
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WorkspaceError(f"the limits of commands in images need bash and ldd ({error})") from error
-    libraries = re.findall(r"=> (/\S+) \(", told)
-    loader = next(iter(re.findall(r"^\s*(/\S*ld\S*) \(", told, re.MULTILINE)), "")
+    libraries = re.findall(r"=> (/\S+) \(", output)
+    loader = next(iter(re.findall(r"^\s*(/\S*ld\S*) \(", output, re.MULTILINE)), "")
 
     def fill(folder: Path) -> None:
         for source in (*libraries, *([loader] if loader else ())):

@@ -93,9 +93,9 @@ def try_level(level: Level, profile: Profile, toolchain: Toolchain) -> Probe:
             return Probe(level, str(error))
         if ended.exit_code == 0:
             return Probe(level, "")
-        said = ended.capture.parts()[0].decode("utf-8", "replace").strip()
+        output = ended.capture.parts()[0].decode("utf-8", "replace").strip()
         what = "asking the proxy" if listed else "`true`"
-        return Probe(level, f"{what} ended with {ended.exit_code} {ended.reason}: {said}")
+        return Probe(level, f"{what} ended with {ended.exit_code} {ended.reason}: {output}")
 
 
 def no_door(level: Level) -> str:
@@ -122,8 +122,8 @@ def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None)
             _chosen[key] = probe.level
             return probe.level
         failures.setdefault(probe.failure, probe.level.name)
-    said = "; ".join(f"{name}: {failure.rstrip('.')}" for failure, name in failures.items())
-    raise WorkspaceError(f"no isolation level works here ({said}); {_way_out(names)}")
+    messages = "; ".join(f"{name}: {failure.rstrip('.')}" for failure, name in failures.items())
+    raise WorkspaceError(f"no isolation level works here ({messages}); {_way_out(names)}")
 
 
 def forget() -> None:

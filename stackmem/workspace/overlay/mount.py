@@ -93,23 +93,23 @@ def _mounted(
     order: MountOrder = MountOrder(),  # noqa: B008 - immutable
 ) -> list[int]:
     """Run the helper and return its descriptors. Raises ``OSError`` if it cannot mount."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.settimeout(_SECONDS)
+    own_end, helper_end = socket.socketpair()
+    with own_end, helper_end:
+        own_end.settimeout(_SECONDS)
         said_order = json.dumps({"binds": order.binds, "pins": order.pins, "port": order.port})
-        command = (_python(), "-I", "-S", "-c", _HELPER, str(theirs.fileno()), said_order, *map(str, places))
+        command = (_python(), "-I", "-S", "-c", _HELPER, str(helper_end.fileno()), said_order, *map(str, places))
         try:
             done = subprocess.run(
                 command,
-                input=b"".join(path + b"\0" for path in given), pass_fds=(theirs.fileno(),),
+                input=b"".join(path + b"\0" for path in given), pass_fds=(helper_end.fileno(),),
                 capture_output=True, check=False, timeout=_SECONDS, process_group=0,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise OSError(str(error)) from error
-        theirs.close()
-        said, fds, _, _ = socket.recv_fds(ours, 1024, 5)
+        helper_end.close()
+        reply, fds, _, _ = socket.recv_fds(own_end, 1024, 5)
     if not fds:
-        raise OSError(shown_name(said or done.stderr.strip().split(b"\n")[-1])[:200])
+        raise OSError(shown_name(reply or done.stderr.strip().split(b"\n")[-1])[:200])
     return fds
 
 

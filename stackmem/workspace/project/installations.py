@@ -20,10 +20,10 @@ from stackmem.foreign.files import read_start
 
 _GRANT = "grant it with a mount in a profile (--profile FILE)"
 _SHOWN_ALWAYS = ("/usr", "/bin", "/lib", "/lib64")
-_MOST_HOPS = 16
-_MOST_NAMED = 10
-_MOST_FILES = 100
-_MOST_BYTES = 256 * 1024
+_MAX_HOPS = 16
+_MAX_NAMED = 10
+_MAX_FILES = 100
+_MAX_BYTES = 256 * 1024
 _OF_A_SYSTEM = ("home", "root", "proc", "usr", ".ssh", ".git")
 """Names found in a system root, a home folder or a project, but not in an installation."""
 _CHECKOUT = re.compile(r'"url":\s*"file://(/[^"]*)"')
@@ -44,7 +44,7 @@ class Interpreter(Struct, frozen=True):
 def read_small(path: Path) -> str:
     """Return the text of a regular file, or an empty string if it is missing or unreadable. Never blocks on a FIFO."""
     with suppress(OSError):
-        return read_start(path, _MOST_BYTES).decode("utf-8", "replace")
+        return read_start(path, _MAX_BYTES).decode("utf-8", "replace")
     return ""
 
 
@@ -87,13 +87,13 @@ def _examined(folder: Path, name: str, settings: str, shown: tuple[str, ...]) ->
         for path in _imports(folder / name)
         if not _is_in(path, (str(folder), *shown))
     ]
-    return Interpreter(name, not closed, _version(settings), tuple(installations), (*closed, *outside[:_MOST_NAMED]))
+    return Interpreter(name, not closed, _version(settings), tuple(installations), (*closed, *outside[:_MAX_NAMED]))
 
 
 def _hops(start: Path) -> tuple[Path | None, list[Path]]:
     """Return the program that a link leads to, or None if it is not executable, and every path on the way."""
     hops, at = [], start
-    for _ in range(_MOST_HOPS):
+    for _ in range(_MAX_HOPS):
         hops.append(at)
         try:
             target = at.readlink()
@@ -150,7 +150,7 @@ def _version(settings: str) -> str:
 
 def _imports(environment: Path) -> list[Path]:
     """Return the absolute paths that the environment adds to its import path, as editable installs do."""
-    files = sorted(environment.glob("lib/python3*/site-packages/*.pth"))[:_MOST_FILES]
+    files = sorted(environment.glob("lib/python3*/site-packages/*.pth"))[:_MAX_FILES]
     paths = [Path(line.strip()) for file in files for line in read_small(file).splitlines()]
     return list(dict.fromkeys(path for path in paths if path.is_absolute()))
 
@@ -161,7 +161,7 @@ def _editable(environment: Path) -> list[Path]:
     Source: PEP 610.
     """
     packages = []
-    for link in sorted(environment.glob("lib/python3*/site-packages/*.dist-info/direct_url.json"))[:_MOST_FILES]:
+    for link in sorted(environment.glob("lib/python3*/site-packages/*.dist-info/direct_url.json"))[:_MAX_FILES]:
         place = _CHECKOUT.search(read_small(link))
         name = link.parent.name.partition("-")[0]
         if place is not None:

@@ -23,8 +23,8 @@ _PYTEST_SIGNS = (
     ("pyproject.toml", r"^\[tool\.pytest\b"), ("pytest.ini", r"^\[pytest\]"), ("setup.cfg", r"^\[tool:pytest\]"),
     ("tox.ini", r"^\[pytest\]"), ("conftest.py", r""), ("tests/conftest.py", r""),
 )  # fmt: skip
-_MOST_ENTRIES = 500  # entries of a folder that are inspected
-_MOST_READ = 50  # test files that are read
+_MAX_ENTRIES = 500  # entries of a folder that are inspected
+_MAX_READ = 50  # test files that are read
 
 
 class SuiteCommand(Struct, frozen=True):
@@ -76,13 +76,13 @@ def _has_tests(folder: Path) -> bool:
 
 
 def _uses_unittest(folder: Path) -> bool:
-    texts = (read_small(path) for path in islice(_test_files(folder), _MOST_READ))
+    texts = (read_small(path) for path in islice(_test_files(folder), _MAX_READ))
     return any(re.search(r"^\s*(import|from) +unittest\b", text, re.M) for text in texts)
 
 
 def _test_files(folder: Path) -> Iterator[Path]:
     with suppress(OSError):
-        for path in islice(folder.iterdir(), _MOST_ENTRIES) if folder.is_dir() else ():
+        for path in islice(folder.iterdir(), _MAX_ENTRIES) if folder.is_dir() else ():
             if re.fullmatch(r"test_.*\.py|.*_test\.py", path.name):
                 yield path
 
