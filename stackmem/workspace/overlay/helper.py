@@ -166,7 +166,7 @@ def _own_network(port: int) -> list[int]:
     import fcntl
 
     if not _unshare(_NEW_NETWORK):
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), None, None, "a network of its own")
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), None, None, "a network namespace")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, 0x8914, struct.pack("16sH14x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
     try:  # allow ports below 1024 without privileges, as in a container
@@ -234,7 +234,7 @@ def _unshare(kinds: int) -> bool:
 def _mount(source: bytes, place: bytes, kind: bytes | None, flags: int, options: bytes | None) -> None:
     if _libc.mount(source, place, kind, ctypes.c_ulong(flags), options) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), None, None, "the overlay" if kind else "a mount of its own")
+        raise OSError(number, os.strerror(number), None, None, "the overlay" if kind else "a bind mount")
 
 
 if __name__ == "__main__":
