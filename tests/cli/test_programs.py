@@ -56,7 +56,7 @@ def test_a_dry_run_prints_the_steps_and_leaves_no_run(place: Path) -> None:
         (("p", "--input", "who"), "is not valid"),
         (("p", "--input", "who:=x"), "needs a JSON value"),
         (("p", "--input", "who=@none"), "cannot be read"),
-        (("none.apl",), "there is no program"),
+        (("none.apl",), "no program none.apl"),
         (("p/main.apl", "--language", "none"), "no language"),
         (("p", "--workspace", "none"), "no such folder"),
         (("p", "--mount", "none"), "no such folder"),

@@ -137,9 +137,7 @@ def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Lan
     if path.exists() and not path.is_file():
         raise UsageError(f"{named} is not a regular file; name a program or a folder with one")
     if not path.is_file():
-        raise UsageError(
-            f"there is no program {named}; name a file or a folder that contains one of {', '.join(_mains())}"
-        )
+        raise UsageError(f"no program {named}; name a file or a folder that contains one of {', '.join(_mains())}")
     found = language or language_of(path.name)
     if found is None and language_of(path.name, linting=True) is not None:
         raise UsageError(f"{path.name} is only a part of programs and cannot be run; check it with stackmem lint")

@@ -175,7 +175,7 @@ def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool)
         say(f"{run.outcome}, {run.steps} model replies, {cost}, {run.wall_seconds:.1f} s; run: {readable(run.run_dir)}")
         if run.ending != "popped":
             say_kept(run)
-            say(f"go on with: stackmem resume {run.run}")
+            say(f"continue with: stackmem resume {run.run}")
     if run.changed or run.not_kept or run.commits or run.changed_meanwhile:
         show_patch(run)
     sys.exit(run.exit_code)
