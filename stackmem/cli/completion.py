@@ -73,8 +73,8 @@ def _values(takes: str, names: dict[str, list[str]]) -> Callable[[typer.Context,
             found = _tasks()
         else:
             found = names.get(takes, [] if takes == "text" else takes.split())
-        told = [f"{before}{comma}{name}" for name in found if _SAFE.fullmatch(name)]
-        return [name for name in told if name.startswith(incomplete)][:_MOST]
+        completed = [f"{before}{comma}{name}" for name in found if _SAFE.fullmatch(name)]
+        return [name for name in completed if name.startswith(incomplete)][:_MOST]
 
     return complete
 

@@ -206,9 +206,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:
-        if not (told := _blame(error)):
+        if not (message := _blame(error)):
             raise
-        fail(told, 2)
+        fail(message, 2)
     else:
         if code == 130:  # typer's code for Ctrl-C; an interrupted run has already printed its result and exited
             fail("interrupted before there was a result; run the command again", 130)

@@ -131,8 +131,8 @@ def _take(reply: _MessageReply, event: _Event, secret: str) -> None:
         case "error":
             error = event.error or {}
             kind, message = str(error.get("type", "")), str(error.get("message", ""))
-            told = f"{kind} in mid-stream: {message}" if kind else f"an error in mid-stream: {message}"
-            reply.error = failed(kind_of_error(kind, json.dumps(error)), told, secret)
+            detail = f"{kind} in mid-stream: {message}" if kind else f"an error in mid-stream: {message}"
+            reply.error = failed(kind_of_error(kind, json.dumps(error)), detail, secret)
 
 
 def _grow(reply: _MessageReply, index: int, delta: _BlockDelta) -> None:
@@ -196,8 +196,8 @@ def _refusal(reply: _MessageReply) -> str:
     """Return the provider's explanation of a refusal, or the stop reason if it is unknown."""
     if reply.stop_reason == "refusal":
         details = reply.stop_details or {}
-        told = [str(details[name]) for name in ("category", "explanation") if details.get(name)]
-        return whole(": ".join(told))[:500]
+        texts = [str(details[name]) for name in ("category", "explanation") if details.get(name)]
+        return whole(": ".join(texts))[:500]
     return "" if reply.stop_reason in _STOPS else f"stop reason {reply.stop_reason!r:.80}"
 
 

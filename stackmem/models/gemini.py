@@ -101,7 +101,7 @@ class GeminiModel:
 
         try:
             with connection.within(ASK_SECONDS):
-                told = client.models.get(model=self._model)
+                described = client.models.get(model=self._model)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             address, why = without_login(self._endpoint.url), one_line(cause(error), self._endpoint.secret)
             raise UsageError(
@@ -109,8 +109,8 @@ class GeminiModel:
             ) from error
         except (errors.APIError, httpx2.HTTPError, OSError, *_MALFORMED):
             return
-        if told.input_token_limit is not None and 1_000 <= told.input_token_limit <= MAX_TOKENS:
-            self.window_tokens, self.window_source = told.input_token_limit, "said by the server"
+        if described.input_token_limit is not None and 1_000 <= described.input_token_limit <= MAX_TOKENS:
+            self.window_tokens, self.window_source = described.input_token_limit, "said by the server"
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Make one attempt; Ctrl-C interrupts it immediately."""
@@ -226,8 +226,8 @@ class GeminiModel:
 def _retry_delay(details: Any) -> float | None:
     """Return the delay in seconds from ``google.rpc.RetryInfo`` (``34.07s``); None without one."""
     error = details.get("error", details) if isinstance(details, dict) else {}
-    told = error.get("details") if isinstance(error, dict) else None
-    for one in told if isinstance(told, list) else ():
+    entries = error.get("details") if isinstance(error, dict) else None
+    for one in entries if isinstance(entries, list) else ():
         delay = one.get("retryDelay") if isinstance(one, dict) else None
         if isinstance(delay, str) and (found := _SECONDS.fullmatch(delay)):
             return float(found.group(1))

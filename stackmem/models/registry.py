@@ -138,14 +138,14 @@ def takes_address(name: str) -> bool:
 
 def unready(environ: Mapping[str, str]) -> dict[str, str]:
     """Map provider prefixes to the reason why their models cannot be used; empty if they can."""
-    said: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for prefix in ("anthropic/", "openai/", "gemini/"):
         try:
             MODELS[prefix](ModelRequest("any", environ))
-            said[prefix] = ""
+            problems[prefix] = ""
         except UsageError as error:
-            said[prefix] = str(error)
-    return said
+            problems[prefix] = str(error)
+    return problems
 
 
 def is_free(name: str) -> bool:

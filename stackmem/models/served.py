@@ -166,9 +166,9 @@ def _price(pricing: Any, address: str) -> Price | None:
     """Convert USD per token, given as text or numbers, to USD per million; None if a figure is invalid."""
     if not isinstance(pricing, dict):
         return None
-    told = [pricing.get(name) for name in ("prompt", "completion", "input_cache_read", "input_cache_write")]
-    figures = [_per_million(told[0] if figure is None else figure) for figure in told]
-    if told[1] is None or not all(0 <= figure < 1_000_000 for figure in figures):
+    prices = [pricing.get(name) for name in ("prompt", "completion", "input_cache_read", "input_cache_write")]
+    figures = [_per_million(prices[0] if figure is None else figure) for figure in prices]
+    if prices[1] is None or not all(0 <= figure < 1_000_000 for figure in figures):
         return None
     paid, output, read, write = figures
     return Price(paid, output, write, write, read, f"said by the server at {address}")

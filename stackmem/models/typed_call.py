@@ -125,16 +125,16 @@ def _spelled(name: str, rest: str, schema: dict[str, Any]) -> dict[str, Any] | s
 
 def _with_blocks(name: str, arguments: dict[str, Any], more: Lines) -> TypedCall | str:
     """Read the call's blocks in order; all of them are read, even if one is refused."""
-    told = ""
+    problem = ""
     for key, value in arguments.items():
         if not isinstance(value, BlockValue):
             continue
         text = _block(more)
         if text is None:
             return f"the input ended before the closing dot of {key}"
-        told = told or _unfit(key, text)
+        problem = problem or _unfit(key, text)
         arguments[key] = _typed(text, value.schema)
-    return told or TypedCall(name, arguments)
+    return problem or TypedCall(name, arguments)
 
 
 def is_text(text: str) -> bool:

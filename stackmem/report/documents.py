@@ -75,10 +75,10 @@ def sections(text: str) -> Iterator[PageSection]:
         if found or line == "# ":
             if heading:
                 anchor = _anchor(heading)
-                again = seen[anchor]
+                repeats = seen[anchor]
                 seen[anchor] += 1
                 yield PageSection(
-                    anchor + (f"-{again}" if again else ""), plain(heading), "\n".join(lines).strip() + "\n"
+                    anchor + (f"-{repeats}" if repeats else ""), plain(heading), "\n".join(lines).strip() + "\n"
                 )
             heading, lines = (found[2] if found else ""), []
         lines.append(line)

@@ -141,9 +141,9 @@ class PageFold:
         if isinstance(event, ProgramStarted) and (gone_on := event.continued):
             self.page.forked = f"{gone_on.parent} at record {gone_on.at}, with an edited program"
         if isinstance(event, facts.ChunkRead) and not event.others and event.name in before.heap.chunks:
-            told = self._told()  # the result's text contains the chunk; register that before the text is stored
-            if told is not None:
-                self._texts.around(told.text, before.heap.chunks[event.name].content)
+            result = self._told()  # the result's text contains the chunk; register that before the text is stored
+            if result is not None:
+                self._texts.around(result.text, before.heap.chunks[event.name].content)
         self._chars += sum(map(_turn_chars, _new_turns(before, after)))
         self._lanes.see(after.heap, after.step)
         self._open_and_close(event, after)
@@ -276,8 +276,8 @@ class PageFold:
     def _told(self) -> Result | None:
         """Return the running frame's last turn if it is a result."""
         stack = self._state.stack
-        told = stack[-1].turns[-1] if stack and len(stack[-1].turns) else None
-        return told if isinstance(told, Result) else None
+        turn = stack[-1].turns[-1] if stack and len(stack[-1].turns) else None
+        return turn if isinstance(turn, Result) else None
 
     def _open_and_close(self, event: facts.Event, state: State) -> None:
         if isinstance(event, facts.FramePushed) and state.stack and state.running.id == event.frame:

@@ -70,12 +70,12 @@ class FollowedRun:
     def _told_so_far(self) -> str:
         """Describe a partly read trace; how it ended is known if there is a result."""
         whole = max(1, (self._folder / TRACE).stat().st_size)
-        told = f"{min(1.0, self._tail.read_bytes / whole):.0%} of the trace has been read so far."
+        progress = f"{min(1.0, self._tail.read_bytes / whole):.0%} of the trace has been read so far."
         result = read_result(self._folder / "result.json")
         if result is None:
-            return told
+            return progress
         words = " ".join(result.result.split())[:_RESULT_CHARS]
-        return f"{told} It ended as {result.outcome} after {result.steps:,} steps: {words}"
+        return f"{progress} It ended as {result.outcome} after {result.steps:,} steps: {words}"
 
     def _look_up(self, records: Iterable[Record]) -> None:
         """Look up the file changes between the trees of these records."""

@@ -80,19 +80,19 @@ class Prompts:
             system = self._standing[view.system] = self._append(0, [(whole, len(view.system))])
         tools = self._standing.get(view.tools)
         if tools is None:
-            told = [
+            encoded = [
                 (["d", tool.name, self._texts.ref(tool.description), self._texts.ref(tool.schema)],
                  len(tool.name) + len(tool.description) + len(tool.schema))
                 for tool in view.tools
             ]  # fmt: skip
-            tools = self._standing[view.tools] = self._append(0, told)
+            tools = self._standing[view.tools] = self._append(0, encoded)
         return _merged([system, tools])
 
     def _message(self, held: _FramePrompts, message: Message) -> Range:
         key = json.encode(message)
         if key not in held.known:
-            told = [(self._encoded(part, message.role), part_chars(part)) for part in message.parts]
-            held.known[key] = self._append(held.sequence, told)
+            encoded = [(self._encoded(part, message.role), part_chars(part)) for part in message.parts]
+            held.known[key] = self._append(held.sequence, encoded)
         return held.known[key]
 
     def _append(self, sequence: int, told: list[tuple[list[Any], int]]) -> Range:
@@ -133,8 +133,8 @@ def part_chars(part: Part) -> int:
         case Thinking():
             return len(_thought(part))
         case ToolCall():
-            told = part.malformed if part.malformed is not None else ""
-            return len(part.name) + (len(told) or chars_of(part.arguments))
+            malformed = part.malformed if part.malformed is not None else ""
+            return len(part.name) + (len(malformed) or chars_of(part.arguments))
         case _:
             assert_never(part)
 

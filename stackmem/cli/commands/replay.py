@@ -227,15 +227,15 @@ def _repeat_calls(run: Run, first: int, *, as_json: bool) -> NoReturn:
 def _judge_again(folder: Path, *, as_json: bool) -> NoReturn:
     """Verify the trace and run the checks again; exit 6 if the verdict differs."""
     replay_run(folder)
-    again = replay_checks(Run(folder), os.environ)
+    rerun = replay_checks(Run(folder), os.environ)
     if as_json:
-        echo_json(again)
+        echo_json(rerun)
     else:
-        say_missing(again.missing)
-        now = f"{_rewards(again.now)}{again.error and f' ({one_line(again.error)})'}"
-        same = f"as recorded: {now}" if again.equal else f"{now}; recorded: {_rewards(again.recorded)}"
-        typer.echo(f"{again.run}: checks now, at isolation {again.isolation}: {same}")
-    sys.exit(0 if again.equal else _DIFFERS)
+        say_missing(rerun.missing)
+        now = f"{_rewards(rerun.now)}{rerun.error and f' ({one_line(rerun.error)})'}"
+        same = f"as recorded: {now}" if rerun.equal else f"{now}; recorded: {_rewards(rerun.recorded)}"
+        typer.echo(f"{rerun.run}: checks now, at isolation {rerun.isolation}: {same}")
+    sys.exit(0 if rerun.equal else _DIFFERS)
 
 
 def _rewards(rewards: dict[str, float]) -> str:

@@ -86,8 +86,8 @@ def build_command(
             wrong += 1
             typer.echo(readable(f"{task.short_name}: not built: {error}"))
             continue
-        said = f"image {image.digest}" if image else "no image to build; the task uses this machine's tools"
-        typer.echo(readable(f"{task.short_name}: {said}"))
+        result = f"image {image.digest}" if image else "no image to build; the task uses this machine's tools"
+        typer.echo(readable(f"{task.short_name}: {result}"))
     sys.exit(1 if wrong else 0)
 
 

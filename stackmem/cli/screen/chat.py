@@ -236,10 +236,10 @@ class TerminalPerson:
             self._paused = False  # the request has ended, so the user is asked anyway
             return None  # text typed so far becomes the next request
         if self._paused:
-            said = self._menu()
+            decision = self._menu()
             self._paused = False
-            if said is not None:
-                return said
+            if decision is not None:
+                return decision
         if words := self._take_heard():
             return PersonSteppedIn(words)
         self.screen.busy = "working"
@@ -315,8 +315,8 @@ def _changed(event: facts.RunStarted | facts.RunForked | facts.RunResumed, befor
             yield f"(continues in a copy{' with ' if changed else ''}{', '.join(changed)}; {event.parent} is unchanged)"
         case facts.RunResumed() if before is not None and event.limits != before.limits:
             limits = {name: value for name, value in asdict(event.limits).items() if value is not None}
-            said = ", ".join(f"{value:,} {name}" for name, value in limits.items())
-            yield f"(at most {said} from the beginning of the conversation)" if said else "(no limits)"
+            limits_text = ", ".join(f"{value:,} {name}" for name, value in limits.items())
+            yield f"(at most {limits_text} from the beginning of the conversation)" if limits_text else "(no limits)"
 
 
 def _columns() -> int:

@@ -35,8 +35,8 @@ class Progress(Struct):
                 self.call = "; ".join(calls) or "no call"
                 return []
             case facts.ModelFailed(voice=voice):
-                again = after_failure(state) is None
-                wait = f"next wait {wait_seconds(state.failures):g} s" if again else ""
+                retries = after_failure(state) is None
+                wait = f"next wait {wait_seconds(state.failures):g} s" if retries else ""
                 return [self._line(f"{voice.line}: {one_line(voice.text)}", wait)]
             case facts.ToolReturned():
                 ended = "" if event.exit_code in (None, 0) else f"exit {event.exit_code}"

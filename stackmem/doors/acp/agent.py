@@ -190,8 +190,8 @@ class EditorAgent:
             {"name": name, "description": each.says, **({"input": {"hint": each.takes}} if each.takes else {})}
             for name, each in IN_EDITORS.items()
         ]
-        told = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
-        task = self._loop.create_task(self._send(name, told))  # runs after the session's own answer was sent
+        update = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
+        task = self._loop.create_task(self._send(name, update))  # runs after the session's own answer was sent
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return conversation
@@ -306,9 +306,9 @@ def _names_of(runs: Path) -> dict[str, str]:
 def _title(run_dir: Path) -> dict[str, str]:
     """Return the session's first request and last activity; empty if the trace cannot be read."""
     with suppress(StackmemError, OSError):
-        said = (record.event.text for record in Run(run_dir).records() if isinstance(record.event, PersonSaid))
+        requests = (record.event.text for record in Run(run_dir).records() if isinstance(record.event, PersonSaid))
         at = datetime.fromtimestamp((run_dir / TRACE).stat().st_mtime, UTC)
-        return {"title": mark_cut(" ".join(next(said, "").split()), 80), "updatedAt": at.isoformat()}
+        return {"title": mark_cut(" ".join(next(requests, "").split()), 80), "updatedAt": at.isoformat()}
     return {}
 
 

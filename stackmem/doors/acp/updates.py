@@ -57,31 +57,31 @@ class Shown(Struct, frozen=True):
 
 def updates(event: facts.Event, before: State, after: State, shown: Shown) -> list[Update]:
     """Return the editor updates for an event, in order."""
-    told = _ended_calls(event, before, after, shown)
+    sent = _ended_calls(event, before, after, shown)
     match event:
         case PersonSaid(text=text) | PersonSteppedIn(text=text) if shown.history:
-            told.append(_chunk("user_message_chunk", text))
+            sent.append(_chunk("user_message_chunk", text))
         case UserAnswered(text=str(text)) if shown.history:
-            told.append(_chunk("user_message_chunk", text))
+            sent.append(_chunk("user_message_chunk", text))
         case facts.ModelReplied():
-            told += [*_reply(event, after, shown), *_usage(after)]
+            sent += [*_reply(event, after, shown), *_usage(after)]
         case PersonDecided(allow=True) if before.pending is not None and before.pending.calls:
-            told.append(_progress(_call_id(before, before.pending.calls, 0, shown), "in_progress"))
+            sent.append(_progress(_call_id(before, before.pending.calls, 0, shown), "in_progress"))
         case facts.FramePushed() | facts.FramePopped():
             if isinstance(event, facts.FramePopped) and before.running.request:
-                told += _result(event.result, before)
-            told += _plan(after)
+                sent += _result(event.result, before)
+            sent += _plan(after)
         case TurnEnded(result=result):
-            told += _result(result, before)
+            sent += _result(result, before)
         case facts.ModelFailed(kind=kind, detail=detail):
-            told.append(_chunk("agent_thought_chunk", f"The provider failed ({kind}): {mark_cut(detail, 500)}\n"))
+            sent.append(_chunk("agent_thought_chunk", f"The provider failed ({kind}): {mark_cut(detail, 500)}\n"))
         case facts.CallRejected() | facts.ReplyNudged() | facts.NoticeGiven():
             pass  # the agent corrects itself; the result of the call says what was refused
         case _:
             voice = event.voice
             if voice.kind not in HIDDEN:
-                told.append(_chunk("agent_thought_chunk", f"{voice.line}\n{mark_cut(voice.text, 500)}".strip() + "\n"))
-    return told
+                sent.append(_chunk("agent_thought_chunk", f"{voice.line}\n{mark_cut(voice.text, 500)}".strip() + "\n"))
+    return sent
 
 
 def call_shown(state: State, shown: Shown) -> Update:
@@ -103,19 +103,19 @@ def _chunk(kind: str, text: str) -> Update:
 
 def _reply(event: facts.ModelReplied, after: State, shown: Shown) -> list[Update]:
     text = "\n".join(part.text for part in event.parts if isinstance(part, Text)).strip()
-    told = []
+    sent = []
     if rest := _unheard(text, shown.heard.strip()):
-        told.append(message(rest))
+        sent.append(message(rest))
     calls = after.pending.calls if after.pending else ()
     for place, call in enumerate(calls):
         if call.name == tool_name(AskQuestion):
-            told.append(message(_question(call)))
+            sent.append(message(_question(call)))
             continue
-        told.append({"sessionUpdate": "tool_call", "status": "pending", **_call(after, calls, place, shown)})
+        sent.append({"sessionUpdate": "tool_call", "status": "pending", **_call(after, calls, place, shown)})
         granted = after.session.grants if after.session else ()
         if not place and any(grant.tool == call.name and not grant.pattern for grant in granted):
-            told.append(_progress(_call_id(after, calls, place, shown), "in_progress"))
-    return told
+            sent.append(_progress(_call_id(after, calls, place, shown), "in_progress"))
+    return sent
 
 
 def _unheard(text: str, heard: str) -> str:
@@ -137,8 +137,8 @@ def _question(call: ToolCall) -> str:
 
 def _result(result: str, before: State) -> list[Update]:
     """Return the result of a request, unless the last reply already said the same."""
-    said = mark_cut(last_words(before.running), before.begun.budgets.root_result_chars)
-    return [] if result.strip() == said.strip() else [message(f"\n\n{result}")]
+    last_reply = mark_cut(last_words(before.running), before.begun.budgets.root_result_chars)
+    return [] if result.strip() == last_reply.strip() else [message(f"\n\n{result}")]
 
 
 def _call_id(state: State, calls: tuple[ToolCall, ...], place: int, shown: Shown) -> str:
@@ -154,17 +154,17 @@ def _call(state: State, calls: tuple[ToolCall, ...], place: int, shown: Shown) -
     call = calls[place]
     first = next(iter(call.arguments.values()), "") if isinstance(call.arguments, dict) else ""
     title = f"{call.name} {first}" if isinstance(first, str) else call.name
-    told: Update = {
+    update: Update = {
         "toolCallId": _call_id(state, calls, place, shown),
         "title": mark_cut(" ".join(title.split()), _TITLE_CHARS),
         "kind": _KINDS.get(call.name, "think" if call.name in _of_memory(state) else "other"),
         "rawInput": call.arguments,
     }
     if path := _path(call, state, shown):
-        told["locations"] = [{"path": path}]
+        update["locations"] = [{"path": path}]
     if diff := _diff(call, state, shown):
-        told["content"] = [diff]
-    return told
+        update["content"] = [diff]
+    return update
 
 
 def _of_memory(state: State) -> frozenset[str]:
@@ -214,7 +214,7 @@ def _ended_calls(event: facts.Event, before: State, after: State, shown: Shown) 
     """Return the final updates for the calls that an event completed."""
     calls = before.pending.calls if before.pending else ()
     left = len(after.pending.calls) if after.pending and after.step == before.step else 0
-    told = []
+    sent = []
     for place, call in enumerate(calls[: len(calls) - left]):
         if call.name == tool_name(AskQuestion):
             continue
@@ -226,25 +226,29 @@ def _ended_calls(event: facts.Event, before: State, after: State, shown: Shown) 
         elif isinstance(event, facts.RunEnded) or (before.session and after.session and after.session.stopped):
             failed = True
         diff = None if failed else _diff(call, before, shown)
-        said = {"type": "content", "content": {"type": "text", "text": mark_cut(text, _TEXT_CHARS)}}
-        content = [diff] if diff else [said] if text else []
-        told.append(
+        output = {"type": "content", "content": {"type": "text", "text": mark_cut(text, _TEXT_CHARS)}}
+        content = [diff] if diff else [output] if text else []
+        sent.append(
             _progress(
                 _call_id(before, calls, place, shown), "failed" if failed else "completed",
                 **({"content": content} if content else {}),
             )
         )  # fmt: skip
-    return told
+    return sent
 
 
 def _usage(state: State) -> list[Update]:
     """Return the running frame's context size and the session's cost; empty if the window size is unknown."""
     if not state.stack or not state.window_tokens:
         return []
-    told: Update = {"sessionUpdate": "usage_update", "used": state.running.context_tokens, "size": state.window_tokens}
+    update: Update = {
+        "sessionUpdate": "usage_update",
+        "used": state.running.context_tokens,
+        "size": state.window_tokens,
+    }
     if state.cost_usd is not None:
-        told["cost"] = {"amount": state.cost_usd, "currency": "USD"}
-    return [told]
+        update["cost"] = {"amount": state.cost_usd, "currency": "USD"}
+    return [update]
 
 
 def _plan(state: State) -> list[Update]:

@@ -131,8 +131,8 @@ def _tell(bill: GatewayBill) -> None:
     """Print the bill and the runs to stderr, because stdout belongs to the agent."""
     for run in bill.runs:
         cost = "cost unknown" if run.cost_usd is None else f"${run.cost_usd:.4f}"
-        told = f"{run.run}: {run.steps:,} steps, {run.frames:,} frames, {run.usage.total:,} tokens, {cost}"
-        typer.echo(readable(told), err=True)
+        summary = f"{run.run}: {run.steps:,} steps, {run.frames:,} frames, {run.usage.total:,} tokens, {cost}"
+        typer.echo(readable(summary), err=True)
     unpriced = f", and {bill.unpriced:,} replies of unknown price" if bill.unpriced else ""
     typer.echo(f"{len(bill.runs):,} runs, ${bill.usd:.4f}{unpriced}; stackmem view RUN shows one", err=True)
     for note in bill.notes[-5:]:

@@ -30,8 +30,8 @@ def command(
     def ready(address: str) -> None:
         typer.echo(address)
         sys.stdout.flush()
-        told = f"the token of {TOKEN_VARIABLE}" if given else token
-        say(f"clients must send the header Authorization: Bearer {told}; Ctrl-C stops the server")
+        shown_token = f"the token of {TOKEN_VARIABLE}" if given else token
+        say(f"clients must send the header Authorization: Bearer {shown_token}; Ctrl-C stops the server")
 
     result = serve_memory(plan, os.environ, None if http is None else (http, token), ready)
     if result is not None:

@@ -133,8 +133,8 @@ class DebugSession:
             now.stop, now.pause = Inspection(moment, state), False
             if self._stepper.fault:
                 self.tell(f"the breakpoint's condition cannot be evaluated: {self._stepper.fault}\n", "stderr")
-            told = {"reason": reason, "threadId": THREAD, "allThreadsStopped": True, "text": moment.text}
-            self._event("stopped", told)
+            stopped = {"reason": reason, "threadId": THREAD, "allThreadsStopped": True, "text": moment.text}
+            self._event("stopped", stopped)
             self._lock.wait_for(lambda: now.stop is None or now.ended)
             if now.ended:
                 raise Halted("Stopped", "Program halted: the debugger ended the program")

@@ -27,7 +27,7 @@ def why_never(path: Path) -> Callable[[int], str]:
         if line in lines:
             return ""
         following = next((each for each in lines if each > line), None)
-        told = f"; the next one is {following}" if following else ""
-        return f"line {line} has no reachable step{told}"
+        hint = f"; the next one is {following}" if following else ""
+        return f"line {line} has no reachable step{hint}"
 
     return why

@@ -219,5 +219,5 @@ def _silence(result: RunResult, notes: Sequence[str]) -> str:
     if notes:
         return f"the agent's requests could not be recorded: {'; '.join(notes)[:_SHOWN_CHARS]}"
     answers = [one.event for one in RunReader(Path(result.run_dir)) if isinstance(one.event, ToolReturned)]
-    said = answers[0].text.strip()[-_SHOWN_CHARS:] if answers else result.failure or result.ending
-    return f"the agent sent no requests to its provider; its command ended with: {said}"
+    output = answers[0].text.strip()[-_SHOWN_CHARS:] if answers else result.failure or result.ending
+    return f"the agent sent no requests to its provider; its command ended with: {output}"

@@ -90,9 +90,9 @@ class Conversations:
         return self._new(request, found, group, body)
 
     def _new(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
-        again = next((one for one in self._known.values() if body in one.asked and not one.length), None)
-        if again is not None:
-            return Placed(again.number, "new", found, request.messages, retry=True)
+        retried = next((one for one in self._known.values() if body in one.asked and not one.length), None)
+        if retried is not None:
+            return Placed(retried.number, "new", found, request.messages, retry=True)
         others = [one for one in reversed(self._known.values()) if one.group == group]
         texts = (part.text for one in request.messages for part in one.parts if isinstance(part, Text))
         opening = "\n".join(text[:_MAX_LOOKED_AT] for text in islice(texts, _MAX_TEXTS))

@@ -91,19 +91,19 @@ def exchanges(
 ) -> tuple[ForeignExchange, ...]:
     """Split messages into exchanges, reusing known ones; messages before the first reply belong to none."""
     found: list[ForeignExchange] = list(known)
-    said = told = -1
+    reply = results = -1
     begin, blocks = (known[-1].end, known[-1].blocks) if known else (0, 0)
     for number in range(begin, len(messages)):
         one = messages[number]
-        if one.role == "assistant" and (said < 0 or told >= 0):
-            if said >= 0:
-                found.append(ForeignExchange(said, told, number, blocks))
-            said, told = number, -1
-        elif one.role != "assistant" and said >= 0 and told < 0:
-            told = number
+        if one.role == "assistant" and (reply < 0 or results >= 0):
+            if reply >= 0:
+                found.append(ForeignExchange(reply, results, number, blocks))
+            reply, results = number, -1
+        elif one.role != "assistant" and reply >= 0 and results < 0:
+            results = number
         blocks += len(one.identity)
-    if said >= 0 and told >= 0:
-        found.append(ForeignExchange(said, told, len(messages), blocks))
+    if reply >= 0 and results >= 0:
+        found.append(ForeignExchange(reply, results, len(messages), blocks))
     return tuple(found)
 
 
@@ -122,11 +122,11 @@ class ToldConversation(Struct, frozen=True):
         kept = max(0, len(self.exchanges) - 1)  # the last exchange may still grow
         while kept and self.exchanges[kept - 1].end >= alike:
             kept -= 1
-        told = exchanges(messages, self.exchanges[:kept])
+        split = exchanges(messages, self.exchanges[:kept])
         waiting, borders = list(self.waiting[: kept + 1]), list(self.borders[: kept + 1])
-        for number in range(kept, len(told)):
+        for number in range(kept, len(split)):
             calls = set(waiting[-1])
-            for message in messages[told[number].said : told[number].end]:
+            for message in messages[split[number].said : split[number].end]:
                 for part in message.parts if message.role != "system" else ():
                     if isinstance(part, ToolCall):
                         calls.add(part.id)
@@ -134,7 +134,7 @@ class ToldConversation(Struct, frozen=True):
                         calls.discard(part.call_id)
             waiting.append(frozenset(calls))
             borders.append(borders[-1] if calls else number + 1)
-        return ToldConversation(messages, told, tuple(waiting), tuple(borders))
+        return ToldConversation(messages, split, tuple(waiting), tuple(borders))
 
 
 class SummaryWanted(Struct, frozen=True):
@@ -170,13 +170,13 @@ class Cutter:
 
     def cut(self, request: ForeignRequest, found: PrefixChain) -> ForeignCut:
         """Return the cut for a request with this chain."""
-        told, known = self._follow(request, found)
+        conversation, known = self._follow(request, found)
         if known is None:
-            return ForeignCut(told.exchanges)
+            return ForeignCut(conversation.exchanges)
         shown = known.shown
-        dropped = told.borders[shown.cut.dropped]
+        dropped = conversation.borders[shown.cut.dropped]
         head = self.strategy.rules.head(shown) if dropped == shown.cut.dropped else ""
-        return ForeignCut(told.exchanges, dropped, max(dropped, shown.cut.short), head)
+        return ForeignCut(conversation.exchanges, dropped, max(dropped, shown.cut.short), head)
 
     def wanted(self, request: ForeignRequest, found: PrefixChain) -> SummaryWanted | None:
         """Return the summary to request before this request continues; None if none is due."""
@@ -184,15 +184,15 @@ class Cutter:
         if not isinstance(strategy, Summarizing) or request.wants_json:
             return None
         conversation, known = self._follow(request, found)
-        told = conversation.exchanges
-        if known is None or told[-1].end != len(request.messages) or len(told) < known.waits:
+        past = conversation.exchanges
+        if known is None or past[-1].end != len(request.messages) or len(past) < known.waits:
             return None
         shown, row, most = known.shown, lookup(request.model), strategy.request
         window = row.window_tokens if row is not None else UNKNOWN_WINDOW
         turns = strategy.due(window, shown)
         if turns is None or (turns := conversation.borders[min(turns, shown.answer)]) <= shown.cut.dropped:
             return None
-        kept = len(told) - turns
+        kept = len(past) - turns
         asked = request_text(prompt_text(most.text), most, turns, kept)
         cold = cold_parts(shown.opening, shown, turns, window, asked) if most.prefix == "cold" else ()
         return SummaryWanted(turns, kept, asked, tuple(one for one in cold if isinstance(one, Text)))

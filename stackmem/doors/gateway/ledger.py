@@ -242,8 +242,8 @@ def reply_of(
         plain, why = b"", str(error)
     if answer.status_code >= 300:
         text = plain.decode("utf-8", "replace")
-        told = f"HTTP {answer.status_code}: {sentence(text) or 'no text'}"
-        return failed(kind_of_status(answer.status_code, text), told, secret, answer.headers), b""
+        detail = f"HTTP {answer.status_code}: {sentence(text) or 'no text'}"
+        return failed(kind_of_status(answer.status_code, text), detail, secret, answer.headers), b""
     # a client may disconnect right after the last event, so the parsed reply decides
     reply = wire.reply(events_of(plain))
     return (failed("incomplete", why, secret) if why and isinstance(reply, ModelFailed) else reply), plain

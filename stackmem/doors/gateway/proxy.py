@@ -127,11 +127,11 @@ class Gateway:
         try:
             async for piece in request.stream():
                 if size + len(piece) > MAX_BODY_BYTES:
-                    told = f"stackmem gateway: the request is longer than {MAX_BODY_BYTES >> 20} MiB"
-                    return Refused(413, "request_too_large", told)
+                    message = f"stackmem gateway: the request is longer than {MAX_BODY_BYTES >> 20} MiB"
+                    return Refused(413, "request_too_large", message)
                 if not self._workers.hold(len(piece)):
-                    told = "stackmem gateway: too many large requests in progress; try again later"
-                    return Refused(503, "overloaded_error", told)
+                    message = "stackmem gateway: too many large requests in progress; try again later"
+                    return Refused(503, "overloaded_error", message)
                 size += len(piece)
                 pieces.append(piece)
             whole = True
@@ -206,15 +206,15 @@ class Gateway:
     async def _redirected(self, came: CameRequest, answer: httpx2.Response) -> Response:
         """Refuse to pass on a redirect, because clients would follow it with their keys."""
         await answer.aclose()
-        told = "stackmem gateway: the upstream redirects to another address; name that address with --upstream"
-        await self._recorder.end(came, answer.status_code, failed("rejected", told))
-        return _refusal(came.wire, 502, "api_error", told)
+        message = "stackmem gateway: the upstream redirects to another address; name that address with --upstream"
+        await self._recorder.end(came, answer.status_code, failed("rejected", message))
+        return _refusal(came.wire, 502, "api_error", message)
 
     async def _unanswered(self, came: CameRequest, status: int, kind: str, named: str, error: Exception) -> Response:
         """Report a missing answer in the provider's format, without the address, which may contain a password."""
-        told = f"stackmem gateway: the upstream gave no answer ({type(error).__name__})"
-        await self._recorder.end(came, 0, failed("timeout" if kind == "timeout" else "connection", told))
-        return _refusal(came.wire, status, named, told)
+        message = f"stackmem gateway: the upstream gave no answer ({type(error).__name__})"
+        await self._recorder.end(came, 0, failed("timeout" if kind == "timeout" else "connection", message))
+        return _refusal(came.wire, status, named, message)
 
     async def _pass(self, answer: httpx2.Response, came: CameRequest) -> AsyncIterator[bytes]:
         """Stream the answer's bytes, and record the answer when it ends for any reason."""

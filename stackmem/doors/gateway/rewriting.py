@@ -107,8 +107,8 @@ def _exchange(
         return [request.raw[place] for place in places if request.messages[place].role == "system"], True
     shown = list(request.raw[one.said : one.told])
     if wire.unbound and (changed or number in cut.bound):
-        said = list(map(wire.unbound, shown))
-        shown, changed = said, changed or said != shown
+        unbound = list(map(wire.unbound, shown))
+        shown, changed = unbound, changed or unbound != shown
     shortens, known = cut.shortens(number), partial(_shown, cut, shorten, number)
     for place in range(one.told, one.end):
         raw = request.raw[place]

@@ -110,8 +110,8 @@ class Telling:
             strand.failures.append(RecordedFailure(asked.summary.reply, at))
         else:
             reply = asked.summary.reply
-            said = RecordedReply(reply.parts, at, reply.stop, reply.usage, asked.model, reply.reply_id)
-            strand.written.append(RecordedSummary(said, asked.summary.kept, at))
+            recorded = RecordedReply(reply.parts, at, reply.stop, reply.usage, asked.model, reply.reply_id)
+            strand.written.append(RecordedSummary(recorded, asked.summary.kept, at))
 
     def _open(self, asked: RequestPassed) -> Iterator[TimedFact]:
         if asked.conversation in self._strands:
@@ -158,14 +158,14 @@ class Telling:
         for failure in strand.failures:
             strand.turns.append(failure)
         strand.failures.clear()
-        said = _recorded(reply, answered, asked, strand)
+        recorded = _recorded(reply, answered, asked, strand)
         if strand is self._root:
             self._words = "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
-            self._done = not said.calls
-        if said.calls:
-            strand.held = said
+            self._done = not recorded.calls
+        if recorded.calls:
+            strand.held = recorded
         else:
-            strand.turns.append(said)
+            strand.turns.append(recorded)
         yield from self._ready()
 
     def _say(self, strand: Strand, asked: RequestPassed, *, elsewhere: bool) -> None:
@@ -217,15 +217,15 @@ class Telling:
 
 def _recorded(reply: ModelReplied, answered: AnswerPassed, asked: RequestPassed, strand: Strand) -> RecordedReply:
     """Convert a reply. If the model writes calls as text, the first one becomes a call."""
-    said = RecordedReply(reply.parts, answered.at, reply.stop, reply.usage, asked.model, reply.reply_id, answers=[])
+    recorded = RecordedReply(reply.parts, answered.at, reply.stop, reply.usage, asked.model, reply.reply_id, answers=[])
     if not asked.wire.startswith("openai"):
-        return said
+        return recorded
     offered = [tool.name for tool in strand.session.tools]
     found = recorded_call(reply.parts, offered, f"text_{answered.number}")
     if found is not None:
-        said.parts, said.repairs = found[0], (found[1],)
-        said.stop = "call" if reply.stop == "end" else reply.stop
-    return said
+        recorded.parts, recorded.repairs = found[0], (found[1],)
+        recorded.stop = "call" if reply.stop == "end" else reply.stop
+    return recorded
 
 
 def opening_of(asked: RequestPassed) -> tuple[str, str]:
@@ -233,8 +233,8 @@ def opening_of(asked: RequestPassed) -> tuple[str, str]:
 
     Some clients begin with a message about themselves; it is skipped.
     """
-    said = [_words(one) for one in asked.told if one.role == "user"]
-    first = next((words for words in said if any(map(has_identity, words))), said[0] if said else [])
+    texts = [_words(one) for one in asked.told if one.role == "user"]
+    first = next((words for words in texts if any(map(has_identity, words))), texts[0] if texts else [])
     name = " ".join(first[-1].text.split(None, _NAME_CHARS)[:_NAME_CHARS])[:_NAME_CHARS] if first else ""
     return "\n\n".join(one.text for one in first), name or asked.kind
 

@@ -53,13 +53,13 @@ def verify_gateway_run(folder: Path) -> GatewayVerified:
         trace = read_regular(folder / TRACE)
     except OSError as error:
         raise TraceError(f"{folder / TRACE} cannot be read ({error.strerror})") from error
-    told = told_lines(read_exchanges(folder / EXCHANGES)).splitlines(keepends=True)
+    derived = told_lines(read_exchanges(folder / EXCHANGES)).splitlines(keepends=True)
     recorded = trace.splitlines(keepends=True)
-    for number, (line, follows) in enumerate(zip(recorded, told, strict=False), 1):
+    for number, (line, follows) in enumerate(zip(recorded, derived, strict=False), 1):
         if line != follows:
             raise RulesDiffer(f"record {number:,} of {folder.name} does not follow from its {EXCHANGES}")
-    if len(recorded) > len(told):
-        raise RulesDiffer(f"record {len(told) + 1:,} of {folder.name} does not follow from its {EXCHANGES}")
+    if len(recorded) > len(derived):
+        raise RulesDiffer(f"record {len(derived) + 1:,} of {folder.name} does not follow from its {EXCHANGES}")
     cuts, not_followed = _cuts(folder)
     return GatewayVerified(folder.name, len(recorded), cuts, not_followed)
 

@@ -122,8 +122,8 @@ class ClientCalls:
             if self._closed:
                 answer.set_result(ClientAnswer(self._closed, failed=True))
             elif (size := len(json.encode(given))) > _MAX_BYTES:
-                told = f"{name[:80]} refused: its arguments are {size:,} bytes, maximum is {_MAX_BYTES:,}"
-                answer.set_result(ClientAnswer(told, failed=True))
+                message = f"{name[:80]} refused: its arguments are {size:,} bytes, maximum is {_MAX_BYTES:,}"
+                answer.set_result(ClientAnswer(message, failed=True))
             else:
                 self._count += 1
                 self.client = self.client or client

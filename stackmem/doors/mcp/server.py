@@ -83,8 +83,8 @@ def _play(
         calls.close(f"the memory of this session has ended: {result.failure or result.outcome}")
         ended.put(result)
     except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits for the end
-        told = str(error) if isinstance(error, StackmemError | OSError) else type(error).__name__
-        calls.close(f"the memory of this session has failed: {told}")
+        reason = str(error) if isinstance(error, StackmemError | OSError) else type(error).__name__
+        calls.close(f"the memory of this session has failed: {reason}")
         ended.put(error)
 
 

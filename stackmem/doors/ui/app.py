@@ -118,18 +118,18 @@ class Studio:
         return _stream(self._changes())
 
     async def _changes(self) -> AsyncIterator[bytes]:
-        known, looked, said = -1, self.places.looked, time.monotonic()
+        known, looked, sent_at = -1, self.places.looked, time.monotonic()
         self._readers += 1
         try:
             while not self._closing.is_set():
-                now, waited = self.places.version, time.monotonic() - said
+                now, waited = self.places.version, time.monotonic() - sent_at
                 # Notify immediately when the first scan is complete; before that, no more often than a list can
                 # redraw.
                 if now != known and (known < 0 or looked != self.places.looked or waited > _LOOK_SECONDS):
-                    known, looked, said = now, self.places.looked, time.monotonic()
+                    known, looked, sent_at = now, self.places.looked, time.monotonic()
                     yield b"event: changed\ndata: %d\n\n" % now
                 elif waited > _SILENCE_SECONDS:
-                    said = time.monotonic()
+                    sent_at = time.monotonic()
                     yield b": still here\n\n"
                 await asyncio.sleep(_LOOK_SECONDS if self.places.looked else _SHORT_SECONDS)
         finally:
@@ -157,7 +157,7 @@ class Studio:
         return _stream(self._facts(self._live_run(folder), version))
 
     async def _facts(self, live: LiveRun, version: int) -> AsyncIterator[bytes]:
-        said = time.monotonic()
+        sent_at = time.monotonic()
         while not self._closing.is_set():
             try:
                 await run_in_threadpool(live.refresh, _READ_SECONDS)
@@ -169,10 +169,10 @@ class Studio:
                 yield b"event: whole\ndata: {}\n\n"
                 return
             for number, change in changes:
-                version, said = number, time.monotonic()
+                version, sent_at = number, time.monotonic()
                 yield b"id: %d\nevent: facts\ndata: %s\n\n" % (number, change)
-            if time.monotonic() - said > _SILENCE_SECONDS:
-                said = time.monotonic()
+            if time.monotonic() - sent_at > _SILENCE_SECONDS:
+                sent_at = time.monotonic()
                 yield b": still here\n\n"
             await asyncio.sleep(0 if live.reading else _LOOK_SECONDS)
 
@@ -186,8 +186,8 @@ class Studio:
         """Redirect a bench page's link to the run of a trial."""
         named = f"{request.path_params['place']}/{request.path_params['run'].removesuffix('/view.html')}"
         self._folder(named)
-        above = "../" * (request.path_params["run"].count("/") + 3)
-        return RedirectResponse(f"{above}run?id={quote(named)}", 303)
+        root = "../" * (request.path_params["run"].count("/") + 3)
+        return RedirectResponse(f"{root}run?id={quote(named)}", 303)
 
     async def command(self, request: Request) -> Response:
         """Preview a command, and run it if the page asks for it."""

@@ -74,8 +74,8 @@ class StartedCommand:
         self._reader.start()
 
     def _read(self, output: IO[str]) -> None:
-        with output as said:
-            while line := said.readline(4_000):
+        with output as stream:
+            while line := stream.readline(4_000):
                 self.lines.append(line.rstrip("\n"))
         self._process.wait()
 

@@ -92,10 +92,10 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
     if answers and opener is None and not (ends_with_it or begins_with_it):
         return None
     first = opener.start() if opener is not None and opener.start() < calls[0].start else calls[0].start
-    said = text[: beginning + first]
-    said = re.sub(r"(?:```\w*|[\[<(`\"'])\s*\Z", "", said.rstrip()).rstrip()
+    remaining = text[: beginning + first]
+    remaining = re.sub(r"(?:```\w*|[\[<(`\"'])\s*\Z", "", remaining.rstrip()).rstrip()
     real = [call for call in calls if not _is_schema(call.arguments)] or calls
-    return FoundCalls(said, tuple(real[:MAX_CALLS]), len(calls) - len(real))
+    return FoundCalls(remaining, tuple(real[:MAX_CALLS]), len(calls) - len(real))
 
 
 def _is_schema(arguments: object) -> bool:
@@ -148,8 +148,8 @@ def _broken(text: str, searched: str, beginning: int, offered: frozenset[str], a
             continue
         body = searched[place : place + _MAX_MALFORMED]
         call = FoundCall(beginning + place, len(text), name, None, "JSON that cannot be read", malformed=body)
-        said = re.sub(r"```\w*\s*\Z", "", text[: beginning + place].rstrip()).rstrip()
-        return FoundCalls(said, (call,))
+        remaining = re.sub(r"```\w*\s*\Z", "", text[: beginning + place].rstrip()).rstrip()
+        return FoundCalls(remaining, (call,))
     return None
 
 

@@ -104,9 +104,9 @@ def _read_text(reply: ModelReplied, request: AskModel, shown: Collection[str]) -
     calls = [_call(call, f"call_{request.facts}_{number}") for number, call in enumerate(found.calls)]
     parts: list[ReplyPart] = [part for part in reply.parts if not isinstance(part, Text)]
     stop = "call" if reply.stop == "end" else reply.stop
-    said = (Text(found.text),) if found.text else ()
+    remaining = (Text(found.text),) if found.text else ()
     notes = (_note(found.calls[0]), *([f"dropped {found.schemas} copies of tool schemas"] if found.schemas else []))
-    return replace(reply, parts=(*parts, *said, *calls), stop=stop, repairs=notes)
+    return replace(reply, parts=(*parts, *remaining, *calls), stop=stop, repairs=notes)
 
 
 def recorded_call(
@@ -124,9 +124,9 @@ def recorded_call(
     note = _note(found.calls[0])
     if len(found.calls) > 1:
         note += f"; left out {len(found.calls) - 1} more: {', '.join(call.name for call in found.calls[1:])}"[:500]
-    said = (Text(found.text),) if found.text else ()
+    remaining = (Text(found.text),) if found.text else ()
     others = [part for part in parts if not isinstance(part, Text)]
-    return (*others, *said, _call(found.calls[0], identity)), note
+    return (*others, *remaining, _call(found.calls[0], identity)), note
 
 
 def _note(call: FoundCall) -> str:

@@ -119,8 +119,8 @@ def _probe(endpoint: Endpoint, body: Json, path: str, headers: Mapping[str, str]
     sent.pop("parallel_tool_calls", None)
     answer = post(endpoint, f"{endpoint.url}/chat/completions", sent, seconds=_SECONDS, headers=headers)
     if answer.status != 200:
-        said = f"HTTP {answer.status}: {sentence(answer.text)}" if answer.status else answer.text
-        return FormProbe("refused", detail=one_line(said, endpoint.secret), seconds=answer.seconds)
+        detail = f"HTTP {answer.status}: {sentence(answer.text)}" if answer.status else answer.text
+        return FormProbe("refused", detail=one_line(detail, endpoint.secret), seconds=answer.seconds)
     events = list(server_events([answer.text.encode()], float("inf")))
     reply = read_chat(events, 0, endpoint.secret)
     if isinstance(reply, ModelFailed):
@@ -132,13 +132,13 @@ def _read(reply: ModelReplied, answer: Answer, timings: Json, path: str) -> Form
     native = any(isinstance(part, ToolCall) for part in reply.parts)
     read = with_calls(reply, AskModel(_VIEW, 1, 0))
     call = next((part for part in read.parts if isinstance(part, ToolCall)), None)
-    said = " ".join(part.text for part in reply.parts if isinstance(part, Text))
+    text = " ".join(part.text for part in reply.parts if isinstance(part, Text))
     usage = reply.usage
     writing = answer.seconds - answer.first_seconds
     return FormProbe(
         "native call" if native else "call in the text" if call else "no call",
         call is not None and call.name == "read_file" and call.arguments == {"path": path},
-        "" if call else one_line(said)[:200],
+        "" if call else one_line(text)[:200],
         answer.seconds,
         answer.first_seconds,
         usage.prompt or None,
@@ -153,9 +153,9 @@ def _speed(timings: Json, name: str, tokens: int, seconds: float) -> float | Non
     """Return llama.cpp's figure, or the measured speed; None below 20 tokens, which would be too imprecise."""
     if tokens < 20:
         return None
-    told = timings.get(name)
-    if isinstance(told, int | float) and told > 0:
-        return float(told)
+    reported = timings.get(name)
+    if isinstance(reported, int | float) and reported > 0:
+        return float(reported)
     return tokens / seconds if seconds > 0.05 else None
 
 

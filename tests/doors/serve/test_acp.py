@@ -152,7 +152,7 @@ def test_a_conversation_with_permissions_a_question_a_cancel_and_the_end(stage: 
             await agent.prompt(session_id=session, prompt=text("Go on."))
             await agent.prompt(session_id=session, prompt=text("/apply"))
             image = ImageContentBlock(type="image", data="", mime_type="image/png")
-            with pytest.raises(RequestError, match="no image"):
+            with pytest.raises(RequestError, match="not image"):
                 await agent.prompt(session_id=session, prompt=[image])
             process.stdin.close()
             assert await process.wait() == 0

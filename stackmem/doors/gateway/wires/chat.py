@@ -38,15 +38,15 @@ _ROLES: dict[Any, Role] = {
 
 
 def _read_message(raw: bytes) -> ForeignMessage:
-    told = object_of(json.loads(raw), "a message")
-    spoken = told.get("role")
+    fields = object_of(json.loads(raw), "a message")
+    spoken = fields.get("role")
     role = _ROLES.get(spoken) if isinstance(spoken, str) else None
     if role is None:
         raise ValueError(f"no role {spoken!r:.40}")
     if spoken in {"tool", "function"}:
-        name = told.get("tool_call_id") or told.get("name") or ""
-        return message("user", [ToolResult(whole(str(name)), result_text(told.get("content")))])
-    return message(role, (*_content(role, told.get("content")), *_calls(told)))
+        name = fields.get("tool_call_id") or fields.get("name") or ""
+        return message("user", [ToolResult(whole(str(name)), result_text(fields.get("content")))])
+    return message(role, (*_content(role, fields.get("content")), *_calls(fields)))
 
 
 def _content(role: Role, content: object) -> Iterator[Part]:
@@ -90,8 +90,8 @@ def read(body: bytes) -> ForeignRequest:
     """Read a body; raise ``ValueError`` if it is not a Chat Completions request."""
     read_body = _bodies.read(body)
     found, messages = read_body.fields, read_body.messages
-    told = (part for place in read_body.systems for part in messages[place].parts)
-    system = [part.text for part in told if isinstance(part, Text)]
+    system_parts = (part for place in read_body.systems for part in messages[place].parts)
+    system = [part.text for part in system_parts if isinstance(part, Text)]
     return ForeignRequest(
         model=whole(found.model),
         system="\n\n".join(system),
@@ -104,20 +104,20 @@ def read(body: bytes) -> ForeignRequest:
 
 
 def _shortened(raw: bytes, shorten: Shorten) -> bytes:
-    told = json.loads(raw)
-    if told.get("role") != "tool":
+    fields = json.loads(raw)
+    if fields.get("role") != "tool":
         return raw
     (result,) = _read_message(raw).parts
     short = shorten(result) if isinstance(result, ToolResult) else result
-    return spelled({**told, "content": short.text}) if isinstance(short, ToolResult) and short != result else raw
+    return spelled({**fields, "content": short.text}) if isinstance(short, ToolResult) and short != result else raw
 
 
 def _added(raw: bytes, text: str) -> bytes:
-    told = json.loads(raw)
-    content = told.get("content")
+    fields = json.loads(raw)
+    content = fields.get("content")
     if isinstance(content, list):
-        return spelled({**told, "content": [*content, {"type": "text", "text": text}]})
-    return spelled({**told, "content": f"{content}\n\n{text}" if content else text})
+        return spelled({**fields, "content": [*content, {"type": "text", "text": text}]})
+    return spelled({**fields, "content": f"{content}\n\n{text}" if content else text})
 
 
 def _asking(last: bytes, text: str) -> tuple[bytes, ...]:
@@ -127,8 +127,8 @@ def _asking(last: bytes, text: str) -> tuple[bytes, ...]:
 
 
 def _plain(model: str, system: str, texts: Iterable[str]) -> Json:
-    told = [{"type": "text", "text": text} for text in texts]
-    return {"model": model, "messages": [{"role": "system", "content": system}, {"role": "user", "content": told}]}
+    content = [{"type": "text", "text": text} for text in texts]
+    return {"model": model, "messages": [{"role": "system", "content": system}, {"role": "user", "content": content}]}
 
 
 def error(kind: str, text: str) -> Json:

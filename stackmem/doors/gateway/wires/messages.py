@@ -35,11 +35,11 @@ _ATTRIBUTION = "x-anthropic-billing-header"
 
 
 def _read_message(raw: bytes) -> ForeignMessage:
-    told = object_of(json.loads(raw), "a message")
-    role = told.get("role")
+    fields = object_of(json.loads(raw), "a message")
+    role = fields.get("role")
     if role not in ("user", "assistant", "system"):
         raise ValueError(f"no role {role!r:.40}")
-    content = told.get("content")
+    content = fields.get("content")
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
     return message(role, (part for block in blocks for part in _parts(role, block)))
 
@@ -97,8 +97,8 @@ def read(body: bytes) -> ForeignRequest:
 
 
 def _shortened(raw: bytes, shorten: Shorten) -> bytes:
-    told = json.loads(raw)
-    content = told.get("content")
+    fields = json.loads(raw)
+    content = fields.get("content")
     changed = False
     for block in content if isinstance(content, list) else []:
         if not isinstance(block, dict) or block.get("type") != "tool_result":
@@ -107,7 +107,7 @@ def _shortened(raw: bytes, shorten: Shorten) -> bytes:
         short = shorten(result) if isinstance(result, ToolResult) else result
         if isinstance(short, ToolResult) and short != result:
             block["content"], changed = short.text, True
-    return spelled({**told, "content": [_unmarked(block) for block in content]}) if changed else raw
+    return spelled({**fields, "content": [_unmarked(block) for block in content]}) if changed else raw
 
 
 def _unmarked(block: Any) -> Any:
@@ -117,10 +117,10 @@ def _unmarked(block: Any) -> Any:
 
 
 def _added(raw: bytes, text: str) -> bytes:
-    told = json.loads(raw)
-    content = told.get("content")
+    fields = json.loads(raw)
+    content = fields.get("content")
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    return spelled({**told, "content": [*blocks, {"type": "text", "text": text}]})
+    return spelled({**fields, "content": [*blocks, {"type": "text", "text": text}]})
 
 
 def _asking(last: bytes, text: str) -> tuple[bytes, ...]:
@@ -130,24 +130,24 @@ def _asking(last: bytes, text: str) -> tuple[bytes, ...]:
 
 
 def _plain(model: str, system: str, texts: Iterable[str]) -> Json:
-    told = [{"type": "text", "text": text} for text in texts]
+    content = [{"type": "text", "text": text} for text in texts]
     before = [{"type": "text", "text": system}]
     return {"model": model, "max_tokens": MIN_REPLY_TOKENS, "system": before,
-            "messages": [{"role": "user", "content": told}]}  # fmt: skip
+            "messages": [{"role": "user", "content": content}]}  # fmt: skip
 
 
 def _unbound(raw: bytes) -> bytes:
     """Remove thinking, which is signed over everything before it."""
     if b"thinking" not in raw:
         return raw
-    told = json.loads(raw)
-    content = told.get("content")
-    if told.get("role") != "assistant" or not isinstance(content, list):
+    fields = json.loads(raw)
+    content = fields.get("content")
+    if fields.get("role") != "assistant" or not isinstance(content, list):
         return raw
     kept = [one for one in content if not isinstance(one, dict) or one.get("type") not in _THOUGHTS]
     if len(kept) == len(content):
         return raw
-    return spelled({**told, "content": kept or [{"type": "text", "text": "(no text)"}]})
+    return spelled({**fields, "content": kept or [{"type": "text", "text": "(no text)"}]})
 
 
 _THOUGHTS = ("thinking", "redacted_thinking")

@@ -133,15 +133,15 @@ def result_text(content: object) -> str:
     """Return the text of a result; content other than text is represented by its digest."""
     if isinstance(content, str):
         return whole(content)
-    told: list[str] = []
+    texts: list[str] = []
     for block in content if isinstance(content, list) else []:
         found = block.get("text") if isinstance(block, dict) else block
         if isinstance(found, str):
-            told.append(whole(found))
+            texts.append(whole(found))
         elif isinstance(block, dict):
             named = unknown("user", block)
-            told.append(named.text if isinstance(named, Text) else "")
-    return "\n".join(told)
+            texts.append(named.text if isinstance(named, Text) else "")
+    return "\n".join(texts)
 
 
 def object_of(value: Any, what: str) -> Json:
