@@ -239,7 +239,7 @@ def test_a_call_is_allowed_or_denied_with_words(stage: Stage):
         terminal.type("Clean up\r")
         at = terminal.wait_for("rm a.txt")
         at = terminal.wait_for("allow?", at)
-        terminal.type("y\r")  # immediate input: it was meant for something else
+        terminal.type("y\r")  # typed too early to be an answer to this question
         time.sleep(2 * GRACE_SECONDS)
         terminal.type("n keep it\r")
         at = terminal.wait_for("allow?", terminal.wait_for("echo fine", at))

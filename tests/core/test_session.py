@@ -1,4 +1,4 @@
-"""What a user's decision permits, what a user's message answers, and which question stalls a run."""
+"""Permissions by a user's decision, answers by a user's message, and the question that stalls a run."""
 
 import pytest
 from msgspec.structs import replace

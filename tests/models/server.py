@@ -134,7 +134,7 @@ class MessagesServer:
 
 
 def events(answer: Answer, usage: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
-    """Yield the events of a streamed reply, with text and arguments in small pieces."""
+    """Yield the events of a streamed reply, splitting text and arguments into short pieces."""
     message = {"id": f"msg_{number:04}", "type": "message", "role": "assistant", "model": "m", "content": []}
     yield {"type": "message_start", "message": {**message, "stop_reason": None, "usage": {**usage, "output_tokens": 1}}}
     yield {"type": "ping"}

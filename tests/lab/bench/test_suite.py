@@ -36,7 +36,7 @@ heap_chars = 2_000
 [[variants]]
 strategy = "stackheap:index=tail"
 [[variants]]
-name = "each anew"
+name = "new session each"
 strategy = "full"
 session = "new"
 """
@@ -58,7 +58,7 @@ def test_a_whole_suite_says_what_it_asks_for(tmp_path):
         variants=(
             Variant("heap of 2,000", "stackheap", {"heap_chars": 2_000}),
             Variant("stackheap:index=tail", "stackheap:index=tail"),
-            Variant("each anew", "full", session="new"),
+            Variant("new session each", "full", session="new"),
         ),
         models=("sim/bounded-reader",),
         trials=3,

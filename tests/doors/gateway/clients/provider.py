@@ -107,7 +107,7 @@ class ScriptedProvider:
     def _call(self, asked: ForeignRequest, command: str) -> Reply:
         shell = _named(asked, _SHELLS)
         if shell is None:
-            return Reply(f"There is no shell among {[tool.name for tool in asked.tools]}.")
+            return Reply(f"No shell tool among {[tool.name for tool in asked.tools]}.")
         given = {"command": command, "cmd": command, "description": "Counts."}
         return Reply(f"Step {self._calls}.", shell.name, _filled(shell, given))
 
