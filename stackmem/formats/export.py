@@ -74,16 +74,16 @@ def export_run(
     return Exported(None, reader.torn_bytes)
 
 
-def export_predictions(named: str, runs_dir: Path, write: Callable[[bytes], object], out: Path | None) -> int:
+def export_predictions(run_or_folder: str, runs_dir: Path, write: Callable[[bytes], object], out: Path | None) -> int:
     """Write the changes of runs for SWE-bench: JSON Lines, or one object if the file's name ends in ``.json``."""
-    predictions = _predictions(named, runs_dir)
+    predictions = _predictions(run_or_folder, runs_dir)
     texts = _prediction_text(predictions, by_instance=out is not None and out.suffix == ".json")
     _write((text.encode() for text in texts), write, out)
     return len(predictions)
 
 
-def _pieces(told: Iterable[object], spelled: str) -> Iterator[bytes]:
-    for piece in told if isinstance(told, Iterable) else (told,):
+def _pieces(pieces: Iterable[object], spelled: str) -> Iterator[bytes]:
+    for piece in pieces if isinstance(pieces, Iterable) else (pieces,):
         if not isinstance(piece, str):
             wrong = f"the exporter {spelled} returned {type(piece).__name__} instead of text"
             raise UsageError(f"{wrong}; fix or uninstall the package that provides it")
@@ -123,7 +123,7 @@ def _write(pieces: Iterable[bytes], write: Callable[[bytes], object], out: Path 
         raise
 
 
-def _predictions(named: str, runs_dir: Path) -> list[Prediction]:
+def _predictions(run_or_folder: str, runs_dir: Path) -> list[Prediction]:
     """Return a prediction for the named run, or for every run below a folder of runs or of a bench.
 
     Repeated runs of one task with the same model and strategy get the suffixes ``#2``, ``#3`` and so on, in the order
@@ -131,7 +131,7 @@ def _predictions(named: str, runs_dir: Path) -> list[Prediction]:
     """
     times: Counter[tuple[str, str]] = Counter()
     predictions = []
-    for folder in _run_folders(named, runs_dir):
+    for folder in _run_folders(run_or_folder, runs_dir):
         start = _start(folder)
         who = f"stackmem/{start.model}/{shown_strategy(start, stated_by_recording(folder))}"
         times[start.task_name, who] += 1
@@ -140,30 +140,30 @@ def _predictions(named: str, runs_dir: Path) -> list[Prediction]:
     return predictions
 
 
-def _run_folders(named: str, runs_dir: Path) -> list[Path]:
+def _run_folders(run_or_folder: str, runs_dir: Path) -> list[Path]:
     """Return the named run, or every run below the named folder."""
-    given = Path(named)
+    given = Path(run_or_folder)
     if given.is_dir() and not (given / TRACE).is_file():
         folders = sorted(path.parent for path in given.glob(f"**/{TRACE}"))
         if folders:
             return folders
-    return [find_run(named, runs_dir)]
+    return [find_run(run_or_folder, runs_dir)]
 
 
 def _prediction_text(predictions: Iterable[Prediction], *, by_instance: bool) -> Iterator[str]:
     """Format the predictions as JSON Lines, or as one object keyed by instance."""
     if not by_instance:
-        for one in predictions:
-            yield msgspec.json.encode(one).decode() + "\n"
+        for prediction in predictions:
+            yield msgspec.json.encode(prediction).decode() + "\n"
         return
     table: dict[str, Prediction] = {}
-    for one in predictions:
-        if one.instance_id in table:
+    for prediction in predictions:
+        if prediction.instance_id in table:
             raise UsageError(
-                f"there are several runs of {one.instance_id}, but a .json file has one per instance; name one run, or "
-                "write JSON Lines (-o FILE.jsonl)"
+                f"there are several runs of {prediction.instance_id}, but a .json file has one per instance; name one "
+                "run, or write JSON Lines (-o FILE.jsonl)"
             )
-        table[one.instance_id] = one
+        table[prediction.instance_id] = prediction
     yield msgspec.json.format(msgspec.json.encode(table), indent=2).decode() + "\n"
 
 

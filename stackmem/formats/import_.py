@@ -55,18 +55,20 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[Import
     if spelled is not None and spelled not in IMPORTERS:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(IMPORTERS))}")
     content, scrub = _read(file), scrubber_of(os.environ).scrub
-    sha256, kept = hashlib.sha256(content).hexdigest(), []
+    sha256, imported_runs = hashlib.sha256(content).hexdigest(), []
     try:
-        named, sessions = _sessions(file, content, spelled)
+        format_name, sessions = _sessions(file, content, spelled)
         if not any(True for session in sessions for _ in session.replies()):
-            raise UsageError(f"{file} has the format {named}, but no reply of a model; there is nothing to import")
+            raise UsageError(
+                f"{file} has the format {format_name}, but no reply of a model; there is nothing to import"
+            )
         for session in sessions:
-            run_dir = new_run(runs_dir, scrub(session.name or session.id), named)
+            run_dir = new_run(runs_dir, scrub(session.name or session.id), format_name)
             with removed_on_failure(run_dir):
-                kept.append(_keep(session, file, sha256, run_dir, scrub))
+                imported_runs.append(_keep(session, file, sha256, run_dir, scrub))
     except RecursionError as error:
         raise UsageError(f"{file} nests agents too deeply; import a part of it") from error
-    return tuple(kept)
+    return tuple(imported_runs)
 
 
 def sessions_of(file: Path) -> Iterator[tuple[RecordedSession, tuple[TimedFact, ...]]]:
@@ -81,11 +83,11 @@ def sessions_of(file: Path) -> Iterator[tuple[RecordedSession, tuple[TimedFact, 
 def _sessions(file: Path, content: bytes, spelled: str | None) -> tuple[str, list[RecordedSession]]:
     """Return the name of the format and the sessions. A session without a task name gets the file's name."""
     recording = RecordingFile(content, str(file), lambda: _subagents(file))
-    named = spelled or guess(recording)
-    sessions = IMPORTERS[named](recording)
+    format_name = spelled or guess(recording)
+    sessions = IMPORTERS[format_name](recording)
     for session in sessions:
         session.name = session.name or file.name.split(".", 1)[0]
-    return named, sessions
+    return format_name, sessions
 
 
 def _read(file: Path) -> bytes:
@@ -164,16 +166,16 @@ def _facts(session: RecordedSession) -> Iterator[TimedFact]:
     def by(reply: RecordedReply) -> Answerer | UnsetType:
         if own is not None and reply.model in ("", session.model):
             return UNSET
-        known = lookup(reply.model)
-        return Answerer(reply.model or "unknown", *((known.price, known.window_tokens) if known else ()))
+        model_row = lookup(reply.model)
+        return Answerer(reply.model or "unknown", *((model_row.price, model_row.window_tokens) if model_row else ()))
 
     return facts(session, own, _window(session), by)
 
 
 def _cost(session: RecordedSession) -> float | None:
     costs = [cost_usd(usage, price) if price else None for usage, price in _prices(session)]
-    known = [cost for cost in costs if cost is not None]
-    return sum(known) if known and len(known) == len(costs) else None
+    known_costs = [cost for cost in costs if cost is not None]
+    return sum(known_costs) if known_costs and len(known_costs) == len(costs) else None
 
 
 def _window(session: RecordedSession) -> int:

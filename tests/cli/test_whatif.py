@@ -49,7 +49,7 @@ def test_json_holds_every_figure_of_every_recording(stage, run):
 def test_several_recordings_also_get_a_combined_table(stage, run):
     keep(stage.runs / "b-run", told("mishaps-full"))
     ran = stage.call("whatif", "a-run", "b-run", "--strategies", "full,stackheap,rolling_summary:2")
-    text = ran.stdout[ran.stdout.index("2 recordings together") :]
+    text = ran.stdout[ran.stdout.index("2 recordings in total") :]
     assert [line.split()[:2] for line in text.splitlines()[3:]] == [
         ["stackheap", "2"], ["full", "2"], ["rolling_summary:turns=2", "2"],
     ]  # fmt: skip

@@ -3,7 +3,7 @@
 import pytest
 
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult
-from stackmem.lab.simulated.carrying import MOST_BLOCKS, carried
+from stackmem.lab.simulated.carrying import MAX_BLOCKS, carried
 from stackmem.lab.simulated.dials import PERFECT, ReaderDials
 from stackmem.lab.simulated.knowledge import Knowledge
 from stackmem.lab.simulated.lines import ReadTo, lines
@@ -70,7 +70,7 @@ def test_a_fold_holds_what_the_last_answers_told_and_no_more():
 
 
 def test_many_folds_become_one_of_all_that_is_known():
-    due = f"FOLD DUE: steps 9 to 9, behind {MOST_BLOCKS} blocks that begin with step 1. Beside; at most 900 characters."
+    due = f"FOLD DUE: steps 9 to 9, behind {MAX_BLOCKS} blocks that begin with step 1. Beside; at most 900 characters."
     text = carried(*known(RAN, READ, asks=due))
     assert text.splitlines()[0] == "FOLD 1-9"
     assert {"env.runner = tox", "env.locale = C"} <= set(text.splitlines())

@@ -28,14 +28,14 @@ def command(
     """
     verdicts = []
     for task in import_tasks(kind, path, out, repo, hosted=host):
-        found = verdict_of(task, checked=not no_check)
-        verdicts.append(found)
+        verdict = verdict_of(task, checked=not no_check)
+        verdicts.append(verdict)
         if json:
             continue
-        lines = [f"{found.name}: {found.folder}", *(f"  note: {note}" for note in found.notes)]
-        lines += [f"  cannot run yet: {why}" for why in found.lacks]
-        refused = f"{found.name}: not imported: {'; '.join(found.lacks)}"
-        typer.echo(readable("\n".join(lines) if found.folder else refused))
+        lines = [f"{verdict.name}: {verdict.folder}", *(f"  note: {note}" for note in verdict.notes)]
+        lines += [f"  cannot run yet: {reason}" for reason in verdict.lacks]
+        refused = f"{verdict.name}: not imported: {'; '.join(verdict.lacks)}"
+        typer.echo(readable("\n".join(lines) if verdict.folder else refused))
     if json:
         echo_json([_row(each) for each in verdicts])
     else:
@@ -43,12 +43,12 @@ def command(
     sys.exit(import_exit_code(verdicts))
 
 
-def _row(found: ImportVerdict) -> dict[str, object]:
+def _row(verdict: ImportVerdict) -> dict[str, object]:
     return {
-        "name": found.name,
-        "folder": found.folder,
-        "notes": found.notes,
-        "refused": "" if found.folder else found.lacks[0],
-        "lacks": found.lacks if found.folder else (),
-        "stub_passes": found.passes,
+        "name": verdict.name,
+        "folder": verdict.folder,
+        "notes": verdict.notes,
+        "refused": "" if verdict.folder else verdict.lacks[0],
+        "lacks": verdict.lacks if verdict.folder else (),
+        "stub_passes": verdict.passes,
     }

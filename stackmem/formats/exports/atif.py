@@ -66,14 +66,14 @@ class _Trajectories:
         agent: Json = {"name": "stackmem", "version": start.version, "model_name": start.model}
         agent["tool_definitions"] = [function(tool) for tool in start.tools]
         agent["extra"] = {"strategy": self._stated.strategy(start), "isolation": start.isolation}
-        place = {"frame": frame.id, "name": frame.name, "depth": frame.depth, "registers": asdict(frame.registers)}
+        frame_info = {"frame": frame.id, "name": frame.name, "depth": frame.depth, "registers": asdict(frame.registers)}
         trajectory: Json = {
             "schema_version": "ATIF-v1.8",
             "session_id": self._run,
             "trajectory_id": frame.id,
             "agent": agent,
             "steps": [],
-            "extra": {"stackmem": place},
+            "extra": {"stackmem": frame_info},
         }
         self._trajectories[frame.id] = trajectory
         if view.system:
@@ -120,8 +120,8 @@ class _Trajectories:
         """Add the boundary at which a summary replaced earlier steps. The summary is in its observation."""
         about: Json = {"seq": piece.moment.seq, "up_to_step": event.up_to_step}
         about |= {"stop": event.stop, "metrics": _metrics(event.usage, piece.usd)}
-        told = f"The conversation up to step {event.up_to_step} was replaced by a summary."
-        step = self._add(piece.moment.frame.id, "system", told, piece.moment.at, about)
+        message = f"The conversation up to step {event.up_to_step} was replaced by a summary."
+        step = self._add(piece.moment.frame.id, "system", message, piece.moment.at, about)
         step["observation"] = {"results": [{"content": event.text}]}
         step["extra"]["context_management"] = {"type": "compaction", "boundary": "replace"}
 
@@ -151,8 +151,8 @@ class _Trajectories:
         if piece.popped is not None:
             extra |= {"forced": piece.popped.forced, "verified": piece.popped.verified}
             if piece.popped.forced:
-                told = f"The harness popped this frame ({piece.popped.forced}); its last words were its result."
-                self._add(piece.frame.id, "system", told, piece.ended)
+                message = f"The harness popped this frame ({piece.popped.forced}); its last words were its result."
+                self._add(piece.frame.id, "system", message, piece.ended)
 
     def moment(self, piece: Moment) -> None:
         """Add notices of the harness to the model, and the points at which the run was resumed or forked."""
@@ -166,8 +166,8 @@ class _Trajectories:
             self._add(frame, "system", "The run was resumed.", piece.at, {"seq": piece.seq})
         elif isinstance(event, facts.RunForked):
             about = {"seq": piece.seq, "parent": event.parent, "at": event.at, "strategy": event.start.strategy}
-            told = f"The run was forked from {event.parent} at record {event.at}."
-            self._add(frame, "system", told, piece.at, about)
+            message = f"The run was forked from {event.parent} at record {event.at}."
+            self._add(frame, "system", message, piece.at, about)
         elif event.voice.kind not in HIDDEN:
             text = f"{event.voice.line}\n{event.voice.text}".strip()
             self._add(frame, "system", text, piece.at, {"seq": piece.seq})
@@ -195,15 +195,15 @@ class _Trajectories:
 
 def _call(name: str, call: ToolCall) -> Json:
     given = arguments(call)
-    found: Json = {"tool_call_id": name, "function_name": call.name, "arguments": given}
+    result: Json = {"tool_call_id": name, "function_name": call.name, "arguments": given}
     content = given.get("content")
     if call.name in ("heap_alloc", "heap_write") and isinstance(content, str):
-        found["extra"] = {"stackmem": {"content_sha256": hashlib.sha256(content.encode()).hexdigest()}}
-    return found
+        result["extra"] = {"stackmem": {"content_sha256": hashlib.sha256(content.encode()).hexdigest()}}
+    return result
 
 
 def _metrics(usage: Usage, usd: float | None) -> Json:
-    found: Json = {
+    metrics: Json = {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.output,
         "cached_tokens": usage.cache_read,
@@ -213,4 +213,4 @@ def _metrics(usage: Usage, usd: float | None) -> Json:
             "estimated": usage.estimated,
         },
     }
-    return found if usd is None else {**found, "cost_usd": round(usd, 6)}
+    return metrics if usd is None else {**metrics, "cost_usd": round(usd, 6)}

@@ -27,8 +27,8 @@ def chrome(records: Iterable[Record], run: str) -> Iterator[str]:
     """
     yield '{"displayTimeUnit":"ms","otherData":' + compact({"run": run}) + ',"traceEvents":[\n'
     began = 0.0
-    named = {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": f"stackmem {run}"}}
-    yield compact(named)
+    process_name = {"name": "process_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": f"stackmem {run}"}}
+    yield compact(process_name)
     for piece in slices(walk(_spaced(records))):
         if isinstance(piece, Moment) and isinstance(piece.event, RunStarted):
             began = piece.at
@@ -75,12 +75,12 @@ def _attempt(piece: AttemptSlice, began: float) -> Iterator[Json]:
         yield _complete(f"failed attempt: {event.kind}", "model", moment.since, moment.at, began, failed)
         return
     usage = event.usage
-    named = "summary" if isinstance(event, ContextCompacted) else f"step {piece.step}"
+    slice_name = "summary" if isinstance(event, ContextCompacted) else f"step {piece.step}"
     args: Json = {"step": piece.step, "seq": moment.seq, "stop": event.stop, "prompt_tokens": usage.prompt}
     args |= {"cache_read_tokens": usage.cache_read, "output_tokens": usage.output}
     if piece.usd is not None:
         args["usd"] = round(piece.usd, 6)
-    yield _complete(named, "model", moment.since, moment.at, began, args)
+    yield _complete(slice_name, "model", moment.since, moment.at, began, args)
     heap = moment.before.heap
     for name, values in (("prompt tokens", {"tokens": usage.prompt}), ("heap", {"characters": heap.chars})):
         yield {"name": name, "ph": "C", "pid": 1, "tid": 1, "ts": _micros(moment.at, began), "args": values}

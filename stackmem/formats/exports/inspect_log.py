@@ -117,8 +117,10 @@ class _SampleEvents:
                 output = self._parts.output(event, model, piece.usd, moment.at - moment.since)
                 self._replies[piece.step], self._last = moment.seq, output
             case facts.ContextCompacted():
-                said = facts.ModelReplied((Text(event.text),), event.stop, event.usage, reply_id=event.reply_id)
-                output = self._parts.output(said, model, piece.usd, moment.at - moment.since)
+                summary_reply = facts.ModelReplied(
+                    (Text(event.text),), event.stop, event.usage, reply_id=event.reply_id
+                )
+                output = self._parts.output(summary_reply, model, piece.usd, moment.at - moment.since)
                 about["up_to_step"] = event.up_to_step
                 self._add(
                     CompactionEvent(
@@ -158,18 +160,20 @@ class _SampleEvents:
         """Add notices of the harness to the model, and the points at which the run was resumed or forked."""
         from inspect_ai.event import InfoEvent
 
-        event, place = piece.event, {"span_id": piece.frame.id, **self._when(piece.at)}
+        event, span_fields = piece.event, {"span_id": piece.frame.id, **self._when(piece.at)}
         match event:
             case facts.NoticeGiven() | facts.ReplyNudged():
                 for turn in new_texts(piece):
                     if isinstance(turn, Notice):
-                        info = InfoEvent(source="stackmem", data={"code": event.code, "text": turn.text}, **place)
+                        info = InfoEvent(source="stackmem", data={"code": event.code, "text": turn.text}, **span_fields)
                         self._add(info, piece.seq, 2)
             case facts.RunResumed() | facts.RunForked():
-                self._add(InfoEvent(source="stackmem", data={"event": type(event).__name__}, **place), piece.seq, 2)
+                self._add(
+                    InfoEvent(source="stackmem", data={"event": type(event).__name__}, **span_fields), piece.seq, 2
+                )
             case _ if event.voice.kind not in HIDDEN:
                 voice = event.voice
-                info = InfoEvent(source="stackmem", data={"event": voice.line, "text": voice.text}, **place)
+                info = InfoEvent(source="stackmem", data={"event": voice.line, "text": voice.text}, **span_fields)
                 self._add(info, piece.seq, 2)
             case _:
                 pass
@@ -181,8 +185,8 @@ class _SampleEvents:
         end = self.state.end
         if end is None or _STATUS.get(end.ending) != "error":
             return None
-        said = self._failure if end.ending == "model_error" else ""
-        return EvalError(message=said or f"{end.ending}: {end.result}", traceback="", traceback_ansi="")
+        failure = self._failure if end.ending == "model_error" else ""
+        return EvalError(message=failure or f"{end.ending}: {end.result}", traceback="", traceback_ansi="")
 
     def _limit(self) -> EvalSampleLimit | None:
         from inspect_ai.log import EvalSampleLimit
@@ -210,7 +214,7 @@ class _SampleEvents:
         status = "started" if state.end is None else _STATUS.get(state.end.ending, "success")
         usage = {start.model: self._parts.usage(state.usage, self._stated.usd(state))}
         scores = self._parts.scores(state)
-        events = [event for _, _, event in sorted(self._events, key=lambda one: one[:2])]
+        events = [event for _, _, event in sorted(self._events, key=lambda entry: entry[:2])]
         sample = EvalSample(
             id=start.task_name or "run", epoch=1, input=start.task, target="", messages=self._parts.asked,
             output=self._last or ModelOutput(model=start.model), scores=scores, events=events,
@@ -265,17 +269,17 @@ class InspectParts:
         """Convert a prompt. Prompts of a frame share the messages that they have in common."""
         from inspect_ai.model import ChatMessageSystem
 
-        found: list[ChatMessage] = []
+        messages: list[ChatMessage] = []
         if view.system:
             if view.system not in self._systems:
                 self._systems[view.system] = ChatMessageSystem(content=view.system, id=f"system-{len(self._systems)}")
-            found.append(self._systems[view.system])
+            messages.append(self._systems[view.system])
         for message in view.messages:
             if id(message) not in self._known:
                 self._known[id(message)] = (message, self._message(message, f"message-{len(self._known)}"))
-            found += self._known[id(message)][1]
-        self.asked = found
-        return found
+            messages += self._known[id(message)][1]
+        self.asked = messages
+        return messages
 
     def _message(self, message: Message, name: str) -> list[ChatMessage]:
         from inspect_ai.model import ChatMessageTool, ChatMessageUser
@@ -283,16 +287,16 @@ class InspectParts:
 
         if message.role == "assistant":
             return [self._assistant(message.parts, name)]
-        found: list[ChatMessage] = []
-        for place, part in enumerate(message.parts):
+        messages: list[ChatMessage] = []
+        for position, part in enumerate(message.parts):
             if isinstance(part, ToolResult):
                 error = ToolCallError("unknown", part.text) if part.failed else None
                 result = ChatMessageTool(
-                    content=part.text, tool_call_id=part.call_id, error=error, id=f"{name}-{place}"
+                    content=part.text, tool_call_id=part.call_id, error=error, id=f"{name}-{position}"
                 )
-                found.append(result)
-        said = "\n\n".join(part.text for part in message.parts if isinstance(part, Text))
-        return [*found, ChatMessageUser(content=said, id=name)] if said or not found else found
+                messages.append(result)
+        text = "\n\n".join(part.text for part in message.parts if isinstance(part, Text))
+        return [*messages, ChatMessageUser(content=text, id=name)] if text or not messages else messages
 
     def _assistant(self, parts: tuple[Part, ...], name: str) -> ChatMessageAssistant:
         from inspect_ai.model import ChatMessageAssistant, Content, ContentReasoning, ContentText
@@ -300,12 +304,16 @@ class InspectParts:
         content: list[Content] = []
         for part in parts:
             if isinstance(part, Thinking):
-                shown = part.raw.get("thinking")
-                content.append(ContentReasoning(reasoning=shown if isinstance(shown, str) else "", redacted=not shown))
+                thinking = part.raw.get("thinking")
+                content.append(
+                    ContentReasoning(reasoning=thinking if isinstance(thinking, str) else "", redacted=not thinking)
+                )
             elif isinstance(part, Text):
                 content.append(ContentText(text=part.text))
         calls = [
-            self._call(part, f"{name}-call-{place}") for place, part in enumerate(parts) if isinstance(part, ToolCall)
+            self._call(part, f"{name}-call-{position}")
+            for position, part in enumerate(parts)
+            if isinstance(part, ToolCall)
         ]
         return ChatMessageAssistant(content=content, tool_calls=calls or None, id=name)
 
@@ -322,14 +330,14 @@ class InspectParts:
         from pydantic import ValidationError
 
         if tools not in self._tools:
-            found = []
+            infos = []
             for tool in tools:
                 try:
                     parameters = ToolParams.model_validate(tool.parameters)
                 except ValidationError:  # another agent's tool, with a schema that Inspect cannot represent
                     parameters = ToolParams()
-                found.append(ToolInfo(name=tool.name, description=tool.description, parameters=parameters))
-            self._tools[tools] = found
+                infos.append(ToolInfo(name=tool.name, description=tool.description, parameters=parameters))
+            self._tools[tools] = infos
         return self._tools[tools]
 
     def output(self, event: ModelReplied, model: str, usd: float | None, seconds: float) -> ModelOutput:

@@ -35,7 +35,7 @@ CLOSE_SECONDS = 3.0
 """How long the end of a run waits for pending spans."""
 _REQUEST_SECONDS = 4.0
 _DELAY_MILLIS = 500
-_MOST_WAITING = 100_000
+_MAX_WAITING = 100_000
 _KINDS = {1: "INTERNAL", 3: "CLIENT"}
 
 
@@ -66,7 +66,7 @@ class LiveSpans:
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="otel", daemon=True)
             self._thread.start()
-        if self._facts.qsize() < _MOST_WAITING:
+        if self._facts.qsize() < _MAX_WAITING:
             self._facts.put(record)
         else:
             self._broken = "facts arrived faster than spans could be created"
@@ -80,8 +80,8 @@ class LiveSpans:
         if self._thread.is_alive():
             return f"the collector at {self._url} is too slow or gone; it lacks spans of this run"
         if self._broken or self.lost:
-            why = f" ({self._broken})" if self._broken else ""
-            return f"the collector at {self._url} accepted {self.taken:,} spans; {self.lost:,} are lost{why}"
+            reason = f" ({self._broken})" if self._broken else ""
+            return f"the collector at {self._url} accepted {self.taken:,} spans; {self.lost:,} are lost{reason}"
         return ""
 
     def _work(self) -> None:
@@ -92,11 +92,11 @@ class LiveSpans:
             exporter: Any = _Counted(self, self._exporter())
             # Larger than any batch of facts. If facts arrive faster than the collector accepts them, the oldest are
             # dropped.
-            batches = BatchSpanProcessor(exporter, max_queue_size=_MOST_WAITING, schedule_delay_millis=_DELAY_MILLIS)
+            batches = BatchSpanProcessor(exporter, max_queue_size=_MAX_WAITING, schedule_delay_millis=_DELAY_MILLIS)
             try:
-                for one in spans(self._records(), self._run_dir.name):
+                for each in spans(self._records(), self._run_dir.name):
                     if self._live:
-                        batches.on_end(readable(one, self._run_dir.name))
+                        batches.on_end(readable(each, self._run_dir.name))
             finally:
                 batches.shutdown()  # type: ignore[no-untyped-call]
         except (StackmemError, ValueError, TypeError, KeyError, RuntimeError, ImportError, OSError) as error:
@@ -164,11 +164,11 @@ class _JsonExporter:
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         request = MessageToDict(encode_spans(batch), use_integers_for_enums=True)
-        for one in (
+        for each in (
             span for kind in request["resourceSpans"] for scope in kind["scopeSpans"] for span in scope["spans"]
         ):
-            for name in {"traceId", "spanId", "parentSpanId"} & one.keys():
-                one[name] = _hex(one[name])
+            for name in {"traceId", "spanId", "parentSpanId"} & each.keys():
+                each[name] = _hex(each[name])
         send([request], self._endpoint)
         return SpanExportResult.SUCCESS
 
@@ -182,7 +182,7 @@ def _hex(base64: str) -> str:
     return b64decode(base64).hex()
 
 
-def readable(one: Json, run: str) -> ReadableSpan:
+def readable(encoded: Json, run: str) -> ReadableSpan:
     """Convert a span from OTLP's JSON to the SDK's class."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import Event, ReadableSpan
@@ -190,24 +190,24 @@ def readable(one: Json, run: str) -> ReadableSpan:
     from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
     def place(span: str) -> SpanContext:
-        return SpanContext(int(one["traceId"], 16), int(span, 16), is_remote=False, trace_flags=TraceFlags(1))
+        return SpanContext(int(encoded["traceId"], 16), int(span, 16), is_remote=False, trace_flags=TraceFlags(1))
 
     about = {"service.name": "stackmem", "service.version": VERSION, "stackmem.run": run}
-    status = one.get("status")
+    status = encoded.get("status")
     return ReadableSpan(
-        one["name"],
-        context=place(one["spanId"]),
-        parent=place(one["parentSpanId"]) if "parentSpanId" in one else None,
+        encoded["name"],
+        context=place(encoded["spanId"]),
+        parent=place(encoded["parentSpanId"]) if "parentSpanId" in encoded else None,
         resource=Resource(about, SCHEMA),
-        attributes=_values(one["attributes"]),
+        attributes=_values(encoded["attributes"]),
         events=[
             Event(each["name"], _values(each["attributes"]), int(each["timeUnixNano"]))
-            for each in one.get("events", ())
+            for each in encoded.get("events", ())
         ],
-        kind=SpanKind[_KINDS[one["kind"]]],
+        kind=SpanKind[_KINDS[encoded["kind"]]],
         status=Status(StatusCode.ERROR, status["message"]) if status else Status(StatusCode.UNSET),
-        start_time=int(one["startTimeUnixNano"]),
-        end_time=int(one["endTimeUnixNano"]),
+        start_time=int(encoded["startTimeUnixNano"]),
+        end_time=int(encoded["endTimeUnixNano"]),
         instrumentation_scope=InstrumentationScope("stackmem", VERSION, SCHEMA),
     )
 

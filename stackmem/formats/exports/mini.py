@@ -39,13 +39,13 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
                 messages.append(_message("user", _opening(moment.after), moment))
             case ModelReplied():
                 if moment.view is not None:
-                    asked = [("system", moment.view.system), ("user", prompt_text(moment.view))]
-                    messages += [_message(role, text, moment) for role, text in asked if text]
+                    prompt_parts = [("system", moment.view.system), ("user", prompt_text(moment.view))]
+                    messages += [_message(role, text, moment) for role, text in prompt_parts if text]
                 message, open_calls = _reply(moment, moment.event)
                 messages.append(message)
             case FramePushed():
-                told = f"frame {moment.event.frame} begins"
-                messages += [_answer(told, call, moment) for call in open_calls[:1]]
+                message_text = f"frame {moment.event.frame} begins"
+                messages += [_answer(message_text, call, moment) for call in open_calls[:1]]
                 messages.append(_message("user", _opening(moment.after), moment))
                 open_calls = []
             case FramePopped():
@@ -53,8 +53,8 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
                 messages += [_message("user", turn.text, moment) for turn in new_texts(moment)]
                 open_calls = []
             case ContextCompacted(up_to_step=step, text=text):
-                told = f"The conversation up to step {step} was replaced by this summary:\n{text}"
-                messages.append(_message("user", told, moment))
+                message_text = f"The conversation up to step {step} was replaced by this summary:\n{text}"
+                messages.append(_message("user", message_text, moment))
             case _:
                 messages += _told(moment, open_calls)
     if last is not None:

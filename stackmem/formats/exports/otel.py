@@ -26,19 +26,19 @@ _FINISH = {"call": "tool_call", "end": "stop", "truncated": "length", "refused":
 
 def otel(records: Iterable[Record], run: str) -> Iterator[str]:
     """Yield lines of OTLP JSON without content, each a complete request of at most 1,000 spans."""
-    return (compact(one) + "\n" for one in requests(records, run))
+    return (compact(each) + "\n" for each in requests(records, run))
 
 
 def otel_with_content(records: Iterable[Record], run: str) -> Iterator[str]:
     """Yield the same as ``otel``, with first prompts, replies, arguments and results."""
-    return (compact(one) + "\n" for one in requests(records, run, content=True))
+    return (compact(each) + "\n" for each in requests(records, run, content=True))
 
 
 def requests(records: Iterable[Record], run: str, *, content: bool = False) -> Iterator[Json]:
     """Yield the requests as values, each an ``ExportTraceServiceRequest``."""
     batch: list[Json] = []
-    for one in _Spans(run, content).all(records):
-        batch.append(one)
+    for each in _Spans(run, content).all(records):
+        batch.append(each)
         if len(batch) == SPANS_PER_REQUEST:
             yield request(run, batch)
             batch = []

@@ -48,16 +48,16 @@ def span(
     """Return one span."""
     if error:
         attributes = {**attributes, "error.type": error}
-    found: Json = {"traceId": _digest(run, 32), "spanId": _digest(f"{run}\n{made_of}", 16)}
+    result: Json = {"traceId": _digest(run, 32), "spanId": _digest(f"{run}\n{made_of}", 16)}
     if parent:
-        found["parentSpanId"] = _digest(f"{run}\n{parent}", 16)
-    found |= {"name": name, "kind": kind, "startTimeUnixNano": _nanos(started), "endTimeUnixNano": _nanos(ended)}
-    found["attributes"] = _pairs(attributes)
+        result["parentSpanId"] = _digest(f"{run}\n{parent}", 16)
+    result |= {"name": name, "kind": kind, "startTimeUnixNano": _nanos(started), "endTimeUnixNano": _nanos(ended)}
+    result["attributes"] = _pairs(attributes)
     if events:
-        found["events"] = events
+        result["events"] = events
     if error:
-        found["status"] = {"code": _ERROR, "message": error}
-    return found
+        result["status"] = {"code": _ERROR, "message": error}
+    return result
 
 
 def event(name: str, at: float, attributes: dict[str, Value]) -> Json:
@@ -94,7 +94,7 @@ def _value(value: Value) -> Json:
         case str():
             return {"stringValue": value}
         case list():
-            return {"arrayValue": {"values": [_value(one) for one in value]}}
+            return {"arrayValue": {"values": [_value(each) for each in value]}}
 
 
 _SECONDS = 30.0
@@ -171,8 +171,10 @@ def _post(url: SplitResult, target: str, body: bytes, content_type: str, endpoin
     if response.status == _UNSUPPORTED and content_type == _JSON:
         return False
     if response.status != 200:
-        said = " ".join(answer.decode("utf-8", "replace").split())[:200]
-        raise UsageError(f"the collector at {endpoint} answered {response.status} ({said}); check its address and log")
+        body_text = " ".join(answer.decode("utf-8", "replace").split())[:200]
+        raise UsageError(
+            f"the collector at {endpoint} answered {response.status} ({body_text}); check its address and log"
+        )
     rejected = _rejected(answer)
     if rejected:
         raise UsageError(f"the collector at {endpoint} rejected spans: {rejected}; check its log")
@@ -182,10 +184,10 @@ def _post(url: SplitResult, target: str, body: bytes, content_type: str, endpoin
 def _rejected(answer: bytes) -> str:
     """Return the number and reason of rejected spans; empty for none or if the answer is not JSON."""
     try:
-        said = msgspec.json.decode(answer)
+        decoded = msgspec.json.decode(answer)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return ""
-    partial = said.get("partialSuccess") if isinstance(said, dict) else None
+    partial = decoded.get("partialSuccess") if isinstance(decoded, dict) else None
     count = partial.get("rejectedSpans") if isinstance(partial, dict) else None
     if not isinstance(partial, dict) or count in (None, 0, "0", ""):
         return ""

@@ -49,11 +49,13 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
         match moment.event:
             case ModelReplied():
                 before = last.get(moment.frame.id)
-                shown = sum(message.role == "assistant" for message in (moment.view or view_of(moment.before)).messages)
-                if before is not None and (shown <= before.shown or moment.view is not None):
+                reply_count = sum(
+                    message.role == "assistant" for message in (moment.view or view_of(moment.before)).messages
+                )
+                if before is not None and (reply_count <= before.shown or moment.view is not None):
                     cuts += 1
                     ended.append(replace(before, cut=cuts))
-                last[moment.frame.id] = _Ended(moment, shown)
+                last[moment.frame.id] = _Ended(moment, reply_count)
             case CallRejected():
                 refused.add(state.step)
             case FramePopped() if moment.frame.id in last:
@@ -78,9 +80,9 @@ def _sample(run: str, ended: _Ended, final: State, refused: set[int], spanned: s
     written = [*view.messages]
     if isinstance(event, ModelReplied):
         written.append(Message("assistant", tuple(event.parts)))
-    text, found = _text(view.system, view.tools, written, _steps(ended.last, written), refused)
+    text, ranges = _text(view.system, view.tools, written, _steps(ended.last, written), refused)
     own = {turn.step for turn in frame.turns if isinstance(turn, Reply)} | {before.step + 1}
-    spans = [{**span, "elsewhere": span["step"] not in own or span["step"] in spanned} for span in found]
+    spans = [{**span, "elsewhere": span["step"] not in own or span["step"] in spanned} for span in ranges]
     spanned |= {span["step"] for span in spans if not span["elsewhere"]}
     popped = ended.popped
     ending = "open" if popped is None else f"forced:{popped.forced}" if popped.forced else "popped"
@@ -113,18 +115,18 @@ def _steps(last: Moment, written: list[Message]) -> list[int]:
 
 def _messages(system: str, written: list[Message]) -> list[Json]:
     """Return messages in the format of chat interfaces. Thinking is specific to a provider and left out."""
-    found: list[Json] = [{"role": "system", "content": system}] if system else []
+    messages: list[Json] = [{"role": "system", "content": system}] if system else []
     for message in written:
         words = "\n".join(part.text for part in message.parts if isinstance(part, Text))
         if message.role == "assistant":
             calls = [_call(part) for part in message.parts if isinstance(part, ToolCall)]
-            found.append({"role": "assistant", "content": words, **({"tool_calls": calls} if calls else {})})
+            messages.append({"role": "assistant", "content": words, **({"tool_calls": calls} if calls else {})})
             continue
         results = [part for part in message.parts if isinstance(part, ToolResult)]
-        found += [{"role": "tool", "tool_call_id": part.call_id, "content": part.text} for part in results]
+        messages += [{"role": "tool", "tool_call_id": part.call_id, "content": part.text} for part in results]
         if words or not results:
-            found.append({"role": "user", "content": words})
-    return found
+            messages.append({"role": "user", "content": words})
+    return messages
 
 
 def _call(part: ToolCall) -> Json:

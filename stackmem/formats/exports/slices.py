@@ -80,8 +80,8 @@ Slice = AttemptSlice | CallSlice | FrameSlice | Moment
 
 def walk(records: Iterable[Record]) -> Iterator[Moment]:
     """Yield every record with the states before and after it."""
-    asked = Completions(sources_of(records.folder)).take if isinstance(records, RunReader) else no_view
-    return moments(_forward(records), asked)
+    find_view = Completions(sources_of(records.folder)).take if isinstance(records, RunReader) else no_view
+    return moments(_forward(records), find_view)
 
 
 def _forward(records: Iterable[Record]) -> Iterator[tuple[float, facts.Event]]:
@@ -177,21 +177,21 @@ def added_usd(moment: Moment) -> float | None:
 
 def call_ids(calls: Iterable[ToolCall]) -> list[str]:
     """Return a unique id for each call of a reply, which is the model's own if possible."""
-    found: list[str] = []
-    for place, call in enumerate(calls):
-        fresh = call.id if call.id and call.id not in found else f"{call.id or 'call'}#{place}"
-        while fresh in found:
+    ids: list[str] = []
+    for position, call in enumerate(calls):
+        fresh = call.id if call.id and call.id not in ids else f"{call.id or 'call'}#{position}"
+        while fresh in ids:
             fresh += "'"
-        found.append(fresh)
-    return found
+        ids.append(fresh)
+    return ids
 
 
 def _asked(moment: Moment, reply: facts.ModelReplied, step: int) -> list[CallSlice]:
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
-    named = zip(call_ids(calls), calls, strict=True)
+    calls_by_id = zip(call_ids(calls), calls, strict=True)
     return [
-        CallSlice(name, call, place, moment.frame, step, moment.at, moment.at)
-        for place, (name, call) in enumerate(named)
+        CallSlice(name, call, position, moment.frame, step, moment.at, moment.at)
+        for position, (name, call) in enumerate(calls_by_id)
     ]
 
 

@@ -37,8 +37,8 @@ def _strategy(spelled: str) -> MemoryStrategy:
     try:
         return open_strategy(spelled)
     except UsageError as error:
-        told = f"the run used a strategy that is not installed ({error}); install the package that provides it"
-        raise TraceError(told) from error
+        message = f"the run used a strategy that is not installed ({error}); install the package that provides it"
+        raise TraceError(message) from error
 
 
 def _opening(frame: Frame) -> str:
@@ -51,10 +51,10 @@ def _no_news(shown: Heap, heap: Heap) -> str:
 
 def prompt_text(view: View) -> str:
     """Return the messages of a program's completion; if there are several, each has its role as a heading."""
-    told = ["\n".join(part.text for part in message.parts if isinstance(part, Text)) for message in view.messages]
-    if len(told) == 1:
-        return told[0]
-    return "\n\n".join(f"[{message.role}]\n{text}" for message, text in zip(view.messages, told, strict=True))
+    texts = ["\n".join(part.text for part in message.parts if isinstance(part, Text)) for message in view.messages]
+    if len(texts) == 1:
+        return texts[0]
+    return "\n\n".join(f"[{message.role}]\n{text}" for message, text in zip(view.messages, texts, strict=True))
 
 
 def opening_text(view: View) -> str:
@@ -69,8 +69,8 @@ def reply_text(parts: tuple[ReplyPart, ...]) -> str:
 
 def thinking_text(parts: tuple[ReplyPart, ...]) -> str:
     """Return the thinking that the provider returned as text; empty if hidden or absent."""
-    shown = [part.raw.get("thinking") or part.raw.get("text") for part in parts if isinstance(part, Thinking)]
-    return "\n".join(text for text in shown if isinstance(text, str))
+    texts = [part.raw.get("thinking") or part.raw.get("text") for part in parts if isinstance(part, Thinking)]
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def arguments(call: ToolCall) -> dict[str, Any]:

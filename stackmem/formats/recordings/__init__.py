@@ -48,14 +48,14 @@ def guess(file: RecordingFile) -> str:
     if is_zip(file.content):
         return "inspect"
     text = file.text
-    found = _of_value(_json(text)) or next(filter(None, (_of_line(_json(line)) for line in _head(text))), "")
-    if not found and is_terminal_log(text):
-        found = "terminal"
-    if found:
-        return found
-    known = ", ".join(sorted(IMPORTERS))
+    detected = _of_value(_json(text)) or next(filter(None, (_of_line(_json(line)) for line in _head(text))), "")
+    if not detected and is_terminal_log(text):
+        detected = "terminal"
+    if detected:
+        return detected
+    formats = ", ".join(sorted(IMPORTERS))
     raise UsageError(
-        f"{file.where} has an unknown format; it {_seen(text)}; name one with stackmem import --format: {known}"
+        f"{file.where} has an unknown format; it {_seen(text)}; name one with stackmem import --format: {formats}"
     )
 
 

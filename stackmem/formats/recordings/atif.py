@@ -40,8 +40,8 @@ class _Agent(Struct, frozen=True):
 
 
 def _strategy(agent: _Agent) -> str:
-    named = (agent.extra or {}).get("strategy")
-    return named[:200] if isinstance(named, str) else ""
+    strategy = (agent.extra or {}).get("strategy")
+    return strategy[:200] if isinstance(strategy, str) else ""
 
 
 class _AtifCall(Struct, frozen=True):
@@ -90,8 +90,8 @@ class _Step(Struct, frozen=True):
     @property
     def ours(self) -> Json:
         """The data that stackmem's own export adds to a step."""
-        said = (self.extra or {}).get("stackmem")
-        return said if isinstance(said, dict) else {}
+        own_data = (self.extra or {}).get("stackmem")
+        return own_data if isinstance(own_data, dict) else {}
 
 
 class _Cut(Struct, frozen=True):
@@ -157,20 +157,20 @@ class _AtifReader:
             id=trajectory.session_id or trajectory.trajectory_id or "trajectory",
             name=agent.name,
             model=agent.model_name or "",
-            tools=tuple(_tool(one) for one in agent.tool_definitions or ()),
+            tools=tuple(_tool(tool) for tool in agent.tool_definitions or ()),
             usd=trajectory.final_metrics.total_cost_usd if trajectory.final_metrics else None,
             strategy=_strategy(agent),
             turns=[],
         )
-        told: list[Any] = []
+        own_steps: list[Any] = []
         for number, step in enumerate(trajectory.steps, 1):
             where = f"{self._where}, step {number}"
             if {"up_to_step", "metrics"} <= step.ours.keys():
-                session.turns.append(_summary(step, told, where))
+                session.turns.append(_summary(step, own_steps, where))
                 continue
             self._step(session, step, where)
             if step.source == "agent" and step.llm_call_count != 0 and not step.is_copied_context:
-                told.append(step.ours.get("step"))
+                own_steps.append(step.ours.get("step"))
         if agent.name == "stackmem" and trajectory.final_metrics is not None:
             ours = shaped(trajectory.final_metrics.extra or {}, _OurTotals, f"{self._where}, final_metrics.extra")
             session.ending = ours.ending or ("interrupted" if ours.outcome == "running" else None)
@@ -193,13 +193,13 @@ class _AtifReader:
             calls = [
                 f"{call.function_name} {msgspec.json.encode(call.arguments).decode()}" for call in step.tool_calls or ()
             ]
-            results = [words(one.content) for one in (step.observation.results if step.observation else ())]
+            results = [words(result.content) for result in (step.observation.results if step.observation else ())]
             session.turns.append(RecordedText("\n".join(filter(None, (text, *calls, *results))), at))
 
     def _said(self, step: _Step, text: str, at: float | None, session: RecordedSession) -> RecordedReply:
         calls = tuple(ToolCall(call.tool_call_id, call.function_name, call.arguments) for call in step.tool_calls or ())
         metrics = step.metrics or _Metrics()
-        said = RecordedReply(
+        reply = RecordedReply(
             parts=(*thinking(step.reasoning_content), *plain(text), *calls),
             at=at,
             stop="call" if calls else "end",
@@ -209,37 +209,37 @@ class _AtifReader:
             answers=[],
         )
         unnamed = [call.id for call in calls]
-        for found in step.observation.results if step.observation else ():
-            name = found.source_call_id or (unnamed[0] if unnamed else "")
+        for result in step.observation.results if step.observation else ():
+            name = result.source_call_id or (unnamed[0] if unnamed else "")
             if name in unnamed:
                 unnamed.remove(name)
             if not any(call.id == name for call in calls):
-                said.parts = (*said.parts, Text(f"[observed] {words(found.content)}"))
+                reply.parts = (*reply.parts, Text(f"[observed] {words(result.content)}"))
                 continue
-            seen = words(found.content, session.lost)
-            said.answers.append(RecordedResult(name, seen, _failed(found), at, child=self._child(found)))
-        return said
+            seen = words(result.content, session.lost)
+            reply.answers.append(RecordedResult(name, seen, _failed(result), at, child=self._child(result)))
+        return reply
 
-    def _child(self, found: _Result) -> RecordedSession | None:
+    def _child(self, result: _Result) -> RecordedSession | None:
         """Return the conversation that a result refers to. Each one is used once."""
-        for ref in found.subagent_trajectory_ref or ():
+        for ref in result.subagent_trajectory_ref or ():
             if ref.trajectory_id in self._waiting:
                 return self._read(self._waiting.pop(ref.trajectory_id))
             self._left_out.append(f"a subagent outside the file: {ref.trajectory_path or ref.trajectory_id}")
         return None
 
 
-def _summary(step: _Step, told: list[Any], where: str) -> RecordedSummary:
+def _summary(step: _Step, own_steps: list[Any], where: str) -> RecordedSummary:
     """Return a summary of stackmem's own run, whose text is in the step's observation."""
     cut = shaped(step.ours, _Cut, where)
-    text = "\n".join(words(one.content) for one in (step.observation.results if step.observation else ()))
-    said = RecordedReply(plain(text), stop=cut.stop, usage=_usage(cut.metrics), usd=cut.metrics.cost_usd, answers=[])
-    kept = sum(isinstance(number, int) and number > cut.up_to_step for number in told)
-    return RecordedSummary(said, kept, seconds(step.timestamp, where))
+    text = "\n".join(words(result.content) for result in (step.observation.results if step.observation else ()))
+    reply = RecordedReply(plain(text), stop=cut.stop, usage=_usage(cut.metrics), usd=cut.metrics.cost_usd, answers=[])
+    kept_count = sum(isinstance(number, int) and number > cut.up_to_step for number in own_steps)
+    return RecordedSummary(reply, kept_count, seconds(step.timestamp, where))
 
 
-def _failed(found: _Result) -> bool:
-    ours = (found.extra or {}).get("stackmem")
+def _failed(result: _Result) -> bool:
+    ours = (result.extra or {}).get("stackmem")
     return isinstance(ours, dict) and ours.get("failed") is True
 
 

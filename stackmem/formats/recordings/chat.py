@@ -97,8 +97,8 @@ def is_chat(value: object) -> bool:
     """Return whether a JSON value is a message, contains or is a list of messages, or is a list of tau-bench's runs."""
     if isinstance(value, dict) and isinstance(value.get("role"), str):
         return "content" in value and "type" not in value
-    found = _listed(value)
-    first = found[0] if isinstance(found, list) and found else None
+    messages = _listed(value)
+    first = messages[0] if isinstance(messages, list) and messages else None
     return isinstance(first, dict) and (
         ("role" in first and "parts" not in first) or {"task_id", "traj"} <= first.keys()
     )
@@ -114,7 +114,7 @@ def read_chat(text: str, where: str) -> list[RecordedSession]:
     try:
         value = load(text, where)
     except UsageError:
-        value = [one for _, one in json_lines(text, where, session.left_out)]
+        value = [each for _, each in json_lines(text, where, session.left_out)]
     value = [value] if isinstance(value, dict) and "role" in value else _listed(value)
     if not isinstance(value, list) or not value or not is_chat(value):
         raise UsageError(f"{where} is not a list of messages with roles; give the original file")
@@ -160,19 +160,19 @@ def add_message(session: RecordedSession, message: ChatMessage, where: str, *, f
         case "system" | "developer" | "user" | "tool":
             session.turns.append(RecordedText(text, at))
         case _:
-            known = "system, developer, user, assistant, tool and exit"
-            raise UsageError(f"{where} has the role {message.role!r}; only {known} are known")
+            roles = "system, developer, user, assistant, tool and exit"
+            raise UsageError(f"{where} has the role {message.role!r}; only {roles} are known")
 
 
 def _returned(text: str) -> int | None:
-    found = _RETURNED.match(text)
-    return int(found[1]) if found else None
+    match = _RETURNED.match(text)
+    return int(match[1]) if match else None
 
 
-def _answered(said: RecordedReply, message: ChatMessage) -> str:
+def _answered(reply: RecordedReply, message: ChatMessage) -> str:
     """Return the id of the answered call: the one named, otherwise the first without an answer; empty for none."""
-    done = {answer.call_id for answer in said.answers}
-    waiting = [call.id for call in said.calls if call.id not in done]
+    done = {answer.call_id for answer in reply.answers}
+    waiting = [call.id for call in reply.calls if call.id not in done]
     if message.tool_call_id is not None:
         return message.tool_call_id if message.tool_call_id in waiting else ""
     return waiting[0] if waiting else ""
@@ -182,16 +182,16 @@ def _said(
     message: ChatMessage, text: str, at: float | None, session: RecordedSession, *, fenced: bool
 ) -> RecordedReply:
     number = len(session.turns)
-    calls = [_call(call, f"call_{number}_{place}") for place, call in enumerate(message.tool_calls or ())]
+    calls = [_call(call, f"call_{number}_{position}") for position, call in enumerate(message.tool_calls or ())]
     if not calls:  # for models that write commands as text
-        for place, action in enumerate(message.extra.actions or ()):
+        for position, action in enumerate(message.extra.actions or ()):
             name = action.get("tool_call_id")
-            named = name if isinstance(name, str) and name else f"call_{number}_{place}"
-            calls.append(ToolCall(named, "bash", {"command": words(action.get("command"))}))
+            call_id = name if isinstance(name, str) and name else f"call_{number}_{position}"
+            calls.append(ToolCall(call_id, "bash", {"command": words(action.get("command"))}))
     written = None if calls else recorded_call(plain(text), _known_tools(session), f"call_{number}_0")
     if written is not None:
         return msgspec.structs.replace(_reply(message, at, session, written[0]), repairs=(written[1],))
-    if not calls and fenced and message.extra.actions is None and not any(one.repairs for one in session.replies()):
+    if not calls and fenced and message.extra.actions is None and not any(reply.repairs for reply in session.replies()):
         blocks = list(_FENCED.finditer(text))
         if len(blocks) == 1:
             calls.append(ToolCall(f"call_{number}_0", "bash", {"command": blocks[0][1]}))
@@ -204,7 +204,7 @@ def _known_tools(session: RecordedSession) -> frozenset[str]:
 
     Conversations do not list the tools that were available to the model.
     """
-    return frozenset({*CALLS, *FOREIGN_NAMES, *(call.name for said in session.replies() for call in said.calls)})
+    return frozenset({*CALLS, *FOREIGN_NAMES, *(call.name for reply in session.replies() for call in reply.calls)})
 
 
 def _reply(

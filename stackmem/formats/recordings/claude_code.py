@@ -88,8 +88,8 @@ def is_claude_code(value: Any) -> bool:
     if isinstance(value.get("loglines"), list) or value.get("type") == "summary":
         return True
     message = value.get("message")
-    told = isinstance(message, dict) and value.get("type", message.get("role")) in ("user", "assistant")
-    return told or (isinstance(value.get("type"), str) and bool(_OWN & value.keys()))
+    is_message = isinstance(message, dict) and value.get("type", message.get("role")) in ("user", "assistant")
+    return is_message or (isinstance(value.get("type"), str) and bool(_OWN & value.keys()))
 
 
 def read_claude_code(text: str, where: str, subagents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
@@ -115,12 +115,12 @@ class _ClaudeReader:
         """Read one file. ``file`` is empty for the main file, otherwise the agent's name if lines do not name it."""
         if '"loglines"' in text[:4000]:
             whole = load(text, where)
-            told = whole.get("loglines") if isinstance(whole, dict) else None
-            for number, value in enumerate(told if isinstance(told, list) else (), 1):
+            log_lines = whole.get("loglines") if isinstance(whole, dict) else None
+            for number, value in enumerate(log_lines if isinstance(log_lines, list) else (), 1):
                 self._line(value, f"{where}, line {number} of its log", file)
             return
-        for place, value in json_lines(text, where, self._told.left_out):
-            self._line(value, place, file)
+        for location, value in json_lines(text, where, self._told.left_out):
+            self._line(value, location, file)
 
     def _line(self, value: Any, where: str, file: str) -> None:
         if not isinstance(value, dict):
@@ -130,14 +130,16 @@ class _ClaudeReader:
         if isinstance(uuid, str) and uuid in self._home:  # a resumed session repeats earlier lines
             return
         kind = value.get("type") or (message.get("role") if isinstance(message, dict) else None)
-        told = kind in ("user", "assistant") or (kind == "system" and value.get("subtype") == "compact_boundary")
-        if not told:
+        is_conversation = kind in ("user", "assistant") or (
+            kind == "system" and value.get("subtype") == "compact_boundary"
+        )
+        if not is_conversation:
             self._other(str(kind), value)
-            value = {name: one for name, one in value.items() if name in _PLACE}
+            value = {name: field for name, field in value.items() if name in _PLACE}
         try:
-            line = shaped({**value, "type": kind if told else ""}, _Line, where)
+            line = shaped({**value, "type": kind if is_conversation else ""}, _Line, where)
         except UsageError:
-            if told:
+            if is_conversation:
                 raise
             return
         self._version, self._cwd = self._version or line.version, self._cwd or line.cwd
@@ -145,17 +147,17 @@ class _ClaudeReader:
         key = self._key(line, file)
         if line.uuid is not None:
             self._home[line.uuid] = key
-        if told:
+        if is_conversation:
             self._conversations.setdefault(key, _ClaudeConversation(key)).add(line, where)
 
     def _other(self, kind: str, value: Json) -> None:
         """Handle a line that is not a message. The last line of a stream contains the result and the cost."""
         cost = value.get("total_cost_usd")
         if kind == "result" and isinstance(cost, int | float) and not isinstance(cost, bool):
-            told = self._told
-            told.usd = float(cost)
-            told.result = words(value.get("result")) or None
-            told.finished = value.get("is_error") is not True
+            session = self._told
+            session.usd = float(cost)
+            session.result = words(value.get("result")) or None
+            session.finished = value.get("is_error") is not True
         else:
             self._others[kind] += 1
 
@@ -171,16 +173,20 @@ class _ClaudeReader:
             main = self._conversations.pop(next(iter(self._conversations)))
         if not main.session.turns:
             raise UsageError(f"{where} does not contain a conversation of Claude Code; give the session's .jsonl file")
-        session, told = main.session, self._told
+        session, stream_session = main.session, self._told
         session.id = self._id or "session"
         session.origin = f"claude-code {self._version}".strip()
         session.workspace = self._cwd
-        session.usd, session.result, session.finished = told.usd, told.result, told.finished
+        session.usd, session.result, session.finished = (
+            stream_session.usd,
+            stream_session.result,
+            stream_session.finished,
+        )
         self._join(main)
         session.left_out += [f"lines of the kind {kind!r}: {count}" for kind, count in sorted(self._others.items())]
         if self._conversations:
             session.left_out.append(f"{len(self._conversations)} subagents whose call is unknown")
-        session.left_out += told.left_out
+        session.left_out += stream_session.left_out
         return session
 
     def _join(self, conversation: _ClaudeConversation) -> None:
@@ -190,7 +196,9 @@ class _ClaudeReader:
                 key = conversation.agents.get(answer.call_id, "")
                 prompt = conversation.prompts.get(answer.call_id)
                 if key not in self._conversations:
-                    alike = (name for name, one in self._conversations.items() if prompt and one.session.task == prompt)
+                    alike = (
+                        name for name, other in self._conversations.items() if prompt and other.session.task == prompt
+                    )
                     key = next(alike, "")
                 if key:
                     child = self._conversations.pop(key)
@@ -242,31 +250,31 @@ class _ClaudeConversation:
         if caller is None or any(answer.call_id == name for answer in caller.answers):
             self.session.turns.append(RecordedText(words(block.get("content"), self.session.lost), at))
             return
-        told = line.tool_use_result
-        if isinstance(told, dict) and isinstance(told.get("agentId"), str):
-            self.agents[str(name)] = told["agentId"]
+        tool_use_result = line.tool_use_result
+        if isinstance(tool_use_result, dict) and isinstance(tool_use_result.get("agentId"), str):
+            self.agents[str(name)] = tool_use_result["agentId"]
         text = words(block.get("content"), self.session.lost)
         caller.answers.append(RecordedResult(str(name), text, block.get("is_error") is True, at))
 
     def _assistant(self, message: _ClaudeMessage, at: float | None, where: str, usd: float | None) -> None:
         """Add the blocks of a line to a reply. Lines of one reply share its id, and the last usage counts."""
-        said = self._replies.get(message.id) if message.id else None
-        if said is None:
-            said = RecordedReply((), answers=[], model=message.model, reply_id=message.id)
-            self.session.turns.append(said)
+        reply = self._replies.get(message.id) if message.id else None
+        if reply is None:
+            reply = RecordedReply((), answers=[], model=message.model, reply_id=message.id)
+            self.session.turns.append(reply)
             self.session.model = self.session.model or message.model
             if message.id:
-                self._replies[message.id] = said
+                self._replies[message.id] = reply
         blocks = message.content if isinstance(message.content, list) else [{"type": "text", "text": message.content}]
         for block in blocks:
-            said.parts = (*said.parts, self._part(block, said, where))
-        said.at = at if at is not None else said.at
-        said.stop = _STOPS.get(message.stop_reason or "", "call" if said.calls else "end")
+            reply.parts = (*reply.parts, self._part(block, reply, where))
+        reply.at = at if at is not None else reply.at
+        reply.stop = _STOPS.get(message.stop_reason or "", "call" if reply.calls else "end")
         if message.usage is not None:
-            said.usage = _usage(message.usage)
-        said.usd = usd if usd is not None else said.usd
+            reply.usage = _usage(message.usage)
+        reply.usd = usd if usd is not None else reply.usd
 
-    def _part(self, block: Json, said: RecordedReply, where: str) -> ReplyPart:
+    def _part(self, block: Json, reply: RecordedReply, where: str) -> ReplyPart:
         match block:
             case {"type": "text", "text": str(text)}:
                 return Text(text)
@@ -274,7 +282,7 @@ class _ClaudeConversation:
                 return Thinking(block)
             case {"type": "tool_use", "id": str(name), "name": str(tool)}:
                 given = block.get("input")
-                self._callers[name] = said
+                self._callers[name] = reply
                 if isinstance(given, dict):
                     self._starts(name, given)
                 return ToolCall(name, tool, given)

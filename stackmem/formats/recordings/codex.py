@@ -84,8 +84,8 @@ def _is_head(value: Json) -> bool:
 def read_codex(text: str, where: str) -> RecordedSession:
     """Read the rollout as a session. Lines that are not JSON are counted and left out."""
     reader = _CodexReader()
-    for place, value in _lines(text, where, reader.session.left_out):
-        reader.line(shaped(value, _RolloutLine, place), place)
+    for location, value in _lines(text, where, reader.session.left_out):
+        reader.line(shaped(value, _RolloutLine, location), location)
     session = reader.session
     session.left_out += [f"{count:,} lines of kind {kind}" for kind, count in sorted(reader.others.items())]
     return session
@@ -97,12 +97,12 @@ def _lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str, An
         whole = load(text, where)
     except UsageError:
         whole = None
-    found: Iterable[tuple[str, Any]] = json_lines(text, where, left_out)
+    located: Iterable[tuple[str, Any]] = json_lines(text, where, left_out)
     if is_codex(whole) and "items" in whole:
         items = [{"id": "", "timestamp": None, "instructions": "", **whole["session"]}, *whole["items"]]
-        found = [(f"{where}, item {number}", item) for number, item in enumerate(items)]
-    for place, value in found:
-        yield place, _today(value) if isinstance(value, dict) and "payload" not in value else value
+        located = [(f"{where}, item {number}", item) for number, item in enumerate(items)]
+    for location, value in located:
+        yield location, _today(value) if isinstance(value, dict) and "payload" not in value else value
 
 
 def _today(value: Json) -> Json:
@@ -163,10 +163,10 @@ class _CodexReader:
             case "message":
                 self._tell(words(payload.get("content"), lost), at)
             case "reasoning":
-                said = words(payload.get("summary"))
-                if not said and payload.get("encrypted_content"):
+                summary = words(payload.get("summary"))
+                if not summary and payload.get("encrypted_content"):
                     lost["encrypted reasoning"] += 1
-                self._say(thinking(said), at)
+                self._say(thinking(summary), at)
             case "function_call":
                 self._call(spelled_call(call_id, words(payload.get("name")), words(payload.get("arguments"))), at)
             case "custom_tool_call":
@@ -196,9 +196,9 @@ class _CodexReader:
         return last
 
     def _call(self, call: ToolCall, at: float | None) -> None:
-        said = self._say((call,), at)
-        said.stop = "call"
-        self._waiting[call.id] = said
+        reply = self._say((call,), at)
+        reply.stop = "call"
+        self._waiting[call.id] = reply
 
     def _tell(self, text: str, at: float | None) -> None:
         self._open = False
@@ -213,11 +213,11 @@ class _CodexReader:
     def _tokens(self, info: object, where: str) -> None:
         if info is None:
             return
-        found = shaped(info, _TokenInfo, where)
+        token_info = shaped(info, _TokenInfo, where)
         replies = [turn for turn in self.session.turns if isinstance(turn, RecordedReply)]
-        if found.total_token_usage == self._total or not replies or replies[-1].usage.total:
+        if token_info.total_token_usage == self._total or not replies or replies[-1].usage.total:
             return
-        self._total, used = found.total_token_usage, found.last_token_usage
+        self._total, used = token_info.total_token_usage, token_info.last_token_usage
         read = min(used.cached_input_tokens, used.input_tokens)
         replies[-1].usage = Usage(used.input_tokens - read, read, 0, 0, used.output_tokens)
         self._open = False
@@ -231,9 +231,9 @@ def _output(output: object, where: str, lost: Counter[str]) -> tuple[str, int | 
         except UsageError:
             value = None
         if isinstance(value, dict):
-            told = value.get("metadata")
-            code = told.get("exit_code") if isinstance(told, dict) else None
+            metadata = value.get("metadata")
+            code = metadata.get("exit_code") if isinstance(metadata, dict) else None
             return words(value.get("output")), code if isinstance(code, int) and not isinstance(code, bool) else None
     text = words(output.get("content") if isinstance(output, dict) else output, lost)
-    found = _EXITED.search(text[:400])
-    return text, int(found[1]) if found else None
+    match = _EXITED.search(text[:400])
+    return text, int(match[1]) if match else None

@@ -56,7 +56,7 @@ class TimedFact(Struct, frozen=True):
     event: Event
 
 
-def own_model(said: RecordedReply) -> UnsetType:
+def own_model(reply: RecordedReply) -> UnsetType:
     """Return UNSET, which means that the recording's own model gave the reply."""
     return UNSET
 
@@ -104,7 +104,7 @@ def started(session: RecordedSession, price: Price | None, window_tokens: int, s
 
 
 def _has_children(session: RecordedSession) -> bool:
-    return any(answer.child is not None for said in session.replies() for answer in said.answers)
+    return any(answer.child is not None for reply in session.replies() for answer in reply.answers)
 
 
 def ending(session: RecordedSession) -> Ending:
@@ -160,34 +160,39 @@ class Teller:
             case RecordedReply():
                 yield from self._said(turn)
 
-    def _said(self, said: RecordedReply) -> Iterator[TimedFact]:
-        answers = {answer.call_id: answer for answer in said.answers}
-        calls = said.calls
-        if not any(answer.child for answer in said.answers):
-            yield self._replied(said, said.parts, said.usage)
+    def _said(self, reply: RecordedReply) -> Iterator[TimedFact]:
+        answers = {answer.call_id: answer for answer in reply.answers}
+        calls = reply.calls
+        if not any(answer.child for answer in reply.answers):
+            yield self._replied(reply, reply.parts, reply.usage)
             for call in calls if answers else ():
                 yield self._returned(answers.get(call.id))
             return
-        words = tuple(part for part in said.parts if not isinstance(part, ToolCall))
-        usage = said.usage
+        words = tuple(part for part in reply.parts if not isinstance(part, ToolCall))
+        usage = reply.usage
         for call in calls:
             answer = answers.get(call.id)
             child = answer.child if answer else None
-            asked = call if child is None else _as_push(call, child)
-            yield self._replied(said, (*words, asked), usage)
+            recorded_call = call if child is None else _as_push(call, child)
+            yield self._replied(reply, (*words, recorded_call), usage)
             words, usage = (), Usage()
             if answer is None or child is None:
                 yield self._returned(answer)
             else:
-                yield from self._frame(asked, answer, child)
+                yield from self._frame(recorded_call, answer, child)
 
-    def _replied(self, said: RecordedReply, parts: tuple[ReplyPart, ...], usage: Usage) -> TimedFact:
+    def _replied(self, recorded: RecordedReply, parts: tuple[ReplyPart, ...], usage: Usage) -> TimedFact:
         reply = ModelReplied(
-            parts, said.stop, usage, reply_id=said.reply_id, answerer=self._by(said), repairs=said.repairs or UNSET
+            parts,
+            recorded.stop,
+            usage,
+            reply_id=recorded.reply_id,
+            answerer=self._by(recorded),
+            repairs=recorded.repairs or UNSET,
         )
         self._steps += 1
         self._open[-1][1].append(self._steps)
-        return self.fact(said.at, reply)
+        return self.fact(recorded.at, reply)
 
     def _compacted(self, turn: RecordedSummary) -> TimedFact:
         frame, steps = self._open[-1]
@@ -203,10 +208,10 @@ class Teller:
             return self.fact(None, ToolReturned(UNANSWERED, failed=True))
         return self.fact(answer.at, ToolReturned(answer.text, answer.failed, answer.exit_code))
 
-    def _frame(self, asked: ToolCall, answer: RecordedResult, child: RecordedSession) -> Iterator[TimedFact]:
-        push = parse(asked, (PushFrame,))
+    def _frame(self, call: ToolCall, answer: RecordedResult, child: RecordedSession) -> Iterator[TimedFact]:
+        push = parse(call, (PushFrame,))
         if not isinstance(push, PushFrame):
-            raise TypeError(f"{asked.name} was not spelled as a push")
+            raise TypeError(f"{call.name} was not spelled as a push")
         self._frames += 1
         frame = f"frame-{self._frames}"
         began = next((at for at in _times(child) if at is not None), None)

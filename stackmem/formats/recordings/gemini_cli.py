@@ -98,8 +98,8 @@ def is_gemini(value: Any) -> bool:
 def read_gemini(text: str, where: str) -> RecordedSession:
     """Read the chat as a session. If a message appears twice, the last version counts."""
     session, others = RecordedSession("gemini-cli", "chat", turns=[], left_out=[]), Counter[str]()
-    told = _messages(text, where, session)
-    unique = {message.id or str(place): message for place, message in enumerate(told)}
+    messages = _messages(text, where, session)
+    unique = {message.id or str(position): message for position, message in enumerate(messages)}
     for number, message in enumerate(unique.values(), 1):
         _add(session, message, others, f"{where}, message {number}")
     session.left_out += [f"{count:,} messages of kind {kind}" for kind, count in sorted(others.items())]
@@ -125,38 +125,38 @@ def _messages(text: str, where: str, session: RecordedSession) -> list[_GeminiMe
         return _stream(lines, session)
     session.id = words(head.get("sessionId")) or session.id
     return [
-        shaped(value, _GeminiMessage, place)
-        for place, value in lines
+        shaped(value, _GeminiMessage, location)
+        for location, value in lines
         if isinstance(value, dict) and "type" in value and value is not head
     ]
 
 
-def _contents(found: list[_Content], session: RecordedSession) -> list[_GeminiMessage]:
+def _contents(contents: list[_Content], session: RecordedSession) -> list[_GeminiMessage]:
     """Convert a list of contents to messages. A response without an id answers the first pending call of its name."""
-    told: list[_GeminiMessage] = []
+    messages: list[_GeminiMessage] = []
     waiting: list[_GeminiCall] = []
-    for content in found:
-        said = _GeminiMessage("gemini" if content.role == "model" else "user", content=[], thoughts=[], toolCalls=[])
+    for content in contents:
+        message = _GeminiMessage("gemini" if content.role == "model" else "user", content=[], thoughts=[], toolCalls=[])
         for part in content.parts:
             match part:
                 case {"functionCall": {"name": str(name), **more}}:
-                    said.toolCalls.append(_GeminiCall(name, words(more.get("id")), more.get("args")))
+                    message.toolCalls.append(_GeminiCall(name, words(more.get("id")), more.get("args")))
                 case {"functionResponse": {"name": str(name), **more}} if call := _asked(waiting, name, more.get("id")):
                     waiting.remove(call)
                     call.result, call.status = more.get("response"), "success"
                 case {"functionResponse": response}:
-                    said.content.append(_result(response))
+                    message.content.append(_result(response))
                 case {"text": str(text), "thought": True}:
-                    said.thoughts.append({"description": text})
+                    message.thoughts.append({"description": text})
                 case {"text": str(text)}:
-                    said.content.append(text)
+                    message.content.append(text)
                 case _:
-                    said.content.append({"type": next(iter(part), "part")})
-        waiting += said.toolCalls
-        if said.type == "gemini" or said.content:
-            told.append(said)
+                    message.content.append({"type": next(iter(part), "part")})
+        waiting += message.toolCalls
+        if message.type == "gemini" or message.content:
+            messages.append(message)
     session.left_out.append("times and tokens: a list of contents has none")
-    return told
+    return messages
 
 
 def _asked(waiting: list[_GeminiCall], name: str, call_id: object) -> _GeminiCall | None:
@@ -166,21 +166,21 @@ def _asked(waiting: list[_GeminiCall], name: str, call_id: object) -> _GeminiCal
 
 def _stream(lines: list[tuple[str, Any]], session: RecordedSession) -> list[_GeminiMessage]:
     """Convert printed events: a reply's text comes in pieces, and its calls are separate events."""
-    told: list[_GeminiMessage] = []
+    messages: list[_GeminiMessage] = []
     calls: dict[str, _GeminiCall] = {}
-    for place, value in lines:
-        line = shaped(value, _Printed, place)
+    for location, value in lines:
+        line = shaped(value, _Printed, location)
         match line.type:
             case "init":
                 session.id, session.model = line.session_id, line.model or session.model
             case "message" if line.role == "user":
-                told.append(_GeminiMessage("user", timestamp=line.timestamp, content=line.content))
+                messages.append(_GeminiMessage("user", timestamp=line.timestamp, content=line.content))
             case "message":
-                said = _printed(told, line, session.model)
-                said.content = words(said.content) + words(line.content)
+                reply = _printed(messages, line, session.model)
+                reply.content = words(reply.content) + words(line.content)
             case "tool_use":
                 calls[line.tool_id] = call = _GeminiCall(line.tool_name, line.tool_id, line.parameters)
-                _printed(told, line, session.model).toolCalls.append(call)
+                _printed(messages, line, session.model).toolCalls.append(call)
             case "tool_result" if line.tool_id in calls:
                 call, error = calls[line.tool_id], line.error.get("message") if isinstance(line.error, dict) else None
                 call.result, call.status, call.timestamp = line.output or words(error), line.status, line.timestamp
@@ -189,16 +189,16 @@ def _stream(lines: list[tuple[str, Any]], session: RecordedSession) -> list[_Gem
                 session.left_out.append(f"usage in total only: {used or 'none'}")
                 session.finished = line.status == "success"
             case kind:
-                told.append(_GeminiMessage(kind))
-    return told
+                messages.append(_GeminiMessage(kind))
+    return messages
 
 
-def _printed(told: list[_GeminiMessage], line: _Printed, model: str) -> _GeminiMessage:
+def _printed(messages: list[_GeminiMessage], line: _Printed, model: str) -> _GeminiMessage:
     """Return the reply being printed. A new one starts after a user's message or a result."""
-    last = told[-1] if told else None
+    last = messages[-1] if messages else None
     if last is None or last.type != "gemini" or any(call.status for call in last.toolCalls):
         last = _GeminiMessage("gemini", timestamp=line.timestamp, model=model)
-        told.append(last)
+        messages.append(last)
     return last
 
 
@@ -218,13 +218,13 @@ def _add(session: RecordedSession, message: _GeminiMessage, others: Counter[str]
 
 def _said(message: _GeminiMessage, text: str, at: float | None, where: str, number: int) -> RecordedReply:
     calls, answers = [], []
-    for place, call in enumerate(message.toolCalls):
-        name = call.id or f"call_{number}_{place}"
+    for position, call in enumerate(message.toolCalls):
+        name = call.id or f"call_{number}_{position}"
         calls.append(ToolCall(name, call.name, call.args))
         if call.result is not None or call.status:
             failed = call.status in ("error", "cancelled")
             answers.append(RecordedResult(name, _result(call.result), failed, seconds(call.timestamp, where)))
-    thoughts = "\n".join(words(one.get("description") or one.get("subject")) for one in message.thoughts)
+    thoughts = "\n".join(words(thought.get("description") or thought.get("subject")) for thought in message.thoughts)
     used = message.tokens or _GeminiTokens()
     read = min(used.cached, used.input)
     return RecordedReply(
@@ -237,12 +237,12 @@ def _said(message: _GeminiMessage, text: str, at: float | None, where: str, numb
     )
 
 
-def _result(found: Any) -> str:
+def _result(value: Any) -> str:
     """Return the text of a result, extracted from its function response."""
     texts = []
-    for one in found if isinstance(found, list) else [found]:
-        response = one.get("functionResponse") if isinstance(one, dict) else None
-        inner = response.get("response") if isinstance(response, dict) else one
-        said = inner.get("output", inner.get("error")) if isinstance(inner, dict) else None
-        texts.append(words(said if said is not None else inner))
+    for part in value if isinstance(value, list) else [value]:
+        response = part.get("functionResponse") if isinstance(part, dict) else None
+        inner = response.get("response") if isinstance(response, dict) else part
+        output = inner.get("output", inner.get("error")) if isinstance(inner, dict) else None
+        texts.append(words(output if output is not None else inner))
     return "\n".join(filter(None, texts))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from inspect_ai.event import ModelEvent, ToolEvent
     from inspect_ai.log import EvalLog, EvalSample
 
-_LARGEST_BYTES = 1_000_000_000
+_MAX_BYTES = 1_000_000_000
 _ZIP = b"PK\x03\x04"
 _VERDICTS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, True: 1.0, False: 0.0}
 _LIMITS: dict[str, Ending] = {
@@ -61,14 +61,16 @@ def read_inspect(file: RecordingFile) -> list[RecordedSession]:
         if packed:
             with opened_zip(file.content) as archive:
                 size = sum(member.size for member in archive.files)
-            if size > _LARGEST_BYTES:
-                raise UsageError(f"{file.where} unpacks to {size:,} bytes; at most {_LARGEST_BYTES:,} are read")
+            if size > _MAX_BYTES:
+                raise UsageError(f"{file.where} unpacks to {size:,} bytes; at most {_MAX_BYTES:,} are read")
         log = read_eval_log(io.BytesIO(file.content), resolve_attachments=True, format="eval" if packed else "json")
     except UsageError:
         raise
     except Exception as error:  # the library raises whatever its parsers raise
-        said = " ".join(str(error).split())[:200]
-        raise UsageError(f"{file.where} is not a log that Inspect can read ({said}); give the original file") from error
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(
+            f"{file.where} is not a log that Inspect can read ({reason}); give the original file"
+        ) from error
     return [_session(log, sample) for sample in log.samples or ()]
 
 
@@ -92,13 +94,13 @@ def _session(log: EvalLog, sample: EvalSample) -> RecordedSession:
 
 
 def _messages(session: RecordedSession, sample: EvalSample) -> None:
-    told = {name for message in sample.messages for name in _names(message)}
+    named_messages = {name for message in sample.messages for name in _names(message)}
     usage: dict[str | None, Any] = {}
     untold = 0
     for event in sample.events:
         if event.event == "model" and event.output.choices:
             names = _names(event.output.message)
-            untold += not told.intersection(names)
+            untold += not named_messages.intersection(names)
             if event.output.usage is not None:
                 usage.update(dict.fromkeys(names, event.output.usage))
     for message in sample.messages:
@@ -122,8 +124,8 @@ class _SpanReader:
         for event in sample.events:
             if not self._spans:
                 self._spans[event.span_id] = self._session
-            one = RecordedSession(self._session.origin, "span", model=self._session.model, turns=[], left_out=[])
-            span = self._spans.setdefault(event.span_id, one)
+            fresh = RecordedSession(self._session.origin, "span", model=self._session.model, turns=[], left_out=[])
+            span = self._spans.setdefault(event.span_id, fresh)
             match event.event:
                 case "span_begin" if span is not self._session:
                     span.name = event.name
@@ -145,24 +147,24 @@ class _SpanReader:
         if not event.output.choices:
             span.turns.append(RecordedText(f"The provider failed: {event.error}", at))
             return
-        said, about = _said(span, event.output.message, event.output.usage), event.metadata or {}
-        said.at, said.model = at, event.output.model or said.model
+        reply, about = _said(span, event.output.message, event.output.usage), event.metadata or {}
+        reply.at, reply.model = at, event.output.model or reply.model
         upto, numbers = about.get("up_to_step"), self._numbers.setdefault(event.span_id, [])
         if isinstance(upto, int):
-            span.turns.append(RecordedSummary(said, sum(number > upto for number in numbers), at))
+            span.turns.append(RecordedSummary(reply, sum(number > upto for number in numbers), at))
             return
-        span.turns.append(said)
+        span.turns.append(reply)
         number = about.get("step")
         numbers.append(number if isinstance(number, int) else 0)
 
     def _tool(self, span: RecordedSession, event: ToolEvent) -> None:
-        said = _asked(span, event.id)
-        if said is None or not (event.agent_span_id or (event.metadata or {}).get("answered")):
+        reply = _asked(span, event.id)
+        if reply is None or not (event.agent_span_id or (event.metadata or {}).get("answered")):
             return
         text = event.result if isinstance(event.result, str) else ""
         at = (event.completed or event.timestamp).timestamp()
         answer = RecordedResult(event.id, text, event.error is not None, at)
-        said.answers.append(answer)
+        reply.answers.append(answer)
         if event.agent_span_id:
             self._opened.append((answer, event.agent_span_id))
 
@@ -179,14 +181,18 @@ def _end(session: RecordedSession, sample: EvalSample) -> None:
     rewards = {name: _VERDICTS[score.value] for name, score in scores.items() if _is_verdict(score.value)}
     if ours in get_args(Ending):
         session.ending, session.result = ours, str(sample.metadata.get("result") or "")
-        rewards = {name: float(one) for score in scores.values() for name, one in _rewards(score.metadata)} or rewards
+        rewards = {
+            name: float(value) for score in scores.values() for name, value in _rewards(score.metadata)
+        } or rewards
     elif sample.limit is not None:
         session.ending = _LIMITS.get(sample.limit.type, "interrupted")
     elif sample.error is not None:
         session.finished = False
     if rewards:
         session.checks = ChecksReturned(rewards)
-    session.left_out += [f"its score {name}: {one.value}" for name, one in scores.items() if not _is_verdict(one.value)]
+    session.left_out += [
+        f"its score {name}: {value.value}" for name, value in scores.items() if not _is_verdict(value.value)
+    ]
     if sample.error is not None:
         session.left_out.append(f"how it ended: {sample.error.message[:200]}")
 
@@ -196,14 +202,14 @@ def _is_verdict(value: Any) -> bool:
 
 
 def _rewards(metadata: dict[str, Any] | None) -> Iterable[tuple[str, float]]:
-    found = (metadata or {}).get("rewards")
-    return found.items() if isinstance(found, dict) else ()
+    rewards = (metadata or {}).get("rewards")
+    return rewards.items() if isinstance(rewards, dict) else ()
 
 
 def _add(session: RecordedSession, message: Any, usage: dict[str | None, Any]) -> None:
     text = message.text
     if not isinstance(message.content, str):
-        session.lost.update(one.type for one in message.content if one.type not in ("text", "reasoning"))
+        session.lost.update(part.type for part in message.content if part.type not in ("text", "reasoning"))
     match message.role:
         case "system" if not session.turns:
             session.system = "\n\n".join(filter(None, (session.system, text)))
@@ -211,11 +217,11 @@ def _add(session: RecordedSession, message: Any, usage: dict[str | None, Any]) -
             session.task = text
         case "assistant":
             names = (message.id, *(call.id for call in message.tool_calls or ()))
-            session.turns.append(_said(session, message, next((usage[one] for one in names if one in usage), None)))
-        case "tool" if (said := _asked(session, message.tool_call_id)) is not None:
+            session.turns.append(_said(session, message, next((usage[part] for part in names if part in usage), None)))
+        case "tool" if (reply := _asked(session, message.tool_call_id)) is not None:
             error = message.error.message if message.error is not None else ""
-            shown = "\n".join(filter(None, (text, error)))
-            said.answers.append(RecordedResult(message.tool_call_id, shown, message.error is not None))
+            result_text = "\n".join(filter(None, (text, error)))
+            reply.answers.append(RecordedResult(message.tool_call_id, result_text, message.error is not None))
         case _:
             session.turns.append(RecordedText(text))
 
@@ -231,7 +237,7 @@ def _asked(session: RecordedSession, call_id: str | None) -> RecordedReply | Non
 def _said(session: RecordedSession, message: Any, used: Any) -> RecordedReply:
     parts: tuple[ReplyPart, ...] = plain(message.text)
     if not isinstance(message.content, str):
-        thoughts = [one.reasoning for one in message.content if one.type == "reasoning"]
+        thoughts = [part.reasoning for part in message.content if part.type == "reasoning"]
         parts = (*thinking("\n".join(filter(None, thoughts))), *parts)
     calls = tuple(ToolCall(call.id, call.function, call.arguments) for call in message.tool_calls or ())
     return RecordedReply(

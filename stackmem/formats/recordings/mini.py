@@ -39,9 +39,11 @@ class _MiniTrajectory(Struct, frozen=True):
 def read_mini(value: object, where: str) -> RecordedSession:
     """Read a trajectory as a session."""
     whole = shaped(value, _MiniTrajectory, where)
-    known = ("mini-swe-agent-1", "mini-swe-agent-1.1")
-    if whole.trajectory_format not in known:
-        raise UsageError(f"{where} has the format {whole.trajectory_format!r}; only {' and '.join(known)} can be read")
+    formats = ("mini-swe-agent-1", "mini-swe-agent-1.1")
+    if whole.trajectory_format not in formats:
+        raise UsageError(
+            f"{where} has the format {whole.trajectory_format!r}; only {' and '.join(formats)} can be read"
+        )
     info = whole.info
     session = RecordedSession(
         origin=f"mini (mini-swe-agent {info.mini_version or 'of unknown version'})",

@@ -95,13 +95,15 @@ def read_openhands(text: str, where: str) -> list[RecordedSession]:
         values = [load(text, where)]
     except UsageError:
         values = [value for _, value in json_lines(text, where, torn)]
-    tasks = [one for value in values for one in (value if isinstance(value, list) else [value])]
-    if tasks and all(isinstance(one, dict) and "history" in one for one in tasks):
-        found = [_session(shaped(one, _Task, where), f"{where}, task {place}") for place, one in enumerate(tasks, 1)]
+    tasks = [each for value in values for each in (value if isinstance(value, list) else [value])]
+    if tasks and all(isinstance(each, dict) and "history" in each for each in tasks):
+        sessions = [
+            _session(shaped(each, _Task, where), f"{where}, task {position}") for position, each in enumerate(tasks, 1)
+        ]
     else:
-        found = [_session(_Task(tasks), where)]
-    found[0].left_out += torn
-    return found
+        sessions = [_session(_Task(tasks), where)]
+    sessions[0].left_out += torn
+    return sessions
 
 
 def _session(task: _Task, where: str) -> RecordedSession:
@@ -120,22 +122,22 @@ def _session(task: _Task, where: str) -> RecordedSession:
     )
     reader = _OpenHandsReader(session)
     for number, event in enumerate(_flat(task.history), 1):
-        place = f"{where}, event {number}"
+        location = f"{where}, event {number}"
         if isinstance(event, dict) and not event.keys() & {"source", "kind", "args", "extras"}:
             reader.flat(event, number)
         else:
-            reader.event(shaped(event, _OpenHandsEvent, place), place)
+            reader.event(shaped(event, _OpenHandsEvent, location), location)
     session.left_out += [f"{count:,} events of kind {kind}" for kind, count in sorted(reader.others.items())]
     return session
 
 
 def _flat(history: list[Any]) -> Iterator[Any]:
     """Yield the events. Older files contain pairs of an action and its observation."""
-    for one in history:
-        if isinstance(one, list):
-            yield from one
+    for entry in history:
+        if isinstance(entry, list):
+            yield from entry
         else:
-            yield one
+            yield entry
 
 
 class _OpenHandsReader:
@@ -169,8 +171,8 @@ class _OpenHandsReader:
             self._message("agent", words(event.get("thought")), None)
         elif isinstance(kind, str) and kind:
             given = {name: value for name, value in event.items() if name not in ("action", "thought")}
-            said = self._reply(f"event {number}", None)
-            said.parts = (*plain(words(event.get("thought"))), ToolCall(f"event {number}", kind, given))
+            reply = self._reply(f"event {number}", None)
+            reply.parts = (*plain(words(event.get("thought"))), ToolCall(f"event {number}", kind, given))
         elif isinstance(last, RecordedReply) and last.calls:
             self._answer(last, last.calls[0].id, words(event.get("content")), _code(event), None)
         else:
@@ -190,11 +192,11 @@ class _OpenHandsReader:
                     if spelled is None
                     else spelled_call(event.tool_call_id, event.tool_name, spelled)
                 )
-                said = self._reply(event.llm_response_id, at)
-                if not said.calls:
-                    said.parts = (*thinking(event.reasoning_content), *plain(words(event.thought)))
-                said.parts = (*said.parts, call)
-                self._calls[event.tool_call_id] = (said, event.tool_call_id)
+                reply = self._reply(event.llm_response_id, at)
+                if not reply.calls:
+                    reply.parts = (*thinking(event.reasoning_content), *plain(words(event.thought)))
+                reply.parts = (*reply.parts, call)
+                self._calls[event.tool_call_id] = (reply, event.tool_call_id)
             case "ObservationEvent" | "AgentErrorEvent" | "UserRejectObservation" if event.tool_call_id in self._calls:
                 seen = event.observation if isinstance(event.observation, dict) else {}
                 text = words(event.error or seen.get("content", seen.get("output")), self._session.lost)
@@ -207,33 +209,33 @@ class _OpenHandsReader:
 
     def _action(self, event: _OpenHandsEvent, made: _ToolCallMetadata, at: float | None, where: str) -> None:
         response = shaped(made.model_response, ChatResponse, where)
-        said = self._reply(response.id or f"event {event.id}", at)
+        reply = self._reply(response.id or f"event {event.id}", at)
         message = _message_of(made.model_response)
-        if not said.calls:
+        if not reply.calls:
             if not self._calls and response.model:
                 # the configuration contains the address of the model instead of its name
                 self._session.model = response.model
-            said.parts = plain(words(message.get("content")))
-            said.usage, said.model = chat_usage(response.usage), response.model or self._session.model
+            reply.parts = plain(words(message.get("content")))
+            reply.usage, reply.model = chat_usage(response.usage), response.model or self._session.model
         call_id = f"{made.tool_call_id}-{event.id}"
-        said.parts = (*said.parts, _call(call_id, made, message, event.args))
+        reply.parts = (*reply.parts, _call(call_id, made, message, event.args))
         if event.id is not None:
-            self._calls[event.id] = (said, call_id)
+            self._calls[event.id] = (reply, call_id)
 
     def _reply(self, name: str, at: float | None) -> RecordedReply:
         """Return the reply of a response: the last one if its name matches, otherwise a new one."""
         last = self._session.turns[-1] if self._session.turns else None
         if isinstance(last, RecordedReply) and name and last.reply_id == name:
             return last
-        said = RecordedReply((), at, reply_id=name, model=self._session.model, answers=[])
-        self._session.turns.append(said)
-        return said
+        reply = RecordedReply((), at, reply_id=name, model=self._session.model, answers=[])
+        self._session.turns.append(reply)
+        return reply
 
     def _answer(
-        self, said: RecordedReply, call_id: str, text: str, code: int | None, at: float | None, *, failed: bool = False
+        self, reply: RecordedReply, call_id: str, text: str, code: int | None, at: float | None, *, failed: bool = False
     ) -> None:
-        if all(answer.call_id != call_id for answer in said.answers):
-            said.answers.append(RecordedResult(call_id, text, failed or code not in (None, 0), at, code))
+        if all(answer.call_id != call_id for answer in reply.answers):
+            reply.answers.append(RecordedResult(call_id, text, failed or code not in (None, 0), at, code))
 
     def _message(self, source: str, text: str, at: float | None) -> None:
         session = self._session
@@ -255,14 +257,18 @@ def _message_of(response: Json) -> Json:
 def _call(call_id: str, made: _ToolCallMetadata, message: Json, args: Json) -> ToolCall:
     """Return the call as the model wrote it, or from the event if the response does not contain it."""
     calls = message.get("tool_calls")
-    for one in calls if isinstance(calls, list) else ():
-        function = one.get("function") if isinstance(one, dict) and one.get("id") == made.tool_call_id else None
+    for candidate in calls if isinstance(calls, list) else ():
+        function = (
+            candidate.get("function")
+            if isinstance(candidate, dict) and candidate.get("id") == made.tool_call_id
+            else None
+        )
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
             return spelled_call(call_id, made.function_name, function["arguments"])
     return ToolCall(call_id, made.function_name, {name: value for name, value in args.items() if name != "thought"})
 
 
-def _code(found: Json) -> int | None:
-    inner = found.get("metadata")
-    code = inner.get("exit_code") if isinstance(inner, dict) else found.get("exit_code")
+def _code(fields: Json) -> int | None:
+    inner = fields.get("metadata")
+    code = inner.get("exit_code") if isinstance(inner, dict) else fields.get("exit_code")
     return code if isinstance(code, int) and not isinstance(code, bool) and code >= 0 else None

@@ -114,11 +114,14 @@ class RecordedSession(Struct):
 
     def losses(self) -> tuple[str, ...]:
         """Return what was left out, including the children, followed by the counts of lost parts."""
-        lost, said = Counter(self.lost), list(self.left_out)
+        lost, sentences = Counter(self.lost), list(self.left_out)
         for child in self.children():
-            said += child.left_out
+            sentences += child.left_out
             lost += child.lost
-        return (*said, *(f"{count:,} parts of kind {kind}, which are not text" for kind, count in sorted(lost.items())))
+        return (
+            *sentences,
+            *(f"{count:,} parts of kind {kind}, which are not text" for kind, count in sorted(lost.items())),
+        )
 
     def children(self) -> Iterator[RecordedSession]:
         """Yield all sessions started by calls, recursively."""
@@ -151,14 +154,14 @@ def json_lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     torn, first = [], None
     for number, line in lines:
-        place = f"{where}, line {number}"
+        location = f"{where}, line {number}"
         try:
-            value = load(line, place)
+            value = load(line, location)
         except UsageError as error:
             torn.append(number)
             first = first or error
         else:
-            yield place, value
+            yield location, value
     if first is not None and len(torn) == len(lines):
         raise first
     if torn and torn[-1] == lines[-1][0]:
@@ -173,9 +176,9 @@ def _whole(value: Any) -> Any:
         case str():
             return value.encode("utf-8", "replace").decode()
         case list():
-            return [_whole(one) for one in value]
+            return [_whole(each) for each in value]
         case dict():
-            return {_whole(key): _whole(one) for key, one in value.items()}
+            return {_whole(key): _whole(each) for key, each in value.items()}
         case int() if not isinstance(value, bool) and not -(2**63) <= value < 2**64:
             return float(value)  # a trace cannot store larger integers
         case _:
@@ -211,7 +214,7 @@ def words(content: object, lost: Counter[str] | None = None) -> str:
         case str():
             return content
         case list():
-            return "\n".join(filter(None, (words(one, lost) for one in content)))
+            return "\n".join(filter(None, (words(part, lost) for part in content)))
         case {"text": str(text)}:
             return text
         case {"type": str(kind)}:

@@ -58,12 +58,12 @@ class _SweTrajectory(Struct, frozen=True):
 def read_swe_agent(value: object, where: str) -> RecordedSession:
     """Read the trajectory as a session. A demonstration is added to the system prompt, as it is not part of the run."""
     whole = shaped(value, _SweTrajectory, where)
-    info, told = whole.info, _opening(whole.history)
+    info, opening = whole.info, _opening(whole.history)
     session = RecordedSession(
         origin=f"swe-agent (SWE-agent {info.swe_agent_version or 'of 2024'})",
         id="trajectory",
-        task=told.pop("task", ""),
-        system="\n\n".join(told.values()),
+        task=opening.pop("task", ""),
+        system="\n\n".join(opening.values()),
         model=_model(whole.replay_config, where),
         usd=info.model_stats.instance_cost,
         result=info.submission or None,
@@ -82,15 +82,15 @@ def read_swe_agent(value: object, where: str) -> RecordedSession:
 
 def _opening(history: list[_Told]) -> dict[str, str]:
     """Return the task and everything before it in the prompt."""
-    told: dict[str, str] = {}
-    for place, one in enumerate(history):
-        if one.is_demo:
-            told[f"demonstration {place}"] = f"[{one.role}] {words(one.content)}"
-        elif one.role == "assistant":
+    parts: dict[str, str] = {}
+    for position, message in enumerate(history):
+        if message.is_demo:
+            parts[f"demonstration {position}"] = f"[{message.role}] {words(message.content)}"
+        elif message.role == "assistant":
             break
         else:
-            told["system" if one.role == "system" else "task"] = words(one.content)
-    return told
+            parts["system" if message.role == "system" else "task"] = words(message.content)
+    return parts
 
 
 def _model(config: str | Json | None, where: str) -> str:

@@ -30,11 +30,11 @@ def is_terminal_log(text: str) -> bool:
 
 def read_terminal(text: str, where: str) -> RecordedSession:
     """Read the conversation as a session. Its cost is the last one that the screen shows."""
-    shown = _RULE.sub("", _WAITING.sub("", _CODES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")))
-    heads = list(_HEAD.finditer(shown))
+    screen = _RULE.sub("", _WAITING.sub("", _CODES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")))
+    heads = list(_HEAD.finditer(screen))
     if not any(head[2] for head in heads):
         raise UsageError(f"{where} does not show a step of mini-swe-agent; logs of other agents cannot be read")
-    model, version = _MODEL.search(shown), _VERSION.search(shown)
+    model, version = _MODEL.search(screen), _VERSION.search(screen)
     session = RecordedSession(
         origin=f"terminal (mini-swe-agent {version[1] if version else 'of unknown version'})",
         id="log",
@@ -45,11 +45,11 @@ def read_terminal(text: str, where: str) -> RecordedSession:
             "original line breaks: the terminal wraps lines",
         ],
     )
-    for place, head in enumerate(heads):
-        end = heads[place + 1].start() if place + 1 < len(heads) else len(shown)
-        _add(session, head, shown[head.end() : end].split(_SAVED, 1)[0].strip("\n"))
+    for position, head in enumerate(heads):
+        end = heads[position + 1].start() if position + 1 < len(heads) else len(screen)
+        _add(session, head, screen[head.end() : end].split(_SAVED, 1)[0].strip("\n"))
     last = session.turns[-1]
-    session.finished = isinstance(last, RecordedReply) or "COMPLETE_TASK" in shown[heads[-1].start() - 400 :]
+    session.finished = isinstance(last, RecordedReply) or "COMPLETE_TASK" in screen[heads[-1].start() - 400 :]
     return session
 
 

@@ -128,8 +128,8 @@ class _Config(Struct):
 def from_exercism(path: Path, out: Path, repo: Path | None = None) -> Iterator[ImportedTask | TaskRefused]:
     """Yield a task for each exercise: ``path`` itself, or all exercises below it."""
     own = path / ".meta" / "config.json"
-    found = [own] if own.is_file() else sorted(path.glob("**/.meta/config.json"))
-    folders = [one.parent.parent for one in found if _is_exercise(one)]
+    configs = [own] if own.is_file() else sorted(path.glob("**/.meta/config.json"))
+    folders = [config.parent.parent for config in configs if _is_exercise(config)]
     if not folders:
         raise UsageError(f"no exercise in {path}; one has .meta/config.json with files.solution and files.test")
     for folder in folders:
@@ -162,7 +162,7 @@ def _language(config: _Config) -> ExerciseLanguage:
         if suffix in _ELSEWHERE:
             raise UsageError(
                 f"it uses {_ELSEWHERE[suffix]}, whose test runner needs the network; only "
-                f"{', '.join(one.name for one in LANGUAGES.values())} can be imported"
+                f"{', '.join(language.name for language in LANGUAGES.values())} can be imported"
             )
     raise UsageError(f"its solution {config.files.solution} is in an unknown language")
 
@@ -205,27 +205,30 @@ def _fill(source: Path, target: Path) -> list[str]:
 
 def _tests(source: Path, language: ExerciseLanguage, tests: list[str], edited: set[str], target: Path) -> None:
     """Write the test script and the patterns of its expected output."""
-    place = target / "tests"
+    tests_folder = target / "tests"
     if not language.command:
-        write_judge(place, {"TESTS": [name for each in tests for name in _names(source / each, each)]})
-        write(place / "test.sh", _BEGINS + _PYTEST, run=True)
+        write_judge(tests_folder, {"TESTS": [name for each in tests for name in _names(source / each, each)]})
+        write(tests_folder / "test.sh", _BEGINS + _PYTEST, run=True)
         return
     work = target / "environment" / "workspace"
     for path in (path.relative_to(work) for path in sorted(work.rglob("*")) if path.is_file()):
         if str(path) not in edited:  # files that build the tests or that they depend on
-            _copy(work / path, place / "files" / path)
+            _copy(work / path, tests_folder / "files" / path)
     code = [each for each in tests if PurePosixPath(each).suffix in LANGUAGES]
-    found = [name for each in code for name in re.findall(language.test, read_regular_text(source / each))]
-    if not found:
+    test_names = [name for each in code for name in re.findall(language.test, read_regular_text(source / each))]
+    if not test_names:
         raise UsageError(f"its files {tests} do not contain a test")
-    lines = dict.fromkeys(language.passed.format(name=one, count=len(found), more=len(found) + 1) for one in found)
-    write(place / "passed.txt", "\n".join(lines) + "\n")
-    write(place / "trap.txt", "\n" + language.trap.format(name="TRAP") + "\n")
+    lines = dict.fromkeys(
+        language.passed.format(name=test_name, count=len(test_names), more=len(test_names) + 1)
+        for test_name in test_names
+    )
+    write(tests_folder / "passed.txt", "\n".join(lines) + "\n")
+    write(tests_folder / "trap.txt", "\n" + language.trap.format(name="TRAP") + "\n")
     script = _BUILT.format(
         steering=" ".join(language.steering), file=shlex.quote(f"./{code[0]}"), command=shlex.quote(language.command),
         failed=shlex.quote(language.failed.format()), trapped=shlex.quote("FAIL|^t[0-9a-f]+$"),
     )  # fmt: skip
-    write(place / "test.sh", _BEGINS + script, run=True)
+    write(tests_folder / "test.sh", _BEGINS + script, run=True)
 
 
 def _names(path: Path, file: str) -> Iterator[str]:
@@ -234,13 +237,13 @@ def _names(path: Path, file: str) -> Iterator[str]:
         module = ast.parse(read_regular(path))
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"its test {file} is not valid Python ({error})") from error
-    for one in module.body:
-        if isinstance(one, ast.FunctionDef) and one.name.startswith("test"):
-            yield f"{file}::{one.name}"
-        elif isinstance(one, ast.ClassDef) and (one.name.startswith("Test") or one.bases):
-            for inner in one.body:
+    for statement in module.body:
+        if isinstance(statement, ast.FunctionDef) and statement.name.startswith("test"):
+            yield f"{file}::{statement.name}"
+        elif isinstance(statement, ast.ClassDef) and (statement.name.startswith("Test") or statement.bases):
+            for inner in statement.body:
                 if isinstance(inner, ast.FunctionDef) and inner.name.startswith("test"):
-                    yield f"{file}::{one.name}::{inner.name}"
+                    yield f"{file}::{statement.name}::{inner.name}"
 
 
 def _copy_rest(source: Path, work: Path, hidden: set[str]) -> None:
@@ -261,11 +264,13 @@ def _copy(source: Path, target: Path) -> None:
 
 def _instruction(source: Path, edited: list[str]) -> str:
     parts = [source / ".docs" / f"{name}.md" for name in ("introduction", "instructions", "instructions.append")]
-    told = [read_regular_text(beneath(source, str(one.relative_to(source)))).strip() for one in parts if one.is_file()]
-    if not told:
+    texts = [
+        read_regular_text(beneath(source, str(part.relative_to(source)))).strip() for part in parts if part.is_file()
+    ]
+    if not texts:
         raise UsageError(f"{source} has no .docs/instructions.md; the folder is incomplete")
     files = " and ".join(f"`{name}`" for name in edited)
-    return "\n\n".join(told) + _ASKS.format(files=files, are="is" if len(edited) == 1 else "are")
+    return "\n\n".join(texts) + _ASKS.format(files=files, are="is" if len(edited) == 1 else "are")
 
 
 def _solution(source: Path, files: _Files, edited: list[str], solution: Path) -> list[str]:
@@ -273,7 +278,10 @@ def _solution(source: Path, files: _Files, edited: list[str], solution: Path) ->
     left = list(files.example)
     pairs = []
     for name in edited:
-        match = next((one for one in left if PurePosixPath(one).suffix == PurePosixPath(name).suffix), None)
+        match = next(
+            (example_name for example_name in left if PurePosixPath(example_name).suffix == PurePosixPath(name).suffix),
+            None,
+        )
         if match is None:
             return [f"it lacks an example of {name}, so the tests cannot be checked with a solution"]
         left.remove(match)

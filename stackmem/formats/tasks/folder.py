@@ -104,12 +104,12 @@ def quoted(text: str) -> str:
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def beneath(folder: Path, named: object) -> Path:
+def beneath(folder: Path, name: object) -> Path:
     """Return the path of a file named by an untrusted record, which must be a regular file inside the folder."""
-    given = PurePosixPath(named) if isinstance(named, str) and named and "\0" not in named else None
+    given = PurePosixPath(name) if isinstance(name, str) and name and "\0" not in name else None
     if given is None or given.is_absolute() or ".." in given.parts:
-        raise UsageError(f"{folder} names {named!r} as a file; give paths inside the folder")
+        raise UsageError(f"{folder} names {name!r} as a file; give paths inside the folder")
     path = folder / given
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
-        raise UsageError(f"{named!r} is not a file in {folder}; the folder is incomplete")
+        raise UsageError(f"{name!r} is not a file in {folder}; the folder is incomplete")
     return path

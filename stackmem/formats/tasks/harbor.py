@@ -32,7 +32,7 @@ def from_harbor(
     path: Path, out: Path, repo: Path | None = None, *, hosted: bool = False
 ) -> Iterator[ImportedTask | TaskRefused]:
     """Yield a task for each folder with a task.toml: ``path`` itself, or its subfolders."""
-    folders = [path] if (path / "task.toml").is_file() else sorted(one.parent for one in path.glob("*/task.toml"))
+    folders = [path] if (path / "task.toml").is_file() else sorted(config.parent for config in path.glob("*/task.toml"))
     if not folders:
         raise UsageError(f"no task.toml in {path} or its subfolders; name a task of Harbor, or a folder of tasks")
     for folder in folders:
@@ -61,21 +61,21 @@ def _fill(source: Path, target: Path) -> list[str]:
         notes += _workspace(target / "environment", recipe)
         (target / "environment" / "workspace").mkdir(parents=True, exist_ok=True)
     if recipe.undone:
-        shown = "; ".join(line[:80] for line in recipe.undone[:3])
+        examples = "; ".join(line[:80] for line in recipe.undone[:3])
         more = f" and {len(recipe.undone) - 3} more" if len(recipe.undone) > 3 else ""
-        notes.append(f"environment/Dockerfile sets up things that the sandbox lacks: {shown}{more}")
+        notes.append(f"environment/Dockerfile sets up things that the sandbox lacks: {examples}{more}")
     notes += [
         f"environment/{name} starts services, which the sandbox does not support"
         for name in ("docker-compose.yaml", "docker-compose.yml")
         if (target / "environment" / name).is_file()
     ]
-    place = recipe.workdir
-    if place not in ("/", _OURS):
-        named = [
-            name for name in ("instruction.md", "tests/test.sh", "solution/solve.sh") if _names(target / name, place)
+    workdir = recipe.workdir
+    if workdir not in ("/", _OURS):
+        mentioning = [
+            name for name in ("instruction.md", "tests/test.sh", "solution/solve.sh") if _names(target / name, workdir)
         ]
-        if named:
-            notes.append(f"{', '.join(named)} mention {place}, which is {_OURS} here; change them")
+        if mentioning:
+            notes.append(f"{', '.join(mentioning)} mention {workdir}, which is {_OURS} here; change them")
     if (target / "trajectory.json").is_file():
         notes.append(_TRAJECTORY)
     return notes
@@ -99,21 +99,21 @@ def _workspace(environment: Path, recipe: Recipe) -> list[str]:
     notes = []
     work = environment / "workspace"
     for source, target in recipe.copies:
-        found = _matching(environment, source)
-        safe = [one for one in found if one.resolve().is_relative_to(environment.resolve())]
+        matches = _matching(environment, source)
+        safe = [match_path for match_path in matches if match_path.resolve().is_relative_to(environment.resolve())]
         if not safe:
             notes.append(f"environment/Dockerfile copies {source}, which does not exist")
-        for one in safe:
-            place = work / target
-            _refuse_through_links(work, place, one)
-            if one.is_dir():
-                ignored = shutil.ignore_patterns("workspace", "Dockerfile") if one == environment else None
-                _copy_tree(one, place, ignored)
+        for match_path in safe:
+            destination = work / target
+            _refuse_through_links(work, destination, match_path)
+            if match_path.is_dir():
+                ignored = shutil.ignore_patterns("workspace", "Dockerfile") if match_path == environment else None
+                _copy_tree(match_path, destination, ignored)
             else:
-                to_folder = target.endswith("/") or place.is_dir()
-                place = place / one.name if to_folder else place
-                place.parent.mkdir(parents=True, exist_ok=True)
-                _copy_file(one, place)
+                to_folder = target.endswith("/") or destination.is_dir()
+                destination = destination / match_path.name if to_folder else destination
+                destination.parent.mkdir(parents=True, exist_ok=True)
+                _copy_file(match_path, destination)
     return notes
 
 
@@ -126,10 +126,14 @@ def _matching(environment: Path, source: str) -> list[Path]:
         return []
 
 
-def _refuse_through_links(work: Path, place: Path, source: Path) -> None:
+def _refuse_through_links(work: Path, destination: Path, source: Path) -> None:
     """Raise if the target is behind a link, because an earlier COPY may have created links that lead outside."""
-    inside = [path for path in (place, *place.parents) if path.is_relative_to(work)]
-    below = [place / one.relative_to(source) for one in source.rglob("*")] if source.is_dir() else [place / source.name]
+    inside = [path for path in (destination, *destination.parents) if path.is_relative_to(work)]
+    below = (
+        [destination / inner.relative_to(source) for inner in source.rglob("*")]
+        if source.is_dir()
+        else [destination / source.name]
+    )
     for path in (*inside, *below):
         if path.is_symlink():
             raise UsageError(
@@ -138,12 +142,12 @@ def _refuse_through_links(work: Path, place: Path, source: Path) -> None:
             )
 
 
-def _names(file: Path, place: str) -> bool:
+def _names(file: Path, folder: str) -> bool:
     try:
         text = read_regular(file).decode("utf-8", "replace")
     except OSError:
         return False
-    return re.search(rf"(?<![\w/.-]){re.escape(place)}(?![\w-])", text) is not None
+    return re.search(rf"(?<![\w/.-]){re.escape(folder)}(?![\w-])", text) is not None
 
 
 _LOGICAL = re.compile(r"\\[ \t]*\n")
@@ -163,22 +167,22 @@ def read_dockerfile(path: Path) -> Recipe:
     """Parse a Dockerfile. A missing file is treated as empty."""
     text = read_regular(path).decode("utf-8", "replace") if path.is_file() else ""
     lines = [line.strip() for line in _LOGICAL.sub(" ", text).splitlines()]
-    told = [line for line in lines if line and not line.startswith("#")]
+    instructions = [line for line in lines if line and not line.startswith("#")]
     here = "/"
-    found: list[tuple[str, str]] = []
+    copied: list[tuple[str, str]] = []
     undone: list[str] = []
-    for line in told:
+    for line in instructions:
         word, _, rest = line.partition(" ")
         match word.upper():
             case "WORKDIR":
                 here = str(PurePosixPath(here, rest.strip().strip("\"'")))
             case "COPY" | "ADD":
-                found += _copied(rest, here)
+                copied += _copied(rest, here)
                 undone += [] if _copied(rest, here) else [line]
             case other if other not in _SILENT:
                 undone.append(line)
-    copies = tuple((source, _below(target, here)) for source, target in found if _below(target, here))
-    undone += [f"COPY {source} {target}" for source, target in found if not _below(target, here)]
+    copies = tuple((source, _below(target, here)) for source, target in copied if _below(target, here))
+    undone += [f"COPY {source} {target}" for source, target in copied if not _below(target, here)]
     return Recipe(here, copies, tuple(undone))
 
 

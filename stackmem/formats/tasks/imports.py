@@ -13,7 +13,7 @@ from stackmem.run.tasks.check import stub_passes
 from stackmem.run.tasks.image import built_image
 from stackmem.tasks.reader import read_task
 
-_NAMED = 5
+_MAX_NAMES = 5
 
 
 class ImportVerdict(Struct, frozen=True):
@@ -43,17 +43,17 @@ def verdict_of(task: ImportedTask | TaskRefused, *, checked: bool) -> ImportVerd
 
 def import_summary(verdicts: Iterable[ImportVerdict]) -> list[str]:
     """Return the lines that summarize an import, grouped by reason."""
-    found = list(verdicts)
-    runs = [each for each in found if each.folder and not each.lacks]
-    lines = [f"{len(found)} {_tasks(found)}: {len(runs)} can run here"]
+    all_verdicts = list(verdicts)
+    runs = [each for each in all_verdicts if each.folder and not each.lacks]
+    lines = [f"{len(all_verdicts)} {_tasks(all_verdicts)}: {len(runs)} can run here"]
     reasons: dict[str, list[str]] = {}
-    for each in found:
-        for why in each.lacks:
-            plain = why.replace(each.folder or "\0", "…").splitlines()[0]
+    for each in all_verdicts:
+        for reason in each.lacks:
+            plain = reason.replace(each.folder or "\0", "…").splitlines()[0]
             reasons.setdefault(f"{'' if each.folder else 'refused: '}{plain}", []).append(each.name)
-    for why, names in sorted(reasons.items(), key=lambda one: (-len(one[1]), one[0])):
-        lines.append(f"  {len(names)} {_tasks(names)}: {why} ({_named(names)})")
-    passing = [each.name for each in found if each.passes]
+    for reason, names in sorted(reasons.items(), key=lambda item: (-len(item[1]), item[0])):
+        lines.append(f"  {len(names)} {_tasks(names)}: {reason} ({_named(names)})")
+    passing = [each.name for each in all_verdicts if each.passes]
     if passing:
         lines.append(f"  {len(passing)} {_tasks(passing)} whose checks pass without any work: {_named(passing)}")
     return lines
@@ -61,17 +61,17 @@ def import_summary(verdicts: Iterable[ImportVerdict]) -> list[str]:
 
 def import_exit_code(verdicts: Iterable[ImportVerdict]) -> int:
     """Return 3 if tasks were imported but none can run, 1 if any was refused, otherwise 0."""
-    found = list(verdicts)
-    imported = [each for each in found if each.folder]
+    all_verdicts = list(verdicts)
+    imported = [each for each in all_verdicts if each.folder]
     if imported and all(each.lacks for each in imported):
         return 3
-    return 1 if len(imported) < len(found) else 0
+    return 1 if len(imported) < len(all_verdicts) else 0
 
 
-def _tasks(found: list[ImportVerdict] | list[str]) -> str:
-    return "task" if len(found) == 1 else "tasks"
+def _tasks(items: list[ImportVerdict] | list[str]) -> str:
+    return "task" if len(items) == 1 else "tasks"
 
 
 def _named(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + more

@@ -24,7 +24,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-_MOST_BYTES = 32 << 20
+_MAX_BYTES = 32 << 20
 _REST_SECONDS = 5.0
 """How long to read from the pipe after the child has ended: another process may keep the pipe open."""
 STEERS = re.compile(
@@ -51,8 +51,8 @@ class ReportTeller:
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe
 
-    def _tell(self, *said: object) -> None:
-        os.write(self._pipe, json.dumps(said).encode() + b"\n")
+    def _tell(self, *report: object) -> None:
+        os.write(self._pipe, json.dumps(report).encode() + b"\n")
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         expected = report.skipped and hasattr(report, "wasxfail")
@@ -72,15 +72,15 @@ def run(pipe: int) -> None:
 
     import pytest
 
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     places = [str(Path.cwd() / name) for name in ("", "src", "lib") if (Path.cwd() / name).is_dir()]
     sys.path[:0] = places
     os.environ["PYTHONPATH"] = os.pathsep.join(places)
     # Without an explicit root, pytest lists every parent folder, which a sandbox may refuse.
     here = ["--rootdir", str(Path.cwd()), "--confcutdir", str(Path.cwd())]
-    settings = [] if asked["settings"] else ["--noconftest", "-c", os.devnull, *here]
+    settings = [] if request["settings"] else ["--noconftest", "-c", os.devnull, *here]
     options = ["-q", "-p", "no:cacheprovider", "--tb=short", *settings, "--maxfail=0"]
-    pytest.main([*options, *asked["files"]], plugins=[ReportTeller(pipe)])
+    pytest.main([*options, *request["files"]], plugins=[ReportTeller(pipe)])
 
 
 class Told:
@@ -108,19 +108,19 @@ class Told:
         """Return whether a test passed, with all its parameters."""
         if name in self.passed:
             return self.passed[name]
-        parts = [fine for one, fine in self.passed.items() if one.startswith(f"{name}[")]
+        parts = [fine for test, fine in self.passed.items() if test.startswith(f"{name}[")]
         return bool(parts) and all(parts)
 
 
 def set_traps(files: list[str]) -> list[Path]:
     """Write two files of tests that must fail, next to the first and the last test file, with similar names."""
     traps = []
-    for beside in (files[0], files[-1]):
+    for neighbor in (files[0], files[-1]):
         name = f"t{os.urandom(5).hex()}"
-        one = int.from_bytes(os.urandom(2), "big")
-        place = Path(beside).with_name(f"{name}_test.py" if beside.endswith("_test.py") else f"test_{name}.py")
-        place.write_text(_TRAP.format(name=name, one=one, other=one + 1), "utf-8")
-        traps.append(place)
+        number = int.from_bytes(os.urandom(2), "big")
+        path = Path(neighbor).with_name(f"{name}_test.py" if neighbor.endswith("_test.py") else f"test_{name}.py")
+        path.write_text(_TRAP.format(name=name, one=number, other=number + 1), "utf-8")
+        traps.append(path)
     return traps
 
 
@@ -131,7 +131,7 @@ def session(files: list[str], settings: bool, log: Path) -> Told:
 
     def listen() -> None:
         size = 0
-        while size < _MOST_BYTES and (piece := os.read(read, 1 << 16)):
+        while size < _MAX_BYTES and (piece := os.read(read, 1 << 16)):
             raw.append(piece)
             size += len(piece)
         os.close(read)  # further writes by the child fail
@@ -152,29 +152,29 @@ def session(files: list[str], settings: bool, log: Path) -> Told:
 
 def clear(steering: list[str]) -> None:
     """Remove configuration files that are not in the record."""
-    known = {Path(name) for name in steering}
+    allowed = {Path(name) for name in steering}
     for folder, folders, names in os.walk("."):
         folders[:] = [name for name in folders if name != ".git"]
         for path in (Path(folder, name) for name in names if STEERS.fullmatch(name)):
-            if path not in known:
+            if path not in allowed:
                 path.unlink()
 
 
-def faults(told: Told, traps: list[Path], tests: Path) -> list[str]:
+def faults(reports: Told, traps: list[Path], tests: Path) -> list[str]:
     """Return the reasons why none of the reports count."""
     names = {str(path) for path in traps}
-    trapped = [name for name in told.passed if name.split("::")[0] in names]
-    found = [] if told.ended else ["the test session did not finish"]
-    if any(told.passed[name] for name in trapped) or {name.split("::")[0] for name in trapped} != names:
-        found.append("tests that must fail did not, so the other results do not count")
+    trapped = [name for name in reports.passed if name.split("::")[0] in names]
+    reasons = [] if reports.ended else ["the test session did not finish"]
+    if any(reports.passed[name] for name in trapped) or {name.split("::")[0] for name in trapped} != names:
+        reasons.append("tests that must fail did not, so the other results do not count")
     placed = [path for path in tests.rglob("*") if path.is_file()]
     if any(not _same(path, Path(path.relative_to(tests))) for path in placed):
-        found.append("the tests were changed while they ran")
-    return found
+        reasons.append("the tests were changed while they ran")
+    return reasons
 
 
-def _same(one: Path, other: Path) -> bool:
-    return not other.is_symlink() and other.is_file() and one.read_bytes() == other.read_bytes()
+def _same(first: Path, second: Path) -> bool:
+    return not second.is_symlink() and second.is_file() and first.read_bytes() == second.read_bytes()
 
 
 def main(path: Path, verifier: Path) -> None:
@@ -186,16 +186,16 @@ def main(path: Path, verifier: Path) -> None:
     traps = set_traps(files) if files else []
     log = verifier / "tests.log"
     places = [str(traps[0]), *files, str(traps[1])] if traps else []
-    told = session(places, record["settings"], log) if traps else Told(b"")
+    reports = session(places, record["settings"], log) if traps else Told(b"")
     if log.exists():
         lines = log.read_text("utf-8", "replace").splitlines()
         print("\n".join(line for line in lines[-80:] if not any(trap.stem in line for trap in traps)))  # noqa: T201
-    wrong = faults(told, traps, path.parent / "files") if traps else ["the test files are missing"]
-    known = {*names, *(name for name in told.passed if name.split("::")[0] in places[:1] + places[-1:])}
-    others = [name for name, fine in told.passed.items() if not fine and name not in known and record["whole"]]
+    wrong = faults(reports, traps, path.parent / "files") if traps else ["the test files are missing"]
+    expected = {*names, *(name for name in reports.passed if name.split("::")[0] in places[:1] + places[-1:])}
+    others = [name for name, fine in reports.passed.items() if not fine and name not in expected and record["whole"]]
     shares = {}
     for kind, group in groups.items():
-        right = [] if wrong else [name for name in group if told.passes(name)]
+        right = [] if wrong else [name for name in group if reports.passes(name)]
         for name in sorted(set(group) - set(right)):
             print(f"{kind}: {name} did not pass")  # noqa: T201
         shares[kind.lower()] = len(right) / len(group) if group else 1.0

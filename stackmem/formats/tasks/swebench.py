@@ -73,8 +73,8 @@ def from_swebench(path: Path, out: Path, repo: Path | None) -> Iterator[Imported
         try:
             instance = msgspec.convert(record, Instance)
         except msgspec.ValidationError as error:
-            named = record.get("instance_id") if isinstance(record, dict) else None
-            yield TaskRefused(str(named or "a record"), f"it does not match SWE-bench's format: {error}")
+            instance_id = record.get("instance_id") if isinstance(record, dict) else None
+            yield TaskRefused(str(instance_id or "a record"), f"it does not match SWE-bench's format: {error}")
             continue
         yield make(instance.instance_id, out, partial(_fill, instance, repo))
 
@@ -177,12 +177,12 @@ class CloneEntry(Struct, frozen=True):
 class Clone:
     """A local clone with a separate object store for the results of patches."""
 
-    def __init__(self, place: Path, scratch: Path) -> None:
+    def __init__(self, folder: Path, scratch: Path) -> None:
         """Raise ``UsageError`` if ``place`` is not a repository or git is missing."""
         self._program = shutil.which("git") or ""
         if not self._program:
             raise UsageError("git is not installed; install it to read a clone")
-        self._place = place
+        self._place = folder
         self._objects = scratch / "objects"
         self._objects.mkdir(parents=True)
         self._index = scratch / "index"
@@ -192,10 +192,10 @@ class Clone:
     def files(self, commit: str) -> dict[str, CloneEntry]:
         """Return every file of a commit by path, without submodules."""
         try:
-            told = self._git("ls-tree", "-r", "-z", "--full-tree", f"{commit}^{{commit}}")
+            listing = self._git("ls-tree", "-r", "-z", "--full-tree", f"{commit}^{{commit}}")
         except UsageError as error:
             raise UsageError(f"the clone {self._place} does not have the commit {commit}; fetch it there") from error
-        return _entries(told)
+        return _entries(listing)
 
     def patched(self, commit: str, *patches: str) -> dict[str, CloneEntry]:
         """Return every file of the commit after applying the patches in order."""
@@ -204,13 +204,13 @@ class Clone:
         for patch in filter(str.strip, patches):
             text = patch if patch.endswith("\n") else f"{patch}\n"
             self._git("apply", "--cached", "--whitespace=nowarn", "-", given=text.encode("utf-8", "surrogateescape"))
-        told = self._git("ls-files", "-s", "-z")
-        return _entries(told, id_at=1)
+        listing = self._git("ls-files", "-s", "-z")
+        return _entries(listing, id_at=1)
 
     def write(self, entries: dict[str, CloneEntry], folder: Path) -> None:
         """Write the files. Links are written last, so that no file is written through a link."""
         contents = self._contents({entry.id for entry in entries.values()})
-        for entry in sorted(entries.values(), key=lambda one: (one.mode == "120000", one.path)):
+        for entry in sorted(entries.values(), key=lambda each: (each.mode == "120000", each.path)):
             path, content = folder / entry.path, contents[entry.id]
             path.parent.mkdir(parents=True, exist_ok=True)
             if entry.mode == "120000":
@@ -221,19 +221,19 @@ class Clone:
 
     def _contents(self, ids: set[str]) -> dict[str, bytes]:
         """Return the content of each object from git's batch output: ``ID blob SIZE``, newline, the bytes, newline."""
-        told = self._git("cat-file", "--batch", given="".join(f"{one}\n" for one in sorted(ids)).encode())
-        found, at = {}, 0
-        while at < len(told):
-            end = told.index(b"\n", at)
-            name, kind, *size = told[at:end].decode().split()
+        output = self._git("cat-file", "--batch", given="".join(f"{object_id}\n" for object_id in sorted(ids)).encode())
+        contents, at = {}, 0
+        while at < len(output):
+            end = output.index(b"\n", at)
+            name, kind, *size = output[at:end].decode().split()
             if kind == "missing":
                 raise UsageError(f"the clone {self._place} lacks the object {name}; fetch all of it there")
             if kind != "blob":
                 raise UsageError(f"the object {name} of {self._place} is not a file's content")
             length = int(size[0])
-            found[name] = told[end + 1 : end + 1 + length]
+            contents[name] = output[end + 1 : end + 1 + length]
             at = end + 2 + length
-        return found
+        return contents
 
     def _git(self, *arguments: str, given: bytes = b"") -> bytes:
         settings = [word for setting in _SAFE for word in ("-c", setting)]
@@ -254,16 +254,16 @@ class Clone:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise UsageError(f"git cannot read {self._place} ({error}); name a local clone with --repo") from error
         if done.returncode:
-            told = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            error_lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
             raise UsageError(
-                f"git {arguments[0]} failed in {self._place}: {told[0][:300] if told else 'it says nothing'}"
+                f"git {arguments[0]} failed in {self._place}: {error_lines[0][:300] if error_lines else 'no message'}"
             )
         return done.stdout
 
 
-def _entries(told: bytes, id_at: int = 2) -> dict[str, CloneEntry]:
-    found = {}
-    for line in filter(None, told.split(b"\0")):
+def _entries(listing: bytes, id_at: int = 2) -> dict[str, CloneEntry]:
+    entries = {}
+    for line in filter(None, listing.split(b"\0")):
         head, _, name = line.partition(b"\t")
         words = head.decode().split()
         path = os.fsdecode(name)
@@ -271,5 +271,5 @@ def _entries(told: bytes, id_at: int = 2) -> dict[str, CloneEntry]:
         if ".." in parts or PurePosixPath(path).is_absolute() or any(part.lower() == ".git" for part in parts):
             raise UsageError(f"the repository contains a file named {path!r}, which is outside it")
         if words[0] != "160000" and len(words) == 3:
-            found[path] = CloneEntry(words[0], words[id_at], path)
-    return found
+            entries[path] = CloneEntry(words[0], words[id_at], path)
+    return entries

@@ -97,7 +97,7 @@ def run_bench(
         return Came(ending, rows, fresh, ledger.paid_usd, plan.count, results, came[0] if came else 0)
 
 
-def _nothing(told: BenchProgress) -> None:
+def _nothing(progress: BenchProgress) -> None:
     pass
 
 

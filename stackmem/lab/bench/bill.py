@@ -92,17 +92,17 @@ def billed_by_themselves(models: Iterable[str]) -> bool:
 
 def _rewritten(broken: tuple[str, int]) -> int:
     """Return the number of requests that did not extend the previous one because it was rewritten."""
-    why, requests = broken
-    return requests if why.endswith((" changed", " removed")) or why == "new conversation" else 0
+    reason, requests = broken
+    return requests if reason.endswith((" changed", " removed")) or reason == "new conversation" else 0
 
 
 def _on_the_bills_clock(run: Iterable[Moment], latency_seconds: float, pause_seconds: float) -> Iterator[Moment]:
     """Set the time of each answer to one latency after the previous request, plus the user's pauses."""
-    at, asked = 0.0, 0
+    at, request_count = 0.0, 0
     for moment in run:
         if begins_request(moment):
-            asked += 1
-            at += pause_seconds if asked > 1 else 0.0
+            request_count += 1
+            at += pause_seconds if request_count > 1 else 0.0
         if getattr(moment.event, "usage", None) is not None:
             yield replace(moment, at=at, since=at)
             at += latency_seconds

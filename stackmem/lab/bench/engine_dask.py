@@ -131,14 +131,16 @@ class DaskEngine:
         with suppress(OSError, ValueError):
             working = self._client.processing()
         places = [place for place, keys in working.items() if future.key in keys]
-        why = f"it took more than {self._trial_seconds:g} s and was killed"
+        reason = f"it took more than {self._trial_seconds:g} s and was killed"
         with suppress(Exception):
             future.cancel()
         try:
             self._client.restart_workers(places, timeout=_RESTART_SECONDS, raise_for_error=False)
         except Exception:  # noqa: BLE001 - the trial is abandoned anyway
-            why = f"it took more than {self._trial_seconds:g} s and was abandoned; its worker has no nanny to kill it"
-        return Lost(trial, why, final=True)
+            reason = (
+                f"it took more than {self._trial_seconds:g} s and was abandoned; its worker has no nanny to kill it"
+            )
+        return Lost(trial, reason, final=True)
 
 
 def _gone() -> WorkspaceError:

@@ -31,12 +31,12 @@ from .trial import Interrupted, Job, run_trial
 TRIALS_EACH = 200
 _PATIENCE_SECONDS = 5.0
 _ATTEMPTS = 3
-_LONGEST_TMPDIR = 70  # bytes; pymp-xxxxxxxx/listener-xxxxxxxx is appended
+_MAX_TMPDIR_BYTES = 70  # bytes; pymp-xxxxxxxx/listener-xxxxxxxx is appended
 
 
 def _keep_socket_paths_short() -> None:
     """Have multiprocessing create its sockets in /tmp if TMPDIR is long: Linux limits socket paths to 107 bytes."""
-    if len(os.fsencode(tempfile.gettempdir())) <= _LONGEST_TMPDIR:
+    if len(os.fsencode(tempfile.gettempdir())) <= _MAX_TMPDIR_BYTES:
         return
     configured = tempfile.tempdir
     tempfile.tempdir = "/tmp"  # noqa: S108 - the folder made there has a random name and mode 0700
@@ -138,10 +138,10 @@ class LocalEngine:
         reports: list[Report] = []
         try:
             while worker.pipe.poll():
-                told: Any = worker.pipe.recv()
-                if isinstance(told, TrialDone | Throttled):
-                    reports.append(told)
-                if isinstance(told, TrialDone):
+                message: Any = worker.pipe.recv()
+                if isinstance(message, TrialDone | Throttled):
+                    reports.append(message)
+                if isinstance(message, TrialDone):
                     self._free(worker)
                     break
         except (EOFError, OSError):
@@ -158,7 +158,7 @@ class LocalEngine:
         else:
             self._let_go(worker, "")
 
-    def _let_go(self, worker: _LocalWorker, why: str, *, final: bool = False) -> list[Report]:
+    def _let_go(self, worker: _LocalWorker, reason: str, *, final: bool = False) -> list[Report]:
         """Stop a worker. The trial that it was running, if any, is reported as lost."""
         self._selector.unregister(worker.pipe)
         self._selector.unregister(worker.process.sentinel)
@@ -170,7 +170,7 @@ class LocalEngine:
         for crew in (self._idle, self._busy):
             if worker in crew:
                 crew.remove(worker)
-        return [Lost(worker.job.trial.id, why, final)] if worker.job is not None else []
+        return [Lost(worker.job.trial.id, reason, final)] if worker.job is not None else []
 
     def _is_late(self, worker: _LocalWorker) -> bool:
         return self._trial_seconds is not None and time.monotonic() - worker.begun > self._trial_seconds
@@ -185,12 +185,12 @@ def _kill(process: BaseProcess) -> None:
         family = descendants(process.pid)
         process.kill()
         process.join(_PATIENCE_SECONDS)
-        for one in family:
-            now = read_process(one.pid)
+        for member in family:
+            now = read_process(member.pid)
             # The start time shows that the pid was not reused by another process.
-            if now is not None and now.started == one.started:
+            if now is not None and now.started == member.started:
                 with suppress(OSError):
-                    os.kill(one.pid, signal.SIGKILL)
+                    os.kill(member.pid, signal.SIGKILL)
 
 
 def _ended(process: BaseProcess) -> str:

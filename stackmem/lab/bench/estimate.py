@@ -31,10 +31,10 @@ class CostEstimates(Struct):
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> CostEstimates:
-        known = cls({})
+        estimates = cls({})
         for row in rows:
-            known.add(row)
-        return known
+            estimates.add(row)
+        return estimates
 
     def add(self, row: Row) -> None:
         cost = row.get("cost_usd")
@@ -55,11 +55,11 @@ def _keys(model: str, strategy: str, task: str) -> tuple[tuple[str, ...], ...]:
     return (model, strategy, task), (model, strategy), (model,)
 
 
-def expected_usd(trial: Trial, price: Price | None, known: CostEstimates) -> float:
+def expected_usd(trial: Trial, price: Price | None, estimates: CostEstimates) -> float:
     """Return the expected cost of a trial; 0 if its model is free."""
     if price is None:
         return 0.0
-    seen = known.expected(trial)
+    seen = estimates.expected(trial)
     guess = assumed_usd(trial, price) if seen is None else seen
     bound = trial.settings.get("max_usd", 5.0)
     return guess if bound == "none" else min(guess, float(bound))
@@ -74,9 +74,9 @@ def assumed_usd(trial: Trial, price: Price) -> float:
     return dollars / 1_000_000
 
 
-def plan_usd(waiting: Iterable[Trial], prices: Mapping[str, Price | None], known: CostEstimates) -> float:
+def plan_usd(waiting: Iterable[Trial], prices: Mapping[str, Price | None], estimates: CostEstimates) -> float:
     """Return the expected cost of the remaining trials of a plan."""
-    return sum(expected_usd(trial, prices.get(trial.model), known) for trial in waiting)
+    return sum(expected_usd(trial, prices.get(trial.model), estimates) for trial in waiting)
 
 
 def detectable(plan: BenchPlan, rows: Iterable[Row]) -> tuple[int, float, float | None]:

@@ -41,7 +41,7 @@ STRATEGIES = ("boundary", "mask", "summary", "isolated", "fold", "stackheap", "a
 CASES = ("best", "middle", "worst")
 FIXED = PhaseRule("fixed", 16, 16)
 _LATENCY_SECONDS = 10.0
-_LARGEST_BYTES = 100_000_000
+_MAX_BYTES = 100_000_000
 TOOLS = "tools.json"
 """File next to recordings with the tool list their agent received, in the format of a chat request."""
 
@@ -90,10 +90,10 @@ def study(folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], 
     """Return the entries of every recording in a folder, adding only those that ``rows`` lacks."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; name the folder with the recordings")
-    known = {(entry.file, entry.session): entry for entry in read_entries(rows)}
-    files = {entry.file for entry in known.values()}
-    found = (path for path in distinct_files(folder) if path.name != TOOLS)
-    left = [path for path in found if path.relative_to(folder).as_posix() not in files]
+    entries = {(entry.file, entry.session): entry for entry in read_entries(rows)}
+    files = {entry.file for entry in entries.values()}
+    paths = (path for path in distinct_files(folder) if path.name != TOOLS)
+    left = [path for path in paths if path.relative_to(folder).as_posix() not in files]
     # a fixed pseudo-random order, so that a study that was stopped covers a sample
     left.sort(key=lambda path: hashlib.sha256(path.name.encode()).digest())
     try:
@@ -102,28 +102,28 @@ def study(folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], 
                 made = replace(entry, code=code_digest())
                 out.write(msgspec.json.encode(made) + b"\n")
                 out.flush()
-                known[made.file, made.session] = made
+                entries[made.file, made.session] = made
                 done(made)
     except OSError as error:
         raise UsageError(f"{rows} cannot be written ({error.strerror}); choose another file with --rows") from error
-    return tuple(sorted(known.values(), key=lambda entry: (entry.file, entry.session)))
+    return tuple(sorted(entries.values(), key=lambda entry: (entry.file, entry.session)))
 
 
 def read_entries(rows: Path) -> list[RecordingEntry]:
     """Read a file of rows. An incomplete last line is ignored."""
     if not rows.exists():
         return []
-    found, lines = [], read_regular(rows).split(b"\n")
+    entries, lines = [], read_regular(rows).split(b"\n")
     for number, line in enumerate(lines, 1):
         try:
-            found += [decode_json(line, RecordingEntry)] if line else []
+            entries += [decode_json(line, RecordingEntry)] if line else []
         except msgspec.DecodeError as error:
             if number == len(lines):
                 break
             raise UsageError(
                 f"{rows}, line {number} is not an entry of a study ({error}); name another file"
             ) from error
-    return found
+    return entries
 
 
 def distinct_files(folder: Path) -> list[Path]:
@@ -137,12 +137,12 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 
 def _distinct(folder: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if not hidden and not path.is_symlink() and path.is_file() and path.stat().st_size <= _LARGEST_BYTES:
-            found.setdefault(digest_of_regular(path, _LARGEST_BYTES), path)
-    return found
+        if not hidden and not path.is_symlink() and path.is_file() and path.stat().st_size <= _MAX_BYTES:
+            paths.setdefault(digest_of_regular(path, _MAX_BYTES), path)
+    return paths
 
 
 def _each(folder: Path, files: list[Path], jobs: int) -> Iterator[RecordingEntry]:
@@ -158,63 +158,71 @@ def _each(folder: Path, files: list[Path], jobs: int) -> Iterator[RecordingEntry
 
 def entries_of(folder: Path, file: Path) -> list[RecordingEntry]:
     """Return one entry per session of a file, or one entry that explains why the file cannot be used."""
-    place = file.relative_to(folder)
-    named, suite, _ = place.parts[0].partition("@")
-    entry, found = RecordingEntry(place.as_posix()), list[RecordingEntry]()
+    relative = file.relative_to(folder)
+    folder_model, suite, _ = relative.parts[0].partition("@")
+    entry, entries = RecordingEntry(relative.as_posix()), list[RecordingEntry]()
     try:
         tools = _tools_beside(file)
         for session, facts in sessions_of(file):
-            said = session.model or next((reply.model for reply in session.replies() if reply.model), "unknown")
-            model = named if suite else said.rsplit("/", 1)[-1]
-            one = replace(
+            recorded_model = session.model or next(
+                (reply.model for reply in session.replies() if reply.model), "unknown"
+            )
+            model = folder_model if suite else recorded_model.rsplit("/", 1)[-1]
+            filled = replace(
                 entry, session=session.id, model=model, task=session.name, origin=session.origin,
                 left_out=tuple(session.left_out),
             )  # fmt: skip
             events = tuple((fact.at, _with_tools(fact.event, tools)) for fact in facts)
-            found.append(_told(one, partial(moments, events)))
+            entries.append(_told(filled, partial(moments, events)))
     except StackmemError as error:
-        found.append(replace(entry, unread=str(error).replace(str(folder), "DIR")[:300]))
-    return found
+        entries.append(replace(entry, unread=str(error).replace(str(folder), "DIR")[:300]))
+    return entries
 
 
 def _tools_beside(file: Path) -> tuple[ToolSpec, ...]:
     """Read ``tools.json`` from the folder of a recording, if there is one."""
-    beside = file.with_name(TOOLS)
-    if not beside.is_file():
+    tools_file = file.with_name(TOOLS)
+    if not tools_file.is_file():
         return ()
     try:
-        found = decode_json(read_regular(beside), list[_ShownTool])
+        shown_tools = decode_json(read_regular(tools_file), list[_ShownTool])
     except (OSError, msgspec.MsgspecError) as error:
-        raise UsageError(f"{beside} is not a list of tools in the format of a chat request ({error})") from error
-    encoded = ((one.function, msgspec.json.encode(one.function.parameters).decode()) for one in found)
-    return tuple(ToolSpec(one.name, one.description, schema) for one, schema in encoded)
+        raise UsageError(f"{tools_file} is not a list of tools in the format of a chat request ({error})") from error
+    encoded = (
+        (function.function, msgspec.json.encode(function.function.parameters).decode()) for function in shown_tools
+    )
+    return tuple(ToolSpec(function.name, function.description, schema) for function, schema in encoded)
 
 
 def _with_tools(event: Event, tools: tuple[ToolSpec, ...]) -> Event:
     return replace(event, tools=tools) if isinstance(event, RunStarted) and not event.tools else event
 
 
-def _told(entry: RecordingEntry, again: Callable[[], Iterator[Moment]]) -> RecordingEntry:
+def _told(entry: RecordingEntry, begin_moments: Callable[[], Iterator[Moment]]) -> RecordingEntry:
     adaptive = tuple(f"adaptive:read={read:g}" for read in READS)
     spelled = (*(name for name in STRATEGIES if name != "adaptive"), *adaptive)
     question = WhatIfQuestion(spelled, PRICED_AS, _LATENCY_SECONDS)
     try:
-        result = tell_again(entry.file, again, question)
-        fixed = tell_again(entry.file, again, replace(question, strategies=("stackheap",), phases=FIXED, missed=(0.5,)))
+        result = tell_again(entry.file, begin_moments, question)
+        fixed = tell_again(
+            entry.file, begin_moments, replace(question, strategies=("stackheap",), phases=FIXED, missed=(0.5,))
+        )
     except StackmemError as error:
         return replace(entry, unread=str(error)[:300])
-    told = dict(_figures(result))
-    told["stackheap fixed"] = _case(fixed.rows[1], 0)
-    return replace(entry, steps=result.steps, estimated=result.estimated_replies, told=_one_adaptive(told, adaptive))
+    bills = dict(_figures(result))
+    bills["stackheap fixed"] = _case(fixed.rows[1], 0)
+    return replace(entry, steps=result.steps, estimated=result.estimated_replies, told=_one_adaptive(bills, adaptive))
 
 
-def _one_adaptive(told: dict[str, StrategyBill], spelled: Iterable[str]) -> dict[str, StrategyBill]:
+def _one_adaptive(bills: dict[str, StrategyBill], spelled: Iterable[str]) -> dict[str, StrategyBill]:
     """Merge the variants of ``adaptive``: at each price, its bill with the advice it gives at that price."""
-    kept = {name: one for name, one in told.items() if not name.startswith("adaptive")}
+    merged = {name: bill for name, bill in bills.items() if not name.startswith("adaptive")}
     for case in CASES:
-        each = [told[f"{name} {case}"] for name in spelled]
-        kept[f"adaptive {case}"] = replace(each[1], usd=tuple(one.usd[place] for place, one in enumerate(each)))
-    return kept
+        each = [bills[f"{name} {case}"] for name in spelled]
+        merged[f"adaptive {case}"] = replace(
+            each[1], usd=tuple(bill.usd[position] for position, bill in enumerate(each))
+        )
+    return merged
 
 
 def _figures(result: WhatIf) -> Iterator[tuple[str, StrategyBill]]:
@@ -224,13 +232,13 @@ def _figures(result: WhatIf) -> Iterator[tuple[str, StrategyBill]]:
         if row.recorded or row.strategy.split(":")[0] not in ("isolated", "fold", "stackheap", "adaptive"):
             yield row.strategy.split(":")[0], _figure(row.outcome)
             continue
-        for place, case in enumerate(CASES):
-            yield f"{row.strategy} {case}", _case(row, place)
+        for position, case in enumerate(CASES):
+            yield f"{row.strategy} {case}", _case(row, position)
 
 
-def _case(row: WhatIfRow, place: int) -> StrategyBill:
+def _case(row: WhatIfRow, position: int) -> StrategyBill:
     if row.bands:
-        band = row.bands[place]
+        band = row.bands[position]
         handed = band.handed
         return replace(_figure(band.outcome), frames=handed.frames, across=handed.facts, again=handed.again)
     assert row.outcome is not None  # noqa: S101 - the caller refuses such rows

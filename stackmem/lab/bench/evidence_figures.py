@@ -17,11 +17,11 @@ from msgspec import Struct
 from .evidence import READS, RecordingEntry
 from .intervals import CONFIDENCE, SEED, Interval, arrays
 
-LEAST_TASKS, LEAST_RUNS = 8, 5
-ABOVE = 1.02
+MIN_TASKS, MIN_RUNS = 8, 5
+OVERRUN_RATIO = 1.02
 """A run that costs more than this multiple of the ``full`` bill counts as more expensive."""
 LENGTHS = ((1, 15), (16, 30), (31, 60), (61, 10**9))
-_DRAWS = 2_000
+_BOOTSTRAP_SAMPLES = 2_000
 
 Sums = Callable[[RecordingEntry], tuple[float, float]]
 
@@ -31,7 +31,8 @@ class EvidenceLine(Struct, frozen=True):
 
     name: str  # the strategy and its case
     bills: tuple[Interval | None, ...]  # its bill divided by that of ``full``, at each price in ``READS``
-    dearer: tuple[Interval | None, ...]  # share of runs above ``ABOVE`` times the bill of ``full``, at each price
+    # share of runs above ``OVERRUN_RATIO`` times the bill of ``full``, at each price
+    dearer: tuple[Interval | None, ...]
     lost: Interval | None  # share of the used facts that had left the prompt
     frames: float  # mean number of hypothetical frames per run
     again: float  # mean number of results looked up again per run
@@ -49,20 +50,20 @@ class EvidenceTable(Struct, frozen=True):
 
 def tables(entries: Sequence[RecordingEntry]) -> tuple[EvidenceTable, ...]:
     """Return tables for all recordings, by length, and by model. Recordings without figures are excluded."""
-    kept = [entry for entry in entries if entry.told]
-    found = [table("All recordings", kept)]
+    usable = [entry for entry in entries if entry.told]
+    result = [table("All recordings", usable)]
     for least, most in LENGTHS:
         title = f"{least} to {most} steps" if most < 10**9 else f"{least} or more steps"
-        found.append(table(title, [entry for entry in kept if least <= entry.steps <= most]))
-    models = dict.fromkeys(entry.model for entry in sorted(kept, key=lambda entry: entry.model))
-    found += [table(model, [entry for entry in kept if entry.model == model]) for model in models]
-    return tuple(one for one in found if one.runs)
+        result.append(table(title, [entry for entry in usable if least <= entry.steps <= most]))
+    models = dict.fromkeys(entry.model for entry in sorted(usable, key=lambda entry: entry.model))
+    result += [table(model, [entry for entry in usable if entry.model == model]) for model in models]
+    return tuple(each for each in result if each.runs)
 
 
 def table(title: str, entries: Sequence[RecordingEntry]) -> EvidenceTable:
     """Return one table, excluding models with too few runs if another model has enough."""
     counted = Counter(entry.model for entry in entries)
-    entries = [entry for entry in entries if counted[entry.model] >= min(LEAST_RUNS, max(counted.values()))]
+    entries = [entry for entry in entries if counted[entry.model] >= min(MIN_RUNS, max(counted.values()))]
     names = list(dict.fromkeys(name for entry in entries for name in entry.told))
     return EvidenceTable(
         title,
@@ -74,24 +75,24 @@ def table(title: str, entries: Sequence[RecordingEntry]) -> EvidenceTable:
 
 
 def _line(name: str, entries: Sequence[RecordingEntry]) -> EvidenceLine:
-    mine = [entry for entry in entries if name in entry.told]
-    places = range(len(READS))
+    chosen = [entry for entry in entries if name in entry.told]
+    positions = range(len(READS))
     return EvidenceLine(
         name,
-        tuple(over_tasks(mine, _bills(name, place)) for place in places),
-        tuple(over_tasks(mine, _dearer(name, place)) for place in places),
-        over_tasks(mine, lambda entry: (entry.told[name].lost, entry.told[name].facts)),
-        sum(entry.told[name].frames for entry in mine) / len(mine),
-        sum(entry.told[name].again for entry in mine) / len(mine),
+        tuple(over_tasks(chosen, _bills(name, position)) for position in positions),
+        tuple(over_tasks(chosen, _dearer(name, position)) for position in positions),
+        over_tasks(chosen, lambda entry: (entry.told[name].lost, entry.told[name].facts)),
+        sum(entry.told[name].frames for entry in chosen) / len(chosen),
+        sum(entry.told[name].again for entry in chosen) / len(chosen),
     )
 
 
-def _bills(name: str, place: int) -> Sums:
-    return lambda entry: (entry.told[name].usd[place], entry.told["full"].usd[place])
+def _bills(name: str, position: int) -> Sums:
+    return lambda entry: (entry.told[name].usd[position], entry.told["full"].usd[position])
 
 
-def _dearer(name: str, place: int) -> Sums:
-    return lambda entry: (float(entry.told[name].usd[place] > ABOVE * entry.told["full"].usd[place]), 1.0)
+def _dearer(name: str, position: int) -> Sums:
+    return lambda entry: (float(entry.told[name].usd[position] > OVERRUN_RATIO * entry.told["full"].usd[position]), 1.0)
 
 
 def over_tasks(entries: Sequence[RecordingEntry], sums: Sums) -> Interval | None:
@@ -101,14 +102,14 @@ def over_tasks(entries: Sequence[RecordingEntry], sums: Sums) -> Interval | None
     models = {model: column for column, model in enumerate(sorted({entry.model for entry in entries}))}
     over, under = np.zeros((len(tasks), len(models))), np.zeros((len(tasks), len(models)))
     for entry in entries:
-        above, below = sums(entry)
-        over[tasks[entry.task], models[entry.model]] += above
-        under[tasks[entry.task], models[entry.model]] += below
+        numerator, denominator = sums(entry)
+        over[tasks[entry.task], models[entry.model]] += numerator
+        under[tasks[entry.task], models[entry.model]] += denominator
     held = under.sum(axis=0) > 0
     if not held.any():
         return None
     value = float(_mean_ratio(over.sum(axis=0)[None, held], under.sum(axis=0)[None, held])[0])
-    if len(tasks) < LEAST_TASKS:
+    if len(tasks) < MIN_TASKS:
         return Interval(value, None, None, len(tasks))
     drawn = _draws(len(tasks))
     ratios = _mean_ratio(drawn @ over[:, held], drawn @ under[:, held])
@@ -121,7 +122,7 @@ def _draws(tasks: int) -> Any:
     """Return how often each task is in each draw. Every figure with the same number of tasks uses the same draws."""
     np = arrays()
     dice = np.random.default_rng(SEED)
-    return dice.multinomial(tasks, np.full(tasks, 1 / tasks), _DRAWS).astype(float)
+    return dice.multinomial(tasks, np.full(tasks, 1 / tasks), _BOOTSTRAP_SAMPLES).astype(float)
 
 
 def _mean_ratio(over: Any, under: Any) -> Any:

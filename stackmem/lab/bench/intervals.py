@@ -20,10 +20,10 @@ from stackmem.installing import install_command
 CONFIDENCE = 0.95
 RESAMPLES = 4_999
 SEED = 20_261_120
-_STUDENTIZED = 8
+_MIN_FOR_BOOTSTRAP = 8
 """With fewer values than this, resamples have almost no spread."""
-_MANY = 1_000  # from this size on, the mean is close enough to normal
-_HELD = 1_000_000
+_LARGE_SAMPLE = 1_000  # from this size on, the mean is close enough to normal
+_VALUES_PER_BATCH = 1_000_000
 
 Pair = tuple[float, float]
 
@@ -44,8 +44,8 @@ def share(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval |
     The interval is the t interval over the values plus one 0 and one 1, so that it stays honest if all values are
     equal.
     """
-    kept = [value for value in values if isfinite(value)]
-    return padded(kept, (0.0, 1.0), confidence) if kept else None
+    finite = [value for value in values if isfinite(value)]
+    return padded(finite, (0.0, 1.0), confidence) if finite else None
 
 
 def padded(values: Sequence[float], ends: Pair, confidence: float = CONFIDENCE) -> Interval:
@@ -60,14 +60,14 @@ def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | 
     Each end of the interval is the wider one of t and the studentized bootstrap. It never goes below 0 unless a value
     does.
     """
-    kept = [value for value in values if isfinite(value)]
-    if len(kept) < 2 or min(kept) == max(kept):
-        return _alike(kept[0], len(kept)) if kept else None
-    low, high = t_interval(kept, confidence)
-    if len(kept) >= _STUDENTIZED:
-        lower, higher = _studentized(kept, confidence)
+    finite = [value for value in values if isfinite(value)]
+    if len(finite) < 2 or min(finite) == max(finite):
+        return _alike(finite[0], len(finite)) if finite else None
+    low, high = t_interval(finite, confidence)
+    if len(finite) >= _MIN_FOR_BOOTSTRAP:
+        lower, higher = _studentized(finite, confidence)
         low, high = min(low, lower), max(high, higher)
-    return Interval(fmean(kept), max(0.0, low) if min(kept) >= 0 else low, high, len(kept))
+    return Interval(fmean(finite), max(0.0, low) if min(finite) >= 0 else low, high, len(finite))
 
 
 def _alike(value: float, count: int) -> Interval:
@@ -95,8 +95,8 @@ def _studentized(values: Sequence[float], confidence: float) -> Pair:
     for size in _batches(count):
         drawn = sample[dice.integers(0, count, (size, count))]
         errors = drawn.std(axis=1, ddof=1) / sqrt(count)
-        kept = errors > 0  # a resample that drew the same value every time has no standard error
-        far.append((drawn.mean(axis=1)[kept] - middle) / errors[kept])
+        usable = errors > 0  # a resample that drew the same value every time has no standard error
+        far.append((drawn.mean(axis=1)[usable] - middle) / errors[usable])
     low, high = np.quantile(np.concatenate(far), ((1 - confidence) / 2, (1 + confidence) / 2))
     return float(middle - high * error), float(middle - low * error)
 
@@ -140,15 +140,15 @@ def _of_ratio(over: Any, under: Any, scale: Callable[[Any], Any], confidence: fl
         return (middle, middle) if error == 0 else (inf, inf)
     reach = t_quantile(confidence, count - 1) * error
     low, high = middle - reach, middle + reach
-    if not _STUDENTIZED <= count <= _MANY:
+    if not _MIN_FOR_BOOTSTRAP <= count <= _LARGE_SAMPLE:
         return low, high
     dice, far = np.random.default_rng(SEED), []
     for size in _batches(count):
         drawn = dice.integers(0, count, (size, count))
         errors = _jackknife(over[drawn], under[drawn], scale)
         far.append((scale(over[drawn].sum(axis=1) / under[drawn].sum(axis=1)) - middle) / errors)
-    found = np.concatenate(far)
-    lower, higher = np.quantile(found[np.isfinite(found)], ((1 - confidence) / 2, (1 + confidence) / 2))
+    distances = np.concatenate(far)
+    lower, higher = np.quantile(distances[np.isfinite(distances)], ((1 - confidence) / 2, (1 + confidence) / 2))
     return min(low, middle - float(higher) * error), max(high, middle - float(lower) * error)
 
 
@@ -191,21 +191,21 @@ def power_law(points: Sequence[Pair]) -> Interval | None:
 
     Points with an x or y of 0 or less are excluded. An interval needs at least three points.
     """
-    kept = [(log(x), log(y)) for x, y in whole_pairs(points) if x > 0 and y > 0]
-    if len({x for x, _ in kept}) < 2:
+    logarithms = [(log(x), log(y)) for x, y in whole_pairs(points) if x > 0 and y > 0]
+    if len({x for x, _ in logarithms}) < 2:
         return None
-    fit = library().linregress(*zip(*kept, strict=True))
-    if len(kept) < 3:
-        return Interval(float(fit.slope), None, None, len(kept))
-    reach = t_quantile(CONFIDENCE, len(kept) - 2) * float(fit.stderr)
-    return Interval(float(fit.slope), float(fit.slope) - reach, float(fit.slope) + reach, len(kept))
+    fit = library().linregress(*zip(*logarithms, strict=True))
+    if len(logarithms) < 3:
+        return Interval(float(fit.slope), None, None, len(logarithms))
+    reach = t_quantile(CONFIDENCE, len(logarithms) - 2) * float(fit.stderr)
+    return Interval(float(fit.slope), float(fit.slope) - reach, float(fit.slope) + reach, len(logarithms))
 
 
 def _over_tasks(
     tasks: Mapping[str, Sequence[Sequence[bool]]], k: int, chance: Callable[[int, int], float]
 ) -> Interval | None:
-    chances = [[chance(len(trials), sum(trials)) for trials in mine if len(trials) >= k > 0] for mine in tasks.values()]
-    return share([fmean(mine) for mine in chances if mine])
+    chances = [[chance(len(trials), sum(trials)) for trials in runs if len(trials) >= k > 0] for runs in tasks.values()]
+    return share([fmean(runs) for runs in chances if runs])
 
 
 def whole_pairs(pairs: Sequence[Pair]) -> list[Pair]:
@@ -214,7 +214,7 @@ def whole_pairs(pairs: Sequence[Pair]) -> list[Pair]:
 
 def batch(count: int) -> int:
     """Return how many resamples of this size fit into 8 MB."""
-    return max(1, _HELD // count)
+    return max(1, _VALUES_PER_BATCH // count)
 
 
 def arrays() -> Any:

@@ -38,14 +38,14 @@ KEPT = (
 
 _NEEDED = ("id", "task", "model", "strategy", "outcome")
 _MAX_ROW_BYTES = 16 << 20
-_LARGEST = 1 << 63  # the results cannot store larger integers
+_MAX_INTEGER = 1 << 63  # the results cannot store larger integers
 
 
 def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the rows of a bench folder in the order in which they ended, without an incomplete last line."""
-    known = columns()
+    kinds = columns()
     for number, line in enumerate(_read_lines(folder), 1):
-        yield _row(line, number, folder, known)
+        yield _row(line, number, folder, kinds)
 
 
 def _read_lines(folder: Path) -> Iterator[bytes]:
@@ -62,12 +62,12 @@ def _read_lines(folder: Path) -> Iterator[bytes]:
         raise TraceError(f"the ledger {folder / LEDGER} cannot be read: {error.strerror}") from error
 
 
-def _row(line: bytes, number: int, folder: Path, known: Mapping[str, str]) -> dict[str, Any]:
+def _row(line: bytes, number: int, folder: Path, kinds: Mapping[str, str]) -> dict[str, Any]:
     try:
         row = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         row = None
-    if not isinstance(row, dict) or not all(_fits(row, name, kind) for name, kind in known.items()):
+    if not isinstance(row, dict) or not all(_fits(row, name, kind) for name, kind in kinds.items()):
         raise TraceError(f"line {number} of {folder / LEDGER} is not a valid row; remove the line to repeat its trial")
     return row
 
@@ -80,17 +80,17 @@ def _fits(row: dict[str, Any], name: str, kind: str) -> bool:
     if kind.startswith("TEXT"):
         return isinstance(value, str) or (name == "settings" and isinstance(value, dict))
     if isinstance(value, int):
-        return abs(value) < _LARGEST
-    return isinstance(value, float) and isfinite(value) and abs(value) < _LARGEST
+        return abs(value) < _MAX_INTEGER
+    return isinstance(value, float) and isfinite(value) and abs(value) < _MAX_INTEGER
 
 
 def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the current row of each trial, by trial id, with only the columns in ``KEPT``."""
-    found: dict[str, dict[str, Any]] = {}
+    latest: dict[str, dict[str, Any]] = {}
     for row in read_rows(folder):
-        if row["id"] not in found or found[row["id"]]["outcome"] == "error":
-            found[row["id"]] = _brief(row)
-    return found
+        if row["id"] not in latest or latest[row["id"]]["outcome"] == "error":
+            latest[row["id"]] = _brief(row)
+    return latest
 
 
 def read_plan(folder: Path) -> BenchPlan | None:
@@ -127,8 +127,8 @@ def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
                 f"the bench in {folder} was started with another {name} ({getattr(old, name)}, not "
                 f"{getattr(new, name)}); {way_out}"
             )
-    known = {trial.id for trial in trials(new)}
-    lost = [trial.id for trial in trials(old) if trial.id not in known]
+    planned = {trial.id for trial in trials(new)}
+    lost = [trial.id for trial in trials(old) if trial.id not in planned]
     if lost:
         raise UsageError(
             f"the bench in {folder} contains {len(lost):,} trials that are not in this plan, such as {lost[0]}; a "
@@ -151,10 +151,12 @@ class Ledger:
                 refuse_other(old, plan, folder)
             # sums every row ever written, including repeated trials
             self.paid_usd = sum(_paid(row) for row in read_rows(folder))
-            kept = latest_rows(folder)
+            latest = latest_rows(folder)
             # By trial id, in the order in which they ended. Only the columns in ``KEPT``, because there can be very
             # many rows.
-            self.rows = {name: row for name, row in kept.items() if not (without_errors and row["outcome"] == "error")}
+            self.rows = {
+                name: row for name, row in latest.items() if not (without_errors and row["outcome"] == "error")
+            }
             _write(folder / PLAN, msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n")
             self._file = descriptor_of_regular(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
             self._size = cut_torn_line(self._file)

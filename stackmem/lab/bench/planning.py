@@ -29,52 +29,52 @@ from .results import columns
 from .suite import SuiteRequest
 
 HORIZON, NOISE, TRIALS, LATENCY_SECONDS = 60, 1.0, 1, 10.0
-LONGEST_SECONDS = 86_400
-MOST_TRIALS = 1_000_000
+MAX_SECONDS = 86_400
+MAX_TRIALS = 1_000_000
 _MAX_TASK_FILE_BYTES = 16 << 30
 
 
 def make_plan(
-    asked: SuiteRequest, cwd: Path, environ: Mapping[str, str], *, suite: str = "", command: str = ""
+    request: SuiteRequest, cwd: Path, environ: Mapping[str, str], *, suite: str = "", command: str = ""
 ) -> BenchPlan:
     """Return the plan, or raise if a name or value in the request is invalid."""
     load_plugins()
-    models = tuple(_spelled(model, cwd) for model in dict.fromkeys(asked.models))
+    models = tuple(_spelled(model, cwd) for model in dict.fromkeys(request.models))
     if not models:
         raise UsageError("missing model; pass --models NAME (demo runs a task's own script)")
-    own = asked.price is None and billed_by_themselves(models)
-    price = "" if own else priced(asked.price or PRICE).name
-    latency = LATENCY_SECONDS if asked.latency_seconds is None else asked.latency_seconds
-    pause = asked.pause_seconds or 0.0
+    own = request.price is None and billed_by_themselves(models)
+    price = "" if own else priced(request.price or PRICE).name
+    latency = LATENCY_SECONDS if request.latency_seconds is None else request.latency_seconds
+    pause = request.pause_seconds or 0.0
     for name, flag, seconds in (("latency", "--latency", latency), ("pause", "--pause", pause)):
-        if not 0 <= seconds <= LONGEST_SECONDS:  # also refuses NaN
-            raise UsageError(f"invalid {name} of {seconds} s; give {flag} from 0 to {LONGEST_SECONDS:,}")
-    trials = TRIALS if asked.trials is None else asked.trials
+        if not 0 <= seconds <= MAX_SECONDS:  # also refuses NaN
+            raise UsageError(f"invalid {name} of {seconds} s; give {flag} from 0 to {MAX_SECONDS:,}")
+    trials = TRIALS if request.trials is None else request.trials
     if trials < 1:
         raise UsageError(f"{trials} is not a number of trials; give --trials 1 or more")
-    variants = _variants(asked)
+    variants = _variants(request)
     memory = MEMORY in (
-        asked.settings.get("isolation"),
+        request.settings.get("isolation"),
         *(one.settings.get("isolation") for one in variants),
     )
     plan = BenchPlan(
-        subjects=_subjects(asked, cwd, demo="demo" in models, memory=memory),
+        subjects=_subjects(request, cwd, demo="demo" in models, memory=memory),
         models=models,
         variants=variants,
         trials=trials,
-        settings=asked.settings,
+        settings=request.settings,
         price=price,
         latency_seconds=latency,
         pause_seconds=pause,
-        keep_traces=asked.keep_traces or "all",
+        keep_traces=request.keep_traces or "all",
         suite=suite,
-        about=asked.about,
+        about=request.about,
         command=command,
-        agent=neighbor("doors: read an agent")(asked.agent, cwd, environ.get("PATH", "")) if asked.agent else (),
+        agent=neighbor("doors: read an agent")(request.agent, cwd, environ.get("PATH", "")) if request.agent else (),
         plugins=plugin_digests(),
     )
-    if plan.count > MOST_TRIALS:
-        raise UsageError(f"the plan has {plan.count:,} trials; reduce it to at most {MOST_TRIALS:,} trials")
+    if plan.count > MAX_TRIALS:
+        raise UsageError(f"the plan has {plan.count:,} trials; reduce it to at most {MAX_TRIALS:,} trials")
     _refuse_sessions(plan)
     for variant in plan.variants if plan.agent else ():
         neighbor("doors: refuse for an agent")(plan.models, (variant.strategy,), {**plan.settings, **variant.settings})
@@ -114,12 +114,12 @@ def _refuse_sessions(plan: BenchPlan) -> None:
 
 def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price | None]:
     """Return the price of each model; None if it is free or the price is unknown (see ``is_free``)."""
-    found: dict[str, Price | None] = {}
+    prices: dict[str, Price | None] = {}
     for model in plan.models:
         if model == "human":
             raise UsageError("a bench cannot use the model human; name another one")
         if model == "demo":
-            found[model] = None
+            prices[model] = None
             continue
         base_url = plan.settings.get("base_url")
         if base_url is not None and without_login(base_url) != base_url:
@@ -127,10 +127,10 @@ def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price
                 "--base-url contains a login, which a bench would store in its plan; give it without the login"
             )
         price = plan.settings.get("price")
-        found[model] = open_model(
+        prices[model] = open_model(
             model, environ, base_url=None if base_url == "none" else base_url, price=None if price == "none" else price
         ).price
-    return found
+    return prices
 
 
 def split_strategies(texts: Iterable[str]) -> tuple[str, ...]:
@@ -139,17 +139,17 @@ def split_strategies(texts: Iterable[str]) -> tuple[str, ...]:
     A piece that is the name of a strategy, with or without parameters, starts a new one. ``KEY=VALUE`` and numbers
     belong to the strategy before them. Anything else is treated as a name, so that it is reported as unknown.
     """
-    found: list[str] = []
+    strategies: list[str] = []
     for text in texts:
         pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
         for at, piece in enumerate(pieces):
             name = piece.partition(":")[0]
             parameter = name not in STRATEGIES and name != "all" and ("=" in name or name.replace(".", "").isdigit())
             if at and parameter:
-                found[-1] += f",{piece}"
+                strategies[-1] += f",{piece}"
             else:
-                found.append(piece)
-    return tuple(found)
+                strategies.append(piece)
+    return tuple(strategies)
 
 
 def numbers(text: str, what: str) -> tuple[float, ...]:
@@ -165,46 +165,48 @@ def _spelled(model: str, cwd: Path) -> str:
     return f"script:{cwd / model[7:]}" if model.startswith("script:") and len(model) > 7 else model
 
 
-def _variants(asked: SuiteRequest) -> tuple[Variant, ...]:
-    spelled = [one for name in asked.strategies for one in (STRATEGIES if name == "all" else (name,))]
-    found = [Variant(name, name) for name in dict.fromkeys(spelled)] + list(asked.variants)
-    found = [one if one.session else replace(one, session=asked.session) for one in found]
-    if not found:
+def _variants(request: SuiteRequest) -> tuple[Variant, ...]:
+    spelled = [each for name in request.strategies for each in (STRATEGIES if name == "all" else (name,))]
+    variants = [Variant(name, name) for name in dict.fromkeys(spelled)] + list(request.variants)
+    variants = [each if each.session else replace(each, session=request.session) for each in variants]
+    if not variants:
         raise UsageError(f"missing strategy; pass --strategies all, or some of {', '.join(STRATEGIES)}")
-    names = [variant.name for variant in found]
-    for variant in found:
+    names = [variant.name for variant in variants]
+    for variant in variants:
         open_strategy(variant.strategy)
         if names.count(variant.name) > 1 or not variant.name.strip():
             raise UsageError(f"two variants are named {variant.name!r}; give each a different name")
-    return tuple(found)
+    return tuple(variants)
 
 
-def _subjects(asked: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> tuple[TrialSubject, ...]:
-    found = [_fixed(task, cwd, demo=demo, memory=memory) for task in dict.fromkeys(asked.tasks)]
-    names = [subject.task for subject in found]
+def _subjects(request: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> tuple[TrialSubject, ...]:
+    subjects = [_fixed(task, cwd, demo=demo, memory=memory) for task in dict.fromkeys(request.tasks)]
+    names = [subject.task for subject in subjects]
     for name in names:
         if names.count(name) > 1:
             raise UsageError(
                 f"two tasks are named {name}, so their rows could not be distinguished; run them in separate benches"
             )
-    worlds = tuple(dict.fromkeys(asked.worlds))
+    worlds = tuple(dict.fromkeys(request.worlds))
     if worlds:
-        from stackmem.lab.worlds import HORIZONS, MOST_NOISE, WORLDS, tasks
+        from stackmem.lab.worlds import HORIZONS, MAX_NOISE, WORLDS, tasks
 
         for world in worlds:
             if world != "all" and world not in WORLDS:
                 raise UsageError(f"no world {world[:60]!a}; {suggestion(world, WORLDS)}")
-        horizons = [_whole(value, HORIZONS) for value in dict.fromkeys(asked.horizons or (HORIZON,))]
-        noises = [_noise(value, MOST_NOISE) for value in dict.fromkeys(asked.noise or (NOISE,))]
-        found += [
+        horizons = [_whole(value, HORIZONS) for value in dict.fromkeys(request.horizons or (HORIZON,))]
+        noises = [_noise(value, MAX_NOISE) for value in dict.fromkeys(request.noise or (NOISE,))]
+        subjects += [
             TrialSubject(family, family, horizon=horizon, noise=noise)
-            for family in dict.fromkeys(one for name in worlds for one in (tasks() if name == "all" else (name,)))
+            for family in dict.fromkeys(
+                family_name for name in worlds for family_name in (tasks() if name == "all" else (name,))
+            )
             for horizon in horizons
             for noise in noises
         ]
-    if not found:
+    if not subjects:
         raise UsageError("missing task; name tasks, worlds (stackmem worlds list) or a SUITE.toml")
-    return tuple(found)
+    return tuple(subjects)
 
 
 def _whole(value: float, allowed: tuple[int, int]) -> int:
@@ -220,11 +222,11 @@ def _noise(value: float, most: float) -> float:
     return float(value)
 
 
-def _fixed(named: str, cwd: Path, *, demo: bool, memory: bool) -> TrialSubject:
-    place = find_task(named, cwd)
-    if place is None:
-        raise UsageError(f"{named} has no task.toml; a bench needs tasks with checks")
-    task = read_task(place)
+def _fixed(name: str, cwd: Path, *, demo: bool, memory: bool) -> TrialSubject:
+    folder = find_task(name, cwd)
+    if folder is None:
+        raise UsageError(f"{name} has no task.toml; a bench needs tasks with checks")
+    task = read_task(folder)
     if demo and task.demo is None:
         raise UsageError(f"the task {task.short_name} has no demo.yaml; use another model than demo")
     if memory and not is_world(task.folder):
@@ -234,12 +236,12 @@ def _fixed(named: str, cwd: Path, *, demo: bool, memory: bool) -> TrialSubject:
 
 def folder_digest(folder: Path) -> str:
     """Return the SHA-256 over the names and contents of a folder's files, without ``__pycache__``."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     try:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 name = os.fsencode(path.relative_to(folder))
-                found.update(b"%d %s %s\n" % (len(name), name, digest_of_regular(path, _MAX_TASK_FILE_BYTES).encode()))
+                digest.update(b"%d %s %s\n" % (len(name), name, digest_of_regular(path, _MAX_TASK_FILE_BYTES).encode()))
     except OSError as error:
         raise UsageError(f"the task's file {error.filename} cannot be read ({error.strerror})") from error
-    return found.hexdigest()
+    return digest.hexdigest()

@@ -18,10 +18,10 @@ _KINDS = (".py", ".md", ".toml", ".json")
 def code_digest() -> str:
     """Return the SHA-256 over the sources of the package."""
     home = Path(__file__).resolve().parents[2]
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in (path for path in sorted(home.rglob("*")) if path.suffix in _KINDS):
-        told.update(f"{path.relative_to(home)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return told.hexdigest()
+        digest.update(f"{path.relative_to(home)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
 
 
 def revision() -> str:
@@ -35,5 +35,5 @@ def revision() -> str:
 
 def environment() -> list[str]:
     """Return the interpreter and every installed package with its version, one line each."""
-    named = {f"{package.metadata['Name']}=={package.version}" for package in distributions()}
-    return [f"# {platform.python_implementation()} {platform.python_version()}, {platform.system()}", *sorted(named)]
+    packages = {f"{package.metadata['Name']}=={package.version}" for package in distributions()}
+    return [f"# {platform.python_implementation()} {platform.python_version()}, {platform.system()}", *sorted(packages)]

@@ -97,15 +97,15 @@ def write_results(folder: Path, rows: Iterable[dict[str, Any]], suite: Mapping[s
 
 
 def _fill(database: sqlite3.Connection, rows: Iterable[dict[str, Any]], suite: Mapping[str, str]) -> None:
-    named = columns()
-    declared = ", ".join(f'"{name}" {kind}' for name, kind in named.items())
+    kinds = columns()
+    declared = ", ".join(f'"{name}" {kind}' for name, kind in kinds.items())
     database.execute(f"CREATE TABLE trials ({declared})")
     database.execute("CREATE TABLE suite (key TEXT PRIMARY KEY, value TEXT)")
-    marks = ", ".join("?" * len(named))
+    marks = ", ".join("?" * len(kinds))
     for row in rows:
         keep = f"INSERT INTO trials VALUES ({marks}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
         database.execute("DELETE FROM trials WHERE id = ? AND outcome = 'error'", [row.get("id")])
-        database.execute(keep, [_stored(row.get(name)) for name in named])
+        database.execute(keep, [_stored(row.get(name)) for name in kinds])
     database.executemany("INSERT INTO suite VALUES (?, ?)", sorted(suite.items()))
     for name, key in _VIEWS.items():
         database.execute(f"CREATE VIEW {name} AS SELECT {key}, {_MEANS} FROM trials GROUP BY {key}")  # noqa: S608

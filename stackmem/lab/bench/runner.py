@@ -74,17 +74,17 @@ class Runner:
         passed: deque[Trial] = deque()
         short = False
         room = self._engine.places - len(self._running)
-        asked = Counter(provider_of(trial.model) for trial in self._running.values())
+        running_per_provider = Counter(provider_of(trial.model) for trial in self._running.values())
         while room > 0 and self._waiting and not short:
             trial = self._waiting.popleft()
             provider = provider_of(trial.model)
             short = not self._affords(trial)
-            if short or not self._bounds.pace.may_start(provider, asked[provider]):
+            if short or not self._bounds.pace.may_start(provider, running_per_provider[provider]):
                 passed.append(trial)
                 if len(passed) > 4 * self._engine.places:  # the remaining trials most likely use the same busy provider
                     break
                 continue
-            asked[provider] += 1
+            running_per_provider[provider] += 1
             room -= 1
             self._running[trial.id] = trial
             plan = self._plan
@@ -106,7 +106,7 @@ class Runner:
         total = self._bounds.total_usd
         if total is None:
             return True
-        open_usd = sum(self._expected(one) for one in (*self._running.values(), trial))
+        open_usd = sum(self._expected(each) for each in (*self._running.values(), trial))
         return self._ledger.paid_usd + open_usd <= total
 
     def _expected(self, trial: Trial) -> float:
@@ -119,15 +119,15 @@ class Runner:
                 return self._finished(row)
             case Throttled(id):
                 provider = provider_of(self._running[id].model)
-                asked = sum(provider_of(trial.model) == provider for trial in self._running.values())
-                self._bounds.pace.throttled(provider, asked, time.monotonic())
+                running = sum(provider_of(trial.model) == provider for trial in self._running.values())
+                self._bounds.pace.throttled(provider, running, time.monotonic())
             case Lost(id, why, final):
                 trial = self._running[id]
                 self._attempts[id] += 1
                 remove_leftover(self._folder / WORK / id)
                 if final or self._attempts[id] >= _ATTEMPTS:
-                    again = "" if final else "; the second worker ended the same way"
-                    return self._finished(error_row(trial, f"{why}{again}", self._folder))
+                    suffix = "" if final else "; the second worker ended the same way"
+                    return self._finished(error_row(trial, f"{why}{suffix}", self._folder))
                 del self._running[id]
                 self._waiting.appendleft(trial)
             case _:

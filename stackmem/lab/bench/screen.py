@@ -90,7 +90,7 @@ def _sums(rows: Iterable[Row]) -> dict[str, Sums]:
 def short_names(sums: dict[str, Sums]) -> dict[str, Sums]:
     """Drop the model from the names if there is only one."""
     models = {name.rpartition(_BY)[2] for name in sums}
-    return sums if len(models) > 1 else {name.rpartition(_BY)[0]: one for name, one in sums.items()}
+    return sums if len(models) > 1 else {name.rpartition(_BY)[0]: each for name, each in sums.items()}
 
 
 def cell_name(row: Row) -> str:
@@ -99,8 +99,8 @@ def cell_name(row: Row) -> str:
 
 def strategy_lines(rows: Iterable[Row], strategies: Sequence[str]) -> list[str]:
     """Return a plain table of means, in the order of ``strategies`` rather than that of finished trials."""
-    place = {name: at for at, name in enumerate(strategies)}
-    ordered = sorted(rows, key=lambda row: place.get(row["strategy"], len(place)))
+    positions = {name: at for at, name in enumerate(strategies)}
+    ordered = sorted(rows, key=lambda row: positions.get(row["strategy"], len(positions)))
     table = [HEADS, *((plain(name), *sums.cells) for name, sums in sums_of(ordered).items())]
     widths = [max(len(line[at]) for line in table) for at in range(len(HEADS))]
     return [

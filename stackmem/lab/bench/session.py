@@ -45,7 +45,7 @@ class Requester(Unattended):
             raise Left
         return self._left.popleft()
 
-    def answer(self, asked: AskUser) -> str | None:
+    def answer(self, question: AskUser) -> str | None:
         return _HERS
 
 
@@ -77,8 +77,8 @@ def _conversation(prepared: Prepared, kind: SessionKind) -> Prepared:
     The task's text becomes project instructions, except for its last paragraph, which is the work.
     """
     framed = kind == "frame" and has_frames(open_strategy(prepared.resolved.settings.strategy))
-    told = prepared.subject.text.rstrip().rpartition("\n\n")[0]
-    return replace(as_session(prepared, SessionRules("frame" if framed else "flat")), instructions=told)
+    instructions_text = prepared.subject.text.rstrip().rpartition("\n\n")[0]
+    return replace(as_session(prepared, SessionRules("frame" if framed else "flat")), instructions=instructions_text)
 
 
 def _as_left(prepared: Prepared, result: RunResult, folder: Path, fresh: Path) -> Path:
@@ -93,9 +93,9 @@ def _as_left(prepared: Prepared, result: RunResult, folder: Path, fresh: Path) -
     shutil.copytree(folder, fresh)
     for path, text in workspace.files.items():
         if before.get(path) != text:
-            place = fresh / "environment" / "workspace" / path
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text, encoding="utf-8")
+            target = fresh / "environment" / "workspace" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
     if folder.parent == fresh.parent:
         remove_tree(folder)
     return fresh

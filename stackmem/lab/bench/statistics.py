@@ -34,9 +34,9 @@ Wanted = Literal["more", "less"]
 
 _ALPHA = 1 - CONFIDENCE
 _POWER = 0.8
-_ALL_SIGNS = 20
+_MAX_EXACT_UNITS = 20
 """Up to this many units, all sign assignments are tried (about a million). Above, a sample is drawn."""
-_SOME_SIGNS = 9_999
+_SIGN_SAMPLES = 9_999
 
 
 class Comparison(Struct, frozen=True):
@@ -67,14 +67,14 @@ def sign_flips(gaps: Sequence[float]) -> float:
         return 1.0
     np = arrays()
     edge = abs(sum(gaps)) * (1 - 1e-9)
-    if len(gaps) <= _ALL_SIGNS:
+    if len(gaps) <= _MAX_EXACT_UNITS:
         sums = np.array([gaps[0]])  # the other half mirrors this one
         for gap in gaps[1:]:
             sums = np.concatenate((sums + gap, sums - gap))
         return float(np.mean(np.abs(sums) >= edge))
     dice, sizes, far, drawn = np.random.default_rng(SEED), batch(len(gaps)), 0, 0
-    while drawn < _SOME_SIGNS:
-        signs = dice.choice((-1.0, 1.0), (min(sizes, _SOME_SIGNS - drawn), len(gaps)))
+    while drawn < _SIGN_SAMPLES:
+        signs = dice.choice((-1.0, 1.0), (min(sizes, _SIGN_SAMPLES - drawn), len(gaps)))
         far, drawn = far + int(np.sum(np.abs(signs @ np.array(gaps)) >= edge)), drawn + len(signs)
     return (far + 1) / (drawn + 1)
 
@@ -96,19 +96,19 @@ def compare(pairs: Mapping[str, Sequence[Pair]], wanted: Wanted, *, yes_no: bool
 
     Strategies without a complete pair are omitted.
     """
-    gaps = {name: _gaps(found, yes_no=yes_no) for name, found in pairs.items()}
-    gaps = {name: mine for name, mine in gaps.items() if mine}
+    gaps = {name: _gaps(unit_pairs, yes_no=yes_no) for name, unit_pairs in pairs.items()}
+    gaps = {name: unit_gaps for name, unit_gaps in gaps.items() if unit_gaps}
     test = sign_test if yes_no else sign_flips
-    p_values = {name: test(mine) for name, mine in gaps.items()}
+    p_values = {name: test(unit_gaps) for name, unit_gaps in gaps.items()}
     corrected = holm(p_values)
     ranks = {name: rank for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name]))}
     compared = {}
-    for name, mine in gaps.items():
-        widened = _effect(mine, 1 - _ALPHA / (len(gaps) - ranks[name]), yes_no=yes_no)
-        telling = sum(map(bool, mine)) if yes_no else len(mine)
+    for name, unit_gaps in gaps.items():
+        widened = _effect(unit_gaps, 1 - _ALPHA / (len(gaps) - ranks[name]), yes_no=yes_no)
+        telling = sum(map(bool, unit_gaps)) if yes_no else len(unit_gaps)
         few = least_p(telling) * len(gaps) > _ALPHA
         compared[name] = Comparison(
-            effect=_effect(mine, CONFIDENCE, yes_no=yes_no),
+            effect=_effect(unit_gaps, CONFIDENCE, yes_no=yes_no),
             corrected=widened,
             p=p_values[name],
             p_corrected=corrected[name],
@@ -193,5 +193,5 @@ def _power(units: int, rate: float, other: float, alpha: float) -> float:
     edge = binom.ppf(alpha / 2, differing, 0.5)
     edge = np.where(2 * binom.cdf(edge, differing, 0.5) <= alpha, edge, edge - 1)
     share = gained / (gained + lost)
-    told = binom.cdf(edge, differing, share) + binom.sf(differing - edge - 1, differing, share)
-    return float(np.sum(binom.pmf(differing, units, min(1.0, gained + lost)) * told))
+    detected = binom.cdf(edge, differing, share) + binom.sf(differing - edge - 1, differing, share)
+    return float(np.sum(binom.pmf(differing, units, min(1.0, gained + lost)) * detected))

@@ -52,7 +52,7 @@ _NOT_OURS = frozenset(
 SETTINGS = tuple(name for name in OPTIONS if name not in _NOT_OURS)
 """The options of a run that a bench accepts. The others are set by the bench itself or apply to user folders."""
 
-LARGEST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 
 
 class SuiteRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,13 +82,13 @@ def over(flags: SuiteRequest, suite: SuiteRequest) -> SuiteRequest:
 
     A strategy flag also replaces the suite's variants. A task or world flag replaces both its tasks and its worlds.
     """
-    said = {name: value for name, value in msgspec.structs.asdict(flags).items() if value not in (None, (), {}, "")}
-    if "strategies" in said:
-        said["variants"] = ()
-    if said.keys() & {"worlds", "tasks"}:
-        said = {"worlds": (), "tasks": (), **said}
-    said["settings"] = {**suite.settings, **flags.settings}
-    return msgspec.structs.replace(suite, **said)
+    given = {name: value for name, value in msgspec.structs.asdict(flags).items() if value not in (None, (), {}, "")}
+    if "strategies" in given:
+        given["variants"] = ()
+    if given.keys() & {"worlds", "tasks"}:
+        given = {"worlds": (), "tasks": (), **given}
+    given["settings"] = {**suite.settings, **flags.settings}
+    return msgspec.structs.replace(suite, **given)
 
 
 def read_suite(path: Path, home: str) -> SuiteRequest:
@@ -96,28 +96,28 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
     try:
         if path.exists() and not path.is_file():  # reading a pipe would block until something writes to it
             raise UsageError(f"the suite {path} is not a regular file; name a TOML file")
-        raw = read_start(path, LARGEST_BYTES + 1)
-        if len(raw) > LARGEST_BYTES:
-            raise UsageError(f"{path} has {len(raw):,} bytes; a suite can have at most {LARGEST_BYTES:,}")
+        raw = read_start(path, MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise UsageError(f"{path} has {len(raw):,} bytes; a suite can have at most {MAX_BYTES:,}")
         table = parse_toml(raw.decode())
     except OSError as error:
         raise UsageError(f"the suite {path} cannot be read ({error.strerror}); name a TOML file") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"the suite {path} is not valid TOML: {error}") from error
-    known = SuiteRequest.__struct_fields__
+    keys = SuiteRequest.__struct_fields__
     for key in table:
-        if key not in known:
-            raise UsageError(f"{path.name}: {key[:60]!a} is not a key of a suite; {suggestion(key, known)}")
+        if key not in keys:
+            raise UsageError(f"{path.name}: {key[:60]!a} is not a key of a suite; {suggestion(key, keys)}")
     for key in ("worlds", "tasks", "strategies", "models"):
         if isinstance(table.get(key), str):
             table[key] = [table[key]]
     table["variants"] = [_variant(entry, path, home) for entry in _tables(table, "variants", path)]
     table["settings"] = _settings(table.get("settings", {}), path, home, "settings")
     try:
-        asked = msgspec.convert(table, SuiteRequest)
+        request = msgspec.convert(table, SuiteRequest)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path.name}: {error}; docs/bench.md shows a whole suite") from error
-    return msgspec.structs.replace(asked, tasks=tuple(_from(path, task) for task in asked.tasks))
+    return msgspec.structs.replace(request, tasks=tuple(_from(path, task) for task in request.tasks))
 
 
 def read_setting(name: str, raw: Any, place: ValuePlace) -> Any:
@@ -141,10 +141,10 @@ def _settings(given: Any, path: Path, home: str, key: str) -> dict[str, Any]:
 
 
 def _tables(table: dict[str, Any], key: str, path: Path) -> list[dict[str, Any]]:
-    found = table.get(key, [])
-    if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+    entries = table.get(key, [])
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise UsageError(f"{path.name}: {key} must be a list of tables; write [[{key}]] above each")
-    return found
+    return entries
 
 
 def _variant(entry: dict[str, Any], path: Path, home: str) -> dict[str, Any]:

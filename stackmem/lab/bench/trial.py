@@ -75,10 +75,10 @@ class Fingerprint:
 
 def fingerprint(events: Iterable[Event]) -> str:
     """Return the SHA-256 over the events of a run."""
-    found = Fingerprint()
+    result = Fingerprint()
     for event in events:
-        found.add(event)
-    return found.events
+        result.add(event)
+    return result.events
 
 
 Row = dict[str, Any]
@@ -86,7 +86,7 @@ Row = dict[str, Any]
 
 RUNS, TASKS, WORK, MAKING = "runs", "tasks", "work", "tasks/.making"
 
-_TEXTS_KEPT = 8_000
+_MAX_CACHED_TEXTS = 8_000
 """About 10 kB each. The trials of one world share most of their texts."""
 
 
@@ -144,11 +144,11 @@ def identity(trial: Trial) -> Row:
     }
 
 
-def error_row(trial: Trial, why: str, root: Path) -> Row:
+def error_row(trial: Trial, reason: str, root: Path) -> Row:
     """Return the row of a trial without a result, with the run it left behind, if any."""
     left = sorted((root / RUNS / trial.id).glob("*/trace.jsonl"))
     run = str(left[-1].parent.relative_to(root)) if left else ""
-    return {**identity(trial), "outcome": "error", "ending": "", "solved": None, "error": why, "run": run}
+    return {**identity(trial), "outcome": "error", "ending": "", "solved": None, "error": reason, "run": run}
 
 
 def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str]) -> Row:
@@ -192,10 +192,10 @@ def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str])
     for folder in conversations:
         watch.read(folder)
     row = {**identity(trial), **watch.measured(job), **_outcome(result, failure)}
-    kept = job.keep_traces == "all" or (job.keep_traces == "failed" and row["outcome"] != "solved")
-    if not kept:
+    keep_run = job.keep_traces == "all" or (job.keep_traces == "failed" and row["outcome"] != "solved")
+    if not keep_run:
         remove_leftover(runs)
-    left = [str(folder.relative_to(root)) if kept else "" for folder in (Path(result.run_dir), *conversations)]
+    left = [str(folder.relative_to(root)) if keep_run else "" for folder in (Path(result.run_dir), *conversations)]
     return {**row, "digest": result.digest, "run": left[0], "conversations": "\n".join(left[1:])}
 
 
@@ -219,8 +219,8 @@ def _outcome(result: RunResult, failure: str) -> Row:
 
 
 def _said(error: Exception) -> str:
-    told = str(error) if isinstance(error, StackmemError) else blame(error) or f"{type(error).__name__}: {error}"
-    return told.encode("utf-8", "replace").decode()[:2_000]
+    message = str(error) if isinstance(error, StackmemError) else blame(error) or f"{type(error).__name__}: {error}"
+    return message.encode("utf-8", "replace").decode()[:2_000]
 
 
 def _task(trial: Trial, root: Path) -> Path:
@@ -230,28 +230,29 @@ def _task(trial: Trial, root: Path) -> Path:
         return Path(subject.path)
     from stackmem.lab.worlds import make_task
 
-    place = root / TASKS / f"{subject.shown}-s{trial.seed}"
-    if not place.is_dir():
+    folder = root / TASKS / f"{subject.shown}-s{trial.seed}"
+    if not folder.is_dir():
         fresh = root / MAKING / f"{trial.id}.{os.getpid()}"
         remove_leftover(fresh)
         fresh.parent.mkdir(parents=True, exist_ok=True)
         make_task(subject.family, trial.seed, subject.horizon, subject.noise, fresh)
         try:
-            fresh.rename(place)
+            fresh.rename(folder)
         except OSError:  # another worker was faster, with the same bytes
             remove_leftover(fresh)
-    return place
+    return folder
 
 
 def _losses(run: list[Moment]) -> Row:
-    found = first_loss(run)
-    if literals.cache_info().currsize > _TEXTS_KEPT:  # the texts of a run are large, and few are shared with other runs
+    loss = first_loss(run)
+    # The texts of a run are large, and few are shared with other runs.
+    if literals.cache_info().currsize > _MAX_CACHED_TEXTS:
         literals.cache_clear()
     return {
-        "first_loss_step": found.step,
-        "first_gone_step": found.gone_step,
-        "facts_used": found.facts,
-        "facts_lost": found.lost,
+        "first_loss_step": loss.step,
+        "first_gone_step": loss.gone_step,
+        "facts_used": loss.facts,
+        "facts_lost": loss.lost,
     }
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stackmem.lab.comparison.bench_archive import BenchArchive
 
 BUDGET_EXIT = 3
-_ERRORS_SHOWN = 3
+_MAX_ERRORS = 3
 
 
 @takes("flags", settings(
@@ -78,14 +78,14 @@ def command(
     load_plugins()  # a world may come from a plug-in
     cwd = Path.cwd()
     folder = cwd / _named(output)
-    suites, named = _suites_and_names(subjects or [])
+    suites, names = _suites_and_names(subjects or [])
     request = SuiteRequest(
-        worlds=tuple(one for one in named if one in WORLDS or one == "all"),
-        tasks=tuple(one for one in named if one not in WORLDS and one != "all"),
+        worlds=tuple(each for each in names if each in WORLDS or each == "all"),
+        tasks=tuple(each for each in names if each not in WORLDS and each != "all"),
         keep_traces=_keep(keep_traces),
         settings=_settings(flags, cwd),
         strategies=split_strategies(strategies or ()),
-        models=tuple(one.strip() for text in models or () for one in text.split(",") if one.strip()),
+        models=tuple(each.strip() for text in models or () for each in text.split(",") if each.strip()),
         trials=trials, horizons=numbers(horizon or "", "--horizon"), noise=numbers(noise or "", "--noise"),
         price=price, latency_seconds=latency, pause_seconds=pause, agent=agent,
     )  # fmt: skip
@@ -131,8 +131,8 @@ def _planned(
 ) -> BenchPlan:
     if held is not None:
         return held.plan
-    asked = request.worlds or request.tasks or suites
-    return _plan(request, suites, cwd, environ) if asked else _kept_plan(request, folder)
+    has_subjects = request.worlds or request.tasks or suites
+    return _plan(request, suites, cwd, environ) if has_subjects else _kept_plan(request, folder)
 
 
 def _settle(came: Came, folder: Path, path: Path | None, held: BenchArchive | None) -> None:
@@ -156,17 +156,17 @@ def _settle(came: Came, folder: Path, path: Path | None, held: BenchArchive | No
 
 def _suites_and_names(subjects: list[str]) -> tuple[list[str], list[str]]:
     """Return the suite file, if any, and the names of tasks and worlds."""
-    suites = [one for one in subjects if one.endswith(".toml")]
+    suites = [subject for subject in subjects if subject.endswith(".toml")]
     if len(suites) > 1:
         raise UsageError("only one suite per bench; run each with its own -o DIR")
-    return suites, [one for one in subjects if one not in suites]
+    return suites, [subject for subject in subjects if subject not in suites]
 
 
 def _keep(which: str | None) -> Keep | None:
     if which is not None and which not in get_args(Keep):
         raise UsageError(f"unknown --keep-traces {which!r}; use one of {', '.join(get_args(Keep))}")
-    kept: Keep | None = msgspec.convert(which, Keep | None)
-    return kept
+    choice: Keep | None = msgspec.convert(which, Keep | None)
+    return choice
 
 
 def _settings(flags: Flags, cwd: Path) -> dict[str, Any]:
@@ -199,7 +199,9 @@ def _kept_plan(request: SuiteRequest, folder: Path) -> BenchPlan:
 
 def _environ_without_keys() -> Mapping[str, str]:
     """Return the environment for a dry run, which makes no requests, with placeholders for missing keys."""
-    keys = {one.key_variable: os.environ.get(one.key_variable, "").strip() or NO_KEY for one in PROVIDERS}
+    keys = {
+        provider.key_variable: os.environ.get(provider.key_variable, "").strip() or NO_KEY for provider in PROVIDERS
+    }
     return {**os.environ, **keys}
 
 
@@ -301,7 +303,7 @@ def _show(came: Came, plan: BenchPlan, output: Path, *, as_json: bool) -> None:
     for line in strategy_lines(came.rows, [variant.name for variant in plan.variants]):
         typer.echo(line)
     failures = Counter(str(row.get("error")) for row in came.rows if row["outcome"] == "error")
-    for sentence, count in failures.most_common(_ERRORS_SHOWN):
+    for sentence, count in failures.most_common(_MAX_ERRORS):
         typer.echo(f"{count:,} x {readable(sentence)[:300]}")
     typer.echo(
         f"{len(came.rows):,} of {came.total:,} trials done, {came.fresh:,} now, {errors:,} errors, "
@@ -311,5 +313,5 @@ def _show(came: Came, plan: BenchPlan, output: Path, *, as_json: bool) -> None:
     if errors:
         typer.echo(f"repeat the trials with errors: stackmem bench -o {shlex.quote(str(output))} --retry-errors")
     if came.ending != "done":
-        why = "the budget is used up" if came.ending == "budget" else "interrupted; finished trials are saved"
-        typer.echo(f"{why}; to continue, run: stackmem bench -o {shlex.quote(str(output))}")
+        reason = "the budget is used up" if came.ending == "budget" else "interrupted; finished trials are saved"
+        typer.echo(f"{reason}; to continue, run: stackmem bench -o {shlex.quote(str(output))}")

@@ -33,8 +33,8 @@ def command(
 ) -> None:
     """Compute what recordings of real agents would have cost under memory strategies, with intervals over tasks."""
     load_plugins()
-    kept = rows or output.with_suffix(".jsonl")
-    held = _held(repeat, folder, kept) if repeat else None
+    rows_file = rows or output.with_suffix(".jsonl")
+    held = _held(repeat, folder, rows_file) if repeat else None
     counted = [0]
 
     def done(entry: RecordingEntry) -> None:
@@ -44,10 +44,10 @@ def command(
         if counted[0] % 50 == 0:
             typer.echo(f"{counted[0]:,} recordings", err=True)
 
-    entries = study(folder, kept, jobs or os.cpu_count() or 1, done)
+    entries = study(folder, rows_file, jobs or os.cpu_count() or 1, done)
     write_evidence(entries, output)
     typer.echo("\n".join(summary(entries)))
-    typer.echo(f"wrote {output}; the figures of each recording are in {kept}")
+    typer.echo(f"wrote {output}; the figures of each recording are in {rows_file}")
     if archive is not None:
         write_archive(entries, folder, archive, ["stackmem", *sys.argv[1:]])
         typer.echo(f"archive: {archive}")

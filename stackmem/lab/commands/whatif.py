@@ -48,7 +48,7 @@ def command(
     folder = runs_folder(runs_dir)
     question = WhatIfQuestion(parse_strategies(strategies), price, latency, window_tokens, phase_rule(phases))
     results: list[WhatIf] = []
-    for result in (each for named in traces for each in what_if(named, folder, question)):
+    for result in (each for trace in traces for each in what_if(trace, folder, question)):
         if not json:
             typer.echo("\n".join([*([""] if results else []), *_lines(result, terminal_width())]))
         results.append(result)
@@ -90,27 +90,29 @@ def _whose(result: WhatIf) -> str:
 
 def _totals(results: list[WhatIf], width: int | None) -> list[str]:
     """Return a row for each strategy over several recordings. Ratios use recordings with both bills known."""
-    names = dict.fromkeys(row.strategy for one in results for row in one.rows)
+    names = dict.fromkeys(row.strategy for result in results for row in result.rows)
     rows = [("strategy", "recordings", "peak", "bill", "ratio", "with a loss", "")]
     for name in names:
-        mine = [(one.rows[0].outcome, row.outcome) for one in results for row in one.rows if row.strategy == name]
-        known = [(base, own) for base, own in mine if own is not None]
-        if not known:
+        outcomes = [
+            (result.rows[0].outcome, row.outcome) for result in results for row in result.rows if row.strategy == name
+        ]
+        applied = [(base, own) for base, own in outcomes if own is not None]
+        if not applied:
             continue
-        about = "~" if any(own.estimated for _, own in known) else ""
-        pairs = [(base.usd, own.usd) for base, own in known if base and base.usd and own.usd is not None]
+        about = "~" if any(own.estimated for _, own in applied) else ""
+        pairs = [(base.usd, own.usd) for base, own in applied if base and base.usd and own.usd is not None]
         bill, base_bill = sum(own for _, own in pairs), sum(base for base, _ in pairs)
         timed = [
-            (base.seconds, own.seconds) for base, own in known if base and base.seconds and own.seconds is not None
+            (base.seconds, own.seconds) for base, own in applied if base and base.seconds and own.seconds is not None
         ]
         seconds, base_seconds = sum(own for _, own in timed), sum(base for base, _ in timed)
         rows.append((
             one_line(name),
-            f"{len(known):,}",
-            f"{about}{max(own.peak_tokens for _, own in known):,}",
+            f"{len(applied):,}",
+            f"{about}{max(own.peak_tokens for _, own in applied):,}",
             f"{about}${bill:,.4f}" if pairs else f"{about}{seconds:,.1f} s" if timed else "unknown",
             f"{about}{bill / base_bill:.2f}" if pairs else f"{about}{seconds / base_seconds:.2f}" if timed else "",
-            f"{sum(own.loss.step is not None for _, own in known):,}",
+            f"{sum(own.loss.step is not None for _, own in applied):,}",
             "",
         ))  # fmt: skip
     head = f"{len(results):,} recordings in total; ratio: to the bills of their recorded strategies"

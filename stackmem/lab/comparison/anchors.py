@@ -66,12 +66,14 @@ class Anchors:
         self._hues: dict[str, int] = {}
         taken: dict[Family, set[int]] = {}
         for name, number in self._strategies.items():
-            mine = taken.setdefault(self.family(name), set())
-            free = [hue % HUES for hue in range(number, number + HUES) if hue % HUES not in mine]
+            family_hues = taken.setdefault(self.family(name), set())
+            free = [hue % HUES for hue in range(number, number + HUES) if hue % HUES not in family_hues]
             self._hues[name] = (free or [number % HUES])[0]
-            mine.add(self._hues[name])
+            family_hues.add(self._hues[name])
         horizons = {(trial.group, trial.horizon) for trial in results.trials if isfinite(trial.horizon)}
-        self._many = {group: sum(1 for one, _ in horizons if one == group) > 1 for group in self._groups}
+        self._many = {
+            group: sum(1 for horizon_group, _ in horizons if horizon_group == group) > 1 for group in self._groups
+        }
 
     def strategy(self, name: str) -> int:
         return self._strategies[name]
@@ -87,18 +89,18 @@ class Anchors:
     def of_line(self, section: Section, strategy: str) -> str:
         """Return the anchor of the first trial of a line."""
         group = (section.model, section.noise)
-        place = self.of_strategy(group, strategy)
+        anchor = self.of_strategy(group, strategy)
         if section.task:
-            return f"{place}{_horizon(section.horizon)}-w{self._tasks[section.task]}"
-        return f"{place}{_horizon(section.horizon)}" if self._many[group] else place
+            return f"{anchor}{_horizon(section.horizon)}-w{self._tasks[section.task]}"
+        return f"{anchor}{_horizon(section.horizon)}" if self._many[group] else anchor
 
     def of_strategy(self, group: tuple[str, str], strategy: str) -> str:
         return f"t{self._groups[group]}-{self._strategies[strategy]}"
 
     def of_trial(self, trial: TrialRow) -> tuple[str, str]:
         """Return the anchors that a trial belongs to: its horizon, and its task at that horizon."""
-        place = f"{self.of_strategy(trial.group, trial.strategy)}{_horizon(trial.horizon)}"
-        return (place, f"{place}-w{self._tasks[trial.task]}")
+        anchor = f"{self.of_strategy(trial.group, trial.strategy)}{_horizon(trial.horizon)}"
+        return (anchor, f"{anchor}-w{self._tasks[trial.task]}")
 
 
 def _horizon(horizon: float) -> str:

@@ -26,7 +26,7 @@ from stackmem.tools.plugins import plugin_digests, refuse_unlike_plugins
 from stackmem.version import VERSION
 
 FORMAT = 1
-LARGEST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 PLAN, ROWS = "plan.json", "results.jsonl"
 _MANIFEST = "manifest.json"
 _SHOWN = 5
@@ -60,14 +60,16 @@ def pack_archive(
     worlds: Mapping[str, str],
 ) -> ArchiveManifest:
     """Write a zip archive with the given parts and this machine's code digest, environment and prices."""
-    made, again = commands
+    original_command, repeat_command = commands
     files = {
         PLAN: plan,
         ROWS: b"".join(json.dumps(row, sort_keys=True).encode() + b"\n" for row in rows),
         "report.md": report,
         "prices.json": _json({model: msgspec.to_builtins(lookup(model)) for model in models}),
         "environment.txt": "".join(f"{line}\n" for line in environment()).encode(),
-        "REPEAT.txt": f"{made}\n\nproduced these results. To repeat and compare them:\n\n{again}\n".encode(),
+        "REPEAT.txt": (
+            f"{original_command}\n\nproduced these results. To repeat and compare them:\n\n{repeat_command}\n"
+        ).encode(),
         "CITATION.cff": _citation(title).encode(),
     }
     digests = {name: digest(content) for name, content in files.items()}
@@ -88,14 +90,14 @@ def pack_archive(
 def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, Any]]]:
     """Return the manifest, the plan as bytes, and the rows, after checking their digests."""
     try:
-        if path.stat().st_size > LARGEST_BYTES:
+        if path.stat().st_size > MAX_BYTES:
             raise UsageError(f"{path} is too large for an archive of results")
         if read_start(path, 2) == _GZIP:
             raise UsageError(
                 f"{path} is a gzipped tar from an older version of stackmem; create the archive again with --archive"
             )
         with opened_zip(path) as archive:
-            stated, plan, lines = archive.read((_MANIFEST, PLAN, ROWS), LARGEST_BYTES)
+            stated, plan, lines = archive.read((_MANIFEST, PLAN, ROWS), MAX_BYTES)
         manifest = decode_json(stated, ArchiveManifest)
         for name, content in ((PLAN, plan), (ROWS, lines)):
             if manifest.files.get(name) != digest(content):
@@ -110,21 +112,21 @@ def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, A
     return manifest, plan, rows
 
 
-def refuse_unlike(told: ArchiveManifest) -> None:
+def refuse_unlike(manifest: ArchiveManifest) -> None:
     """Raise unless the version and the plug-ins are the same, because only then can the rows be the same."""
-    if told.version != VERSION:
+    if manifest.version != VERSION:
         raise UsageError(
-            f"the archive was created by stackmem {told.version}, and this is {VERSION}; install that version"
+            f"the archive was created by stackmem {manifest.version}, and this is {VERSION}; install that version"
         )
-    refuse_unlike_plugins(told.plugins)
+    refuse_unlike_plugins(manifest.plugins)
 
 
-def differences(told: ArchiveManifest, there: Rows, here: Rows, unlike: Collection[str]) -> list[str]:
+def differences(manifest: ArchiveManifest, there: Rows, here: Rows, unlike: Collection[str]) -> list[str]:
     """Return a sentence for each difference in the rows; empty if they are equal."""
-    said = list(_differing(there, here, unlike))
-    more = [f"and {len(said) - _SHOWN:,} more"] if len(said) > _SHOWN else []
-    code = [] if told.code == code_digest() else ["the code differs from the archive's"]
-    return [*said[:_SHOWN], *more, *code] if said else []
+    sentences = list(_differing(there, here, unlike))
+    more = [f"and {len(sentences) - _SHOWN:,} more"] if len(sentences) > _SHOWN else []
+    code = [] if manifest.code == code_digest() else ["the code differs from the archive's"]
+    return [*sentences[:_SHOWN], *more, *code] if sentences else []
 
 
 def _differing(there: Rows, here: Rows, unlike: Collection[str]) -> Iterator[str]:
@@ -132,14 +134,15 @@ def _differing(there: Rows, here: Rows, unlike: Collection[str]) -> Iterator[str
         if name not in here or name not in there:
             yield f"{name}: {'missing here' if name in there else 'not in the archive'}"
             continue
-        one, other = there[name], here[name]
-        columns = sorted((one.keys() | other.keys()) - set(unlike))
-        found = [column for column in columns if one.get(column) != other.get(column)]
-        if found:
-            told = ", ".join(
-                f"{column} {_short(one.get(column))} became {_short(other.get(column))}" for column in found[:3]
+        archived, current = there[name], here[name]
+        columns = sorted((archived.keys() | current.keys()) - set(unlike))
+        changed = [column for column in columns if archived.get(column) != current.get(column)]
+        if changed:
+            changes = ", ".join(
+                f"{column} {_short(archived.get(column))} became {_short(current.get(column))}"
+                for column in changed[:3]
             )
-            yield f"{name}: {told}" + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+            yield f"{name}: {changes}" + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
 
 
 def _short(value: Any) -> str:

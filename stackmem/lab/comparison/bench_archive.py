@@ -41,8 +41,8 @@ def write_archive(folder: Path, path: Path) -> ArchiveManifest:
     plan = read_plan(folder)
     if plan is None:
         raise UsageError(f"{folder} does not contain a bench; stackmem bench -o DIR creates one")
-    with TemporaryDirectory(prefix="stackmem-") as place:
-        report = Path(place, "report.md")
+    with TemporaryDirectory(prefix="stackmem-") as scratch:
+        report = Path(scratch, "report.md")
         write_report(folder, str(report))
         rows = sorted(read_results(folder), key=lambda row: str(row["id"]))
         return pack_archive(
@@ -79,10 +79,10 @@ def differences(held: BenchArchive, folder: Path) -> list[str]:
 
 
 def _worlds(plan: BenchPlan) -> dict[str, str]:
-    found = {}
+    digests = {}
     for subject in plan.subjects:
         if subject.horizon is not None and subject.noise is not None:
             made = design(subject.family, 1, subject.horizon, subject.noise)
             text = "\0".join(f"{path}\0{content}" for path, content, _ in task_files(made))
-            found[subject.shown] = digest(text.encode())
-    return found
+            digests[subject.shown] = digest(text.encode())
+    return digests

@@ -93,8 +93,8 @@ def _kind(unit: str) -> Kind:
 def figure_of(line: Line, column: Column) -> Interval | None:
     """Return the figure of a column; for a comparison with the baseline, the corrected one."""
     if column.against:
-        found = line.against.get(column.key)
-        return found.corrected if found else None
+        comparison = line.against.get(column.key)
+        return comparison.corrected if comparison else None
     return line.figures.get(column.key)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stackmem.errors import UsageError
 from stackmem.lab.bench.evidence import FIXED, PRICED_AS, READS, RecordingEntry
-from stackmem.lab.bench.evidence_figures import ABOVE, LEAST_RUNS, LEAST_TASKS, EvidenceLine, EvidenceTable, tables
+from stackmem.lab.bench.evidence_figures import MIN_RUNS, MIN_TASKS, OVERRUN_RATIO, EvidenceLine, EvidenceTable, tables
 from stackmem.lab.bench.intervals import Interval
 from stackmem.report.page import write_whole
 
@@ -37,7 +37,7 @@ _PAGE = """<!doctype html>
 _HEADS = (
     "strategy",
     *(f"bill, reads at {read:g}" for read in READS),
-    *(f"runs above {ABOVE:g}, reads at {read:g}" for read in READS),
+    *(f"runs above {OVERRUN_RATIO:g}, reads at {read:g}" for read in READS),
     "facts out of sight",
     "frames a run",
     "looked for again a run",
@@ -47,14 +47,14 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def write_evidence(entries: Sequence[RecordingEntry], path: Path) -> None:
     """Write the tables of a study to a file."""
-    shown = tables(entries)
+    all_tables = tables(entries)
     match path.suffix.lower():
         case ".md":
-            content = _markdown(entries, shown)
+            content = _markdown(entries, all_tables)
         case ".csv":
-            content = _spreadsheet(shown)
+            content = _spreadsheet(all_tables)
         case ".html":
-            content = _page(entries, shown)
+            content = _page(entries, all_tables)
         case _:
             raise UsageError(f"-o {path} does not end in one of {', '.join(KINDS)}; choose one of these extensions")
     write_whole(path, content.encode(errors="replace"))
@@ -62,13 +62,13 @@ def write_evidence(entries: Sequence[RecordingEntry], path: Path) -> None:
 
 def summary(entries: Sequence[RecordingEntry]) -> list[str]:
     """Return sentences about the recordings that were read and those that were not."""
-    kept = [entry for entry in entries if entry.told]
-    models, tasks = Counter(entry.model for entry in kept), {entry.task for entry in kept}
-    lines = [f"{len(kept):,} recordings of {len(models):,} models and {len(tasks):,} tasks; {_models(models)}"]
+    usable = [entry for entry in entries if entry.told]
+    models, tasks = Counter(entry.model for entry in usable), {entry.task for entry in usable}
+    lines = [f"{len(usable):,} recordings of {len(models):,} models and {len(tasks):,} tasks; {_models(models)}"]
     unread = [entry for entry in entries if entry.unread]
     if unread:
         lines.append(f"{len(unread):,} files or sessions were not read: {_reasons(unread)}")
-    guessed = sum(entry.estimated > 0 for entry in kept)
+    guessed = sum(entry.estimated > 0 for entry in usable)
     if guessed:
         lines.append(f"{guessed:,} recordings lack the usage of replies, whose length is therefore estimated")
     return lines
@@ -80,8 +80,8 @@ def _models(models: Counter[str]) -> str:
 
 def _reasons(unread: Sequence[RecordingEntry]) -> str:
     """Return the most common reasons, without file names, with their counts."""
-    told = Counter(entry.unread.split(entry.file, 1)[-1].split(";", 1)[0].strip()[:120] for entry in unread)
-    return "; ".join(f"{reason} ({count:,})" for reason, count in told.most_common(5))
+    reasons = Counter(entry.unread.split(entry.file, 1)[-1].split(";", 1)[0].strip()[:120] for entry in unread)
+    return "; ".join(f"{reason} ({count:,})" for reason, count in reasons.most_common(5))
 
 
 def _remarks(entries: Sequence[RecordingEntry]) -> list[str]:
@@ -91,7 +91,7 @@ def _remarks(entries: Sequence[RecordingEntry]) -> list[str]:
         f"Bills use the prices of {PRICED_AS} and are relative to the bill of full. Requests are ten seconds apart. A "
         f"token read from the cache costs {reads} of an input token.",
         "All models have the same weight. Intervals cover 95 %: tasks are drawn with replacement, with all their runs. "
-        f"Intervals need at least {LEAST_TASKS} tasks. Models with fewer than {LEAST_RUNS} runs are not "
+        f"Intervals need at least {MIN_TASKS} tasks. Models with fewer than {MIN_RUNS} runs are not "
         "in means.",
         "Runs of one conversation are cut into frames when a sub-goal is stated or tests turn green. The case fixed "
         f"cuts every {FIXED.least} steps; adaptive cuts when it advises frames.",
@@ -131,23 +131,23 @@ def _titled(table: EvidenceTable) -> str:
     return f"{table.title}: {table.runs:,} runs of {table.tasks:,} tasks{models}"
 
 
-def _markdown(entries: Sequence[RecordingEntry], shown: Sequence[EvidenceTable]) -> str:
-    said = ["# Recordings under memory strategies", ""]
-    said += [f"- {escaped(remark)}" for remark in _remarks(entries)]
-    for table in shown:
-        said += ["", f"## {escaped(_titled(table))}", "", _row(_HEADS), _row(["---", *("---:" for _ in _HEADS[1:])])]
-        said += [_row([escaped(cell) for cell in row]) for row in _rows(table)]
-    return "\n".join(said) + "\n"
+def _markdown(entries: Sequence[RecordingEntry], all_tables: Sequence[EvidenceTable]) -> str:
+    lines = ["# Recordings under memory strategies", ""]
+    lines += [f"- {escaped(remark)}" for remark in _remarks(entries)]
+    for table in all_tables:
+        lines += ["", f"## {escaped(_titled(table))}", "", _row(_HEADS), _row(["---", *("---:" for _ in _HEADS[1:])])]
+        lines += [_row([escaped(cell) for cell in row]) for row in _rows(table)]
+    return "\n".join(lines) + "\n"
 
 
 def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _page(entries: Sequence[RecordingEntry], shown: Sequence[EvidenceTable]) -> str:
+def _page(entries: Sequence[RecordingEntry], all_tables: Sequence[EvidenceTable]) -> str:
     remarks = "".join(f"<p>{escape(remark)}</p>" for remark in _remarks(entries))
     body = f"<section><h1>Recordings under memory strategies</h1><div class=remarks>{remarks}</div></section>"
-    for table in shown:
+    for table in all_tables:
         body += f"<section><h2>{escape(_titled(table))}</h2>{plain_table([_HEADS, *_rows(table)])}</section>"
     style = files("stackmem.report").joinpath("assets", "comparison.css").read_text(encoding="utf-8")
     return _PAGE.format(style=style, body=body)

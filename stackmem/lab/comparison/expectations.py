@@ -52,15 +52,17 @@ def _hurt(trials: Sequence[TrialRow], wants: Wants) -> dict[str, dict[str, bool]
     families = [name for name in dict.fromkeys(trial.text("family") for trial in trials) if name in WORLDS]
     solved, ratios = dict[str, dict[str, float]](), dict[str, dict[str, float]]()
     for family in families:
-        mine: dict[str, list[TrialRow]] = {}
+        by_strategy: dict[str, list[TrialRow]] = {}
         for trial in trials:
             if trial.text("family") == family:
-                mine.setdefault(trial.strategy, []).append(trial)
-        if wants.baseline not in mine:
+                by_strategy.setdefault(trial.strategy, []).append(trial)
+        if wants.baseline not in by_strategy:
             continue
-        base = _bill(mine[wants.baseline], wants)
-        solved[family] = {name: fmean(trial.solved for trial in found) for name, found in mine.items()}
-        ratios[family] = {name: _bill(found, wants) / base for name, found in mine.items()}
+        base = _bill(by_strategy[wants.baseline], wants)
+        solved[family] = {
+            name: fmean(trial.solved for trial in strategy_trials) for name, strategy_trials in by_strategy.items()
+        }
+        ratios[family] = {name: _bill(strategy_trials, wants) / base for name, strategy_trials in by_strategy.items()}
     if len(solved) < _FAMILIES:
         return {}
     usual = _usual(ratios)
@@ -76,8 +78,8 @@ def _hurt(trials: Sequence[TrialRow], wants: Wants) -> dict[str, dict[str, bool]
 
 
 def _usual(ratios: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    names = {name for found in ratios.values() for name in found}
-    return {name: median(found[name] for found in ratios.values() if name in found) for name in names}
+    names = {name for by_strategy in ratios.values() for name in by_strategy}
+    return {name: median(by_strategy[name] for by_strategy in ratios.values() if name in by_strategy) for name in names}
 
 
 def _bill(trials: Sequence[TrialRow], wants: Wants) -> float:

@@ -100,40 +100,44 @@ def bill_of(tokens: Sequence[float], price: Price, multiple: float) -> float:
 
 def sections(results: BenchRows, wants: Wants) -> list[Section]:
     """Return the sections per model and noise: all tasks, then each horizon, then each task at each horizon."""
-    found = []
+    result = []
     for group in dict.fromkeys(trial.group for trial in results.trials):
-        mine = [trial for trial in results.trials if trial.group == group]
-        horizons = sorted({trial.horizon for trial in mine if isfinite(trial.horizon)})
-        tasks = list(dict.fromkeys(trial.task for trial in mine))
-        found.append(_section(mine, "", nan, "All tasks" + (" and horizons" if len(horizons) > 1 else ""), wants))
+        group_trials = [trial for trial in results.trials if trial.group == group]
+        horizons = sorted({trial.horizon for trial in group_trials if isfinite(trial.horizon)})
+        tasks = list(dict.fromkeys(trial.task for trial in group_trials))
+        result.append(
+            _section(group_trials, "", nan, "All tasks" + (" and horizons" if len(horizons) > 1 else ""), wants)
+        )
         if len(horizons) > 1:
             for horizon in horizons:
-                chosen = [trial for trial in mine if trial.horizon == horizon]
-                found.append(_section(chosen, "", horizon, f"Horizon {horizon:g}", wants))
+                chosen = [trial for trial in group_trials if trial.horizon == horizon]
+                result.append(_section(chosen, "", horizon, f"Horizon {horizon:g}", wants))
         if len(tasks) == 1 and len(horizons) <= 1:
             continue
         for task in tasks:
-            for horizon in sorted({trial.horizon for trial in mine if trial.task == task}, key=_nan_first):
-                chosen = [trial for trial in mine if trial.task == task and _same(trial.horizon, horizon)]
+            for horizon in sorted({trial.horizon for trial in group_trials if trial.task == task}, key=_nan_first):
+                chosen = [trial for trial in group_trials if trial.task == task and _same(trial.horizon, horizon)]
                 title = f"{task}, horizon {horizon:g}" if isfinite(horizon) and len(horizons) > 1 else task
-                found.append(_section(chosen, task, horizon, title, wants))
-    return found
+                result.append(_section(chosen, task, horizon, title, wants))
+    return result
 
 
 def _section(trials: Sequence[TrialRow], task: str, horizon: float, title: str, wants: Wants) -> Section:
     model, noise = trials[0].group
-    mine: dict[str, list[TrialRow]] = {}
+    by_strategy: dict[str, list[TrialRow]] = {}
     for trial in trials:
-        mine.setdefault(trial.strategy, []).append(trial)
-    held, unit = _against(mine, wants), _unit_of(trials)
+        by_strategy.setdefault(trial.strategy, []).append(trial)
+    held, unit = _against(by_strategy, wants), _unit_of(trials)
     lines = [
-        _line(name, found, {figure: held[figure][name] for figure in held if name in held[figure]}, wants, unit)
-        for name, found in mine.items()
+        _line(
+            name, strategy_trials, {figure: held[figure][name] for figure in held if name in held[figure]}, wants, unit
+        )
+        for name, strategy_trials in by_strategy.items()
     ]
     return Section(title, model, noise, task, horizon, tuple(sorted(lines, key=_best_first)))
 
 
-def _against(mine: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dict[str, dict[str, Comparison]]:
+def _against(by_strategy: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dict[str, dict[str, Comparison]]:
     """Compare every strategy with the baseline, for each figure with a verdict."""
     judged: dict[str, tuple[Callable[[TrialRow], float], Wanted]] = {
         "solved": (lambda trial: trial.solved, "more"),
@@ -142,11 +146,15 @@ def _against(mine: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dict[str, 
     }
     for multiple in wants.multiples:
         judged[bill_name(multiple)] = (partial(bill, price=wants.price, multiple=multiple), "less")
-    base = {trial.pairing: trial for trial in mine.get(wants.baseline, ()) if not trial.failed}
-    unit = _unit_of([trial for found in mine.values() for trial in found])
+    base = {trial.pairing: trial for trial in by_strategy.get(wants.baseline, ()) if not trial.failed}
+    unit = _unit_of([trial for strategy_trials in by_strategy.values() for trial in strategy_trials])
     return {
         figure: compare(
-            {name: _pairs(found, base, value, unit) for name, found in mine.items() if name != wants.baseline},
+            {
+                name: _pairs(strategy_trials, base, value, unit)
+                for name, strategy_trials in by_strategy.items()
+                if name != wants.baseline
+            },
             wanted,
             yes_no=figure == "solved",
         )
@@ -160,15 +168,15 @@ def _unit_of(trials: Sequence[TrialRow]) -> UnitOf:
 
 
 def _pairs(
-    found: Sequence[TrialRow], base: Mapping[tuple[str, ...], TrialRow], value: Value, unit: UnitOf
+    trials: Sequence[TrialRow], base: Mapping[tuple[str, ...], TrialRow], value: Value, unit: UnitOf
 ) -> list[Pair]:
     """Return for each unit the means of the strategy and the baseline, over the trials that both have."""
-    mine: dict[Hashable, list[Pair]] = {}
-    for trial in found:
+    by_unit: dict[Hashable, list[Pair]] = {}
+    for trial in trials:
         other = base.get(trial.pairing)
         if other is not None and not trial.failed and isfinite(value(trial)) and isfinite(value(other)):
-            mine.setdefault(unit(trial), []).append((value(trial), value(other)))
-    return [(fmean(one for one, _ in pairs), fmean(other for _, other in pairs)) for pairs in mine.values()]
+            by_unit.setdefault(unit(trial), []).append((value(trial), value(other)))
+    return [(fmean(own for own, _ in pairs), fmean(other for _, other in pairs)) for pairs in by_unit.values()]
 
 
 def _line(name: str, trials: Sequence[TrialRow], against: Mapping[str, Comparison], wants: Wants, unit: UnitOf) -> Line:
@@ -192,8 +200,8 @@ def _line(name: str, trials: Sequence[TrialRow], against: Mapping[str, Compariso
         counted, lambda trial: float(trial.number("acted") == 0) if isfinite(trial.number("acted")) else nan, unit
     )
     figures["never_acted"] = intervals.share(idle)
-    k = min((len(one) for found in tasks.values() for one in found.values()), default=0)
-    of_worlds = {task: list(found.values()) for task, found in tasks.items()}
+    k = min((len(solved_runs) for by_horizon in tasks.values() for solved_runs in by_horizon.values()), default=0)
+    of_worlds = {task: list(by_horizon.values()) for task, by_horizon in tasks.items()}
     figures["pass_at_k"] = intervals.pass_at_k(of_worlds, k)
     figures["pass_hat_k"] = intervals.pass_hat_k(of_worlds, k)
     return Line(name, len(counted), len(trials) - len(counted), figures, against, k)
@@ -201,11 +209,11 @@ def _line(name: str, trials: Sequence[TrialRow], against: Mapping[str, Compariso
 
 def _means(trials: Sequence[TrialRow], value: Value, unit: UnitOf) -> list[float]:
     """Return the mean of each unit, over its trials that have the figure."""
-    mine: dict[Hashable, list[float]] = {}
+    by_unit: dict[Hashable, list[float]] = {}
     for trial in trials:
-        if isfinite(found := value(trial)):
-            mine.setdefault(unit(trial), []).append(found)
-    return [fmean(found) for found in mine.values()]
+        if isfinite(figure := value(trial)):
+            by_unit.setdefault(unit(trial), []).append(figure)
+    return [fmean(figure) for figure in by_unit.values()]
 
 
 def bill_name(multiple: float) -> str:
@@ -217,8 +225,8 @@ def _best_first(line: Line) -> tuple[float, float, str]:
     return (-solved.value if solved else 1.0, cost.value if cost else float("inf"), line.strategy)
 
 
-def _same(one: float, other: float) -> bool:
-    return one == other or (not isfinite(one) and not isfinite(other))
+def _same(first: float, second: float) -> bool:
+    return first == second or (not isfinite(first) and not isfinite(second))
 
 
 def _nan_first(value: float) -> float:

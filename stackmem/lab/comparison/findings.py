@@ -34,7 +34,7 @@ def facts(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
     """Return the facts about the run as pairs of a name and a text."""
     trials = results.trials
     errors = sum(trial.failed for trial in trials)
-    told = [
+    pairs = [
         (
             "trials",
             f"{len(trials):,}" + (f", of which {errors:,} ended with an error and do not count" if errors else ""),
@@ -52,17 +52,17 @@ def facts(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
         ),
     ]
     rest = [name for name in results.suite if name not in (*_FIRST, *_SAID)]
-    told += [(name.replace("_", " "), results.suite.get(name, "")) for name in (*_FIRST, *rest)]
-    return [(name, said) for name, said in told if said]
+    pairs += [(name.replace("_", " "), results.suite.get(name, "")) for name in (*_FIRST, *rest)]
+    return [(name, text) for name, text in pairs if text]
 
 
 def remarks(results: BenchRows, wants: Wants) -> list[str]:
     """Return the remarks that a reader needs before the figures."""
-    said = [SIMULATED] if any(trial.text("model").startswith("sim/") for trial in results.trials) else []
+    sentences = [SIMULATED] if any(trial.text("model").startswith("sim/") for trial in results.trials) else []
     if results.trials and not any(trial.strategy == wants.baseline for trial in results.trials):
         names = sorted({trial.strategy for trial in results.trials})
-        said.append(f"The bench lacks trials of the baseline {wants.baseline}; try --baseline {names[0]}.")
-    return [*said, READING]
+        sentences.append(f"The bench lacks trials of the baseline {wants.baseline}; try --baseline {names[0]}.")
+    return [*sentences, READING]
 
 
 def title(section: Section) -> str:
@@ -78,23 +78,25 @@ def findings(section: Section, wants: Wants) -> list[str]:
     base = wants.baseline
     judged = {line.strategy: _verdict(line, "solved") for line in held}
     fewer = [line for line in held if judged[line.strategy] != "worse" and _gap(line) < 0]
-    kept = [line for line in held if judged[line.strategy] != "worse" and line not in fewer]
-    told = [
+    not_fewer = [line for line in held if judged[line.strategy] != "worse" and line not in fewer]
+    groups = [
         (f"Solved more than {base}", [name for name, verdict in judged.items() if verdict == "better"]),
         (f"Solved less than {base}", [name for name, verdict in judged.items() if verdict == "worse"]),
     ]
     for figure, says in (("bill", f"Cheaper than {base} at reads of {wants.read_multiple:g}"),
                          ("peak", f"A smaller peak context than {base}")):  # fmt: skip
-        told.append((f"{says}, and solved no fewer", _better(kept, figure)))
-        told.append((f"{says}, but solved fewer (no difference shown)", _better(fewer, figure)))
-    told.append((f"More expensive than {base}", [line.strategy for line in held if _verdict(line, "bill") == "worse"]))
-    said = [*_turning(held, wants), *(f"{says}: {', '.join(names)}." for says, names in told if names)]
+        groups.append((f"{says}, and solved no fewer", _better(not_fewer, figure)))
+        groups.append((f"{says}, but solved fewer (no difference shown)", _better(fewer, figure)))
+    groups.append(
+        (f"More expensive than {base}", [line.strategy for line in held if _verdict(line, "bill") == "worse"])
+    )
+    sentences = [*_turning(held, wants), *(f"{says}: {', '.join(names)}." for says, names in groups if names)]
     idle = [line.strategy for line in held if (share := line.figures.get("never_acted")) and share.value == 1]
     if idle:
-        said.append(f"Never acted, so these trials do not show their differences: {', '.join(idle)}.")
-    if all(found.verdict == TOO_FEW for line in held for found in line.against.values()):
-        said.append(f"There are too few units to compare {len(held)} strategies with {base}.")
-    return said if section.task else said + _power(section, wants)
+        sentences.append(f"Never acted, so these trials do not show their differences: {', '.join(idle)}.")
+    if all(comparison.verdict == TOO_FEW for line in held for comparison in line.against.values()):
+        sentences.append(f"There are too few units to compare {len(held)} strategies with {base}.")
+    return sentences if section.task else sentences + _power(section, wants)
 
 
 def _alone(line: Line, wants: Wants) -> list[str]:
@@ -122,8 +124,8 @@ def _better(lines: Sequence[Line], figure: str) -> list[str]:
 
 
 def _gap(line: Line) -> float:
-    found = line.against.get("solved")
-    return found.effect.value if found else 0.0
+    comparison = line.against.get("solved")
+    return comparison.effect.value if comparison else 0.0
 
 
 def _power(section: Section, wants: Wants) -> list[str]:
@@ -140,8 +142,8 @@ def _power(section: Section, wants: Wants) -> list[str]:
 
 
 def _verdict(line: Line, figure: str) -> str:
-    found = line.against.get(figure)
-    return found.verdict if found else ""
+    comparison = line.against.get(figure)
+    return comparison.verdict if comparison else ""
 
 
 def _named(names: Iterable[str]) -> str:

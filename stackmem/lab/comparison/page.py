@@ -47,7 +47,7 @@ aria-label="Light or dark" title="Light or dark">◐</button></header>
 _WIDE, _HALF, _NARROW = 1_140, 556, 350
 
 
-def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path, home: str = "") -> str:
+def page(results: BenchRows, all_sections: Sequence[Section], wants: Wants, path: Path, home: str = "") -> str:
     """Return the whole page for a file at ``path``. ``home`` is the address of the list it belongs to, if any."""
     style, program = _asset("comparison.css"), _asset("comparison.js")
     policy = (
@@ -55,10 +55,10 @@ def page(results: BenchRows, shown: Sequence[Section], wants: Wants, path: Path,
         "base-uri 'none'; form-action 'none'"
     )
     anchors = Anchors(results)
-    parts = [("Verdict", _summary(results, shown, wants))]
+    parts = [("Verdict", _summary(results, all_sections, wants))]
     if results.trials:
-        parts += _stability(shown, wants)
-        parts += _groups(results, shown, wants, anchors)
+        parts += _stability(all_sections, wants)
+        parts += _groups(results, all_sections, wants, anchors)
         parts += _families(results, wants)
         parts.append(
             ("Trials", _card("Trials", "The numbers above link here.", trial_list(results, wants, anchors, path)))
@@ -82,24 +82,30 @@ def _families(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
     )
 
 
-def _stability(shown: Sequence[Section], wants: Wants) -> list[tuple[str, str]]:
+def _stability(all_sections: Sequence[Section], wants: Wants) -> list[tuple[str, str]]:
     """Return the maps of verdicts that depend on the model; empty with only one model."""
     cards = [
-        _card(f"Which verdicts depend on the model · {one.title}", map_text(one), plain_table(map_rows(one, wants)))
-        for one in stability_maps(shown, wants)
+        _card(
+            f"Which verdicts depend on the model · {stability_map.title}",
+            map_text(stability_map),
+            plain_table(map_rows(stability_map, wants)),
+        )
+        for stability_map in stability_maps(all_sections, wants)
     ]
     return [("Models", "".join(cards))] if cards else []
 
 
-def _groups(results: BenchRows, shown: Sequence[Section], wants: Wants, anchors: Anchors) -> Iterator[tuple[str, str]]:
+def _groups(
+    results: BenchRows, all_sections: Sequence[Section], wants: Wants, anchors: Anchors
+) -> Iterator[tuple[str, str]]:
     """Yield the sections of each model and noise: plots, the whole, horizons and tasks."""
-    groups = list(dict.fromkeys((section.model, section.noise) for section in shown))
+    groups = list(dict.fromkeys((section.model, section.noise) for section in all_sections))
     for group in groups:
-        mine = [section for section in shown if (section.model, section.noise) == group]
+        group_sections = [section for section in all_sections if (section.model, section.noise) == group]
         trials = [trial for trial in results.trials if trial.group == group]
         of = "" if len(groups) == 1 else f" · {group[0]}" + (f" · noise {group[1]}" if group[1] else "")
-        whole, horizons = mine[0], [one for one in mine[1:] if not one.task]
-        tasks = [one for one in mine if one.task]
+        whole, horizons = group_sections[0], [each for each in group_sections[1:] if not each.task]
+        tasks = [each for each in group_sections if each.task]
         plots = list(_plots(trials, horizons or [whole], group, of, wants, anchors))
         yield from plots[:1]
         yield f"Overall{of}", _card(f"{whole.title}{of}", "", table(whole, wants, anchors))
@@ -135,16 +141,18 @@ def _plots(
     wants: Wants,
     anchors: Anchors,
 ) -> Iterator[tuple[str, str]]:
-    drawn = [(one.title, lambda width, one=one: frontier(one, wants, anchors, width)) for one in sections]
-    alike = all(solved_alike(shown) for one in sections if (shown := spots(one, wants)))
-    told = (
+    drawn = [
+        (section.title, lambda width, section=section: frontier(section, wants, anchors, width)) for section in sections
+    ]
+    alike = all(solved_alike(points) for section in sections if (points := spots(section, wants)))
+    caption = (
         "Cost of a trial against success rate, with 95 % intervals. The line joins the strategies that no other beats "
         "in both. Strategies below it cost more or solve less."
     )
     if alike:
-        told = "Cost of a trial, with 95 % intervals. The success rates are equal."
+        caption = "Cost of a trial, with 95 % intervals. The success rates are equal."
     if inside := _figures(drawn):
-        yield f"Frontier{of}", _card(f"Bill against success{of}", told, _legend(trials, anchors) + inside)
+        yield f"Frontier{of}", _card(f"Bill against success{of}", caption, _legend(trials, anchors) + inside)
     price, multiple = wants.price, wants.read_multiple
     cost = slopes(trials, lambda trial: bill(trial, price, multiple))
     peak = slopes(trials, lambda trial: trial.number("peak_context_tokens"))
@@ -153,25 +161,28 @@ def _plots(
         ("Peak context", lambda width: slope_plot(peak, "peak context, tokens", group, wants, anchors, width)),
         ("Bill", lambda width: slope_plot(cost, bills, group, wants, anchors, width)),
     ]
-    told = (
+    caption = (
         "Both axes are logarithmic: a straight line is a power of the horizon. Each name is followed by the exponent "
         "fitted over its trials, with its 95 % interval: 0 means no growth, 1 growth with the work, 2 with its square. "
         "If two horizons of 100 or more were run, the fit starts there, because the fixed start of each prompt "
         "dominates below."
     )
     if inside := _figures(grown):
-        yield f"Growth{of}", _card(f"Growth with the horizon{of}", told, inside)
+        yield f"Growth{of}", _card(f"Growth with the horizon{of}", caption, inside)
     lost = [
-        (f"{one.title}: {says}", _lost(loss_curves(_of(trials, one), column), one.title, group, wants, anchors))
-        for one in sections
+        (
+            f"{section.title}: {says}",
+            _lost(loss_curves(_of(trials, section), column), section.title, group, wants, anchors),
+        )
+        for section in sections
         for column, says in (("first_loss_step", "visible"), ("first_gone_step", "visible, or on the heap"))
     ]
-    told = (
+    caption = (
         "The share of trials, by step, in which every fact stayed in the prompts from its first appearance to its use. "
         "Trials leave the curve when they end (Kaplan and Meier)."
     )
     if inside := _figures(lost):
-        yield f"First loss{of}", _card(f"When the first fact was lost{of}", told, inside)
+        yield f"First loss{of}", _card(f"When the first fact was lost{of}", caption, inside)
 
 
 def _lost(
@@ -186,15 +197,17 @@ def _of(trials: Sequence[TrialRow], section: Section) -> list[TrialRow]:
 
 def _figures(drawn: Sequence[tuple[str, Callable[[int], str]]]) -> str:
     """Draw each plot twice, for a wide window and for a phone. A single plot takes the full width."""
-    shown = [(title, draw, wide) for title, draw in drawn if (wide := draw(_HALF))]
-    if not shown:
+    plots = [(title, draw, wide) for title, draw in drawn if (wide := draw(_HALF))]
+    if not plots:
         return ""
-    said = []
-    for title, draw, half in shown:
-        wide = half if len(shown) > 1 else draw(_WIDE)
+    figures = []
+    for title, draw, half in plots:
+        wide = half if len(plots) > 1 else draw(_WIDE)
         name = f"<figcaption>{escape(title)}</figcaption>" if len(drawn) > 1 else ""
-        said.append(f'<figure>{name}<div class="wide">{wide}</div><div class="narrow">{draw(_NARROW)}</div></figure>')
-    return f'<div class="figures{" single" if len(shown) == 1 else ""}">{"".join(said)}</div>'
+        figures.append(
+            f'<figure>{name}<div class="wide">{wide}</div><div class="narrow">{draw(_NARROW)}</div></figure>'
+        )
+    return f'<div class="figures{" single" if len(plots) == 1 else ""}">{"".join(figures)}</div>'
 
 
 def _legend(trials: Sequence[TrialRow], anchors: Anchors) -> str:
@@ -206,54 +219,54 @@ def _legend(trials: Sequence[TrialRow], anchors: Anchors) -> str:
     ) + "</p>"  # fmt: skip
 
 
-def _summary(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
+def _summary(results: BenchRows, all_sections: Sequence[Section], wants: Wants) -> str:
     """Return the summary at the top: findings, numbers of trials, and remarks on the model."""
-    told = dict(facts(results, wants))
+    values = dict(facts(results, wants))
     names = ("trials", "strategies", "tasks", "horizons", "models", "baseline")
-    lead = " · ".join(f"{name} {told[name]}" for name in names if name in told)
-    groups = dict.fromkeys((section.model, section.noise) for section in shown)
-    said = ""
+    lead = " · ".join(f"{name} {values[name]}" for name in names if name in values)
+    groups = dict.fromkeys((section.model, section.noise) for section in all_sections)
+    verdict_html = ""
     for group in groups:
-        whole = next(section for section in shown if (section.model, section.noise) == group)
+        whole = next(section for section in all_sections if (section.model, section.noise) == group)
         if (words := verdicts(whole, wants)) and len(groups) > 1:
-            said += f"<h2>{escape(group[0])}{escape(f' · noise {group[1]}' if group[1] else '')}</h2>"
-        said += words
-    known = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(results, wants) if remark != READING)
+            verdict_html += f"<h2>{escape(group[0])}{escape(f' · noise {group[1]}' if group[1] else '')}</h2>"
+        verdict_html += words
+    remark_html = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(results, wants) if remark != READING)
     empty = "" if results.trials else "<p class=empty>No trial has ended yet.</p>"
-    after = f"<div class=remarks>{known}</div>" if known else ""
-    return f"<h1>Strategies side by side</h1><p class=told>{escape(lead)}</p>{empty}{said}{after}"
+    after = f"<div class=remarks>{remark_html}</div>" if remark_html else ""
+    return f"<h1>Strategies side by side</h1><p class=told>{escape(lead)}</p>{empty}{verdict_html}{after}"
 
 
 def _made(results: BenchRows, wants: Wants) -> str:
-    known = "".join(
+    rows = "".join(
         f"<div{' class=long' if len(text) > 90 else ''}><dt>{escape(name)}</dt>"
         f"<dd>{escape(text)}{_copy(name)}</dd></div>"
         for name, text in facts(results, wants)
     )
-    return f"<h2>How it was made</h2><dl class=known>{known}</dl><div class=remarks><p>{escape(READING)}</p></div>"
+    return f"<h2>How it was made</h2><dl class=known>{rows}</dl><div class=remarks><p>{escape(READING)}</p></div>"
 
 
 def _copy(name: str) -> str:
     return ' <button class="copy" aria-label="Copy the command">copy</button>' if name == "command" else ""
 
 
-def _folded(title: str, shown: Sequence[Section], wants: Wants, anchors: Anchors) -> str:
-    said = "".join(
-        f"<details class=set><summary><b>{escape(one.title)}</b><span>{_best(one)}</span></summary>"
-        f"{verdicts(one, wants)}{table(one, wants, anchors)}</details>"
-        for one in shown
+def _folded(title: str, group_sections: Sequence[Section], wants: Wants, anchors: Anchors) -> str:
+    items = "".join(
+        f"<details class=set><summary><b>{escape(section.title)}</b><span>{_best(section)}</span></summary>"
+        f"{verdicts(section, wants)}{table(section, wants, anchors)}</details>"
+        for section in group_sections
     )
-    return _card(title, "", said)
+    return _card(title, "", items)
 
 
 def _best(section: Section) -> str:
     solved = [(line.strategy, line.figures["solved"]) for line in section.lines]
-    whole = sum(1 for _, found in solved if found is not None and found.value == 1)
+    whole = sum(1 for _, share in solved if share is not None and share.value == 1)
     return f"{whole} of {len(solved)} strategies solve all"
 
 
-def _card(title: str, told: str, inside: str) -> str:
-    return f"<h2>{escape(title)}</h2>{f'<p class=told>{escape(told)}</p>' if told else ''}{inside}"
+def _card(title: str, caption: str, inside: str) -> str:
+    return f"<h2>{escape(title)}</h2>{f'<p class=told>{escape(caption)}</p>' if caption else ''}{inside}"
 
 
 def _asset(name: str) -> str:

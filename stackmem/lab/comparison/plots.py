@@ -40,7 +40,7 @@ from .svg import (
 )
 
 _LONG = 100.0
-_MOST_TICKS = 12
+_MAX_TICKS = 12
 HORIZON = "horizon, steps of necessary work"
 
 
@@ -54,15 +54,15 @@ class Slope(Struct, frozen=True):
 
 def slopes(trials: Sequence[TrialRow], value: Callable[[TrialRow], float]) -> list[Slope]:
     """Return the slopes of the strategies that have figures at two or more horizons."""
-    mine: dict[str, list[tuple[float, float]]] = {}
+    by_strategy: dict[str, list[tuple[float, float]]] = {}
     for trial in trials:
-        found = value(trial)
-        if not trial.failed and isfinite(trial.horizon) and isfinite(found) and found > 0 and trial.horizon > 0:
-            mine.setdefault(trial.strategy, []).append((trial.horizon, found))
-    start = fitted_from(x for points in mine.values() for x, _ in points)
+        figure = value(trial)
+        if not trial.failed and isfinite(trial.horizon) and isfinite(figure) and figure > 0 and trial.horizon > 0:
+            by_strategy.setdefault(trial.strategy, []).append((trial.horizon, figure))
+    start = fitted_from(x for points in by_strategy.values() for x, _ in points)
     return [
         Slope(name, _means(points), power_law([(x, y) for x, y in points if x >= start]))
-        for name, points in mine.items()
+        for name, points in by_strategy.items()
         if len(_means(points)) > 1
     ]
 
@@ -77,7 +77,7 @@ def _means(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], 
 
 
 def slope_plot(
-    shown: Sequence[Slope],
+    all_slopes: Sequence[Slope],
     says: str,
     group: tuple[str, str],
     wants: Wants,
@@ -89,16 +89,17 @@ def slope_plot(
 
     ``says`` describes the measured value and ``along`` the horizontal axis.
     """
-    if not shown:
+    if not all_slopes:
         return ""
     names = {
-        slope.name: f"{clipped(slope.name, 15 if width < 500 else 24)} {_exponent(slope, width)}" for slope in shown
+        slope.name: f"{clipped(slope.name, 15 if width < 500 else 24)} {_exponent(slope, width)}"
+        for slope in all_slopes
     }
     box = _box(names.values(), 50, width)
-    across = log_scale([x for slope in shown for x, _ in slope.points], box.left, box.right, 0.03)
-    up = log_scale([y for slope in shown for _, y in slope.points], box.bottom, box.top, 0.04)
-    values = sorted({x for slope in shown for x, _ in slope.points})
-    ticks = values if len(values) <= _MOST_TICKS else across.ticks()
+    across = log_scale([x for slope in all_slopes for x, _ in slope.points], box.left, box.right, 0.03)
+    up = log_scale([y for slope in all_slopes for _, y in slope.points], box.bottom, box.top, 0.04)
+    values = sorted({x for slope in all_slopes for x, _ in slope.points})
+    ticks = values if len(values) <= _MAX_TICKS else across.ticks()
     word = along.partition(",")[0]
     drawn = [
         axes(
@@ -108,7 +109,7 @@ def slope_plot(
         )
     ]
     lines = []
-    for slope in shown:
+    for slope in all_slopes:
         points = [(across(x), up(y)) for x, y in slope.points]
         marks = path(points, "curve") + "".join(mark(anchors.family(slope.name), x, y, 3) for x, y in points)
         tells = f"{slope.name}: grows with the {word} to the power of {_exponent(slope, 2_000)}"
@@ -150,38 +151,38 @@ def loss_curves(trials: Sequence[TrialRow], column: str) -> list[Curve]:
     counted = [trial for trial in looked if not trial.failed and trial.number("steps") > 0]
     if not any(isfinite(trial.number(column)) for trial in counted):
         return []
-    mine: dict[str, list[TrialRow]] = {}
+    by_strategy: dict[str, list[TrialRow]] = {}
     for trial in counted:
-        mine.setdefault(trial.strategy, []).append(trial)
-    return [_curve(name, found, column) for name, found in mine.items()]
+        by_strategy.setdefault(trial.strategy, []).append(trial)
+    return [_curve(name, strategy_trials, column) for name, strategy_trials in by_strategy.items()]
 
 
 def _curve(name: str, trials: Sequence[TrialRow], column: str) -> Curve:
     losses = [trial.number(column) for trial in trials]
     ends = [trial.number("steps") for trial in trials]
     lost = [loss for loss in losses if isfinite(loss)]
-    kept = [end for loss, end in zip(losses, ends, strict=True) if not isfinite(loss)]
+    censored = [end for loss, end in zip(losses, ends, strict=True) if not isfinite(loss)]
     points = [(0.0, 1.0)]
     if lost:
-        found = library().ecdf(library().CensoredData(uncensored=lost, right=kept)).sf
-        points += [(float(x), float(y)) for x, y in zip(found.quantiles, found.probabilities, strict=True)]
+        survival = library().ecdf(library().CensoredData(uncensored=lost, right=censored)).sf
+        points += [(float(x), float(y)) for x, y in zip(survival.quantiles, survival.probabilities, strict=True)]
     return Curve(name, tuple(points), max(*ends, *lost, 1.0), len(trials))
 
 
 def loss_plot(
-    shown: Sequence[Curve], title: str, group: tuple[str, str], wants: Wants, anchors: Anchors, width: int
+    curves: Sequence[Curve], title: str, group: tuple[str, str], wants: Wants, anchors: Anchors, width: int
 ) -> str:
     """Return the plot, with names at the ends of the curves."""
-    if not shown:
+    if not curves:
         return ""
-    names = {curve.name: f"{clipped(curve.name, 16 if width < 500 else 24)} {_share(curve)}" for curve in shown}
+    names = {curve.name: f"{clipped(curve.name, 16 if width < 500 else 24)} {_share(curve)}" for curve in curves}
     box = _box(names.values(), 46, width)
-    across = Scale(0.0, max(curve.end for curve in shown), box.left, box.right)
+    across = Scale(0.0, max(curve.end for curve in curves), box.left, box.right)
     up = Scale(0.0, 1.0, box.bottom, box.top + 8)
     steps = Axis(across, "step", [(value, f"{value:g}") for value in across.ticks()])
     drawn = [axes(box, steps, Axis(up, "trials without a loss so far", [(v, as_text(v, "share")) for v in up.ticks()]))]
     lines = []
-    for curve in shown:
+    for curve in curves:
         corners = [(across(0), up(1.0))]
         for step, share in curve.points[1:]:
             corners += [(across(step), corners[-1][1]), (across(step), up(share))]
@@ -218,13 +219,15 @@ def _named(
     lines: Sequence[_DrawnLine], box: Box, group: tuple[str, str], wants: Wants, anchors: Anchors
 ) -> Iterator[str]:
     """Yield the lines with their names at the end, with the leading ones drawn last, on top."""
-    ends = stacked([one.last[1] for one in lines], box.top + 4, box.bottom - 4, 14)
-    for one, at in sorted(zip(lines, ends, strict=True), key=lambda pair: leads(pair[0].strategy, wants.baseline)):
-        marks = one.marks + line(*one.last, box.right + 12, at, "leader")
-        marks += label(box.right + 15, at + 4, one.name, "name")
-        target, hue = anchors.of_strategy(group, one.strategy), anchors.hue(one.strategy)
-        strong = "leading" if leads(one.strategy, wants.baseline) else ""
-        yield linked(target, hue, anchors.strategy(one.strategy), one.tells, marks, strong)
+    ends = stacked([drawn_line.last[1] for drawn_line in lines], box.top + 4, box.bottom - 4, 14)
+    for drawn_line, at in sorted(
+        zip(lines, ends, strict=True), key=lambda pair: leads(pair[0].strategy, wants.baseline)
+    ):
+        marks = drawn_line.marks + line(*drawn_line.last, box.right + 12, at, "leader")
+        marks += label(box.right + 15, at + 4, drawn_line.name, "name")
+        target, hue = anchors.of_strategy(group, drawn_line.strategy), anchors.hue(drawn_line.strategy)
+        strong = "leading" if leads(drawn_line.strategy, wants.baseline) else ""
+        yield linked(target, hue, anchors.strategy(drawn_line.strategy), drawn_line.tells, marks, strong)
 
 
 class Spot(Struct, frozen=True):
@@ -238,48 +241,53 @@ class Spot(Struct, frozen=True):
 
 def spots(section: Section, wants: Wants) -> list[Spot]:
     """Return the strategies with a bill and a success rate, leading ones first."""
-    found = []
-    for one in section.lines:
-        cost, solved = one.figures[bill_name(wants.read_multiple)], one.figures["solved"]
+    candidates = []
+    for strategy_line in section.lines:
+        cost, solved = strategy_line.figures[bill_name(wants.read_multiple)], strategy_line.figures["solved"]
         if cost is not None and solved is not None and cost.value > 0:
-            found.append((one, cost, solved))
-    leading = _leading(found)
-    made = [Spot(one.strategy, cost, solved, one.strategy in leading) for one, cost, solved in found]
+            candidates.append((strategy_line, cost, solved))
+    leading = _leading(candidates)
+    made = [
+        Spot(strategy_line.strategy, cost, solved, strategy_line.strategy in leading)
+        for strategy_line, cost, solved in candidates
+    ]
     return sorted(made, key=lambda spot: (not spot.leading, spot.name != wants.baseline, spot.cost.value))
 
 
-def _leading(found: list[tuple[Line, Interval, Interval]]) -> set[str]:
+def _leading(candidates: list[tuple[Line, Interval, Interval]]) -> set[str]:
     """Return the strategies on the frontier: a cheaper or equally cheap one never solves as much."""
     best, leading = -inf, set()
-    for one, _, solved in sorted(found, key=lambda each: (each[1].value, -each[2].value)):
+    for strategy_line, _, solved in sorted(candidates, key=lambda each: (each[1].value, -each[2].value)):
         if solved.value > best:
             best = solved.value
-            leading.add(one.strategy)
+            leading.add(strategy_line.strategy)
     return leading
 
 
 def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> str:
     """Return the plot, or an empty string if no strategy has both figures."""
-    shown = spots(section, wants)
-    if not shown:
+    points_shown = spots(section, wants)
+    if not points_shown:
         return ""
-    if solved_alike(shown):
-        return _bars(shown, section, wants, anchors, width)
+    if solved_alike(points_shown):
+        return _bars(points_shown, section, wants, anchors, width)
     dense = width < 500
     box = Box(width, 400 if width < 900 else 460, 46, width - 18, 30, (400 if width < 900 else 460) - 46)
-    across = log_scale([spot.cost.value for spot in shown], box.left, box.right, 0.1)
-    lowest = min(spot.solved.value for spot in shown)
+    across = log_scale([spot.cost.value for spot in points_shown], box.left, box.right, 0.1)
+    lowest = min(spot.solved.value for spot in points_shown)
     up = Scale(min(0.5, max(0.0, ceil(lowest * 10 - 1.5) / 10)), 1.0, box.bottom, box.top + 12)
     bills = Axis(across, f"mean bill of a trial, USD, reads at {wants.read_multiple:g}", _dollars(across))
     solved = Axis(up, "solved", [(value, as_text(value, "share")) for value in up.ticks()])
     drawn = [axes(box, bills, solved)]
-    front = sorted((across(spot.cost.value), up(spot.solved.value)) for spot in shown if spot.leading)
+    front = sorted((across(spot.cost.value), up(spot.solved.value)) for spot in points_shown if spot.leading)
     drawn.append(path(_steps(front, box), "frontier"))
-    points = [(across(spot.cost.value), up(spot.solved.value)) for spot in shown]
-    names = [clipped(spot.name, 16 if dense else 34) for spot in shown]
-    placed = list(zip(shown, points, names, beside(points, names, box, dense), strict=True))
-    for spot, point, name, place in reversed(placed):  # the leading ones are drawn last, on top
-        marks = _marks(spot, anchors.family(spot.name), point, across, up) + _label(point, name, place, spot.leading)
+    points = [(across(spot.cost.value), up(spot.solved.value)) for spot in points_shown]
+    names = [clipped(spot.name, 16 if dense else 34) for spot in points_shown]
+    placed = list(zip(points_shown, points, names, beside(points, names, box, dense), strict=True))
+    for spot, point, name, label_place in reversed(placed):  # the leading ones are drawn last, on top
+        marks = _marks(spot, anchors.family(spot.name), point, across, up) + _label(
+            point, name, label_place, spot.leading
+        )
         target = anchors.of_line(section, spot.name)
         kind = "leading" if spot.leading else ""
         drawn.append(
@@ -288,24 +296,24 @@ def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> st
     return drawing(box, f"Bill against success, {section.title}", "".join(drawn))
 
 
-def solved_alike(shown: Sequence[Spot]) -> bool:
+def solved_alike(section_spots: Sequence[Spot]) -> bool:
     """Return whether all success rates are equal, so that only the bills differ."""
-    return len({spot.solved.value for spot in shown}) == 1
+    return len({spot.solved.value for spot in section_spots}) == 1
 
 
 _BAR = 28.0
 
 
-def _bars(shown: Sequence[Spot], section: Section, wants: Wants, anchors: Anchors, width: int) -> str:
+def _bars(section_spots: Sequence[Spot], section: Section, wants: Wants, anchors: Anchors, width: int) -> str:
     """Draw the bills as bars, cheapest first, if success does not differ. A plane would show only a row of dots."""
-    names = {spot.name: clipped(spot.name, 16 if width < 500 else 34) for spot in shown}
-    box = Box(width, 0, max(map(len, names.values())) * 6.8 + 29, width - 78, 24, 24 + _BAR * len(shown))
+    names = {spot.name: clipped(spot.name, 16 if width < 500 else 34) for spot in section_spots}
+    box = Box(width, 0, max(map(len, names.values())) * 6.8 + 29, width - 78, 24, 24 + _BAR * len(section_spots))
     box = replace(box, height=box.bottom + 46)
-    across = Scale(0.0, max(spot.cost.high or spot.cost.value for spot in shown), box.left, box.right)
+    across = Scale(0.0, max(spot.cost.high or spot.cost.value for spot in section_spots), box.left, box.right)
     bills = Axis(across, f"mean bill of a trial, USD, reads at {wants.read_multiple:g}", _dollars(across))
-    solved = f"each solved {as_text(shown[0].solved.value, 'share')}"
+    solved = f"each solved {as_text(section_spots[0].solved.value, 'share')}"
     drawn = [axes(box, bills, Axis(Scale(0.0, 1.0, box.bottom, box.top), solved, []))]
-    for number, spot in enumerate(sorted(shown, key=lambda one: one.cost.value)):
+    for number, spot in enumerate(sorted(section_spots, key=lambda each: each.cost.value)):
         y, low, high = box.top + _BAR * (number + 0.5), spot.cost.low, spot.cost.high
         marks = line(box.left, y, across(spot.cost.value), y, "bar")
         if low is not None and high is not None:

@@ -25,14 +25,14 @@ class TrialRow(Struct, frozen=True):
     row: Mapping[str, Any]  # column to value, as in the file
 
     def text(self, column: str) -> str:
-        found = self.row.get(column)
-        return "" if found is None else str(found)
+        value = self.row.get(column)
+        return "" if value is None else str(value)
 
     def number(self, column: str) -> float:
         """Return a figure, or nan if the trial does not have it or its value is out of range."""
-        found = self.row.get(column)
-        if isinstance(found, int | float) and abs(found) < _MAX_FIGURE:
-            return float(found)
+        value = self.row.get(column)
+        if isinstance(value, int | float) and abs(value) < _MAX_FIGURE:
+            return float(value)
         return nan
 
     @property
@@ -43,8 +43,8 @@ class TrialRow(Struct, frozen=True):
     @property
     def solved(self) -> float:
         """1 or 0; nan if the trial was not judged."""
-        found = self.number("solved")
-        return nan if self.failed or found not in (0, 1) else found
+        value = self.number("solved")
+        return nan if self.failed or value not in (0, 1) else value
 
     @property
     def strategy(self) -> str:

@@ -40,24 +40,24 @@ def stability_maps(sections: Sequence[Section], wants: Wants) -> list[StabilityM
         if not section.task:
             groups.setdefault((section.noise, section.title), []).append(section)
     return [
-        _map(f"{title}" + (f" · noise {noise}" if noise else ""), mine, wants)
-        for (noise, title), mine in groups.items()
-        if len(mine) > 1
+        _map(f"{title}" + (f" · noise {noise}" if noise else ""), group_sections, wants)
+        for (noise, title), group_sections in groups.items()
+        if len(group_sections) > 1
     ]
 
 
 def _map(title: str, sections: Sequence[Section], wants: Wants) -> StabilityMap:
-    figures = [{line.strategy: both for line in one.lines if (both := _figures(line, wants))} for one in sections]
-    shared = [name for name in figures[0] if all(name in one for one in figures)]
+    figures = [{line.strategy: both for line in each.lines if (both := _figures(line, wants))} for each in sections]
+    shared = [name for name in figures[0] if all(name in each for each in figures)]
     better = {
-        (first, second): sum(_is_better(one[first], one[second]) for one in figures)
+        (first, second): sum(_is_better(each[first], each[second]) for each in figures)
         for first in shared
         for second in shared
         if first != second
     }
-    base = [one.get(wants.baseline) for one in figures]
-    bands = {name: _band([one[name] for one in figures], base) for name in shared}
-    return StabilityMap(title, tuple(one.model for one in sections), tuple(shared), bands, better)
+    base = [each.get(wants.baseline) for each in figures]
+    bands = {name: _band([each[name] for each in figures], base) for name in shared}
+    return StabilityMap(title, tuple(each.model for each in sections), tuple(shared), bands, better)
 
 
 def _figures(line: Line, wants: Wants) -> tuple[float, float] | None:
@@ -65,26 +65,27 @@ def _figures(line: Line, wants: Wants) -> tuple[float, float] | None:
     return None if solved is None or bill is None else (solved.value, bill.value)
 
 
-def _is_better(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    gained, saved = one[0] - other[0], other[1] - one[1]
-    matters = gained >= SHARE_OF_INTEREST or one[1] * (1 + AMOUNT_OF_INTEREST) <= other[1]
-    return gained >= 0 <= saved and matters and other[1] > 0
+def _is_better(first: tuple[float, float], second: tuple[float, float]) -> bool:
+    gained, saved = first[0] - second[0], second[1] - first[1]
+    matters = gained >= SHARE_OF_INTEREST or first[1] * (1 + AMOUNT_OF_INTEREST) <= second[1]
+    return gained >= 0 <= saved and matters and second[1] > 0
 
 
-def _band(mine: Sequence[tuple[float, float]], base: Sequence[tuple[float, float] | None]) -> Band:
-    solved = [share for share, _ in mine]
-    ratios = [bill / other[1] for (_, bill), other in zip(mine, base, strict=True) if other and other[1] > 0]
-    whole = len(ratios) == len(mine)
+def _band(figures: Sequence[tuple[float, float]], base: Sequence[tuple[float, float] | None]) -> Band:
+    solved = [share for share, _ in figures]
+    ratios = [bill / other[1] for (_, bill), other in zip(figures, base, strict=True) if other and other[1] > 0]
+    whole = len(ratios) == len(figures)
     return Band((min(solved), max(solved)), (min(ratios), max(ratios)) if whole else None)
 
 
-def map_rows(shown: StabilityMap, wants: Wants) -> list[list[str]]:
+def map_rows(stability_map: StabilityMap, wants: Wants) -> list[list[str]]:
     """Return the map as a table with its header row."""
-    rows = [["strategy", "solved", f"bill to {wants.baseline}", *(f"over {name}" for name in shown.strategies)]]
-    for name in shown.strategies:
-        band = shown.bands[name]
+    rows = [["strategy", "solved", f"bill to {wants.baseline}", *(f"over {name}" for name in stability_map.strategies)]]
+    for name in stability_map.strategies:
+        band = stability_map.bands[name]
         cells = [
-            "" if name == other else _share(shown.better[name, other], len(shown.models)) for other in shown.strategies
+            "" if name == other else _share(stability_map.better[name, other], len(stability_map.models))
+            for other in stability_map.strategies
         ]
         rows.append([name, _range(band.solved, "share"), _range(band.ratio, "ratio"), *cells])
     return rows
@@ -102,11 +103,12 @@ def _range(ends: tuple[float, float] | None, kind: Kind) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def map_text(shown: StabilityMap) -> str:
+def map_text(stability_map: StabilityMap) -> str:
     """Return the text above the map."""
     points, percent = SHARE_OF_INTEREST * 100, AMOUNT_OF_INTEREST * 100
+    models = stability_map.models
     return (
-        f"Under how many of {len(shown.models)} models ({', '.join(shown.models)}) the strategy of a row is better "
+        f"Under how many of {len(models)} models ({', '.join(models)}) the strategy of a row is better "
         f"than that of a column: it solves at least as much at no higher bill, and gains {points:.0f} points of "
         f"success or {percent:.0f} % of the bill. A range covers all models. A result that differs between them "
         "depends on the reader."

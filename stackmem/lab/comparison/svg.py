@@ -49,8 +49,8 @@ class Box(Struct, frozen=True):
 
 def log_scale(values: Iterable[float], start: float, end: float, room: float = 0.04) -> Scale:
     """Return a scale around the values above 0, with some room at both ends."""
-    kept = [value for value in values if value > 0] or [1.0]
-    low, high = log10(min(kept)), log10(max(kept))
+    positive = [value for value in values if value > 0] or [1.0]
+    low, high = log10(min(positive)), log10(max(positive))
     spread = max(high - low, 0.2)
     return Scale(10 ** (low - room * spread), 10 ** (high + room * spread), start, end, log=True)
 
@@ -58,11 +58,11 @@ def log_scale(values: Iterable[float], start: float, end: float, room: float = 0
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
     decades = range(floor(log10(low)), ceil(log10(high)) + 1)
     for steps in ((1, 1.5, 2, 3, 4, 5, 6, 8), (1, 2, 3, 5), (1, 2, 5), (1, 3), (1,)):
-        found = [step * 10.0**decade for decade in decades for step in steps]
-        found = [value for value in found if low <= value <= high]
-        if len(found) <= most:
-            return found if len(found) > 1 else _even_ticks(low, high, most)
-    return found[:: ceil(len(found) / most)]
+        ticks = [step * 10.0**decade for decade in decades for step in steps]
+        ticks = [value for value in ticks if low <= value <= high]
+        if len(ticks) <= most:
+            return ticks if len(ticks) > 1 else _even_ticks(low, high, most)
+    return ticks[:: ceil(len(ticks) / most)]
 
 
 def _even_ticks(low: float, high: float, most: int) -> list[float]:
@@ -182,8 +182,8 @@ def beside(
     places: list[LabelPlace | None] = []
     for (x, y), name in zip(points, names, strict=True):
         width = len(name) * CHAR_WIDTH + 2
-        found = min(_candidates(x, y, width), key=lambda one: _cost(one[0], one[1], taken, spots, box))
-        place = found[0]
+        best = min(_candidates(x, y, width), key=lambda candidate: _cost(candidate[0], candidate[1], taken, spots, box))
+        place = best[0]
         if dense and _covers(place, taken, box):
             places.append(None)
             continue
@@ -222,7 +222,7 @@ def _start(block: list[float]) -> float:
 
 def _candidates(x: float, y: float, width: float) -> list[tuple[LabelPlace, float]]:
     """Return places around a point, each with a penalty for its distance."""
-    found = [
+    candidates = [
         (LabelPlace(x + 9, y + 4, width, False), 0.0), (LabelPlace(x - 9 - width, y + 4, width, False), 0.5),
         (LabelPlace(x - width / 2, y - 9, width, False), 1.0), (LabelPlace(x - width / 2, y + 17, width, False), 1.0),
     ]  # fmt: skip
@@ -231,8 +231,8 @@ def _candidates(x: float, y: float, width: float) -> list[tuple[LabelPlace, floa
             angle = 2 * pi * turn / 16
             across, down = x + radius * cos(angle), y + radius * sin(angle)
             left = across if cos(angle) > 0.2 else across - width if cos(angle) < -0.2 else across - width / 2
-            found.append((LabelPlace(left, down + 4, width, True), radius / _NEAR))
-    return found
+            candidates.append((LabelPlace(left, down + 4, width, True), radius / _NEAR))
+    return candidates
 
 
 def _cost(
@@ -252,9 +252,9 @@ def _area(place: LabelPlace) -> tuple[float, float, float, float]:
     return (place.x, place.y - _HIGH + 3, place.x + place.width, place.y + 3)
 
 
-def _overlap(one: Sequence[float], other: Sequence[float]) -> float:
-    wide = min(one[2], other[2]) - max(one[0], other[0])
-    high = min(one[3], other[3]) - max(one[1], other[1])
+def _overlap(first: Sequence[float], second: Sequence[float]) -> float:
+    wide = min(first[2], second[2]) - max(first[0], second[0])
+    high = min(first[3], second[3]) - max(first[1], second[1])
     return wide * high if wide > 0 and high > 0 else 0.0
 
 

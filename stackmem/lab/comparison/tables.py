@@ -24,17 +24,17 @@ _MARKS = {"better": "▲ better", "worse": "▼ worse", ALIKE: "≈ alike", NONE
 
 def verdicts(section: Section, wants: Wants) -> str:
     """Return the findings of a section as a list; empty if it compares nothing."""
-    said = "".join(f"<li>{escape(finding)}</li>" for finding in findings(section, wants))
-    return f"<ul class=findings>{said}</ul>" if said else ""
+    items = "".join(f"<li>{escape(finding)}</li>" for finding in findings(section, wants))
+    return f"<ul class=findings>{items}</ul>" if items else ""
 
 
 def table(section: Section, wants: Wants, anchors: Anchors) -> str:
     """Return the table of a section: a row per strategy, with each number linked to its trials."""
-    shown = columns(section, wants)
-    rows = "".join(_row(line, section, shown, wants, anchors) for line in section.lines)
+    all_columns = columns(section, wants)
+    rows = "".join(_row(line, section, all_columns, wants, anchors) for line in section.lines)
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(section.title)}">'
-        f"<table><thead>{_heads(shown, wants)}</thead><tbody>{rows}</tbody></table></div>"
+        f"<table><thead>{_heads(all_columns, wants)}</thead><tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -49,28 +49,28 @@ def plain_table(rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="scroll" tabindex="0"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def _heads(shown: Sequence[Column], wants: Wants) -> str:
+def _heads(all_columns: Sequence[Column], wants: Wants) -> str:
     """Return the header: column groups that the reader can toggle, and column names with descriptions."""
     groups = "".join(
         f'<th scope="colgroup" colspan="{len(list(members))}" class="group{" memory" if name == MEMORY else ""}" '
         f'data-group="{number}">{escape(name)}</th>'
-        for number, (name, members) in enumerate(groupby(shown, key=lambda column: column.group))
+        for number, (name, members) in enumerate(groupby(all_columns, key=lambda column: column.group))
     )
     names = "".join(
-        f'<th scope="col" class="{_kind(column, shown, wants)}"><button title="{escape(column.tells)}">'
+        f'<th scope="col" class="{_kind(column, all_columns, wants)}"><button title="{escape(column.tells)}">'
         f"{escape(column.title)}</button></th>"
-        for column in shown
+        for column in all_columns
     )
     first = '<th scope="col" class="who"><button>strategy</button></th>'
     trials = '<th scope="col" class="n many"><button>trials</button></th>'
     return f"<tr><td class=who></td><td class=many></td>{groups}</tr><tr>{first}{trials}{names}</tr>"
 
 
-def _row(line: Line, section: Section, shown: Sequence[Column], wants: Wants, anchors: Anchors) -> str:
+def _row(line: Line, section: Section, all_columns: Sequence[Column], wants: Wants, anchors: Anchors) -> str:
     target = anchors.of_line(section, line.strategy)
     counted = f"{line.trials}" + (f'<i class="worse">+{line.errors} failed</i>' if line.errors else "")
     base = ' class="base"' if line.strategy == wants.baseline else ""
-    cells = "".join(_cell(line, column, target, _kind(column, shown, wants)) for column in shown)
+    cells = "".join(_cell(line, column, target, _kind(column, all_columns, wants)) for column in all_columns)
     who = f"{chip(anchors.family(line.strategy), anchors.hue(line.strategy))}{escape(line.strategy)}"
     return (
         f'<tr{base} data-strategy="{anchors.strategy(line.strategy)}">'
@@ -84,27 +84,27 @@ def _cell(line: Line, column: Column, target: str, kind: str) -> str:
     figure = figure_of(line, column)
     if figure is None:
         return f'<td class="{kind}"><span class="none" title="not measured">–</span></td>'
-    said = f"<b>{escape(value)}</b>" + (f"<i>{escape(within)}</i>" if within else "")
+    content = f"<b>{escape(value)}</b>" + (f"<i>{escape(within)}</i>" if within else "")
     held = comparison_of(line, column)
     if held is not None:
-        why = f"n = {held.effect.count}, p = {held.p_corrected:.2g} after the correction"
-        said += f'<em class="{verdict.split()[0]}" title="{why}">{_MARKS[verdict]}</em>'
-    return f'<td class="{kind}" data-value="{figure.value!r}"><a href="#{target}">{said}</a></td>'
+        details = f"n = {held.effect.count}, p = {held.p_corrected:.2g} after the correction"
+        content += f'<em class="{verdict.split()[0]}" title="{details}">{_MARKS[verdict]}</em>'
+    return f'<td class="{kind}" data-value="{figure.value!r}"><a href="#{target}">{content}</a></td>'
 
 
-def _kind(column: Column, shown: Sequence[Column], wants: Wants) -> str:
+def _kind(column: Column, all_columns: Sequence[Column], wants: Wants) -> str:
     """Return the CSS classes of a column.
 
     The first column of a group has a line before it. Success, bill and peak stay visible whichever groups are selected.
     """
-    groups = list(dict.fromkeys(one.group for one in shown))
-    told = [f"g{groups.index(column.group)}"]
+    groups = list(dict.fromkeys(other.group for other in all_columns))
+    classes = [f"g{groups.index(column.group)}"]
     if not column.against and column.key in ("solved", bill_name(wants.read_multiple), "peak_context_tokens"):
-        told.append("core")
-    if next(one for one in shown if one.group == column.group) is column:
-        told.append("first")
-    told += ["held"] * column.against + ["memory"] * (column.group == MEMORY)
-    return " ".join(told)
+        classes.append("core")
+    if next(other for other in all_columns if other.group == column.group) is column:
+        classes.append("first")
+    classes += ["held"] * column.against + ["memory"] * (column.group == MEMORY)
+    return " ".join(classes)
 
 
 _HEADS = ("task", "horizon", "seed", "outcome", "steps", "peak", "bill", "run")
@@ -112,42 +112,42 @@ _HEADS = ("task", "horizon", "seed", "outcome", "steps", "peak", "bill", "run")
 
 def trial_list(results: BenchRows, wants: Wants, anchors: Anchors, page: Path) -> str:
     """Return a list per strategy, ordered by horizon and task. ``page`` is the path of the report."""
-    mine: dict[tuple[tuple[str, str], str], list[TrialRow]] = {}
+    by_strategy: dict[tuple[tuple[str, str], str], list[TrialRow]] = {}
     for trial in results.trials:
-        mine.setdefault((trial.group, trial.strategy), []).append(trial)
-    many = len({group for group, _ in mine}) > 1
-    said = []
-    for (group, strategy), trials in mine.items():
+        by_strategy.setdefault((trial.group, trial.strategy), []).append(trial)
+    many = len({group for group, _ in by_strategy}) > 1
+    lists = []
+    for (group, strategy), trials in by_strategy.items():
         whose = f" · {group[0]} · noise {group[1]}" if many else ""
         solved = sum(trial.solved == 1 for trial in trials)
         rows = _rows(sorted(trials, key=_order), results.folder, wants, anchors, page)
         heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
-        said.append(
+        lists.append(
             f'<details class="trials" id="{anchors.of_strategy(group, strategy)}"><summary>'
             f"{chip(anchors.family(strategy), anchors.hue(strategy))}<b>{escape(strategy)}</b>"
             f"<span>{solved} of {len(trials)} solved{escape(whose)}</span></summary>"
             f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>'
         )
-    return "".join(said)
+    return "".join(lists)
 
 
 def _rows(trials: Sequence[TrialRow], folder: Path, wants: Wants, anchors: Anchors, page: Path) -> str:
-    seen, said = set[str](), []
+    seen, rows = set[str](), []
     for trial in trials:
-        new = [place for place in anchors.of_trial(trial) if place not in seen]
+        new = [anchor for anchor in anchors.of_trial(trial) if anchor not in seen]
         seen.update(new)
         places = "".join(
-            f'<a id="{place}"></a>' for place in new if place != anchors.of_strategy(trial.group, trial.strategy)
+            f'<a id="{anchor}"></a>' for anchor in new if anchor != anchors.of_strategy(trial.group, trial.strategy)
         )
-        said.append(f"<tr><td>{places}{escape(trial.task)}</td>{_cells(trial, folder, wants, page)}</tr>")
-    return "".join(said)
+        rows.append(f"<tr><td>{places}{escape(trial.task)}</td>{_cells(trial, folder, wants, page)}</tr>")
+    return "".join(rows)
 
 
 def _cells(trial: TrialRow, folder: Path, wants: Wants, page: Path) -> str:
     steps, peak = trial.number("steps"), trial.number("peak_context_tokens")
     cost = bill(trial, wants.price, wants.read_multiple)
     outcome = trial.text("outcome") or "unknown"
-    why = trial.text("error") or (trial.text("ending") if outcome not in ("solved", "finished") else "")
+    reason = trial.text("error") or (trial.text("ending") if outcome not in ("solved", "finished") else "")
     kind = "worse" if trial.failed or trial.solved == 0 else "better" if trial.solved == 1 else ""
     cells = (
         trial.text("horizon"),
@@ -157,8 +157,8 @@ def _cells(trial: TrialRow, folder: Path, wants: Wants, page: Path) -> str:
         as_text(cost, "usd") if isfinite(cost) else "",
     )
     horizon, seed, *rest = (f"<td class=n>{escape(text)}</td>" for text in cells)
-    told = f'<td><span class="{kind}">{escape(outcome)}</span> <small>{escape(why[:300])}</small></td>'
-    return f"{horizon}{seed}{told}{''.join(rest)}<td>{_run(trial, folder, page)}</td>"
+    outcome_cell = f'<td><span class="{kind}">{escape(outcome)}</span> <small>{escape(reason[:300])}</small></td>'
+    return f"{horizon}{seed}{outcome_cell}{''.join(rest)}<td>{_run(trial, folder, page)}</td>"
 
 
 def _run(trial: TrialRow, folder: Path, page: Path) -> str:
@@ -169,15 +169,15 @@ def _run(trial: TrialRow, folder: Path, page: Path) -> str:
     run = trial.text("run")
     if not run:
         return '<span class="none">not kept</span>'
-    place = folder / run
+    target = folder / run
     inside = not Path(run).is_absolute() and ".." not in Path(run).parts
     if not inside or "\0" in run:
         return escape(run)
     try:
-        place = place / "view.html" if (place / "view.html").is_file() else place
+        target = target / "view.html" if (target / "view.html").is_file() else target
     except OSError:
         return escape(run[:80])
-    to = os.path.relpath(place.absolute(), page.absolute().parent)
+    to = os.path.relpath(target.absolute(), page.absolute().parent)
     return f'<a href="{escape(quote(f"./{to}"))}">{escape(Path(run).name)}</a>'
 
 

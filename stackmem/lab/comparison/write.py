@@ -64,14 +64,14 @@ def report_page(folder: Path, home: str) -> bytes:
 
 
 def _content(results: BenchRows, wants: Wants, path: Path) -> str:
-    shown = sections(results, wants)
+    all_sections = sections(results, wants)
     match path.suffix.lower():
         case ".md":
-            return markdown(results, shown, wants)
+            return markdown(results, all_sections, wants)
         case ".csv":
-            return spreadsheet(shown)
+            return spreadsheet(all_sections)
         case _:
-            return page(results, shown, wants, path)
+            return page(results, all_sections, wants, path)
 
 
 def _wants(results: BenchRows, baseline: str | None, read_multiple: float | None) -> Wants:
@@ -98,18 +98,24 @@ def _usual(results: BenchRows) -> str:
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&!])")
 
 
-def markdown(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
+def markdown(results: BenchRows, all_sections: Sequence[Section], wants: Wants) -> str:
     """Return the whole report as Markdown."""
-    said = ["# Strategies side by side", ""]
-    said += [f"- **{escaped(name)}**: {escaped(text)}" for name, text in facts(results, wants)]
-    said += [line for remark in remarks(results, wants) for line in ("", escaped(remark))]
+    lines = ["# Strategies side by side", ""]
+    lines += [f"- **{escaped(name)}**: {escaped(text)}" for name, text in facts(results, wants)]
+    lines += [line for remark in remarks(results, wants) for line in ("", escaped(remark))]
     if not results.trials:
-        said += ["", "No trial has ended yet."]
-    for one in stability_maps(shown, wants):
-        said += ["", f"## Which verdicts depend on the model · {escaped(one.title)}", "", escaped(map_text(one)), ""]
-        said += _plain_table(map_rows(one, wants))
+        lines += ["", "No trial has ended yet."]
+    for stability_map in stability_maps(all_sections, wants):
+        lines += [
+            "",
+            f"## Which verdicts depend on the model · {escaped(stability_map.title)}",
+            "",
+            escaped(map_text(stability_map)),
+            "",
+        ]
+        lines += _plain_table(map_rows(stability_map, wants))
     if rows := expectation_rows(results.trials, wants):
-        said += [
+        lines += [
             "",
             "## Strategies that each family hurts",
             "",
@@ -118,10 +124,10 @@ def markdown(results: BenchRows, shown: Sequence[Section], wants: Wants) -> str:
             *_plain_table(rows),
         ]
     if rows := request_rows(results.trials, wants):
-        said += ["", "## Cost of the n-th request", "", escaped(request_text()), "", *_plain_table(rows)]
-    for section in shown:
-        said += _section(section, wants)
-    return "\n".join(said) + "\n"
+        lines += ["", "## Cost of the n-th request", "", escaped(request_text()), "", *_plain_table(rows)]
+    for section in all_sections:
+        lines += _section(section, wants)
+    return "\n".join(lines) + "\n"
 
 
 def _plain_table(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -133,13 +139,13 @@ def _plain_table(rows: Sequence[Sequence[str]]) -> list[str]:
 def _section(section: Section, wants: Wants) -> list[str]:
     used = columns(section, wants)
     heads = ["strategy", "trials", *(_head(column) for column in used)]
-    said = ["", f"## {escaped(title(section))}", ""]
-    said += [f"- {escaped(finding)}" for finding in findings(section, wants)]
-    said += ["", _row(heads), _row(["---", *("---:" for _ in heads[1:])])]
+    lines = ["", f"## {escaped(title(section))}", ""]
+    lines += [f"- {escaped(finding)}" for finding in findings(section, wants)]
+    lines += ["", _row(heads), _row(["---", *("---:" for _ in heads[1:])])]
     for line in section.lines:
         counted = f"{line.trials}" + (f" + {line.errors} failed" if line.errors else "")
-        said.append(_row([escaped(line.strategy), counted, *(cell_text(line, column) for column in used)]))
-    return said
+        lines.append(_row([escaped(line.strategy), counted, *(cell_text(line, column) for column in used)]))
+    return lines
 
 
 def _head(column: Column) -> str:
@@ -159,16 +165,16 @@ _COMPARED = ("solved", "bill", "peak")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def spreadsheet(shown: Sequence[Section]) -> str:
+def spreadsheet(all_sections: Sequence[Section]) -> str:
     """Return CSV with one line per strategy and set of tasks. An open end of an interval is ``inf``."""
-    names = list(dict.fromkeys(name for section in shown for line in section.lines for name in line.figures))
+    names = list(dict.fromkeys(name for section in all_sections for line in section.lines for name in line.figures))
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     heads = ["model", "noise", "set", "task", "horizon", "strategy", "trials", "errors", "k"]
     heads += [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
     heads += [f"{name}_to_baseline{end}" for name in _COMPARED for end in _ENDS]
     writer.writerow(heads)
-    for section in shown:
+    for section in all_sections:
         horizon = f"{section.horizon:g}" if section.horizon == section.horizon else ""
         whose = [_safe(text) for text in (section.model, section.noise, section.title, section.task)]
         for line in section.lines:
@@ -188,18 +194,19 @@ def _cells(line: Line, names: Sequence[str]) -> list[str | float]:
     return cells
 
 
-def _interval(found: Interval | None) -> list[str | float]:
-    if found is None:
+def _interval(figure: Interval | None) -> list[str | float]:
+    if figure is None:
         return ["", "", ""]
-    return [found.value, "" if found.low is None else found.low, "" if found.high is None else found.high]
+    return [figure.value, "" if figure.low is None else figure.low, "" if figure.high is None else figure.high]
 
 
-def _compared(found: Comparison | None) -> list[str | float]:
-    if found is None:
+def _compared(comparison: Comparison | None) -> list[str | float]:
+    if comparison is None:
         return [""] * len(_ENDS)
-    corrected = _interval(found.corrected)[1:]
+    corrected = _interval(comparison.corrected)[1:]
     return [
-        *_interval(found.effect), *corrected, found.p, found.p_corrected, found.effect.count, found.verdict,
+        *_interval(comparison.effect), *corrected, comparison.p, comparison.p_corrected, comparison.effect.count,
+        comparison.verdict,
     ]  # fmt: skip
 
 

@@ -20,24 +20,24 @@ _FOLD = re.compile(
     r"^FOLD DUE: steps (\d{1,9}) to (\d{1,9}), behind (\d{1,9}) blocks that begin with step (\d{1,9})\. "
     r".*at most ([\d,]{1,12}) characters"
 )
-MOST_BLOCKS = 8
+MAX_BLOCKS = 8
 """With at least this many blocks, all are folded into one."""
 _PLANNED = 10
 
 
-def carried(known: Knowledge, last: Message) -> str:
+def carried(knowledge: Knowledge, last: Message) -> str:
     """Return the text that the last message requests in addition to the call; empty if it requests none."""
     for part in reversed(last.parts):
         if not isinstance(part, Text):
             continue
-        if found := _STATE.match(part.text):
-            return "\n".join(["STATE", *_fitting(_all(known), _number(found[1]))])
-        if found := _FOLD.match(part.text):
-            first, ends, blocks, oldest = (int(found[at]) for at in range(1, 5))
-            everything = blocks >= MOST_BLOCKS
-            told = _all(known) if everything else _told(known, last)
-            said = list(_fitting(told, _number(found[5]))) or ["Nothing that later steps need."]
-            return "\n".join([f"FOLD {oldest if everything else first}-{ends}", *said])
+        if match := _STATE.match(part.text):
+            return "\n".join(["STATE", *_fitting(_all(knowledge), _number(match[1]))])
+        if match := _FOLD.match(part.text):
+            first, ends, blocks, oldest = (int(match[at]) for at in range(1, 5))
+            everything = blocks >= MAX_BLOCKS
+            all_lines = _all(knowledge) if everything else _told(knowledge, last)
+            kept_lines = list(_fitting(all_lines, _number(match[5]))) or ["Nothing that later steps need."]
+            return "\n".join([f"FOLD {oldest if everything else first}-{ends}", *kept_lines])
     return ""
 
 
@@ -45,39 +45,39 @@ def _number(text: str) -> int:
     return int(text.replace(",", ""))
 
 
-def _fitting(said: Iterable[str], room: int) -> Iterator[str]:
-    for line in dict.fromkeys(said):
+def _fitting(candidates: Iterable[str], room: int) -> Iterator[str]:
+    for line in dict.fromkeys(candidates):
         room -= len(line) + 1
         if room < 0:
             return
         yield line
 
 
-def _all(known: Knowledge) -> Iterator[str]:
+def _all(knowledge: Knowledge) -> Iterator[str]:
     """Yield everything that is known and may be needed, the costliest to lose first."""
-    done = max(known.done, known.planned_from)
+    done = max(knowledge.done, knowledge.planned_from)
     if done > 0:
         yield f"done units 1-{done}"
-    if known.talks and known.objective is not None:
-        yield f"Do units {known.objective[0]} to {known.objective[1]}."
-    yield from (f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items())
-    planned = [known.plan[unit] for unit in sorted(known.plan) if unit > done][:_PLANNED]
+    if knowledge.talks and knowledge.objective is not None:
+        yield f"Do units {knowledge.objective[0]} to {knowledge.objective[1]}."
+    yield from (f"changed {scope} @ {at}" for scope, (at, _) in knowledge.changed.items())
+    planned = [knowledge.plan[unit] for unit in sorted(knowledge.plan) if unit > done][:_PLANNED]
     yield from map(_plan_line, planned)
-    keys = sorted(known.facts, key=lambda key: (-newest(known, key), key))
-    yield from fact_lines(known, keys)
-    yield from dead_ends(known)
-    wanted = {need.key for one in planned for need in one.needs if visible(known, need.key) is None}
-    yield from (_candidate_line(key, known.candidates[key]) for key in sorted(wanted & known.candidates.keys()))
-    yield from read_lines(known, 0)
+    keys = sorted(knowledge.facts, key=lambda key: (-newest(knowledge, key), key))
+    yield from fact_lines(knowledge, keys)
+    yield from dead_ends(knowledge)
+    wanted = {need.key for unit_plan in planned for need in unit_plan.needs if visible(knowledge, need.key) is None}
+    yield from (_candidate_line(key, knowledge.candidates[key]) for key in sorted(wanted & knowledge.candidates.keys()))
+    yield from read_lines(knowledge, 0)
 
 
-def _told(known: Knowledge, last: Message) -> Iterator[str]:
+def _told(knowledge: Knowledge, last: Message) -> Iterator[str]:
     """Yield the lines that the answers in the last message contain."""
     for part in last.parts:
         for line in lines(part.text) if isinstance(part, ToolResult) else ():
             match line:
                 case StatedFact():
-                    if not known.dials.loses(line.key, line.value):
+                    if not knowledge.dials.loses(line.key, line.value):
                         yield fact_line(line.key, line.value, line.at)
                 case Excluded():
                     yield f"not {line.key} = {line.value}"
@@ -91,7 +91,7 @@ def _told(known: Knowledge, last: Message) -> Iterator[str]:
                     yield _candidate_line(line.key, line.values)
                 case _:
                     pass
-    yield from read_lines(known, known.order - len(last.parts))
+    yield from read_lines(knowledge, knowledge.order - len(last.parts))
 
 
 def _plan_line(planned: Planned) -> str:
@@ -103,11 +103,11 @@ def _candidate_line(key: str, values: Iterable[str]) -> str:
     return f"candidate {key}: {' '.join(values)}"
 
 
-def read_lines(known: Knowledge, since: int) -> Iterator[str]:
+def read_lines(knowledge: Knowledge, since: int) -> Iterator[str]:
     """Yield how far each unfinished file was read. A file that was read to its end is read again if needed."""
-    for path, spans in sorted(known.spans.items()):
+    for path, spans in sorted(knowledge.spans.items()):
         at = 0
-        for span in sorted(spans, key=lambda one: one.first):
+        for span in sorted(spans, key=lambda shown_lines: shown_lines.first):
             at = span.last if span.first <= at + 1 <= span.last else at
         total = max(span.total for span in spans)
         if at and (total < 0 or at < total) and any(span.order > since for span in spans):

@@ -20,40 +20,40 @@ _NO_INDEX = SeenIndex({}, 0, 10_000)
 
 def entries(sight: ReaderSight) -> list[dict[str, str]] | ChosenCall:
     """Return the chunks to store now, or a call that reads what is needed first."""
-    known = sight.known
+    knowledge = sight.known
     if sight.variant == "forgetful" or not sight.offered.heap:
         return []
-    if known.index is None and "heap_list" in sight.offered.names:
+    if knowledge.index is None and "heap_list" in sight.offered.names:
         listed = fresh(sight, ChosenCall("heap_list", {}, "the index tells which chunks there are already"))
         if listed is not None:
             return listed
-    index = known.index or _NO_INDEX
+    index = knowledge.index or _NO_INDEX
     # changes of other topics are already marked in the index
     stored = {topic_of(row.name) for row in index.rows.values() if not row.stale}
-    changed = {topic_of(scope) for scope in unsaved_changes(known)}
-    new = unsaved(known)
-    found, room = [], index.budget - index.used
+    changed = {topic_of(scope) for scope in unsaved_changes(knowledge)}
+    new = unsaved(knowledge)
+    chunks, room = [], index.budget - index.used
     for topic in sorted({topic_of(key) for key in new} | (changed & stored)):
         keys = [key for key in new if topic_of(key) == topic]
-        for name, held in _targets(known, index, topic, keys, anew=topic in changed).items():
+        for name, held in _targets(knowledge, index, topic, keys, anew=topic in changed).items():
             row = index.rows.get(name)
-            if row is not None and topic not in changed and not row.stale and not _covered(known, row):
+            if row is not None and topic not in changed and not row.stale and not _covered(knowledge, row):
                 read = ChosenCall("heap_read", {"name": name}, f"chunk {name} is to be added to, so it is read before")
                 if fresh(sight, read) is not None:
                     return read
             entry = _entry(sight, name, held, room + (row.chars if row else 0))
             if entry is not None:
-                found.append(entry)
+                chunks.append(entry)
                 room -= len(entry["content"]) - (row.chars if row else 0)
-    return found
+    return chunks
 
 
 def _targets(
-    known: Knowledge, index: SeenIndex, topic: str, new: list[str], *, anew: bool
+    knowledge: Knowledge, index: SeenIndex, topic: str, new: list[str], *, anew: bool
 ) -> dict[str, dict[str, Held]]:
     """Return the new content of each chunk of the topic that has to change."""
     rows = sorted((row for row in index.rows.values() if topic_of(row.name) == topic), key=lambda row: row.name)
-    facts = valid(known, topic)
+    facts = valid(knowledge, topic)
     if not rows:
         return {topic: facts}
     if anew or any(row.stale for row in rows):
@@ -70,53 +70,57 @@ def _targets(
         last = last_part(index, topic)
         name = last.name if last else f"{topic}.{len(rows) + 1}"
         wanted.setdefault(name, []).extend(fresh_keys)
-    return {name: _with_own(known, index.rows.get(name), facts, keys) for name, keys in wanted.items()}
+    return {name: _with_own(knowledge, index.rows.get(name), facts, keys) for name, keys in wanted.items()}
 
 
-def _with_own(known: Knowledge, row: SeenChunk | None, facts: dict[str, Held], keys: list[str]) -> dict[str, Held]:
+def _with_own(knowledge: Knowledge, row: SeenChunk | None, facts: dict[str, Held], keys: list[str]) -> dict[str, Held]:
     """Return the current facts of a chunk, plus the facts that join it."""
-    own = {line.key for line in lines(known.chunks.get(row.name, "")) if isinstance(line, StatedFact)} if row else set()
+    own = (
+        {line.key for line in lines(knowledge.chunks.get(row.name, "")) if isinstance(line, StatedFact)}
+        if row
+        else set()
+    )
     items = row.items if row else frozenset()
     return {key: held for key, held in facts.items() if key in keys or key in own or key.partition(".")[2] in items}
 
 
-def _covered(known: Knowledge, row: SeenChunk) -> bool:
+def _covered(knowledge: Knowledge, row: SeenChunk) -> bool:
     """Return whether the whole content of the chunk is visible."""
-    mine = {key.partition(".")[2] for key in valid(known, topic_of(row.name))}
-    return row.name in known.chunks or (row.whole and row.items <= mine)
+    visible_items = {key.partition(".")[2] for key in valid(knowledge, topic_of(row.name))}
+    return row.name in knowledge.chunks or (row.whole and row.items <= visible_items)
 
 
 def _entry(sight: ReaderSight, name: str, facts: dict[str, Held], room: int) -> dict[str, str] | None:
     """Return one chunk of at most ``room`` characters, or None if not even a line fits."""
-    known, topic = sight.known, topic_of(name)
-    said = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) == topic]
+    knowledge, topic = sight.known, topic_of(name)
+    content = [f"changed {scope} @ {at}" for scope, (at, _) in knowledge.changed.items() if topic_of(scope) == topic]
     items = []
-    size = sum(len(line) + 1 for line in said)
+    size = sum(len(line) + 1 for line in content)
     for key, held in facts.items():
-        if known.dials.loses(key, held.value):
+        if knowledge.dials.loses(key, held.value):
             continue
         line = fact_line(key, held.value, held.at)
         if size + len(line) + 1 > room:
             break
-        said.append(line)
+        content.append(line)
         items.append(key.partition(".")[2])
         size += len(line) + 1
-    for line in dead_ends(known, topic) if name == topic else []:
+    for line in dead_ends(knowledge, topic) if name == topic else []:
         if size + len(line) + 1 <= room:
-            said.append(line)
+            content.append(line)
             size += len(line) + 1
-    if not said and name != topic:
-        said = [f"see {topic}"]
-    if not said or size > room:
+    if not content and name != topic:
+        content = [f"see {topic}"]
+    if not content or size > room:
         return None
-    told = description(items, sight.offered.most("heap_alloc", "description", 200))
-    entry = {"name": name, "content": "\n".join(said), "description": told}
-    source = _source(known, facts)
+    summary = description(items, sight.offered.most("heap_alloc", "description", 200))
+    entry = {"name": name, "content": "\n".join(content), "description": summary}
+    source = _source(knowledge, facts)
     return entry | {"source": source} if source else entry
 
 
-def _source(known: Knowledge, facts: dict[str, Held]) -> str:
-    rows = known.index.rows if known.index else {}
+def _source(knowledge: Knowledge, facts: dict[str, Held]) -> str:
+    rows = knowledge.index.rows if knowledge.index else {}
     sources = set()
     for held in facts.values():
         source = held.source

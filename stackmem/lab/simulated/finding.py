@@ -41,17 +41,17 @@ def _ways(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | None]:
 
 
 def _remembered(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | None]:
-    known, names = sight.known, sight.offered.names
+    knowledge, names = sight.known, sight.offered.names
     topic = topic_of(need.key)
-    if not _told_of_change(known, need.key):
+    if not _told_of_change(knowledge, need.key):
         return
-    if "heap_list" in names and known.index is None:
+    if "heap_list" in names and knowledge.index is None:
         yield ChosenCall("heap_list", {}, f"a chunk may hold {need.key}")
     if "heap_read" in names:
-        holding = _holding(known, need.key)
+        holding = _holding(knowledge, need.key)
         if holding and "heap_load" in names:
             together = list(
-                dict.fromkeys([holding[0], *(name for key in _ahead(known) for name in _useful(known, key))])
+                dict.fromkeys([holding[0], *(name for key in _ahead(knowledge) for name in _useful(knowledge, key))])
             )
             if len(together) > 1:
                 yield ChosenCall("heap_load", {"names": together}, "the index says what the planned units will need")
@@ -59,9 +59,9 @@ def _remembered(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | N
             yield ChosenCall("heap_read", {"name": name}, f"the index says that {name} holds {topic} facts")
     if "memory" in names:
         path = f"{MEMORY}/{topic}.md"
-        if known.listing is None:
+        if knowledge.listing is None:
             yield ChosenCall("memory", {"command": "view", "path": MEMORY}, f"{need.key} may be among the notes")
-        elif f"- {path} " in known.listing and path not in known.files:
+        elif f"- {path} " in knowledge.listing and path not in knowledge.files:
             yield ChosenCall("memory", {"command": "view", "path": path}, f"the notes of {topic} may hold {need.key}")
     if sight.offered.takes("heap_read", "query") and need.way.startswith("unit "):
         name = f"frame:{frame_of(int(need.way[5:]))}" if need.way[5:].isdigit() else ""
@@ -72,30 +72,30 @@ def _remembered(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | N
             yield ChosenCall("heap_read", {"name": name, "query": query}, f"a popped frame was told {need.key}")
 
 
-def _holding(known: Knowledge, key: str) -> list[str]:
+def _holding(knowledge: Knowledge, key: str) -> list[str]:
     """Return the chunks that may contain a fact, most recently written first.
 
     The list is empty if the fact has changed since the chunks were written.
     """
-    if known.index is None or not _told_of_change(known, key):
+    if knowledge.index is None or not _told_of_change(knowledge, key):
         return []
-    rows = sorted(known.index.rows.values(), key=lambda row: row.written)[::-1]
-    return [row.name for row in rows if _may_hold(known, row, key)]
+    rows = sorted(knowledge.index.rows.values(), key=lambda row: row.written)[::-1]
+    return [row.name for row in rows if _may_hold(knowledge, row, key)]
 
 
-def _useful(known: Knowledge, key: str) -> list[str]:
+def _useful(knowledge: Knowledge, key: str) -> list[str]:
     """Return the chunks that may contain a fact, or the chunk that it will be added to."""
-    holding = _holding(known, key)
-    home = None if holding or known.index is None else last_part(known.index, topic_of(key))
-    return [home.name] if home is not None and home.name not in known.chunks else holding
+    holding = _holding(knowledge, key)
+    home = None if holding or knowledge.index is None else last_part(knowledge.index, topic_of(key))
+    return [home.name] if home is not None and home.name not in knowledge.chunks else holding
 
 
-def _ahead(known: Knowledge) -> Iterator[str]:
+def _ahead(knowledge: Knowledge) -> Iterator[str]:
     """Yield the needs of this frame's remaining units that are not visible, as far as they are planned."""
-    first, last = known.objective or (0, -1)
-    for unit in range(max(first, known.done + 1), last + 1):
-        for need in known.plan[unit].needs if unit in known.plan else ():
-            if visible(known, need.key) is None:
+    first, last = knowledge.objective or (0, -1)
+    for unit in range(max(first, knowledge.done + 1), last + 1):
+        for need in knowledge.plan[unit].needs if unit in knowledge.plan else ():
+            if visible(knowledge, need.key) is None:
                 yield need.key
 
 
@@ -105,46 +105,46 @@ def frame_of(unit: int) -> str:
     return f"units-{first}-{first + 9}"
 
 
-def _told_of_change(known: Knowledge, key: str) -> bool:
+def _told_of_change(knowledge: Knowledge, key: str) -> bool:
     """Return whether stored facts can still be valid.
 
     They are invalid if a change was seen in this conversation and has not been stored since.
     """
-    scopes = [scope for scope in (key, topic_of(key)) if known.changed_by.get(scope) == SEEN]
-    return all(known.saved_changes.get(scope, 0) >= known.changed[scope][0] for scope in scopes)
+    scopes = [scope for scope in (key, topic_of(key)) if knowledge.changed_by.get(scope) == SEEN]
+    return all(knowledge.saved_changes.get(scope, 0) >= knowledge.changed[scope][0] for scope in scopes)
 
 
-def _may_hold(known: Knowledge, row: SeenChunk, key: str) -> bool:
+def _may_hold(knowledge: Knowledge, row: SeenChunk, key: str) -> bool:
     topic, _, item = key.partition(".")
-    if row.stale or row.name in known.chunks or topic_of(row.name) != topic:
+    if row.stale or row.name in knowledge.chunks or topic_of(row.name) != topic:
         return False
     return item in row.items or not row.whole
 
 
-def _read_on(known: Knowledge, key: str, path: str, *, believing: bool = True) -> ChosenCall | None:
+def _read_on(knowledge: Knowledge, key: str, path: str, *, believing: bool = True) -> ChosenCall | None:
     """Return a call for the first part of a file that was not read since the fact was last in doubt."""
-    since = known.doubted_since(key)
-    spans = [span for span in known.spans.get(path, ()) if span.order > since and (believing or not span.told)]
+    since = knowledge.doubted_since(key)
+    spans = [span for span in knowledge.spans.get(path, ()) if span.order > since and (believing or not span.told)]
     return read_from(path, spans, f"{key} stands in {path}")
 
 
-def read_from(path: str, spans: list[ShownLines], why: str) -> ChosenCall | None:
+def read_from(path: str, spans: list[ShownLines], reason: str) -> ChosenCall | None:
     at = 1
-    for span in sorted(spans, key=lambda one: one.first):
+    for span in sorted(spans, key=lambda each: each.first):
         at = span.last + 1 if span.first <= at <= span.last else at
     total = max((span.total for span in spans), default=0)
     if at == 1:
-        return ChosenCall("read_file", {"path": path}, why)
+        return ChosenCall("read_file", {"path": path}, reason)
     if at > total >= 0 and total != -1 and all(span.total >= 0 for span in spans):
         return None
-    return ChosenCall("read_file", {"path": path, "start_line": at}, f"{why}, and there is more of it")
+    return ChosenCall("read_file", {"path": path, "start_line": at}, f"{reason}, and there is more of it")
 
 
 def half_read(sight: ReaderSight, paths: set[str]) -> ChosenCall | None:
     """Return a call that reads on in a file, if the content can be kept, because other units will need it."""
-    known = sight.known
+    knowledge = sight.known
     # later frames will not need the rest
-    alone = known.frames is not None and known.depth is not None and known.depth[0] == 0
+    alone = knowledge.frames is not None and knowledge.depth is not None and knowledge.depth[0] == 0
     for path in sorted(paths) if sight.offered.remembers and not alone else ():
         spans = sight.known.spans.get(path, [])
         action = fresh(sight, read_from(path, spans, f"the rest of {path} will be needed as well"))
@@ -153,23 +153,23 @@ def half_read(sight: ReaderSight, paths: set[str]) -> ChosenCall | None:
     return None
 
 
-def _probe(known: Knowledge, key: str, path: str) -> Iterator[ChosenCall | None]:
-    candidates = known.candidates.get(key)
+def _probe(knowledge: Knowledge, key: str, path: str) -> Iterator[ChosenCall | None]:
+    candidates = knowledge.candidates.get(key)
     if candidates is None:
-        yield _read_on(known, key, path)
+        yield _read_on(knowledge, key, path)
         return
-    excluded = known.excluded_now(key)
+    excluded = knowledge.excluded_now(key)
     for candidate in candidates:
         if candidate not in excluded:
             yield command(f"./work probe {key} {candidate}", f"{candidate} is a candidate not tried so far")
 
 
-def _run(known: Knowledge, key: str, line: str) -> ChosenCall | None:
-    since = known.doubted_since(key)
+def _run(knowledge: Knowledge, key: str, line: str) -> ChosenCall | None:
+    since = knowledge.doubted_since(key)
     for _ in range(100):
-        if known.ran.get(line, -1) <= since:
+        if knowledge.ran.get(line, -1) <= since:
             return command(line, f"its output tells {key}")
-        if line not in known.next_page:
+        if line not in knowledge.next_page:
             return None
-        line = known.next_page[line]
+        line = knowledge.next_page[line]
     return None

@@ -60,8 +60,8 @@ def _row(line: str) -> SeenChunk | None:
         if part.endswith(" chars") and chars < 0:
             chars = _number(part[:-6])
         elif part.startswith("keys: "):
-            named = part[6:].removesuffix(_MORE)
-            items, whole = frozenset(named.split(", ")), not part.endswith(_MORE)
+            listed = part[6:].removesuffix(_MORE)
+            items, whole = frozenset(listed.split(", ")), not part.endswith(_MORE)
         elif part.startswith("source "):
             source = part[7:]
         elif part.startswith(("created step ", "rewritten step ")):

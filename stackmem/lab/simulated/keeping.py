@@ -20,15 +20,15 @@ _BATCH = 4
 
 def store_now(sight: ReaderSight, *, due: bool) -> ChosenCall | None:
     """Return a call that only stores, if one is due."""
-    known, names = sight.known, sight.offered.names
+    knowledge, names = sight.known, sight.offered.names
     if sight.variant == "forgetful" or not sight.offered.remembers:
         return None
-    keys = unsaved(known)
+    keys = unsaved(knowledge)
     if "add_note" in names:
         return _noted(sight, keys)
     if "memory" in names:
         return _filed(sight, keys)
-    at_once = due or sight.variant == "hoarder" or not set(keys) <= given(known) or len(keys) >= _BATCH
+    at_once = due or sight.variant == "hoarder" or not set(keys) <= given(knowledge) or len(keys) >= _BATCH
     if not at_once or not (keys or due):
         return None
     wanted = entries(sight)
@@ -38,38 +38,38 @@ def store_now(sight: ReaderSight, *, due: bool) -> ChosenCall | None:
 
 
 def _noted(sight: ReaderSight, keys: list[str]) -> ChosenCall | None:
-    known = sight.known
-    changed = [f"changed {scope} @ {at}" for scope, at in unsaved_changes(known).items()]
-    lines = list(dict.fromkeys([*changed, *told_lines(known, keys)]))
+    knowledge = sight.known
+    changed = [f"changed {scope} @ {at}" for scope, at in unsaved_changes(knowledge).items()]
+    lines = list(dict.fromkeys([*changed, *told_lines(knowledge, keys)]))
     return (
         fresh(sight, ChosenCall("add_note", {"text": "\n".join(lines)}, "this was costly to find")) if lines else None
     )
 
 
 def _filed(sight: ReaderSight, keys: list[str]) -> ChosenCall | None:
-    known = sight.known
-    changes = unsaved_changes(known)
+    knowledge = sight.known
+    changes = unsaved_changes(knowledge)
     topics = {topic_of(key) for key in keys} | {topic_of(scope) for scope in changes}
     if not topics:
         return None
-    if known.listing is None:
+    if knowledge.listing is None:
         listed = fresh(sight, ChosenCall("memory", {"command": "view", "path": MEMORY}, "the notes may exist already"))
         if listed is not None:
             return listed
     topic = min(topics)
     changed = [f"changed {scope} @ {at}" for scope, at in changes.items() if topic_of(scope) == topic]
-    lines = list(dict.fromkeys([*changed, *told_lines(known, [key for key in keys if topic_of(key) == topic])]))
+    lines = list(dict.fromkeys([*changed, *told_lines(knowledge, [key for key in keys if topic_of(key) == topic])]))
     path = f"{MEMORY}/{topic}.md"
-    exists = path in known.files or f"- {path} " in (known.listing or "")
+    exists = path in knowledge.files or f"- {path} " in (knowledge.listing or "")
     text = "\n".join(lines) + "\n"
     arguments: dict[str, Any] = {"command": "create", "path": path, "file_text": text}
-    if exists or known.refused.get("memory"):
+    if exists or knowledge.refused.get("memory"):
         arguments = {"command": "insert", "path": path, "insert_line": 0, "insert_text": text}
     return fresh(sight, ChosenCall("memory", arguments, "this was costly to find"))
 
 
 def _written(sight: ReaderSight, entry: dict[str, str]) -> ChosenCall | None:
-    known = sight.known.index.rows if sight.known.index else {}
-    tool = "heap_write" if entry["name"] in known else "heap_alloc"
+    rows = sight.known.index.rows if sight.known.index else {}
+    tool = "heap_write" if entry["name"] in rows else "heap_alloc"
     arguments = {name: value for name, value in entry.items() if value}
     return fresh(sight, ChosenCall(tool, arguments, f"{entry['name']} was costly to find"))

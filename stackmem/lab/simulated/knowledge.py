@@ -166,24 +166,24 @@ class Knowledge:
 
     def excluded_now(self, key: str) -> set[str]:
         since = self.changed_at(key)[1]
-        known = {value for value, order in self.excluded.get(key, {}).items() if order >= since}
-        return known | {value for (other, value), order in self.wrong.items() if other == key and order >= since}
+        values = {value for value, order in self.excluded.get(key, {}).items() if order >= since}
+        return values | {value for (other, value), order in self.wrong.items() if other == key and order >= since}
 
     def begin(self, objective: tuple[int, int]) -> None:
         self.objective = objective
         self.repeats, self.refused, self.children = {}, {}, 0
 
-    def mark_saved(self, said: Iterable[Line]) -> None:
+    def mark_saved(self, statements: Iterable[Line]) -> None:
         """Record that these lines are in a chunk, a note or a memory file."""
-        for line in said:
+        for line in statements:
             if isinstance(line, StatedFact):
                 if self.saved.get(line.key, ("", 0))[1] <= line.at:
                     self.saved[line.key] = (line.value, line.at)
             elif isinstance(line, Changed):
                 self.saved_changes[line.scope] = max(line.at, self.saved_changes.get(line.scope, 0))
 
-    def take(self, said: tuple[Line, ...], origin: str, source: str = "") -> None:
-        for line in said:
+    def take(self, statements: tuple[Line, ...], origin: str, source: str = "") -> None:
+        for line in statements:
             match line:
                 case StatedFact():
                     self._learn(line, origin, source)

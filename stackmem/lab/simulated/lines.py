@@ -116,7 +116,7 @@ def _remembered(text: str) -> tuple[Line, ...]:
 
 
 def _read(text: str) -> tuple[Line, ...]:
-    return tuple(line for found in _LINE.finditer(_without_parts(text)) if (line := _line(found)) is not None)
+    return tuple(line for match in _LINE.finditer(_without_parts(text)) if (line := _line(match)) is not None)
 
 
 def _without_parts(text: str) -> str:
@@ -130,30 +130,30 @@ def _without_parts(text: str) -> str:
     return "\n".join(rows)
 
 
-def _line(found: re.Match[str]) -> Line | None:
+def _line(match: re.Match[str]) -> Line | None:
     """Convert a match. Returns None for an incomplete plan."""
-    if found["key"]:
-        if found["no"]:
-            return Excluded(found["key"], found["value"])
-        return StatedFact(found["key"], found["value"], int(found["at"] or 0))
-    if found["scope"]:
-        return Changed(found["scope"], int(found["since"]))
-    if found["done"]:
-        return UnitsDone(int(found["done"]))
-    if found["failed"]:
-        return UnitFailed(int(found["failed"]), found["reason"] or "")
-    if found["unit"]:
-        plan = _PLAN.fullmatch(found["plan"].rstrip())
+    if match["key"]:
+        if match["no"]:
+            return Excluded(match["key"], match["value"])
+        return StatedFact(match["key"], match["value"], int(match["at"] or 0))
+    if match["scope"]:
+        return Changed(match["scope"], int(match["since"]))
+    if match["done"]:
+        return UnitsDone(int(match["done"]))
+    if match["failed"]:
+        return UnitFailed(int(match["failed"]), match["reason"] or "")
+    if match["unit"]:
+        plan = _PLAN.fullmatch(match["plan"].rstrip())
         if plan is None:
             return None
-        needs = found["plan"].partition("; gives ")[0]
+        needs = match["plan"].partition("; gives ")[0]
         keys = tuple(StatedNeed(key, way.strip()) for key, way in _NEED.findall(needs))
-        return Planned(int(found["unit"]), keys, keys_in(plan[1] or ""))
-    if found["next"]:
-        return Next(int(found["next"]), int(found["total"]))
-    if found["path"]:
-        return ReadTo(found["path"], int(found["upto"]))
-    return Candidates(found["of"], tuple(_VALUE.findall(found["candidates"])))
+        return Planned(int(match["unit"]), keys, keys_in(plan[1] or ""))
+    if match["next"]:
+        return Next(int(match["next"]), int(match["total"]))
+    if match["path"]:
+        return ReadTo(match["path"], int(match["upto"]))
+    return Candidates(match["of"], tuple(_VALUE.findall(match["candidates"])))
 
 
 def topic_of(key: str) -> str:

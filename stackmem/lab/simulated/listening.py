@@ -41,252 +41,252 @@ _TRANSCRIPT = "STEP "
 """Prefix of the turns that a compaction request shows as plain text, in their order."""
 
 
-def read_message(known: Knowledge, message: Message) -> None:
+def read_message(knowledge: Knowledge, message: Message) -> None:
     """Update ``known`` with the message."""
     for part in message.parts:
-        known.order += 1
+        knowledge.order += 1
         match part:
             case Text():
-                known.chars += len(part.text)
+                knowledge.chars += len(part.text)
                 if message.role == "user":
-                    _hear(known, part.text)
+                    _hear(knowledge, part.text)
                 else:
-                    known.agent_order = known.order
-                    known.take(lines(part.text), TOLD)
+                    knowledge.agent_order = knowledge.order
+                    knowledge.take(lines(part.text), TOLD)
             case ToolResult():
-                known.chars += len(part.text)
-                _answered(known, part)
+                knowledge.chars += len(part.text)
+                _answered(knowledge, part)
             case ToolCall():
-                known.agent_order = known.order
-                _asked(known, part)
+                knowledge.agent_order = knowledge.order
+                _asked(knowledge, part)
             case Thinking():
-                known.chars += len(str(part.raw))
+                knowledge.chars += len(str(part.raw))
             case _:
                 assert_never(part)
 
 
-def read_blocks(known: Knowledge, system: str) -> None:
+def read_blocks(knowledge: Knowledge, system: str) -> None:
     """Read all memory blocks in the system prompt."""
     _, head, blocks = system.partition(BLOCKS_HEAD)
     if head:
-        known.listing = blocks
-        known.files.update((path, blocks) for path in _BLOCK.findall(blocks))
-        said = lines(blocks)
-        known.take(said, TOLD)
-        known.mark_saved(said)
+        knowledge.listing = blocks
+        knowledge.files.update((path, blocks) for path in _BLOCK.findall(blocks))
+        statements = lines(blocks)
+        knowledge.take(statements, TOLD)
+        knowledge.mark_saved(statements)
 
 
-def _hear(known: Knowledge, text: str) -> None:
-    known.talks = known.talks or _CONVERSATION in text
-    known.summed_up = known.summed_up or text.startswith(_SUMMED_UP)
-    asked = text[:100_000].rpartition(_REQUEST)[2]
-    ranges = [(int(first), int(last)) for first, last in _OBJECTIVE.findall(asked)]
-    ranges = [one for one in ranges if 0 < one[0] <= one[1]]
+def _hear(knowledge: Knowledge, text: str) -> None:
+    knowledge.talks = knowledge.talks or _CONVERSATION in text
+    knowledge.summed_up = knowledge.summed_up or text.startswith(_SUMMED_UP)
+    request = text[:100_000].rpartition(_REQUEST)[2]
+    ranges = [(int(first), int(last)) for first, last in _OBJECTIVE.findall(request)]
+    ranges = [span for span in ranges if 0 < span[0] <= span[1]]
     if ranges:
-        narrowest = min(ranges, key=lambda one: one[1] - one[0])
-        if narrowest != known.objective:
-            known.begin(narrowest)
-        known.objective_order = known.order
-    if found := _OPENING.search(text[:2_000]):
-        known.depth = (int(found[1]), int(found[2]))
+        narrowest = min(ranges, key=lambda span: span[1] - span[0])
+        if narrowest != knowledge.objective:
+            knowledge.begin(narrowest)
+        knowledge.objective_order = knowledge.order
+    if match := _OPENING.search(text[:2_000]):
+        knowledge.depth = (int(match[1]), int(match[2]))
     if "of the model's window. At " in text[:400]:
-        known.crowded = True
-    for found in _FRAMES.finditer(text):
-        known.frames = FramesAdvised(int(found[1]), max(1, int(found[2])))
-        known.depth = known.depth or _ROOT  # the opening of a child states its depth
-    known.take(lines(text), SEEN if text.startswith(_TRANSCRIPT) else TOLD)
-    known.look_at_index(text)
-    if found := _CHUNK.search(text):
-        _read_chunks(known, text[found.start() :])
+        knowledge.crowded = True
+    for match in _FRAMES.finditer(text):
+        knowledge.frames = FramesAdvised(int(match[1]), max(1, int(match[2])))
+        knowledge.depth = knowledge.depth or _ROOT  # the opening of a child states its depth
+    knowledge.take(lines(text), SEEN if text.startswith(_TRANSCRIPT) else TOLD)
+    knowledge.look_at_index(text)
+    if match := _CHUNK.search(text):
+        _read_chunks(knowledge, text[match.start() :])
 
 
-def _asked(known: Knowledge, call: ToolCall) -> None:
+def _asked(knowledge: Knowledge, call: ToolCall) -> None:
     arguments = call.arguments if isinstance(call.arguments, dict) else {}
-    known.chars += len(call.name) + len(str(call.arguments))
-    known.asked[call.id] = call
+    knowledge.chars += len(call.name) + len(str(call.arguments))
+    knowledge.asked[call.id] = call
     signature = signed(call.name, arguments)
-    known.repeats[signature] = known.repeats.get(signature, 0) + 1
+    knowledge.repeats[signature] = knowledge.repeats.get(signature, 0) + 1
     if call.name in CHILD_TOOLS:
-        known.children += 1
+        knowledge.children += 1
     else:
-        known.calls += 1
+        knowledge.calls += 1
     command = arguments.get("command")
     if call.name == "run_command" and isinstance(command, str):
-        if found := _PLAN.fullmatch(command):
-            known.planned_from = max(known.planned_from, int(found[1]) - 1)
-        elif found := _DO.fullmatch(command):
-            _sent(known, int(found[1]), dict(pair.split("=", 1) for pair in found[2].split()))
+        if match := _PLAN.fullmatch(command):
+            knowledge.planned_from = max(knowledge.planned_from, int(match[1]) - 1)
+        elif match := _DO.fullmatch(command):
+            _sent(knowledge, int(match[1]), dict(pair.split("=", 1) for pair in match[2].split()))
 
 
-def _sent(known: Knowledge, unit: int, values: dict[str, str]) -> None:
+def _sent(knowledge: Knowledge, unit: int, values: dict[str, str]) -> None:
     """Learn facts and progress from the values passed to a unit, even if its output is no longer visible."""
-    known.planned_from = max(known.planned_from, unit - 1)
-    known.sent[unit] = values
-    known.used.update(dict.fromkeys(values, known.order))
+    knowledge.planned_from = max(knowledge.planned_from, unit - 1)
+    knowledge.sent[unit] = values
+    knowledge.used.update(dict.fromkeys(values, knowledge.order))
     for key, value in values.items():
-        if key not in known.facts and known.changed_at(key)[0] == 0:
-            known.take(lines(fact_line(key, value, 0)), TOLD)
+        if key not in knowledge.facts and knowledge.changed_at(key)[0] == 0:
+            knowledge.take(lines(fact_line(key, value, 0)), TOLD)
 
 
-def _answered(known: Knowledge, result: ToolResult) -> None:
-    call = known.asked.pop(result.call_id, None)
+def _answered(knowledge: Knowledge, result: ToolResult) -> None:
+    call = knowledge.asked.pop(result.call_id, None)
     arguments = call.arguments if call is not None and isinstance(call.arguments, dict) else {}
     tool, text = call.name if call is not None else "", result.text
     command = str(arguments.get("command", ""))
-    if (unit := _DO.fullmatch(command)) and (found := _STUB.search(text[-200:])):
-        known.stubs[int(unit[1])] = int(found[1])
+    if (unit := _DO.fullmatch(command)) and (match := _STUB.search(text[-200:])):
+        knowledge.stubs[int(unit[1])] = int(match[1])
     if tool == "run_command":
-        _ran(known, command, text)
+        _ran(knowledge, command, text)
     elif result.failed:
-        _refusal(known, tool, text)
+        _refusal(knowledge, tool, text)
     elif _MASKED.match(text):
         pass  # treated as if it had never been read
     elif tool == "read_file":
-        _read_file(known, str(arguments.get("path", "")), text)
+        _read_file(knowledge, str(arguments.get("path", "")), text)
     elif tool == "heap_read":
-        _read_chunk(known, str(arguments.get("name", "")), text, whole=not arguments.get("start_line"))
+        _read_chunk(knowledge, str(arguments.get("name", "")), text, whole=not arguments.get("start_line"))
     elif tool == "heap_load":
-        _read_chunks(known, text)
+        _read_chunks(knowledge, text)
     elif tool in CHILD_TOOLS and _OPENING.match(text):
-        _hear(known, text)  # this is the child; the task answers its parent's call
+        _hear(knowledge, text)  # this is the child; the task answers its parent's call
     elif tool in CHILD_TOOLS:
-        _child(known, text)
-        _stored(known, arguments)
+        _child(knowledge, text)
+        _stored(knowledge, arguments)
     else:
-        _kept(known, tool, arguments, text)
+        _kept(knowledge, tool, arguments, text)
 
 
-def _ran(known: Knowledge, command: str, text: str) -> None:
-    said = lines(text)
+def _ran(knowledge: Knowledge, command: str, text: str) -> None:
+    statements = lines(text)
     # otherwise it was shortened and is not known as a whole
     if _ENDED.search(text[-40:]) and not _SHORTENED.search(text):
-        known.ran[command] = known.order
-        if found := _NEXT_PAGE.search(text[:400]):
-            known.next_page[command] = found[1]
-    known.take(said, SEEN)
-    for line in said:
+        knowledge.ran[command] = knowledge.order
+        if match := _NEXT_PAGE.search(text[:400]):
+            knowledge.next_page[command] = match[1]
+    knowledge.take(statements, SEEN)
+    for line in statements:
         if isinstance(line, UnitFailed):
-            _failed(known, line)
+            _failed(knowledge, line)
 
 
-def _failed(known: Knowledge, line: UnitFailed) -> None:
-    if found := _FIRST.search(line.reason):
-        known.done = known.planned_from = max(0, int(found[1]) - 1)
-        known.progress_seen = True
+def _failed(knowledge: Knowledge, line: UnitFailed) -> None:
+    if match := _FIRST.search(line.reason):
+        knowledge.done = knowledge.planned_from = max(0, int(match[1]) - 1)
+        knowledge.progress_seen = True
         return
     for key in keys_in(line.reason):
-        value = known.sent.get(line.unit, {}).get(key)
+        value = knowledge.sent.get(line.unit, {}).get(key)
         if value is None or "missing" in line.reason:
-            known.missing[line.unit] = known.missing.get(line.unit, set()) | {key}
+            knowledge.missing[line.unit] = knowledge.missing.get(line.unit, set()) | {key}
             continue
-        known.wrong[key, value] = known.order
-        if key in known.facts and known.facts[key].value == value:
-            del known.facts[key]
+        knowledge.wrong[key, value] = knowledge.order
+        if key in knowledge.facts and knowledge.facts[key].value == value:
+            del knowledge.facts[key]
 
 
-def _refusal(known: Knowledge, tool: str, text: str) -> None:
-    known.refused[tool] = known.refused.get(tool, 0) + 1
+def _refusal(knowledge: Knowledge, tool: str, text: str) -> None:
+    knowledge.refused[tool] = knowledge.refused.get(tool, 0) + 1
     if tool in CHILD_TOOLS:
-        known.too_deep = known.too_deep or "deepest" in text
-        _child(known, text)  # a child that the harness ended reports a failure, but its text is true
-    known.closed = known.closed or "only pop_frame" in text
+        knowledge.too_deep = knowledge.too_deep or "deepest" in text
+        _child(knowledge, text)  # a child that the harness ended reports a failure, but its text is true
+    knowledge.closed = knowledge.closed or "only pop_frame" in text
 
 
-def _read_file(known: Knowledge, path: str, text: str) -> None:
-    said = lines(text)
-    found = _SPAN.match(text)
+def _read_file(knowledge: Knowledge, path: str, text: str) -> None:
+    statements = lines(text)
+    match = _SPAN.match(text)
     if _SHORTENED.search(text):
         pass  # lines that are no longer visible must be read again
-    elif found:
-        total = -1 if found[3] else int(found[4])
-        span = ShownLines(int(found[1]), int(found[2] or found[1]), total, known.order)
-        known.show(path, span)
-    elif said:
-        known.show(path, ShownLines(1, _ALL_LINES, _ALL_LINES, known.order))
-    known.take(said, SEEN, path)
+    elif match:
+        total = -1 if match[3] else int(match[4])
+        span = ShownLines(int(match[1]), int(match[2] or match[1]), total, knowledge.order)
+        knowledge.show(path, span)
+    elif statements:
+        knowledge.show(path, ShownLines(1, _ALL_LINES, _ALL_LINES, knowledge.order))
+    knowledge.take(statements, SEEN, path)
 
 
-def _read_chunk(known: Knowledge, name: str, text: str, *, whole: bool) -> None:
+def _read_chunk(knowledge: Knowledge, name: str, text: str, *, whole: bool) -> None:
     head, _, content = text.partition("\n")
-    row = known.index.rows.get(name) if known.index else None
+    row = knowledge.index.rows.get(name) if knowledge.index else None
     if "; STALE: " in head or (row is not None and row.stale):
         return
     if whole and "characters left out ...]" not in content:
-        known.chunks[name] = content
-    said = lines(content)
-    known.take(said, TOLD, f"chunk:{name}")
-    known.mark_saved(said)
+        knowledge.chunks[name] = content
+    statements = lines(content)
+    knowledge.take(statements, TOLD, f"chunk:{name}")
+    knowledge.mark_saved(statements)
 
 
-def _read_chunks(known: Knowledge, text: str) -> None:
+def _read_chunks(knowledge: Knowledge, text: str) -> None:
     """Read several consecutive chunks up to the end of the text."""
     heads = list(_CHUNK.finditer(text))
     for head, after in zip(heads, [*heads[1:], None], strict=True):
-        _read_chunk(known, head[1], text[head.start() : after.start() - 2 if after else None], whole=True)
+        _read_chunk(knowledge, head[1], text[head.start() : after.start() - 2 if after else None], whole=True)
 
 
-def _child(known: Knowledge, text: str) -> None:
-    said = lines(text)
-    known.results.append(known.order)
-    known.take(said, CHILD)
+def _child(knowledge: Knowledge, text: str) -> None:
+    statements = lines(text)
+    knowledge.results.append(knowledge.order)
+    knowledge.take(statements, CHILD)
     for names in _STORED.findall(text[-4_000:]):
         stored = names.split(", ")
         for name in stored:
-            known.chunks.pop(name, None)
+            knowledge.chunks.pop(name, None)
         topics = {topic_of(name) for name in stored}
-        known.mark_saved(
-            line for line in said
+        knowledge.mark_saved(
+            line for line in statements
             if (isinstance(line, StatedFact) and topic_of(line.key) in topics)
             or (isinstance(line, Changed) and topic_of(line.scope) in topics)
         )  # fmt: skip
 
 
-def _kept(known: Knowledge, tool: str, arguments: dict[str, object], text: str) -> None:
+def _kept(knowledge: Knowledge, tool: str, arguments: dict[str, object], text: str) -> None:
     """Learn from the answers of memory tools."""
     content = arguments.get("content")
     if tool in ("heap_alloc", "heap_write") and isinstance(content, str):
-        known.chunks[str(arguments.get("name"))] = content
-        _own(known, content)
+        knowledge.chunks[str(arguments.get("name"))] = content
+        _own(knowledge, content)
     elif tool == "heap_free":
-        known.chunks.pop(str(arguments.get("name")), None)
+        knowledge.chunks.pop(str(arguments.get("name")), None)
     elif tool == "heap_list":
-        known.look_at_index(text)
+        knowledge.look_at_index(text)
     elif tool == "add_note":
-        _own(known, str(arguments.get("text", "")))
+        _own(knowledge, str(arguments.get("text", "")))
     elif tool == "memory":
-        _memory(known, arguments, text)
+        _memory(knowledge, arguments, text)
     else:
-        known.take(lines(text), TOLD)
+        knowledge.take(lines(text), TOLD)
 
 
-def _memory(known: Knowledge, arguments: dict[str, object], text: str) -> None:
+def _memory(knowledge: Knowledge, arguments: dict[str, object], text: str) -> None:
     path, command = str(arguments.get("path", "")), arguments.get("command")
     if command == "view" and path.rstrip("/") in ("/memories", ""):
-        known.listing = text
+        knowledge.listing = text
     elif command == "view":
-        said = lines(text)
-        known.files[path] = text
-        known.take(said, TOLD)
-        known.mark_saved(said)
+        statements = lines(text)
+        knowledge.files[path] = text
+        knowledge.take(statements, TOLD)
+        knowledge.mark_saved(statements)
     else:
         for name in ("file_text", "insert_text", "new_str"):
-            _own(known, str(arguments.get(name) or ""))
+            _own(knowledge, str(arguments.get(name) or ""))
         if command in ("create", "insert"):
-            known.files[path] = str(arguments.get("file_text") or known.files.get(path, ""))
+            knowledge.files[path] = str(arguments.get("file_text") or knowledge.files.get(path, ""))
 
 
-def _stored(known: Knowledge, arguments: dict[str, object]) -> None:
+def _stored(knowledge: Knowledge, arguments: dict[str, object]) -> None:
     entries = arguments.get("store")
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, dict) and isinstance(entry.get("content"), str):
-            known.mark_saved(lines(entry["content"]))
+            knowledge.mark_saved(lines(entry["content"]))
 
 
-def _own(known: Knowledge, text: str) -> None:
+def _own(knowledge: Knowledge, text: str) -> None:
     """Learn from text that the reader wrote itself, as long as its call is visible."""
-    said = lines(text)
-    known.take(said, TOLD)
-    known.mark_saved(said)
+    statements = lines(text)
+    knowledge.take(statements, TOLD)
+    knowledge.mark_saved(statements)
 
 
 def signed(tool: str, arguments: object) -> str:

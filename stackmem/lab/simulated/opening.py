@@ -19,6 +19,6 @@ def open_simulated(variant: str, window_tokens: int, name: str) -> BoundedReader
         elif word in VARIANTS:
             policy = word
         else:
-            known = ", ".join((*VARIANTS, *SETTINGS, *(f"{field}=SHARE" for field in ReaderDials.__struct_fields__)))
-            raise UsageError(f"sim/{name} has no variant {word[:80]!r}; use some of {known}, joined with +")
+            choices = ", ".join((*VARIANTS, *SETTINGS, *(f"{field}=SHARE" for field in ReaderDials.__struct_fields__)))
+            raise UsageError(f"sim/{name} has no variant {word[:80]!r}; use some of {choices}, joined with +")
     return BoundedReader(policy, window_tokens, dials)

@@ -26,12 +26,12 @@ def look_again(sight: ReaderSight, unit: int, needs: Iterable[StatedNeed]) -> Ch
 
 def _look(need: StatedNeed, value: str) -> ChosenCall:
     kind, _, rest = need.way.partition(" ")
-    why = f"{need.key} is in sight somewhere, and it is safer to look again"
+    reason = f"{need.key} is in sight somewhere, and it is safer to look again"
     if kind == "read":
-        return ChosenCall("read_file", {"path": rest}, why)
+        return ChosenCall("read_file", {"path": rest}, reason)
     if kind == "probe":
-        return command(f"./work probe {need.key} {value}", why)
-    return command("./work status", why)
+        return command(f"./work probe {need.key} {value}", reason)
+    return command("./work status", reason)
 
 
 def value_used(sight: ReaderSight, unit: int, need: StatedNeed) -> str:
@@ -39,18 +39,22 @@ def value_used(sight: ReaderSight, unit: int, need: StatedNeed) -> str:
     value = sight.known.facts[need.key].value
     if not _missed(sight, unit, need) or _noticed(sight, unit, need):
         return value
-    known, topic = sight.known, topic_of(need.key)
-    others = (held.value for key in sorted(known.facts) if topic_of(key) == topic and (held := visible(known, key)))
+    knowledge, topic = sight.known, topic_of(need.key)
+    others = (
+        held.value for key in sorted(knowledge.facts) if topic_of(key) == topic and (held := visible(knowledge, key))
+    )
     return next((other for other in others if other != value), f"{value}-x"[-80:])
 
 
 def _missed(sight: ReaderSight, unit: int, need: StatedNeed) -> bool:
-    known = sight.known
-    if not known.dials.long:
+    knowledge = sight.known
+    if not knowledge.dials.long:
         return False
-    changed = known.changed_at(need.key)[0] > 0
-    value = known.facts[need.key].value
-    return known.dials.misses(need.key, value, _use(sight, unit), known.chars / CHARS_PER_TOKEN, changed=changed)
+    changed = knowledge.changed_at(need.key)[0] > 0
+    value = knowledge.facts[need.key].value
+    return knowledge.dials.misses(
+        need.key, value, _use(sight, unit), knowledge.chars / CHARS_PER_TOKEN, changed=changed
+    )
 
 
 def _noticed(sight: ReaderSight, unit: int, need: StatedNeed) -> bool:

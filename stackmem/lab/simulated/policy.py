@@ -24,79 +24,80 @@ _FRAME_CHARS = 50_000
 
 
 def decide(sight: ReaderSight) -> ChosenCall:
-    known = sight.known
-    objective = known.objective
+    knowledge = sight.known
+    objective = knowledge.objective
     if objective is None:
-        asked = fresh(sight, command("./work status", "nothing visible says what is to be done"))
-        return asked or ChosenCall(
+        status_call = fresh(sight, command("./work status", "nothing visible says what is to be done"))
+        return status_call or ChosenCall(
             sight.offered.finish, {"result": "No units to do were named."}, "there is no objective"
         )
-    done = _progress(known, objective)
+    done = _progress(knowledge, objective)
     if done is None:
-        asked = fresh(sight, command("./work status", "what is visible does not say how far the work is"))
-        if asked is not None:
-            return asked
+        status_call = fresh(sight, command("./work status", "what is visible does not say how far the work is"))
+        if status_call is not None:
+            return status_call
         done = objective[0] - 1
     done = min(done, objective[1])
     if done >= objective[1]:
         return finish(sight, objective, done)
-    if known.closed or (known.crowded and known.depth is not None and known.depth[0] > 0):
+    if knowledge.closed or (knowledge.crowded and knowledge.depth is not None and knowledge.depth[0] > 0):
         return finish(sight, objective, done, f"failed unit {done + 1}: this frame had no room left")
     if _outgrown(sight, objective, done):
         return finish(sight, objective, done)
     span = part(sight, objective, done)
     if span is not None:
-        if known.children >= ATTEMPTS:
-            return finish(sight, objective, done, _trouble(known, done + 1))
+        if knowledge.children >= ATTEMPTS:
+            return finish(sight, objective, done, _trouble(knowledge, done + 1))
         return push(sight, span)
     return _unit(sight, objective, done + 1)
 
 
-def _progress(known: Knowledge, objective: tuple[int, int]) -> int | None:
+def _progress(knowledge: Knowledge, objective: tuple[int, int]) -> int | None:
     """Return the last unit that is done, or None if it is not visible."""
-    told = [known.planned_from]
-    if known.progress_seen:
-        told.append(known.done)
-    if known.agent_order < known.objective_order:  # the sender of an objective starts it at the current progress
-        told.append(objective[0] - 1)
-    return max(told) if max(told) >= 0 else None
+    candidates = [knowledge.planned_from]
+    if knowledge.progress_seen:
+        candidates.append(knowledge.done)
+    # The sender of an objective starts it at the current progress.
+    if knowledge.agent_order < knowledge.objective_order:
+        candidates.append(objective[0] - 1)
+    return max(candidates) if max(candidates) >= 0 else None
 
 
 def _outgrown(sight: ReaderSight, objective: tuple[int, int], done: int) -> bool:
-    known, offered = sight.known, sight.offered
-    if not offered.start or offered.inherits or known.depth is None or known.depth[0] == 0:
+    knowledge, offered = sight.known, sight.offered
+    if not offered.start or offered.inherits or knowledge.depth is None or knowledge.depth[0] == 0:
         return False
-    between_units = objective[0] <= done < objective[1] - 1 and known.done_order > known.agent_order
-    return between_units and known.chars > _FRAME_CHARS and not known.too_deep
+    between_units = objective[0] <= done < objective[1] - 1 and knowledge.done_order > knowledge.agent_order
+    return between_units and knowledge.chars > _FRAME_CHARS and not knowledge.too_deep
 
 
 def _unit(sight: ReaderSight, objective: tuple[int, int], unit: int) -> ChosenCall:
-    known = sight.known
+    knowledge = sight.known
     at_once = sight.variant == "hoarder" or (sight.offered.remembers and not sight.offered.heap)
-    kept = store_now(sight, due=False) if at_once else None
-    if kept is not None:
-        return kept
-    planned = known.plan.get(unit)
+    store_call = store_now(sight, due=False) if at_once else None
+    if store_call is not None:
+        return store_call
+    planned = knowledge.plan.get(unit)
     if planned is None:
         last = min(objective[1], unit + PHASE - 1)
-        asked = fresh(sight, command(f"./work plan {unit}-{last}", f"the plan of unit {unit} is not visible"))
-        return asked or finish(sight, objective, unit - 1, f"failed unit {unit}: no plan is shown")
-    needs = _needs(known, planned)
+        plan_call = fresh(sight, command(f"./work plan {unit}-{last}", f"the plan of unit {unit} is not visible"))
+        return plan_call or finish(sight, objective, unit - 1, f"failed unit {unit}: no plan is shown")
+    needs = _needs(knowledge, planned)
     for need in needs:
-        if visible(known, need.key) is None:
-            found = find(sight, need) or _progress_asked(sight)
-            return found or finish(sight, objective, unit - 1, _trouble(known, unit, need.key))
-    kept = half_read(sight, {need.way[5:] for need in needs if need.way.startswith("read ")})
-    kept = kept or (None if sight.offered.start else store_now(sight, due=False))
-    if kept is not None:
-        return kept
-    again = look_again(sight, unit, needs)
-    if again is not None:
-        return again
+        if visible(knowledge, need.key) is None:
+            search = find(sight, need) or _progress_asked(sight)
+            return search or finish(sight, objective, unit - 1, _trouble(knowledge, unit, need.key))
+    store_call = half_read(sight, {need.way[5:] for need in needs if need.way.startswith("read ")})
+    store_call = store_call or (None if sight.offered.start else store_now(sight, due=False))
+    if store_call is not None:
+        return store_call
+    second_look = look_again(sight, unit, needs)
+    if second_look is not None:
+        return second_look
     values = " ".join(f"{need.key}={value_used(sight, unit, need)}" for need in needs)
     action = fresh(sight, command(f"./work do {unit} {values}".rstrip(), f"all that unit {unit} needs is visible"))
-    if action is None or known.failures.get(unit, 0) >= _FAILURES:
-        return finish(sight, objective, unit - 1, _trouble(known, unit))
+    if action is None or knowledge.failures.get(unit, 0) >= _FAILURES:
+        return finish(sight, objective, unit - 1, _trouble(knowledge, unit))
     return action
 
 
@@ -107,65 +108,73 @@ def _progress_asked(sight: ReaderSight) -> ChosenCall | None:
     return fresh(sight, command("./work status", "no way is left, and what is visible does not say what is done"))
 
 
-def _needs(known: Knowledge, planned: Planned) -> list[StatedNeed]:
-    named = list({need.key: need for need in planned.needs}.values())
-    keys = {need.key for need in named}
-    return named + [StatedNeed(key, "") for key in sorted(known.missing.get(planned.unit, set()) - keys)]
+def _needs(knowledge: Knowledge, planned: Planned) -> list[StatedNeed]:
+    planned_needs = list({need.key: need for need in planned.needs}.values())
+    keys = {need.key for need in planned_needs}
+    return planned_needs + [StatedNeed(key, "") for key in sorted(knowledge.missing.get(planned.unit, set()) - keys)]
 
 
-def _trouble(known: Knowledge, unit: int, key: str = "") -> str:
-    missing = [key] if key else sorted(known.missing.get(unit, set()))
+def _trouble(knowledge: Knowledge, unit: int, key: str = "") -> str:
+    missing = [key] if key else sorted(knowledge.missing.get(unit, set()))
     return f"failed unit {unit}: " + (f"missing {', '.join(missing)}" if missing else "it could not be done")
 
 
-def handed_down(sight: ReaderSight, room: int, shown: frozenset[str] = frozenset()) -> list[str]:
+def handed_down(sight: ReaderSight, room: int, shown_chunks: frozenset[str] = frozenset()) -> list[str]:
     """Return the lines for a child, in the order of their priority, that fit into ``room`` characters.
 
     Missing facts come first, then facts outside the heap, then whole topics, small ones first, then recent results of
     earlier siblings. Half a topic would not save the child a read from the heap, a whole one does. Chunks that the
     child is ``shown`` are not repeated.
     """
-    known = sight.known
+    knowledge = sight.known
     if sight.variant == "forgetful":
         return []
-    missing = {key for keys in known.missing.values() for key in keys}
+    missing = {key for keys in knowledge.missing.values() for key in keys}
     first = sorted(
-        (key for key in known.facts if key in missing or not _on_heap(sight, key)),
-        key=lambda key: (key not in missing, -newest(known, key)),
+        (key for key in knowledge.facts if key in missing or not _on_heap(sight, key)),
+        key=lambda key: (key not in missing, -newest(knowledge, key)),
     )
-    told = {topic_of(key) for key in known.facts}
-    lines = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items() if topic_of(scope) not in told]
-    lines = _fitting([*lines, *told_lines(known, first), *dead_ends(known)], room)
+    known_topics = {topic_of(key) for key in knowledge.facts}
+    lines = [
+        f"changed {scope} @ {at}" for scope, (at, _) in knowledge.changed.items() if topic_of(scope) not in known_topics
+    ]
+    lines = _fitting([*lines, *told_lines(knowledge, first), *dead_ends(knowledge)], room)
     room -= sum(len(line) + 1 for line in lines)
-    in_shown = {topic_of(name) for name in shown}
-    rest = sorted(told - in_shown) if sight.offered.heap else []
-    whole = [fact_lines(known, [key for key in valid(known, topic) if key not in first]) for topic in rest]
-    for topic_lines in sorted(whole, key=lambda one: sum(map(len, one))):
+    in_shown = {topic_of(name) for name in shown_chunks}
+    rest = sorted(known_topics - in_shown) if sight.offered.heap else []
+    whole = [fact_lines(knowledge, [key for key in valid(knowledge, topic) if key not in first]) for topic in rest]
+    for topic_lines in sorted(whole, key=lambda lines_of_topic: sum(map(len, lines_of_topic))):
         size = sum(len(line) + 1 for line in topic_lines)
         if size > room:
             break
         lines += topic_lines
         room -= size
-    just_told = known.results[-2:-1] or known.results
+    just_told = knowledge.results[-2:-1] or knowledge.results
     recent = [
-        key for key, held in known.facts.items()
+        key for key, held in knowledge.facts.items()
         if held.origin == CHILD and just_told and held.order >= just_told[0] and topic_of(key) not in in_shown
     ]  # fmt: skip
-    again = fact_lines(known, sorted(recent, key=lambda key: -known.facts[key].order))
-    return lines + _fitting([line for line in again if line not in lines], room)
+    recent_lines = fact_lines(knowledge, sorted(recent, key=lambda key: -knowledge.facts[key].order))
+    return lines + _fitting([line for line in recent_lines if line not in lines], room)
 
 
 def handed_up(sight: ReaderSight, stored: list[dict[str, str]], room: int) -> list[str]:
     """Return the lines of a result: changes, then the facts found in this frame, unsaved ones first."""
-    known = sight.known
+    knowledge = sight.known
     if sight.variant == "forgetful":
         return []
     topics = {topic_of(entry["name"]) for entry in stored}
-    changed = [f"changed {scope} @ {known.changed[scope][0]}" for scope, by in known.changed_by.items() if by != TOLD]
-    found = [key for key, held in known.facts.items() if held.origin != TOLD and visible(known, key) is not None]
-    kept = {key for key in found if topic_of(key) in topics or known.saved.get(key) == _saying(known.facts[key])}
-    ranked = sorted(found, key=lambda key: (key in kept, -newest(known, key)))
-    return _fitting([*changed, *fact_lines(known, ranked), *dead_ends(known)], room)
+    changed = [
+        f"changed {scope} @ {knowledge.changed[scope][0]}" for scope, by in knowledge.changed_by.items() if by != TOLD
+    ]
+    own_keys = [
+        key for key, held in knowledge.facts.items() if held.origin != TOLD and visible(knowledge, key) is not None
+    ]
+    stored_keys = {
+        key for key in own_keys if topic_of(key) in topics or knowledge.saved.get(key) == _saying(knowledge.facts[key])
+    }
+    ranked = sorted(own_keys, key=lambda key: (key in stored_keys, -newest(knowledge, key)))
+    return _fitting([*changed, *fact_lines(knowledge, ranked), *dead_ends(knowledge)], room)
 
 
 def _saying(held: Held) -> tuple[str, int]:
@@ -182,13 +191,13 @@ def _on_heap(sight: ReaderSight, key: str) -> bool:
 
 
 def _fitting(lines: list[str], room: int) -> list[str]:
-    found = []
+    fitting = []
     for line in lines:
         room -= len(line) + 1
         if room < 0:
             break
-        found.append(line)
-    return found
+        fitting.append(line)
+    return fitting
 
 
 PHASE = 10
@@ -205,19 +214,19 @@ _ROOT_RETURN = "The units were performed in order, each with the values that hel
 
 def part(sight: ReaderSight, objective: tuple[int, int], done: int) -> tuple[int, int] | None:
     """Return the next range for a child, or None if this frame does the work itself."""
-    known, variant = sight.known, sight.variant
-    if not sight.offered.start or known.too_deep or known.closed or variant == "never-push":
+    knowledge, variant = sight.known, sight.variant
+    if not sight.offered.start or knowledge.too_deep or knowledge.closed or variant == "never-push":
         return None
-    if known.refused.get(sight.offered.start, 0) >= ATTEMPTS:
+    if knowledge.refused.get(sight.offered.start, 0) >= ATTEMPTS:
         return None
     first, last = objective
-    depth, deepest = known.depth or _DEPTH
+    depth, deepest = knowledge.depth or _DEPTH
     levels = deepest - depth
     units = last - first + 1
-    if known.frames is not None:
+    if knowledge.frames is not None:
         # a unit that was started here is also finished here
-        between = known.done_order > known.agent_order or not known.agent_order
-        return _as_advised(known, known.frames, (done + 1, last)) if levels > 0 and between else None
+        between = knowledge.done_order > knowledge.agent_order or not knowledge.agent_order
+        return _as_advised(knowledge, knowledge.frames, (done + 1, last)) if levels > 0 and between else None
     if variant == "always-push":
         return (done + 1, done + 1) if units > 1 and levels > 0 else None
     if units <= PHASE or levels <= 0:
@@ -232,10 +241,10 @@ _STEPS_A_UNIT = 1.2
 _EXPERIENCE = 5  # After this many units, the observed calls per unit are used instead, if they are twice as many.
 
 
-def _as_advised(known: Knowledge, frames: FramesAdvised, left: tuple[int, int]) -> tuple[int, int] | None:
+def _as_advised(knowledge: Knowledge, frames: FramesAdvised, left: tuple[int, int]) -> tuple[int, int] | None:
     """Return the next range according to the advice in the prompt: equal parts of phases or groups of them."""
     first, last = left
-    taken = known.calls / len(known.sent) if len(known.sent) >= _EXPERIENCE else 0.0
+    taken = knowledge.calls / len(knowledge.sent) if len(knowledge.sent) >= _EXPERIENCE else 0.0
     steps = (last - first + 1) * (taken if taken > 2 * _STEPS_A_UNIT else _STEPS_A_UNIT) + 1
     if steps <= frames.least:
         return None
@@ -256,10 +265,10 @@ def _size(units: int, levels: int) -> int:
 
 def push(sight: ReaderSight, span: tuple[int, int]) -> ChosenCall:
     """Return the call that starts a child for the range, or a call that must store or read something first."""
-    known, offered = sight.known, sight.offered
+    knowledge, offered = sight.known, sight.offered
     stored: list[dict[str, str]] = []
     if offered.takes(offered.start, "store"):
-        wanted = entries(sight) if not known.refused.get(offered.start) else []
+        wanted = entries(sight) if not knowledge.refused.get(offered.start) else []
         if isinstance(wanted, ChosenCall):
             return wanted
         stored = wanted
@@ -307,16 +316,16 @@ SHOWN_CHARS = 4_000
 
 def _told_by_name(sight: ReaderSight, objective: str, sizes: dict[str, int], room: int) -> dict[str, str]:
     """Return the arguments for a child that receives the chunks named in its context, small ones first."""
-    left, named = SHOWN_CHARS, list[str]()
+    left, chunk_names = SHOWN_CHARS, list[str]()
     for name in sorted(sizes, key=lambda name: (sizes[name], name)):
         left -= sizes[name]
         if left < 0:
             break
-        named.append(name)
-    context = " ".join(f"See heap '{name}'." for name in named)
-    lines = handed_down(sight, room - len(context) - 1, frozenset(named))
-    told = "\n".join([context, *lines] if context else lines) or "Nothing yet."
-    return {"objective": objective, "context": told[:room], "return_spec": _RETURN[: _most_return(sight)]}
+        chunk_names.append(name)
+    context = " ".join(f"See heap '{name}'." for name in chunk_names)
+    lines = handed_down(sight, room - len(context) - 1, frozenset(chunk_names))
+    context_text = "\n".join([context, *lines] if context else lines) or "Nothing yet."
+    return {"objective": objective, "context": context_text[:room], "return_spec": _RETURN[: _most_return(sight)]}
 
 
 def _most_return(sight: ReaderSight) -> int:
@@ -329,12 +338,12 @@ def _facts(sight: ReaderSight, room: int) -> list[str]:
 
 def finish(sight: ReaderSight, objective: tuple[int, int], done: int, trouble: str = "") -> ChosenCall:
     """Return the call that ends the frame, or a call that must store or read something first."""
-    known, offered = sight.known, sight.offered
+    knowledge, offered = sight.known, sight.offered
     tool = offered.finish
     stored: list[dict[str, str]] = []
-    tries = known.refused.get(tool, 0)
-    root = known.depth is not None and known.depth[0] == 0
-    if offered.start and not root and not known.closed and not offered.takes(tool, "store"):
+    tries = knowledge.refused.get(tool, 0)
+    root = knowledge.depth is not None and knowledge.depth[0] == 0
+    if offered.start and not root and not knowledge.closed and not offered.takes(tool, "store"):
         first = store_now(sight, due=True)
         if first is not None:
             return first

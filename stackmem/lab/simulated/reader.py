@@ -42,10 +42,10 @@ _SAID = {
 _OTHERWISE = "I do that now, before I go on with the units, and look at what comes back."
 
 
-def words_beside(action: ChosenCall, known: Knowledge) -> str:
-    done = f"Units up to {known.done} are done." if known.done else "No unit is known to be done so far."
-    why = action.why[:1].upper() + action.why[1:]
-    return f"{done} {why}. {_SAID.get(action.tool, _OTHERWISE)}"
+def words_beside(action: ChosenCall, knowledge: Knowledge) -> str:
+    done = f"Units up to {knowledge.done} are done." if knowledge.done else "No unit is known to be done so far."
+    reason = action.why[:1].upper() + action.why[1:]
+    return f"{done} {reason}. {_SAID.get(action.tool, _OTHERWISE)}"
 
 
 LINES = 40
@@ -61,29 +61,30 @@ class SummaryRequest(Struct, frozen=True):
 def compaction_wanted(last: Message) -> SummaryRequest | None:
     """Return the summary that the last message requests, if any."""
     for part in reversed(last.parts):
-        found = _REQUEST.match(part.text) if isinstance(part, Text) else None
-        if found:
-            return SummaryRequest(found[1], int(found[2].replace(",", "")))
+        match = _REQUEST.match(part.text) if isinstance(part, Text) else None
+        if match:
+            return SummaryRequest(match[1], int(match[2].replace(",", "")))
     return None
 
 
-def summary(known: Knowledge, wanted: SummaryRequest) -> str:
+def summary(knowledge: Knowledge, wanted: SummaryRequest) -> str:
     """Return a summary of at most forty lines, or of a share of the facts, within the requested characters."""
-    keys = sorted(known.facts, key=lambda key: (-newest(known, key), key))
+    keys = sorted(knowledge.facts, key=lambda key: (-newest(knowledge, key), key))
     facts = [
         fact_line(key, held.value, held.at) for key in keys
-        if (held := visible(known, key)) is not None and known.dials.summarizes(key, held.value)
+        if (held := visible(knowledge, key)) is not None and knowledge.dials.summarizes(key, held.value)
     ]  # fmt: skip
-    changed = [f"changed {scope} @ {at}" for scope, (at, _) in known.changed.items()]
-    done = max(known.done, known.planned_from)
+    changed = [f"changed {scope} @ {at}" for scope, (at, _) in knowledge.changed.items()]
+    done = max(knowledge.done, knowledge.planned_from)
     progress = [f"done units 1-{done}"] if done > 0 else []
-    if known.talks and known.objective is not None:  # otherwise the task contains it, and tasks are never summarized
-        progress.append(f"Do units {known.objective[0]} to {known.objective[1]}.")
+    # Otherwise the task contains the units, and tasks are never summarized.
+    if knowledge.talks and knowledge.objective is not None:
+        progress.append(f"Do units {knowledge.objective[0]} to {knowledge.objective[1]}.")
     heading = [_HEADINGS[wanted.kind]] if wanted.kind in _HEADINGS else []
     lines, room = [], wanted.chars
-    most = LINES if known.dials.summary is None else None
-    progress += read_lines(known, 0)
-    for line in [*heading, *progress, *changed[-5:], *facts, *dead_ends(known)][:most]:
+    most = LINES if knowledge.dials.summary is None else None
+    progress += read_lines(knowledge, 0)
+    for line in [*heading, *progress, *changed[-5:], *facts, *dead_ends(knowledge)][:most]:
         room -= len(line) + 1
         if room < 0:
             break
@@ -116,15 +117,15 @@ class Reading:
         for message in messages[len(self._read) : -1]:
             read_message(self._known, message)
             self._read.append(message)
-        known = self._known.copied()
-        read_blocks(known, view.system)  # memory blocks show the current state and override earlier statements
+        knowledge = self._known.copied()
+        read_blocks(knowledge, view.system)  # memory blocks show the current state and override earlier statements
         for message in messages[-1:]:
-            read_message(known, message)
-        return known
+            read_message(knowledge, message)
+        return knowledge
 
 
-def _same(one: Message, other: Message) -> bool:
-    return one is other
+def _same(first: Message, second: Message) -> bool:
+    return first is second
 
 
 class Remembered:
@@ -138,23 +139,23 @@ class Remembered:
         self._plan: dict[int, Planned] = {}
         self._done = 0
 
-    def with_all(self, known: Knowledge) -> Knowledge:
+    def with_all(self, knowledge: Knowledge) -> Knowledge:
         """Return a copy of ``known`` that also contains everything ever seen."""
-        self._absorb(known)
-        fuller = copy.copy(known)
-        fuller.facts = dict(known.facts)
+        self._absorb(knowledge)
+        fuller = copy.copy(knowledge)
+        fuller.facts = dict(knowledge.facts)
         for key, held in self._facts.items():
-            own = known.facts.get(key)
-            if (own is None or own.at < held.at) and (key, held.value) not in known.wrong:
+            own = knowledge.facts.get(key)
+            if (own is None or own.at < held.at) and (key, held.value) not in knowledge.wrong:
                 fuller.facts[key] = Held(held.value, held.at, 0, TOLD)
-        fuller.excluded = {key: dict.fromkeys(values, known.order) for key, values in self._excluded.items()}
-        fuller.candidates = {**self._candidates, **known.candidates}
-        fuller.plan = {**self._plan, **known.plan}
-        fuller.done, fuller.progress_seen = max(self._done, known.done), known.progress_seen or self._done > 0
+        fuller.excluded = {key: dict.fromkeys(values, knowledge.order) for key, values in self._excluded.items()}
+        fuller.candidates = {**self._candidates, **knowledge.candidates}
+        fuller.plan = {**self._plan, **knowledge.plan}
+        fuller.done, fuller.progress_seen = max(self._done, knowledge.done), knowledge.progress_seen or self._done > 0
         return fuller
 
-    def _absorb(self, known: Knowledge) -> None:
-        for scope, (at, _) in known.changed.items():
+    def _absorb(self, knowledge: Knowledge) -> None:
+        for scope, (at, _) in knowledge.changed.items():
             if at <= self._changed.get(scope, 0):
                 continue
             self._changed[scope] = at
@@ -162,17 +163,17 @@ class Remembered:
                 self._excluded.pop(key, None)
                 if key in self._facts and self._facts[key].at < at:
                     del self._facts[key]
-        for key, held in known.facts.items():
+        for key, held in knowledge.facts.items():
             since = max(self._changed.get(key, 0), self._changed.get(topic_of(key), 0))
             # A fact older than a change appears before the line that reports the change, never without it.
             at = max(held.at, since) if held.origin == SEEN else held.at
             if at >= max(since, self._facts[key].at if key in self._facts else 0):
                 self._facts[key] = Held(held.value, at, held.order, held.origin, held.source)
-        for key in known.excluded:
-            self._excluded.setdefault(key, set()).update(known.excluded_now(key))
-        self._candidates.update(known.candidates)
-        self._plan.update(known.plan)
-        self._done = max(self._done, known.done)
+        for key in knowledge.excluded:
+            self._excluded.setdefault(key, set()).update(knowledge.excluded_now(key))
+        self._candidates.update(knowledge.candidates)
+        self._plan.update(knowledge.plan)
+        self._done = max(self._done, knowledge.done)
 
 
 class BoundedReader:
@@ -190,27 +191,27 @@ class BoundedReader:
         self._remembered = Remembered() if variant == "oracle" else None
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
-        known = self._reading.of(request.view)
-        tokens = _prompt_tokens(request.view, known)
+        knowledge = self._reading.of(request.view)
+        tokens = _prompt_tokens(request.view, knowledge)
         if tokens > self._window_tokens:
             return ModelFailed(
                 "window", f"the prompt has about {tokens:,} tokens, the window of this model is {self._window_tokens:,}"
             )
         wanted = compaction_wanted(request.view.messages[-1]) if len(request.view.messages) else None
         if wanted is not None:
-            return _answered(request, tokens, (Text(summary(known, wanted)),))
+            return _answered(request, tokens, (Text(summary(knowledge, wanted)),))
         if self._remembered is not None:
-            known = self._remembered.with_all(known)
-        action = decide(ReaderSight(known, offered(request.view.tools), self._variant))
-        beside = carried(known, request.view.messages[-1]) if len(request.view.messages) else ""
-        text = words_beside(action, known) + (f"\n{beside}" if beside else "")
+            knowledge = self._remembered.with_all(knowledge)
+        action = decide(ReaderSight(knowledge, offered(request.view.tools), self._variant))
+        carried_text = carried(knowledge, request.view.messages[-1]) if len(request.view.messages) else ""
+        text = words_beside(action, knowledge) + (f"\n{carried_text}" if carried_text else "")
         call = ToolCall(f"call_{request.facts}", action.tool, action.arguments)
         return _answered(request, tokens, (Text(text), call))
 
 
-def _prompt_tokens(view: View, known: Knowledge) -> int:
-    standing = len(view.system) + sum(len(one.name) + len(one.description) + len(one.schema) for one in view.tools)
-    return int((standing + known.chars) / CHARS_PER_TOKEN)
+def _prompt_tokens(view: View, knowledge: Knowledge) -> int:
+    standing = len(view.system) + sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in view.tools)
+    return int((standing + knowledge.chars) / CHARS_PER_TOKEN)
 
 
 def _answered(request: AskModel, tokens: int, parts: tuple[ReplyPart, ...]) -> ModelReplied:

@@ -91,8 +91,8 @@ def offered(tools: tuple[ToolSpec, ...]) -> Offered:
     budgets: dict[str, int] = {}
     for tool in tools:
         for name, description in _parameters(tool).items():
-            found = _MOST.search(description)
-            budgets[f"{tool.name}.{name}"] = int(found[1].replace(",", "")) if found else 0
+            match = _MOST.search(description)
+            budgets[f"{tool.name}.{name}"] = int(match[1].replace(",", "")) if match else 0
     start = next((name for name in _STARTS if name in names), "")
     finish = "return" if "return" in names else "pop_frame"
     copies = any("copy of your conversation" in tool.description for tool in tools if tool.name == start)
@@ -106,5 +106,5 @@ def _parameters(tool: ToolSpec) -> dict[str, str]:
         properties = shown_schema(tool).get("properties")
     except (DecodeError, AttributeError, RecursionError):
         return {}
-    found = properties.items() if isinstance(properties, dict) else ()
-    return {name: str(one.get("description", "")) for name, one in found if isinstance(one, dict)}
+    items = properties.items() if isinstance(properties, dict) else ()
+    return {name: str(schema.get("description", "")) for name, schema in items if isinstance(schema, dict)}

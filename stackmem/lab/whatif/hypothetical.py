@@ -39,22 +39,24 @@ class HandOverBand(Struct, frozen=True):
 
 def phase_rule(text: str) -> PhaseRule | None:
     """Parse ``--phases``. Returns None for ``none``."""
-    named = text.strip()
-    if named == "none":
+    name = text.strip()
+    if name == "none":
         return None
     for rule in _RULES:
-        if named == rule:
+        if name == rule:
             return PhaseRule(rule)
-    if named.isdecimal() and 2 <= int(named[:9]) <= 1_000:
-        return PhaseRule("fixed", int(named), int(named))
+    if name.isdecimal() and 2 <= int(name[:9]) <= 1_000:
+        return PhaseRule("fixed", int(name), int(name))
     raise UsageError(
-        f"unknown --phases {named[:40]!r}; use {', '.join(_RULES)}, none, or a number of steps from 2 to 1000"
+        f"unknown --phases {name[:40]!r}; use {', '.join(_RULES)}, none, or a number of steps from 2 to 1000"
     )
 
 
 def is_flat(run: Sequence[Moment]) -> bool:
     """Return whether the run has no pushes, by the model or a program, and no forks."""
-    return run[-1].after.program is None and not any(isinstance(one.event, FramePushed | RunForked) for one in run)
+    return run[-1].after.program is None and not any(
+        isinstance(moment.event, FramePushed | RunForked) for moment in run
+    )
 
 
 def bands(
@@ -66,18 +68,18 @@ def bands(
     spans = _spans(run, strategy, start, rule) if how else []
     if how is None or not spans:
         return
-    for missed in shares:
-        yield _band(run, strategy, start, spans, how, missed, terms)
+    for missed_share in shares:
+        yield _band(run, strategy, start, spans, how, missed_share, terms)
 
 
 def _band(
     run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, spans: Sequence[range], how: Handing,
-    missed: float, terms: Terms,
+    missed_share: float, terms: Terms,
 ) -> HandOverBand:  # fmt: skip
-    events, handed = framed(run, spans, how, start.budgets, missed, terms.count)
+    events, handed = framed(run, spans, how, start.budgets, missed_share, terms.count)
     (began, _), *rest = events
     cut = tuple(moments([(began, start), *rest]))
-    return HandOverBand(missed, outcome(cut, strategy, start, facts_used(cut), terms), handed)
+    return HandOverBand(missed_share, outcome(cut, strategy, start, facts_used(cut), terms), handed)
 
 
 def _spans(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, rule: PhaseRule) -> list[range]:
@@ -98,7 +100,7 @@ def _spans(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, r
     return []
 
 
-def _beside(strategy: MemoryStrategy) -> str:
+def _prompt_for_foreign_agent(strategy: MemoryStrategy) -> str:
     """Return the strategy's prompt without the part for coding agents, because another agent has its own."""
     return strategy.prompt if ":" in strategy.prompt else f"{strategy.prompt}+beside"
 
@@ -109,7 +111,7 @@ def start_with_frames(start: RunStarted, strategy: MemoryStrategy) -> RunStarted
         return start
     budgets = budgets_of(strategy, start.budgets)
     slots = prompt_slots(budgets, start.command_seconds)
-    named = memory_tools([tool_name(tool) for tool in strategy.tools]) | {"pop_frame", "return"}
-    brought = tuple(spec(tool, slots) for tool in strategy.tools if tool_name(tool) in named)
-    system = "\n\n".join(filter(None, (start.system, fill(prompt_text(_beside(strategy)), slots))))
+    memory_names = memory_tools([tool_name(tool) for tool in strategy.tools]) | {"pop_frame", "return"}
+    brought = tuple(spec(tool, slots) for tool in strategy.tools if tool_name(tool) in memory_names)
+    system = "\n\n".join(filter(None, (start.system, fill(prompt_text(_prompt_for_foreign_agent(strategy)), slots))))
     return replace(start, budgets=budgets, system=system, tools=(*start.tools, *brought), texts=start.texts or UNSET)

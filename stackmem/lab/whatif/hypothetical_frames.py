@@ -73,15 +73,15 @@ def handing(strategy: MemoryStrategy, budgets: Budgets) -> Handing | None:
 
 
 def framed(
-    run: Sequence[Moment], spans: Sequence[range], how: Handing, budgets: Budgets, missed: float, count: Count
+    run: Sequence[Moment], spans: Sequence[range], how: Handing, budgets: Budgets, missed_share: float, count: Count
 ) -> tuple[list[Timed], HandOver]:
     """Return the events of a flat run with each span of steps in a frame."""
     before, steps = steps_of(run)
-    plan = _Plan(run, steps, spans, how, budgets, missed)
-    told = _Events(plan, steps, count)
+    plan = _Plan(run, steps, spans, how, budgets, missed_share)
+    writer = _Events(plan, steps, count)
     events = [(moment.at, moment.event) for moment in before]
     for number, step in enumerate(steps):
-        events += told.step(number, step)
+        events += writer.step(number, step)
     return events, HandOver(len(spans), plan.facts, plan.again, sum(map(len, plan.reads.values())))
 
 
@@ -90,9 +90,9 @@ class _Plan:
 
     def __init__(
         self, run: Sequence[Moment], steps: Sequence[FlatStep], spans: Sequence[range], how: Handing, budgets: Budgets,
-        missed: float,
+        missed_share: float,
     ) -> None:  # fmt: skip
-        self.spans, self.how, self.budgets, self._missed = spans, how, budgets, missed
+        self.spans, self.how, self.budgets, self._missed = spans, how, budgets, missed_share
         self.begin = {span.start: frame for frame, span in enumerate(spans)}
         self.end = {span.stop - 1: frame for frame, span in enumerate(spans)}
         self.owner = {number: frame for frame, span in enumerate(spans) for number in span}
@@ -110,27 +110,27 @@ class _Plan:
         """Follow each fact from the frame that found it to those that use it."""
         told_by: dict[str, tuple[int, Moment]] = {}
         in_sight = set[tuple[int, str]]()
-        shown = set[tuple[int, int]]()
+        repeated = set[tuple[int, int]]()
         number = -1
-        for moment, told, used in told_and_used(run):
+        for moment, found_facts, used in told_and_used(run):
             number += isinstance(moment.event, ModelReplied)
             frame = self.owner.get(number, _ROOT)
-            told_by.update(dict.fromkeys(told, (frame, moment)))
+            told_by.update(dict.fromkeys(found_facts, (frame, moment)))
             for fact in sorted(used):
                 origin, source = told_by[fact]
-                if origin == frame or (frame, fact) in in_sight or (frame, id(source)) in shown:
+                if origin == frame or (frame, fact) in in_sight or (frame, id(source)) in repeated:
                     continue
                 in_sight.add((frame, fact))
                 if origin == _ROOT and self.how.inherits:
                     continue
                 self.facts += 1
                 if _luck(frame, fact) < self._missed or not self._handed(fact, origin, frame, source):
-                    shown.add((frame, id(source)))
+                    repeated.add((frame, id(source)))
                     self._look_again(number, source)
 
     def _handed(self, fact: str, origin: int, frame: int, source: Moment) -> bool:
         """Return whether a line with the fact fits into the budgets on its way."""
-        line = next((mark_cut(one.strip(), _LINE_CHARS) for one in _lines(source) if fact in literals(one)), "")
+        line = next((mark_cut(text.strip(), _LINE_CHARS) for text in _lines(source) if fact in literals(text)), "")
         if fact not in line:
             return False
         result = [] if origin == _ROOT else self.results.setdefault(origin, [])
@@ -144,7 +144,7 @@ class _Plan:
         if not self.how.heap or origin == _ROOT:
             return False
         chunk = self.chunks.setdefault(origin, [])
-        stored = sum(len(one) + 1 for lines in self.chunks.values() for one in lines)
+        stored = sum(len(text) + 1 for lines in self.chunks.values() for text in lines)
         if line not in chunk and (
             not _fits(line, chunk, _CHUNK_CHARS) or stored + len(line) > self.budgets.heap_chars
             or sum(map(bool, self.chunks.values())) >= self.budgets.heap_chunks
@@ -157,9 +157,9 @@ class _Plan:
         return True
 
     def _look_again(self, number: int, source: Moment) -> None:
-        found = self._sources.get(id(source))
-        if found is not None and isinstance(found[1].event, ToolReturned):
-            self.looked.setdefault(number, []).append((found[0], found[1].event))
+        call_and_result = self._sources.get(id(source))
+        if call_and_result is not None and isinstance(call_and_result[1].event, ToolReturned):
+            self.looked.setdefault(number, []).append((call_and_result[0], call_and_result[1].event))
             self.again += 1
 
 
@@ -175,7 +175,7 @@ def _lines(moment: Moment) -> Iterator[str]:
 
 
 def _fits(line: str, lines: list[str], room: int) -> bool:
-    return line in lines or sum(len(one) + 1 for one in lines) + len(line) <= room
+    return line in lines or sum(len(other_line) + 1 for other_line in lines) + len(line) <= room
 
 
 def _put(line: str, lines: list[str]) -> None:
@@ -239,8 +239,8 @@ class _Events:
         yield at, ChunkRead(name, len("\n".join(self._plan.chunks[origin])))
 
     def _pop(self, frame: int, step: FlatStep, at: float) -> Iterator[Timed]:
-        said = mark_cut(" ".join(step.text.split()) or "Done.", _SAID_CHARS - 1)
-        result = "\n".join((said, *self._plan.results.get(frame, [])))
+        last_words = mark_cut(" ".join(step.text.split()) or "Done.", _SAID_CHARS - 1)
+        result = "\n".join((last_words, *self._plan.results.get(frame, [])))
         given: dict[str, object] = {"result": result}
         stored: tuple[str, ...] = ()
         if self._plan.chunks.get(frame):
@@ -264,12 +264,12 @@ def _chunk_name(frame: int) -> str:
 
 def estimated_outputs(run: Sequence[Timed], count: Count) -> tuple[list[Timed], int]:
     """Return the run with estimates for replies without recorded usage, and the number of estimates."""
-    found, number = list[Timed](), 0
+    timed, number = list[Timed](), 0
     for at, event in run:
         if isinstance(event, ModelReplied) and not event.usage.output and event.parts:
             tokens = sum(count(PromptBlock("assistant", part)) for part in event.parts)
-            found.append((at, replace(event, usage=replace(event.usage, output=tokens, estimated=True))))
+            timed.append((at, replace(event, usage=replace(event.usage, output=tokens, estimated=True))))
             number += 1
         else:
-            found.append((at, event))
-    return found, number
+            timed.append((at, event))
+    return timed, number

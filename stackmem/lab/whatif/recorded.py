@@ -76,10 +76,10 @@ def parse_strategies(text: str) -> tuple[str, ...]:
     """Parse ``all`` or a list of strategies. Commas within parameters do not separate strategies."""
     if text.strip() == "all":
         return tuple(STRATEGIES)
-    named = [
+    spellings = [
         piece.strip() for piece in re.split(rf",(?=\s*(?:{'|'.join(map(re.escape, STRATEGIES))})(?:[:,\s]|$))", text)
     ]
-    return tuple(dict.fromkeys(open_strategy(one).name for one in named))
+    return tuple(dict.fromkeys(open_strategy(spelling).name for spelling in spellings))
 
 
 class WhatIfQuestion(Struct, frozen=True):
@@ -94,15 +94,17 @@ class WhatIfQuestion(Struct, frozen=True):
     missed: tuple[float, ...] = MISSED
 
 
-def what_if(named: str, runs_dir: Path, question: WhatIfQuestion) -> Iterator[WhatIf]:
+def what_if(run_or_file: str, runs_dir: Path, question: WhatIfQuestion) -> Iterator[WhatIf]:
     """Yield the result for each recording of a run or of another agent's file."""
-    for name, again, stated in _recordings(named, runs_dir):
-        yield tell_again(name, again, question, stated)
+    for name, begin_moments, stated in _recordings(run_or_file, runs_dir):
+        yield tell_again(name, begin_moments, question, stated)
 
 
-def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatIfQuestion, stated: str = "") -> WhatIf:
+def tell_again(
+    name: str, begin_moments: Callable[[], Iterator[Moment]], question: WhatIfQuestion, stated: str = ""
+) -> WhatIf:
     """Evaluate one recording under each strategy. ``again`` returns a fresh iterator over its moments."""
-    run = tuple(again())
+    run = tuple(begin_moments())
     if not run:
         raise TraceError(f"the trace of {name} is empty; the run ended before its first record")
     start = run[-1].after.begun
@@ -110,7 +112,7 @@ def tell_again(name: str, again: Callable[[], Iterator[Moment]], question: WhatI
     steps = run[-1].after.step
     if not steps:
         raise UsageError(f"{name} does not contain replies of a model, so there is nothing to evaluate")
-    counter, counted = counter_for(again, costing)
+    counter, counted = counter_for(begin_moments, costing)
     terms = Terms(
         price=None if costing.free else costing.price,
         minimum_tokens=costing.minimum_tokens,
@@ -148,18 +150,18 @@ def _prepared(
     return start, tuple(moments(events)), estimated
 
 
-def _recordings(named: str, runs_dir: Path) -> Iterator[tuple[str, Callable[[], Iterator[Moment]], str]]:
+def _recordings(run_or_file: str, runs_dir: Path) -> Iterator[tuple[str, Callable[[], Iterator[Moment]], str]]:
     """Yield the name, a factory of moments, and the strategy that the recording states, for each recording."""
-    file = Path(named)
+    file = Path(run_or_file)
     if not file.is_file() or file.name == "trace.jsonl":
-        folder = find_run(named, runs_dir)
+        folder = find_run(run_or_file, runs_dir)
         stated = stated_by_recording(folder)
         named_strategy = stated.shown_strategy if stated is not None and stated.strategy else ""
         yield name_of(folder), lambda: moments_of(folder), named_strategy
         return
-    found = list(sessions_of(file))
-    for session, timed_facts in found:
-        name = f"{file}{f' {session.id}' if len(found) > 1 else ''}"
+    recorded_sessions = list(sessions_of(file))
+    for session, timed_facts in recorded_sessions:
+        name = f"{file}{f' {session.id}' if len(recorded_sessions) > 1 else ''}"
         named_strategy = Stated(session.origin, strategy=session.strategy).shown_strategy if session.strategy else ""
         yield name, partial(_moments, timed_facts), named_strategy
 
@@ -197,14 +199,14 @@ def _rows(
 
 def _row(
     run: tuple[Moment, ...], start: RunStarted, strategy: MemoryStrategy, facts: dict[bool, UsedFacts], terms: Terms,
-    rule: PhaseRule | None, missed: tuple[float, ...],
+    rule: PhaseRule | None, missed_shares: tuple[float, ...],
 ) -> WhatIfRow:  # fmt: skip
     if run[-1].after.program is not None and not has_frames(strategy):
         return WhatIfRow(strategy.name, False, "does not apply: frames of a program have separate tasks", None)
     try:
         if rule is not None and has_frames(strategy):
             start = start_with_frames(start, strategy)
-            cut = tuple(bands(run, strategy, start, rule, terms, missed))
+            cut = tuple(bands(run, strategy, start, rule, terms, missed_shares))
             if cut:
                 return WhatIfRow(strategy.name, False, _note_of_bands(cut), cut[len(cut) // 2].outcome, bands=cut)
         result = outcome(run, strategy, start, facts[not has_frames(strategy)], terms)
@@ -279,11 +281,11 @@ def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
     if any(isinstance(moment.event, RunForked) for moment in run):
         notes.append("the parts before and after a fork are one run")
     views = [moment.view for moment in run if isinstance(moment.event, ModelReplied) and by_program(moment)]
-    known = sum(view is not None for view in views)
-    if known:
-        notes.append(f"{known:,} {'step' if known == 1 else 'steps'} of the program with its own prompts")
-    if known < len(views):
-        notes.append(f"{len(views) - known:,} steps of the program are left out: their prompts are unknown")
+    known_views = sum(view is not None for view in views)
+    if known_views:
+        notes.append(f"{known_views:,} {'step' if known_views == 1 else 'steps'} of the program with its own prompts")
+    if known_views < len(views):
+        notes.append(f"{len(views) - known_views:,} steps of the program are left out: their prompts are unknown")
     return "; ".join(notes)
 
 

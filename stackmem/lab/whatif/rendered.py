@@ -144,7 +144,7 @@ class _Costs:
     def ask(self, moment: Moment, view: View, state: State, output_tokens: int, *, step: bool) -> Usage:
         """Add a request and return its usage. ``step`` distinguishes a reply from a summary."""
         if self.terms.five_minutes:
-            view = replace(view, breakpoints=tuple(replace(one, ttl="5m") for one in view.breakpoints))
+            view = replace(view, breakpoints=tuple(replace(mark, ttl="5m") for mark in view.breakpoints))
         used = self._cache.answer(self._request(moment, view)).usage(output_tokens)
         self._usage.append(used)
         if step:
@@ -180,7 +180,9 @@ class _Costs:
             peak_tokens=max(sizes, default=0),
             mean_tokens=sum(sizes) / len(sizes) if sizes else 0.0,
             usage=used,
-            usd=round(sum(cost_usd(one, price) for one in self._usage), 6) if price is not None else None,
+            usd=round(sum(cost_usd(request_usage, price) for request_usage in self._usage), 6)
+            if price is not None
+            else None,
             evaluated_tokens=evaluated_tokens(used),
             seconds=round(speed.seconds(used), 3) if speed is not None else None,
             summaries=summaries,
@@ -199,21 +201,21 @@ _ASKED = re.compile(r"at most ([\d,_]{1,9}) characters")
 
 def extract_summary(view: View) -> str:
     """Return the newest lines that contain a literal missing from all newer lines, in their order."""
-    asked = view.messages[-1].parts[-1] if view.messages and view.messages[-1].parts else Text("")
-    found = _ASKED.search(asked.text) if isinstance(asked, Text) else None
-    room = int(found[1].replace(",", "").replace("_", "")) if found else MOST_CHARS
-    kept: list[str] = []
-    told: set[str] = set()
+    request = view.messages[-1].parts[-1] if view.messages and view.messages[-1].parts else Text("")
+    match = _ASKED.search(request.text) if isinstance(request, Text) else None
+    room = int(match[1].replace(",", "").replace("_", "")) if match else MOST_CHARS
+    newest_lines: list[str] = []
+    covered: set[str] = set()
     for line in _lines_backwards(view):
-        new = literals(line) - told
+        new = literals(line) - covered
         if not new:
             continue
         if len(line) + 1 > room:
             break
-        kept.append(line)
-        told |= new
+        newest_lines.append(line)
+        covered |= new
         room -= len(line) + 1
-    return "\n".join(reversed(kept))
+    return "\n".join(reversed(newest_lines))
 
 
 def _lines_backwards(view: View) -> Iterator[str]:
@@ -285,13 +287,13 @@ def _turns(moment: Moment) -> list[Turn]:
     match moment.event:
         case FramePushed(name=name):
             text = f"frame {name!r} begins; what it returns follows"
-            return [Result(one.id, text, failed=False, heap=after.heap, step=after.step) for one in calls[:1]]
+            return [Result(call.id, text, failed=False, heap=after.heap, step=after.step) for call in calls[:1]]
         case FramePopped() if calls:
-            told = new[-1] if new else None
-            if not isinstance(told, Result):
+            result = new[-1] if new else None
+            if not isinstance(result, Result):
                 return []  # the end of the root frame is not reported to the model
-            rest = [replace(told, call_id=one.id, text=_NOT_DONE, failed=True) for one in calls[1:]]
-            return [replace(told, call_id=calls[0].id), *rest]
+            rest = [replace(result, call_id=call.id, text=_NOT_DONE, failed=True) for call in calls[1:]]
+            return [replace(result, call_id=calls[0].id), *rest]
         case FramePopped():
             return [Notice(turn.text, turn.heap) for turn in new if isinstance(turn, Result)]
         case _:

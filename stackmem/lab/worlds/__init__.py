@@ -1,10 +1,10 @@
 """Seeded generators of tasks: workspaces with planted facts, hidden checks and a manifest."""
 
-from .make import HORIZONS, MOST_NOISE, SHIPPED, WORLDS, about, design, families, make, make_task, manifest, tasks
+from .make import HORIZONS, MAX_NOISE, SHIPPED, WORLDS, about, design, families, make, make_task, manifest, tasks
 
 __all__ = [
     "HORIZONS",
-    "MOST_NOISE",
+    "MAX_NOISE",
     "SHIPPED",
     "WORLDS",
     "about",

@@ -89,7 +89,7 @@ SHIPPED = frozenset(WORLDS)
 open_table("worlds", PluginTable("world", WORLDS, fits(WorldFamily, "build"), re.compile(r"[a-z][a-z0-9_]{0,63}")))
 
 HORIZONS = (10, 2_000)
-MOST_NOISE = 8.0
+MAX_NOISE = 8.0
 _UNIT_NOISE = 1_500  # characters in the output of a unit at noise 1
 _MORE = (("site.shift", "docs/handover.md", "Handover"), ("site.contact", "docs/contacts.md", "Contacts"))
 
@@ -149,10 +149,10 @@ def make(family: str, seed: int, horizon: int, noise: float, folder: Path, repos
         fresh = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
         try:
             for path, text, mode in task_files(made):
-                place = fresh / path
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(text, encoding="utf-8")
-                place.chmod(mode)
+                target = fresh / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(text, encoding="utf-8")
+                target.chmod(mode)
             os.rename(fresh, folder)  # noqa: PTH104 - also replaces an empty folder
         finally:
             remove_tree(fresh)
@@ -180,8 +180,8 @@ def make_task(family: str, seed: int, horizon: int, noise: float, folder: Path) 
 def _holds(folder: Path, wanted: tuple[str, int, int, float]) -> bool:
     """Return whether the folder contains this world byte for byte as this version generates it."""
     try:
-        told = manifest(folder)
-        if tuple(told.get(name) for name in ("family", "seed", "horizon", "noise")) != wanted:
+        stored = manifest(folder)
+        if tuple(stored.get(name) for name in ("family", "seed", "horizon", "noise")) != wanted:
             return False
         files = task_files(design(*wanted))
         return all(read_regular_text(folder / path) == text for path, text, _ in files)
@@ -191,8 +191,8 @@ def _holds(folder: Path, wanted: tuple[str, int, int, float]) -> bool:
 
 def manifest(folder: Path) -> dict[str, Any]:
     """Read a world's ``tests/manifest.json``."""
-    told: dict[str, Any] = msgspec.json.decode(read_regular(folder / "tests" / "manifest.json"))
-    return told
+    content: dict[str, Any] = msgspec.json.decode(read_regular(folder / "tests" / "manifest.json"))
+    return content
 
 
 def families() -> tuple[str, ...]:
@@ -225,8 +225,8 @@ def _refuse(family: str, seed: int, horizon: int, noise: float) -> None:
     low, high = HORIZONS
     if not low <= horizon <= high:
         raise UsageError(f"invalid horizon {horizon}; use {low} to {high:,} calls")
-    if not 0 <= noise <= MOST_NOISE:
-        raise UsageError(f"invalid noise {noise:g}; use 0 to {MOST_NOISE:g}")
+    if not 0 <= noise <= MAX_NOISE:
+        raise UsageError(f"invalid noise {noise:g}; use 0 to {MAX_NOISE:g}")
 
 
 def _builder(family: str, repository: Path | None) -> Build:

@@ -64,9 +64,9 @@ class Oracle:
                 self._run(f"./work plan {unit}-{last}")
             values = {key: self._value(key, way) for key, way in self._ways[unit]}
             command = " ".join([f"./work do {unit}", *(f"{key}={value}" for key, value in values.items())])
-            said = self._run(command)
-            if not said.endswith(f"done unit {unit}\n[exit 0]"):
-                raise UsageError(f"unit {unit} of this world cannot be done ({said[-200:]}); report it")
+            output = self._run(command)
+            if not output.endswith(f"done unit {unit}\n[exit 0]"):
+                raise UsageError(f"unit {unit} of this world cannot be done ({output[-200:]}); report it")
             self.commands.append(command)
         self.calls.append(OracleCall("pop_frame", {"result": f"All {self._units} units are done."}))
         return self.calls
@@ -106,8 +106,8 @@ class Oracle:
 
     def _learn(self, text: str) -> list[str]:
         """Store the facts of a result. Returns their keys."""
-        found = _FACT.findall(text)
-        for key, value, stamp in found:
+        facts = _FACT.findall(text)
+        for key, value, stamp in facts:
             if int(stamp or 0) >= self._known.get(key, (0, ""))[0]:
                 self._known[key] = (int(stamp or 0), value)
         for topic in _CHANGED.findall(text):
@@ -119,4 +119,4 @@ class Oracle:
             self._candidates.setdefault(key, listed.split())
         for unit, needs in _UNIT.findall(text):
             self._ways[int(unit)] = _NEED.findall(needs)
-        return [key for key, _, _ in found]
+        return [key for key, _, _ in facts]

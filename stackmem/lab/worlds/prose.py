@@ -55,12 +55,12 @@ def sentence(rng: Random) -> str:
 
 def paragraph(rng: Random, chars: int, mark: str = "") -> str:
     """Return about ``chars`` characters of wrapped prose with ``mark`` before each line."""
-    said: list[str] = []
+    sentences: list[str] = []
     length = 0
     while length < chars:
-        said.append(sentence(rng))
-        length += len(said[-1]) + 1
-    return "\n".join(textwrap.wrap(" ".join(said), COLUMNS, initial_indent=mark, subsequent_indent=mark))
+        sentences.append(sentence(rng))
+        length += len(sentences[-1]) + 1
+    return "\n".join(textwrap.wrap(" ".join(sentences), COLUMNS, initial_indent=mark, subsequent_indent=mark))
 
 
 def document(title: str, rng: Random, sections: list[tuple[str, list[str]]], chars: int) -> str:

@@ -115,8 +115,8 @@ def test_a_pause_that_outlives_the_cache_makes_the_history_be_written_again(tmp_
         ({"worlds": ("ledger",)}, "ledger has no separate requests"),
         ({"worlds": ("all",)}, "env_trap has no separate requests"),
         ({"settings": {"isolation": "none"}}, "needs --isolation memory"),
-        ({"pause_seconds": -1.0}, "a pause of -1"),
-        ({"pause_seconds": float("nan")}, "a pause of nan"),
+        ({"pause_seconds": -1.0}, "invalid pause of -1"),
+        ({"pause_seconds": float("nan")}, "invalid pause of nan"),
     ],
 )
 def test_a_session_that_cannot_be_is_refused(more: dict, said: str):

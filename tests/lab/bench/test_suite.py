@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stackmem.errors import UsageError
 from stackmem.lab.bench.plan import Variant
 from stackmem.lab.bench.planning import numbers, split_strategies
-from stackmem.lab.bench.suite import LARGEST_BYTES, SuiteRequest, over, read_suite
+from stackmem.lab.bench.suite import MAX_BYTES, SuiteRequest, over, read_suite
 
 WHOLE = """
 about = "the index"
@@ -101,7 +101,7 @@ def test_a_whole_suite_says_what_it_asks_for(tmp_path):
         ("worlds = [", "is not valid TOML"),
         (b"\xff", "is not valid TOML"),
         ("x = " + "[" * 20_000, "is not valid TOML"),
-        ("#" * (LARGEST_BYTES + 1), "at most"),
+        ("#" * (MAX_BYTES + 1), "at most"),
     ],
 )
 def test_a_suite_that_cannot_be_is_one_sentence(tmp_path, text, said):

@@ -52,7 +52,7 @@ def test_each_state_is_that_of_a_real_commit(tmp_path):
 
 def test_invalid_sources_are_refused_in_one_sentence(tmp_path):
     few = repository(tmp_path / "few", 3)
-    with pytest.raises(UsageError, match="has 3 commits that change files; 10 are needed"):
+    with pytest.raises(UsageError, match="has 3 commits that change files; at least 10 are needed"):
         design("history", 1, 60, 1.0, few)
     with pytest.raises(UsageError, match="is not in a git repository"):
         design("history", 1, 60, 1.0, tmp_path)

@@ -21,7 +21,7 @@ from stackmem.lab.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily
 _TRACKED, _EACH = 40, 3
 _NOW = "tree/now.md"
 # limits for a user's repository: newest commits used, fewest commits needed, timeout for git
-_MOST, _LEAST, _SECONDS = 3_000, 10, 60.0
+_MAX_COMMITS, _MIN_COMMITS, _SECONDS = 3_000, 10, 60.0
 
 
 class Commit(Struct, frozen=True, array_like=True):
@@ -50,12 +50,12 @@ def commits_of(folder: Path) -> tuple[Commit, ...]:
     origin = find_origin(root)
     words = ("log", "--reverse", "--no-merges", "--no-renames", "--raw", "-z", "--abbrev=10", "--format=%x1e%s", "-n")
     try:
-        told = origin.ask(*words, str(_MOST), "--end-of-options", origin.head or "HEAD", seconds=_SECONDS)
+        told = origin.ask(*words, str(_MAX_COMMITS), "--end-of-options", origin.head or "HEAD", seconds=_SECONDS)
     except WorkspaceError as error:
         raise UsageError(f"git cannot list the commits of {root} ({error}); name another one") from error
     found = [one for text in told.decode("utf-8", "replace").split("\x1e") if (one := _commit(text)) is not None]
-    if len(found) < _LEAST:
-        raise UsageError(f"{root} has {len(found)} commits that change files; at least {_LEAST} are needed")
+    if len(found) < _MIN_COMMITS:
+        raise UsageError(f"{root} has {len(found)} commits that change files; at least {_MIN_COMMITS} are needed")
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ _VERBS = ("move", "split", "harden", "speed up", "cover", "clean up")
 _SUITES = ("unit", "smoke", "contract", "slow", "nightly", "matrix")
 _REQUEST_STEPS = 17
 _ROUND = 15
-_LEAST, _MOST = 2, 22
+_MIN_UNITS, _MAX_UNITS = 2, 22
 _OLDER = 5
 SETUP = "docs/setup.md"
 
@@ -86,7 +86,7 @@ def _sizes(rng: Random, size: Size, units: int) -> list[int]:
 
     The fifth and the fiftieth request therefore have the same size, and their costs can be compared.
     """
-    spread = [_LEAST + (_MOST - _LEAST) * at / (_ROUND - 1) for at in range(_ROUND)]
+    spread = [_MIN_UNITS + (_MAX_UNITS - _MIN_UNITS) * at / (_ROUND - 1) for at in range(_ROUND)]
     rng.shuffle(spread)
     count = min(units, max(1, round(size.horizon / _REQUEST_STEPS)))
     weights = [spread[number % _ROUND] for number in range(count)]
