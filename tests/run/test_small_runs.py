@@ -47,7 +47,9 @@ def test_a_small_model_gets_the_small_size_and_its_run_replays(stage: Stage) -> 
     assert [tool["function"]["name"] for tool in server.bodies[0]["tools"]] == [tool.name for tool in start.tools]
     assert "long.txt" in start.small.look.listing
     assert start.small.look.files == ()  # it is too long
-    assert len(start.tools) <= 6
+    assert [tool.name for tool in start.tools if tool.name not in start.registered] == [
+        "read_file", "write_file", "list_files", "run_command", "pop_frame"
+    ]  # fmt: skip
     assert {body["max_completion_tokens"] for body in server.bodies} == {1_024}
     assert all(body["tools"] == server.bodies[0]["tools"] for body in server.bodies)
     assert all(body["messages"][0] == server.bodies[0]["messages"][0] for body in server.bodies)
@@ -97,7 +99,7 @@ def test_a_small_model_is_shown_the_file_that_it_would_overwrite(stage: Stage) -
     (stage.root / "project").mkdir()
     (stage.root / "project" / "calc.py").write_text(whole, encoding="utf-8")
     with small_server(*answers) as server:
-        ran = solve(stage, server)
+        ran = solve(stage, server, "--extra-tools", "edit_file")
     assert ran.returncode == 0, ran.stderr
     first, second, third, edit = events(stage.only_run(), ToolReturned)
     assert (first.failed, second.failed, third.failed, edit.failed) == (True, False, False, True)
