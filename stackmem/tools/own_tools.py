@@ -48,6 +48,7 @@ class OwnTool:
         parallel: Whether it may run in parallel with others.
         idempotent: Whether repeating a call with the same arguments is harmless.
         seconds: Time limit of a call; None if the tool handles this itself.
+        function: The Python function that it calls; None for a tool of a server.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class OwnTool:
         parallel: bool = False,
         idempotent: bool = False,
         seconds: float | None = None,
+        function: ToolFunction | None = None,
     ) -> None:
         if seconds is not None and not seconds > 0:
             raise UsageError(
@@ -71,6 +73,7 @@ class OwnTool:
             raise UsageError(f"the tool {name} is built in; rename yours")
         self.name, self.description = name, description
         self.parallel, self.idempotent, self.seconds = parallel, idempotent, seconds
+        self.function = function
         self._call, self._schema = call, schema
 
     @cached_property
@@ -286,6 +289,7 @@ def from_function(
         parallel=parallel,
         idempotent=idempotent,
         seconds=seconds,
+        function=function,
     )
 
 

@@ -32,7 +32,7 @@ from stackmem.workspace.isolation.launch import Level
 from stackmem.workspace.isolation.levels import WORKSPACES
 from stackmem.workspace.memory import MemoryWorkspace
 
-from .own_tools import from_function, register
+from .own_tools import TOOLS, from_function, register
 from .plugin_places import GROUP, places
 
 _WAY_OUT = "fix or uninstall that package"
@@ -213,9 +213,12 @@ def _register(plugin: Plugin) -> None:
     for function in plugin.tools:
         if wrong := no_function(function):
             raise UsageError(f"a tool {wrong}")
+    # a decorated function is a tool since its module was imported
+    decorated = [own.function for own in TOOLS.values()]
     register(
         from_function(function, name=None, description=None, parallel=False, idempotent=False)
         for function in plugin.tools
+        if not any(function is other for other in decorated)
     )
 
 

@@ -257,6 +257,17 @@ def test_a_strategy_that_raises_later_ends_the_run_so_and_a_trial_as_an_error(in
     assert (benched.returncode, f"1 x {says}" in benched.stdout) == (0, True), benched.stdout
 
 
+def test_a_decorated_tool_may_also_be_listed(installed: Installed):
+    installed.put(
+        "acme",
+        "import stackmem\n\n@stackmem.tool\ndef shift():\n    return 'night'\n\n"
+        "plugin = stackmem.Plugin(tools=(shift,))\n",
+    )
+    (installed.folder / "ask.sexp").write_text("(shift)\n", "utf-8")
+    ran = installed.run("run", "ask.sexp", *RUNS)
+    assert "night" in ran.stdout, ran.stderr
+
+
 def test_a_raising_tool_is_reported_to_its_caller(installed: Installed):
     installed.put(
         "bad", f"{HEAD}\ndef shift():\n    raise ValueError('boom')\n\nplugin = stackmem.Plugin(tools=(shift,))\n"

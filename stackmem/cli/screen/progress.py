@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import UNSET, Struct
 
 from stackmem.core import facts
@@ -29,10 +31,8 @@ class Progress(Struct):
         match event:
             case facts.RunStarted():
                 return _beginning(event)
-            case facts.ModelReplied():
-                self.step, self.depth = state.step, state.running.depth
-                calls = [_call(part) for part in event.parts if isinstance(part, ToolCall)]
-                self.call = "; ".join(calls) or "no call"
+            case facts.ModelReplied() | facts.RunResumed():
+                self._begin_step(event, state)
                 return []
             case facts.ModelFailed(voice=voice):
                 retries = after_failure(state) is None
@@ -76,6 +76,15 @@ class Progress(Struct):
                 voice = event.voice
                 return [] if voice.kind in HIDDEN else [self._line(one_line(voice.line), voice.text)]
 
+    def _begin_step(self, event: facts.ModelReplied | facts.RunResumed, state: State) -> None:
+        self.step = state.step
+        if state.stack:
+            self.depth = state.running.depth
+        if isinstance(event, facts.ModelReplied):
+            self.call = _calls([part for part in event.parts if isinstance(part, ToolCall)])
+        elif state.pending is not None:  # the stopped process left this call without a result; it is performed next
+            self.call = _calls(state.pending.calls)
+
     def _line(self, what: str, outcome: str) -> str:
         arrow = f" -> {one_line(outcome)}" if outcome else ""
         return f"{self.step:>4}  {'  ' * self.depth}{what}{arrow}"
@@ -103,6 +112,10 @@ def _beginning(start: facts.RunStarted) -> list[str]:
         price = one_line(start.price.source) if start.price else "unknown"
         lines.append(f"window {start.window_tokens:,} tokens ({one_line(start.window_source)}) | price: {price}")
     return lines
+
+
+def _calls(calls: Sequence[ToolCall]) -> str:
+    return "; ".join(_call(call) for call in calls) or "no call"
 
 
 def _call(call: ToolCall) -> str:

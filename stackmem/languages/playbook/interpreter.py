@@ -1,6 +1,6 @@
 """Runs a program: chooses where it starts, schedules its agents, and runs each playbook in its own frame.
 
-Rule 1: a reply that breaks the contract is answered with its fault; after three in a row the program halts.
+Rule 1: a reply that breaks the contract is answered with its fault; the fourth in a row halts the program.
 Rule 2: a frame that returned leaves only its summary in the log, and its parameters get their old values back.
 Rule 3: agents run in file order; each runs until it waits for a message that has not arrived.
 """
