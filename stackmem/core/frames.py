@@ -118,7 +118,7 @@ def with_budget_faults(refusal: Refusal, call: ToolCall, budgets: Budgets, offer
     if call.name != tool_name(PushFrame) or not isinstance(call.arguments, dict):
         return refusal
     wrong = _text_faults(call.arguments, budgets, parameters(tool_named(call.name, offered) or PushFrame))
-    more = f". By its budgets: {'; '.join(wrong)}" if wrong else ""
+    more = f". Over the limits: {'; '.join(wrong)}" if wrong else ""
     return replace(refusal, way_out=refusal.way_out + more)
 
 

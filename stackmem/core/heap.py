@@ -210,7 +210,7 @@ def faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets) -> lis
                 "give the path of one workspace file, or leave it out"
             )
         elif _control_characters(entry.source):
-            messages.append("source holds control characters; give the path of one workspace file")
+            messages.append("source contains control characters; give the path of one workspace file")
     twice = sorted(name for name, count in Counter(entry.name for entry in entries).items() if count > 1)
     messages += [f"{name[:80]!r} is stored twice in one call; name each chunk once" for name in twice]
     return messages or _budget_faults(heap, entries, budgets)
@@ -222,7 +222,8 @@ def name_faults(name: str, budgets: Budgets) -> list[str]:
     if not name.strip():
         return [f"name is empty; give 1 to {budgets.name_chars} of letters, digits, _ . - /"]
     return [
-        f"name {name[:80]!r} ({len(name)} chars) is no name; give 1 to {budgets.name_chars} of letters, digits, _ . - /"
+        f"name {name[:80]!r} ({len(name)} chars) is not a valid name; "
+        f"give 1 to {budgets.name_chars} of letters, digits, _ . - /"
     ]
 
 
@@ -230,7 +231,7 @@ def description_faults(description: str, budgets: Budgets) -> list[str]:
     if len(description) > budgets.description_chars:
         return [f"description is {len(description)} chars, maximum is {budgets.description_chars}; shorten it"]
     if _control_characters(description):
-        return ["description holds line breaks or control characters; write one plain line"]
+        return ["description contains line breaks or control characters; write one plain line"]
     return []
 
 
@@ -246,11 +247,11 @@ def _budget_faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets
     messages = []
     if heap.chars - replaced + needed > budgets.heap_chars:
         messages.append(
-            f"the heap holds {heap.chars:,} of {budgets.heap_chars:,} characters and this needs "
+            f"the heap has {heap.chars:,} of {budgets.heap_chars:,} characters and this needs "
             f"{needed - replaced:,} more; {_freeable(heap)}"
         )
     if entries and count > budgets.heap_chunks:
-        messages.append(f"the heap would hold {count} chunks, maximum is {budgets.heap_chunks}; {_freeable(heap)}")
+        messages.append(f"the heap would have {count} chunks, maximum is {budgets.heap_chunks}; {_freeable(heap)}")
     return messages
 
 
@@ -280,7 +281,7 @@ def source_faults(entries: tuple[StoreEntry, ...], digests: dict[str, str]) -> l
 def no_chunk(heap: Heap, name: str) -> str:
     """Return the message for a missing name, with the closest existing names."""
     if not heap.chunks:
-        return f"there is no chunk {name[:80]!r}; the heap is empty, heap_alloc stores a first one"
+        return f"there is no chunk {name[:80]!r}; the heap is empty, store one with heap_alloc"
     near = get_close_matches(name, heap.chunks, n=3, cutoff=0.4) or list(heap.chunks)[:5]
     return f"there is no chunk {name[:80]!r}; nearest: {', '.join(near)}"
 

@@ -93,15 +93,15 @@ def _run(directory: Directory, call: Memory, path: str, other: str) -> _Change |
 def _path_fault(path: str) -> str:
     pieces = path.rstrip("/").split("/")
     if pieces[:2] != ["", "memories"] or any(piece in ("", ".", "..") for piece in pieces[1:]):
-        return f"{path[:80]!r} is no path under {ROOT}; give one such as {ROOT}/notes.md"
+        return f"{path[:80]!r} is not a path under {ROOT}; give one such as {ROOT}/notes.md"
     if len(path) > PATH_CHARS or not path.isprintable():
-        return f"the path has {len(path)} chars or some that cannot be shown; give at most {PATH_CHARS} plain ones"
+        return f"the path has {len(path)} chars or unprintable ones; give at most {PATH_CHARS} plain ones"
     return ""
 
 
 def _size_fault(before: Directory, after: Directory) -> str:
     if after.chars > TOTAL_CHARS and after.chars > before.chars:
-        return f"the files would hold {after.chars:,} characters, maximum is {TOTAL_CHARS:,}; shorten or delete some"
+        return f"the files would have {after.chars:,} characters, maximum is {TOTAL_CHARS:,}; shorten or delete some"
     if len(after.files) > max(FILES, len(before.files)):
         return f"there would be {len(after.files)} files, maximum is {FILES}; delete or merge some"
     return ""
@@ -110,7 +110,7 @@ def _size_fault(before: Directory, after: Directory) -> str:
 def _no_file(directory: Directory, path: str) -> str:
     if directory.under(path) or path == ROOT:
         return f"{path} is a folder; name a file, or view it to see its files"
-    known = ", ".join(sorted(directory.files)[:5]) or "none yet, create makes a first one"
+    known = ", ".join(sorted(directory.files)[:5]) or "none yet, use create"
     return f"there is no {path}; files: {known}"
 
 
@@ -134,7 +134,7 @@ def _create(directory: Directory, path: str, text: str) -> _Change | str:
 def _place_fault(directory: Directory, path: str) -> str:
     """Return why no file can be created at this path."""
     if path in directory.files:
-        return f"{path} exists; change it by str_replace or insert, or delete it first"
+        return f"{path} exists; change it with str_replace or insert, or delete it first"
     if path == ROOT or directory.under(path):
         return f"{path} is a folder; name a file in it"
     parent_file = next((name for name in directory.files if path.startswith(f"{name}/")), "")

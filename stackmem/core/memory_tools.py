@@ -123,8 +123,8 @@ def load(state: State, call: HeapLoad) -> ChunkRead | Refusal:
         return Refusal("no_chunk", f"heap_load refused, nothing was loaded: {reasons}")
     size = len(_chunk_texts(state, names).encode(errors="replace"))
     if size > state.shown_bytes:
-        reason = f"heap_load refused: together they are {size:,} bytes, maximum is {state.shown_bytes:,}"
-        return Refusal("too_large", reason, "load fewer at once")
+        reason = f"heap_load refused: together they have {size:,} bytes, maximum is {state.shown_bytes:,}"
+        return Refusal("too_large", reason, "load fewer in one call")
     return ChunkRead(names[0], sum(len(state.heap.chunks[name].content) for name in names), names[1:] or UNSET)
 
 
@@ -248,7 +248,7 @@ def names_frame(call: HeapRead) -> bool:
 def _read_frame(state: State, call: HeapRead) -> LookupAnswer:
     name = call.name.removeprefix(FRAME_PREFIX)
     if call.start_line is not None or call.end_line is not None:
-        return LookupAnswer(fault="start_line and end_line are for chunks; ask a popped frame with query")
+        return LookupAnswer(fault="start_line and end_line are for chunks; search a popped frame with query")
     if not name:
         return _search_frames(state, call.query)
     done = _popped_frame(state, name)
@@ -261,7 +261,7 @@ def _read_frame(state: State, call: HeapRead) -> LookupAnswer:
 def _search_frames(state: State, query: str) -> LookupAnswer:
     """Search all conversations of the run except the running frame's."""
     if not query.strip():
-        return LookupAnswer(fault="query is empty; name words to look for, or a frame as frame:NAME")
+        return LookupAnswer(fault="query is empty; name words to search for, or a frame as frame:NAME")
     return LookupAnswer(excerpts_of_frames([*(done.frame for done in state.popped), *state.stack[:-1]], query))
 
 
@@ -272,8 +272,8 @@ def _add_note(state: State, call: AddNote) -> LookupAnswer:
         return LookupAnswer(fault="text is empty; write what to remember")
     if used + len(call.text) > most:
         return LookupAnswer(
-            fault=f"the notes hold {used:,} of {most:,} characters and this has {len(call.text):,}; shorten it, or "
-            "work with what they hold"
+            fault=f"the notes have {used:,} of {most:,} characters and this has {len(call.text):,}; shorten it, or "
+            "work with what they contain"
         )
     notes = state.notes.append(call.text)
     return LookupAnswer(f"noted; {used + len(call.text):,} of {most:,} characters used", notes=notes)
@@ -283,18 +283,18 @@ def _expand(state: State, call: Expand) -> LookupAnswer:
     results = [turn for turn in state.running.turns if isinstance(turn, Result)]
     texts = [turn.text for turn in results if turn.step == call.index]
     if not texts:
-        known = f"numbers go from {results[0].step} to {results[-1].step}" if results else "there is no result yet"
+        known = f"numbers go from {results[0].step} to {results[-1].step}" if results else "there are no results yet"
         return LookupAnswer(fault=f"no result has the number {call.index}; {known}")
-    return LookupAnswer(clip_bytes(f"result {call.index} again, whole:\n" + "\n".join(texts), state.shown_bytes + 200))
+    return LookupAnswer(clip_bytes(f"result {call.index} in full:\n" + "\n".join(texts), state.shown_bytes + 200))
 
 
 def _search(state: State, call: ConversationSearch) -> LookupAnswer:
     """Search the running conversation without the reply that contains this call."""
     if not call.query.strip():
-        return LookupAnswer(fault="query is empty; name words to look for")
+        return LookupAnswer(fault="query is empty; name words to search for")
     turns = state.running.turns
     last = next(position for position in range(len(turns) - 1, -1, -1) if isinstance(turns[position], Reply))
-    head = f"found in this conversation for {mark_cut(call.query, 100)!r}; newer facts hold:"
+    head = f"found in this conversation for {mark_cut(call.query, 100)!r}; newer facts count:"
     return LookupAnswer(excerpts(turns[:last], call.query, head))
 
 

@@ -144,6 +144,4 @@ def refuse_misfit(frame: Frame, result: str) -> FramePopped | Refusal | None:
         return None
     if frame.unfit + 1 >= UNFIT_RESULTS:
         return FramePopped(frame.id, result, forced="misfit")
-    return Refusal(
-        "misfit", f"pop_frame refused: the result must be one JSON value that fits what is asked for: {fault}"
-    )
+    return Refusal("misfit", f"pop_frame refused: the result must be one JSON value that fits the schema: {fault}")

@@ -126,7 +126,7 @@ def excerpts_of_frames(frames: list[Frame], query: str) -> str:
     turns = [turn for frame in frames for turn in frame.turns]
     searched = {turn.step for turn in turns if isinstance(turn, Reply) and _searches(turn)}
     shown = (turn for turn in turns if not (isinstance(turn, Reply | Result) and turn.step in searched))
-    head = f"found in {len(frames):,} other frames for {mark_cut(query, 100)!r}; newer facts hold:"
+    head = f"found in {len(frames):,} other frames for {mark_cut(query, 100)!r}; newer facts count:"
     return excerpts(shown, query, head, once=True)
 
 
@@ -158,7 +158,7 @@ def excerpts(turns: Iterable[Turn], query: str, head: str, *, once: bool = False
         chosen.append(number)
         left -= length
     lines = [_line(passages[number]) for number in sorted(chosen)]
-    note = f"[{len(chosen):,} of {len(passages):,} passages]" if chosen else "[no passage fits; try other words]"
+    note = f"[{len(chosen):,} of {len(passages):,} passages]" if chosen else "[no passage matches; try other words]"
     return "\n".join([head, note, *lines])[:EXCERPT_CHARS]
 
 

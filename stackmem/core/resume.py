@@ -54,7 +54,7 @@ def _hear(state: State, text: str) -> State:
         root = state.popped[-1].frame
         state = replace(state, stack=(root,), popped=state.popped.without_last(), result="", pending=None)
         for call in _unanswered(root):
-            state = tell(state, Result(call.id, "The person has the result.", False, state.heap, state.step))
+            state = tell(state, Result(call.id, "The user has the result.", False, state.heap, state.step))
     pending = state.pending
     if pending is not None and isinstance(pending.call, AskQuestion):
         answered = Result(pending.calls[0].id, text, False, state.heap, state.step)

@@ -46,13 +46,13 @@ def wait_seconds(failures: tuple[ModelFailed, ...]) -> float:
 CUT_SHORT: dict[Stop, Refusal] = {
     "truncated": Refusal(
         "truncated",
-        "Your reply was cut off at the output limit, and nothing of it was executed.",
+        "Your reply was cut off at the output limit, and none of it was executed.",
         "Make one call with less text.",
     ),
     "refused": Refusal(
         "refused",
-        "The provider refused to complete that reply, and nothing of it was executed.",
-        "Go on another way, or call pop_frame and say why it cannot be done.",
+        "The provider refused to complete that reply, and none of it was executed.",
+        "Try another way, or call pop_frame and say why it cannot be done.",
     ),
 }
 
@@ -71,8 +71,8 @@ def unusable(state: State, pending: Pending) -> ReplyNudged | Refusal | None:
     if pending.stop in CUT_SHORT:
         return _naming(ending_tool(state), CUT_SHORT[pending.stop])
     if len(pending.calls) > 1 and not performs_first(state):
-        reason = f"not executed: one call a reply, and this reply had {len(pending.calls)}"
-        return Refusal("several_calls", reason, "call the first one alone")
+        reason = f"not executed: one call per reply, and this reply had {len(pending.calls)}"
+        return Refusal("several_calls", reason, "make only the first call")
     return None
 
 

@@ -29,10 +29,10 @@ from .state import Frame, Grant, Notice, Pending, PoppedFrame, Registers, Result
 from .text import mark_cut
 from .tools import AskQuestion, EditFile, Refusal, RunCommand, WorkspaceCall, WriteFile, tool_name
 
-SESSION_TASK = "Work with a person: each of her requests comes as she makes it."
+SESSION_TASK = "Work with a user, whose requests arrive one by one."
 """The task of a run that is a conversation."""
 
-_NOT_MADE = "not made: the person ended this request"
+_NOT_MADE = "not made: the user ended this request"
 _LOG_CHARS = 4_000
 _VERBATIM_CHARS = 1_500
 _SHORT_CHARS = 120
@@ -176,7 +176,7 @@ def permission(state: State, pending: Pending, call: WorkspaceCall | ToolCall) -
     decided = pending.decided
     if decided is not None:
         reason = f": {decided.words}" if decided.words else ""
-        return None if decided.allow else Refusal("denied", f"the person did not allow this call{reason}")
+        return None if decided.allow else Refusal("denied", f"the user did not allow this call{reason}")
     request = _permission_for(call)
     if any(_covers(grant, request, state) for grant in session.grants):
         return None
@@ -223,7 +223,7 @@ def apply_person_event(
         quiet = replace(state, heard=())
         if session is not None and not session.working:
             return _begin_request(quiet, session, event.text)
-        return tell(quiet, Notice(f"The person says:\n{event.text}", state.heap))
+        return tell(quiet, Notice(f"The user says:\n{event.text}", state.heap))
     if isinstance(event, PersonSteppedIn):
         return replace(state, heard=(*state.heard, event.text))
     if session is None:
@@ -243,7 +243,7 @@ def apply_person_event(
 
 def spoken(text: str) -> str:
     """Return the user's text as the model reads it. Providers refuse blank text."""
-    return text if text.strip() else "(the person said nothing)"
+    return text if text.strip() else "(the user said nothing)"
 
 
 def _begin_request(state: State, session: Session, text: str) -> State:
@@ -286,7 +286,7 @@ def _end_turn(state: State, session: Session, event: TurnEnded) -> State:
     heap = heap_with_stored(state, event.stored)
     after = replace(state, heap=heap)
     for call in state.pending.calls if state.pending else ():
-        after = tell(after, Result(call.id, "The person has the result.", False, heap, state.step))
+        after = tell(after, Result(call.id, "The user has the result.", False, heap, state.step))
     done = replace(session, working=False, stopped=False)
     return replace(after, pending=None, failures=(), idle=0, result=event.result, session=done)
 

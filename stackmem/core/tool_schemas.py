@@ -226,7 +226,7 @@ def _faults(form: dict[str, _Parameter], given: dict[str, Any], path: str) -> li
             faults += _type_faults(field.hint, value, path + field.name)
         elif field.required:
             faults.append(f"{path}{field.name} is missing")
-    faults += [f"{path}{str(name)[:80]} is no parameter" for name in given if name not in form]
+    faults += [f"{path}{str(name)[:80]} is not a parameter" for name in given if name not in form]
     return faults
 
 

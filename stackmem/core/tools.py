@@ -60,8 +60,8 @@ Prompt = Annotated[
 
 
 class ReadFile(Struct, frozen=True, tag="read_file"):
-    """Read a text file, whole or its lines start_line to end_line (from 1, inclusive). A long result is clipped in
-    the middle.
+    """Read a text file, or its lines start_line to end_line (from 1, inclusive). A long result is clipped in the
+    middle.
     """
 
     behavior: ClassVar[Behavior] = Behavior(reads_files=True)
@@ -72,7 +72,7 @@ class ReadFile(Struct, frozen=True, tag="read_file"):
 
 
 class WriteFile(Struct, frozen=True, tag="write_file"):
-    """Write a whole file; its folder is created."""
+    """Write a whole file; creates its folder."""
 
     behavior: ClassVar[Behavior] = Behavior(changes_files=True, repeatable=True, bounded="content")
 
@@ -81,8 +81,8 @@ class WriteFile(Struct, frozen=True, tag="write_file"):
 
 
 class EditFile(Struct, frozen=True, tag="edit_file"):
-    """Replace old_string, which occurs once in the file, by new_string; with replace_all, wherever it occurs. Copy
-    old_string exactly, white space included. Prefer it to write_file for a small change.
+    """Replace old_string, which must occur once in the file, with new_string; replace_all replaces every occurrence.
+    Copy old_string exactly, with white space. Prefer it to write_file for small changes.
     """
 
     behavior: ClassVar[Behavior] = Behavior(changes_files=True, bounded="new_string")
@@ -94,13 +94,13 @@ class EditFile(Struct, frozen=True, tag="edit_file"):
 
 
 class SearchFiles(Struct, frozen=True, tag="search_files"):
-    """Search files for a regular expression, line by line; ignored files are left out. At most 100 matches."""
+    """Search files for a regular expression, line by line; skips ignored files. At most 100 matches."""
 
     behavior: ClassVar[Behavior] = Behavior(reads_files=True)
 
     pattern: str
     path: str = "."
-    glob: Annotated[str, Meta(description="Only such files, like *.py or src/**/*.ts.")] = ""
+    glob: Annotated[str, Meta(description="Only files like *.py or src/**/*.ts.")] = ""
     context: Annotated[int, Meta(description="Lines shown before and after each match.")] = 0
 
 
@@ -113,8 +113,8 @@ class ListFiles(Struct, frozen=True, tag="list_files"):
 
 
 class RunCommand(Struct, frozen=True, tag="run_command"):
-    """Run a bash command line in the workspace. After {{command_seconds}} seconds it and all that it started
-    are killed. Output and errors come together, clipped in the middle, with the exit code.
+    """Run a bash command line in the workspace. After {{command_seconds}} seconds it and all its processes are
+    killed. Returns output and errors together, clipped in the middle, and the exit code.
     """
 
     behavior: ClassVar[Behavior] = Behavior(reads_files=True, changes_files=True)
@@ -123,8 +123,8 @@ class RunCommand(Struct, frozen=True, tag="run_command"):
 
 
 class PushFrame(Struct, frozen=True, tag="push_frame"):
-    """Start a child frame for a phase of several steps. It sees its registers, the context and the heap index, nothing
-    else; its result comes back as the result of this call. Anything over budget is refused.
+    """Start a child frame for a phase of several steps. It sees only its registers, the context and the heap
+    index; its result is the result of this call. Anything over a limit is refused.
     """
 
     behavior: ClassVar[Behavior] = Behavior(frame="starts", blank=("objective", "return_spec"))
@@ -148,7 +148,7 @@ class PushFrame(Struct, frozen=True, tag="push_frame"):
     verify: Annotated[
         str,
         Meta(
-            description="A command run at the pop; its exit code is stamped on the result; "
+            description="A command run at the pop; its exit code is added to the result; "
             "at most {{verify_chars}} characters."
         ),
     ] = ""
@@ -183,7 +183,7 @@ class HeapAlloc(Struct, frozen=True, tag="heap_alloc"):
         Meta(description="Its line in the index: what a reader will find; at most {{description_chars}} characters."),
     ] = ""
     source: Annotated[
-        str, Meta(description="Workspace file that it describes; once that changes, the index marks the chunk STALE.")
+        str, Meta(description="Workspace file that it describes; if the file changes, the index marks the chunk STALE.")
     ] = ""
 
 
@@ -193,13 +193,13 @@ class HeapRead(Struct, frozen=True, tag="heap_read"):
     behavior: ClassVar[Behavior] = Behavior(while_closing=True, hidden=("query",))
 
     name: str
-    query: Annotated[str, Meta(description="For frame:NAME only: words to look for; left out, its last words.")] = ""
+    query: Annotated[str, Meta(description="For frame:NAME only: words to search for; default: its last words.")] = ""
     start_line: int | None = None
     end_line: int | None = None
 
 
 class HeapLoad(Struct, frozen=True, tag="heap_load"):
-    """Load several chunks at once, whole: one step instead of one for each heap_read."""
+    """Load several whole chunks in one step, instead of one heap_read for each."""
 
     behavior: ClassVar[Behavior] = Behavior(while_closing=True)
 
@@ -207,7 +207,7 @@ class HeapLoad(Struct, frozen=True, tag="heap_load"):
 
 
 class HeapWrite(Struct, frozen=True, tag="heap_write"):
-    """Replace a chunk's content. A description or source that is left out stays; STALE is cleared."""
+    """Replace a chunk's content. An omitted description or source is kept; STALE is cleared."""
 
     behavior: ClassVar[Behavior] = Behavior(while_closing=True)
 
@@ -226,9 +226,8 @@ class HeapFree(Struct, frozen=True, tag="heap_free"):
 
 
 class Delegate(Struct, frozen=True, tag="delegate"):
-    """Give a part of the work to a sub-agent with a clean conversation. It sees its prompt and nothing of your
-    conversation; its result comes back as the result of this call, and you see nothing else of its work but the files
-    it leaves. At most {{depth}} sub-agents deep.
+    """Give a part of the work to a sub-agent with a clean conversation. It sees only its prompt; of its work
+    you see only its result, as the result of this call, and the files it leaves. At most {{depth}} sub-agents deep.
     """
 
     behavior: ClassVar[Behavior] = Behavior(frame="starts")
@@ -238,8 +237,8 @@ class Delegate(Struct, frozen=True, tag="delegate"):
 
 
 class Branch(Struct, frozen=True, tag="branch"):
-    """Branch off for a part of the work. The branch goes on from this conversation with the prompt; when it returns,
-    all its steps are folded away, and you go on from here with its result as the result of this call.
+    """Start a branch for a part of the work. It continues this conversation with the prompt; when it returns, all its
+    steps are folded away, and you continue from here with its result as the result of this call.
     At most {{depth}} branches deep.
     """
 
@@ -250,8 +249,8 @@ class Branch(Struct, frozen=True, tag="branch"):
 
 
 class Return(Struct, frozen=True, tag="return"):
-    """End the branch: its steps are folded away and its result is all that the main conversation keeps. Outside of any
-    branch it ends the run.
+    """End the branch: its steps are folded away, and the main conversation keeps only its result. Outside a branch it
+    ends the run.
     """
 
     behavior: ClassVar[Behavior] = Behavior(frame="ends", while_closing=True)
@@ -266,8 +265,8 @@ class HeapList(Struct, frozen=True, tag="heap_list"):
 
 
 class AddNote(Struct, frozen=True, tag="add_note"):
-    """Append a note to the scratchpad, which stands in every prompt. Notes are never changed or removed; together they
-    hold {{heap_chars}} characters.
+    """Append a note to the scratchpad, which every prompt shows. Notes are never changed or removed; their total limit
+    is {{heap_chars}} characters.
     """
 
     behavior: ClassVar[Behavior] = Behavior(while_closing=True)
@@ -276,19 +275,19 @@ class AddNote(Struct, frozen=True, tag="add_note"):
 
 
 class Expand(Struct, frozen=True, tag="expand"):
-    """Show a shortened tool result again, whole as it was recorded."""
+    """Show a shortened tool result in full, as it was recorded."""
 
     behavior: ClassVar[Behavior] = Behavior()
 
-    index: Annotated[int, Meta(description="The number that stands where the result was.")]
+    index: Annotated[int, Meta(description="The number shown where the result was.")]
 
 
 class ConversationSearch(Struct, frozen=True, tag="conversation_search"):
-    """Search all of this conversation, also what is no longer shown; the passages that fit best come, oldest first."""
+    """Search all of this conversation, including what is no longer shown; returns the best passages, oldest first."""
 
     behavior: ClassVar[Behavior] = Behavior(while_closing=True)
 
-    query: Annotated[str, Meta(description="Words to look for.")]
+    query: Annotated[str, Meta(description="Words to search for.")]
 
 
 MemoryCommand = Literal["view", "create", "str_replace", "insert", "delete", "rename"]
@@ -296,32 +295,32 @@ MemoryCommand = Literal["view", "create", "str_replace", "insert", "delete", "re
 
 class Memory(Struct, frozen=True, tag="memory"):
     """Keep notes in the directory /memories, which outlives this conversation: at most 64 files with 100,000 characters
-    together. Nothing of it is shown until you view it.
+    in all. You see nothing of it until you view it.
     view: a folder's files, or a file with line numbers. create: a new file with file_text. str_replace: old_str, which
-    occurs once, by new_str. insert: insert_text after line insert_line (0 for the start). delete: a file or folder.
-    rename: old_path to new_path.
+    must occur once, with new_str. insert: insert_text after line insert_line (0 for the start). delete: a file or
+    folder. rename: old_path to new_path.
     """
 
     behavior: ClassVar[Behavior] = Behavior(while_closing=True)
 
     command: Annotated[MemoryCommand, Meta(description="What to do.")]
-    path: Annotated[str | None, Meta(description="Of all commands but rename: a path under /memories.")] = None
+    path: Annotated[str | None, Meta(description="All commands but rename: a path under /memories.")] = None
     file_text: Annotated[str | None, Meta(description="create: the file's text.")] = None
     old_str: Annotated[str | None, Meta(description="str_replace: text that occurs exactly once.")] = None
-    new_str: Annotated[str | None, Meta(description="str_replace: what stands there from then on.")] = None
+    new_str: Annotated[str | None, Meta(description="str_replace: the replacement for old_str.")] = None
     insert_line: Annotated[int | None, Meta(description="insert: the line after which to insert, from 0.")] = None
     insert_text: Annotated[str | None, Meta(description="insert: the text.")] = None
-    old_path: Annotated[str | None, Meta(description="rename: the path now.")] = None
-    new_path: Annotated[str | None, Meta(description="rename: the path then.")] = None
+    old_path: Annotated[str | None, Meta(description="rename: the old path.")] = None
+    new_path: Annotated[str | None, Meta(description="rename: the new path.")] = None
 
 
 class AskQuestion(Struct, frozen=True, tag="ask_user"):
-    """Ask the person one question and wait for her answer. Ask only what you cannot find out and must know to go on."""
+    """Ask the user one question and wait for the answer. Ask only what you cannot find out and must know to go on."""
 
     behavior: ClassVar[Behavior] = Behavior(while_closing=True)
 
     question: str
-    options: Annotated[tuple[str, ...], Meta(description="Answers to choose from; she may say something else.")] = ()
+    options: Annotated[tuple[str, ...], Meta(description="Answers to choose from; the user may give another.")] = ()
 
 
 WorkspaceCall = ReadFile | WriteFile | EditFile | SearchFiles | ListFiles | RunCommand

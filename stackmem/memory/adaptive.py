@@ -91,7 +91,7 @@ def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
         advice = frame_advice(before.rates, (*after.growth, after.open_tokens), index_size)
     if advice is None:
         return after
-    lines = (f"Each step reads these {after.tokens:,} tokens again.", advice_text(advice), before.guide)
+    lines = (f"Each step rereads these {after.tokens:,} tokens.", advice_text(advice), before.guide)
     after = _with_text(after, "\n".join(filter(None, lines)))
     return replace(after, guide="", advice=advice, advised_at=after.tokens)
 

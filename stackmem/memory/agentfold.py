@@ -97,8 +97,8 @@ def _due(chars: int, state: State, shown: Linear) -> str:
     first, last = folds.unfolded[0], folds.unfolded[-1]
     oldest = folds.blocks[0].first if folds.blocks else first
     return (
-        f"FOLD DUE: steps {first} to {last}, behind {len(folds.blocks)} blocks that begin with step {oldest}. Beside "
-        f"the call, under the line FOLD {first}-{last} or one from an earlier step, what later steps need of them; at "
+        f"FOLD DUE: steps {first} to {last}, behind {len(folds.blocks)} blocks that begin with step {oldest}. With "
+        f"the call, write below FOLD {first}-{last} (or from an earlier step) what later steps need of them; at "
         f"most {chars:,} characters."
     )
 

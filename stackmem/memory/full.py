@@ -135,6 +135,6 @@ def mem1(parameters: str) -> OneConversation:
 
 def _state_due(chars: int, state: State, shown: Linear) -> str:
     return (
-        f"STATE DUE: beside the call, under the heading STATE, what later steps need; at most {chars:,} characters. Of "
-        "this conversation only that reply and its answer will be shown."
+        f"STATE DUE: with the call, write under the heading STATE what later steps need; at most {chars:,} characters. "
+        "You will see only that reply of this conversation and its answer."
     )

@@ -25,10 +25,10 @@ from .shared.parameters import parameters as parse
 REQUEST = CompactionRequest("summary", "compaction", 8_000, "cold")
 EDIT_BLOCKS = Offer(
     Memory,
-    text="Edit your memory blocks, text files under /memories that stand whole in every prompt: at most 64 with "
-    "100,000 characters together.\nview: a block with line numbers. create: a new block with file_text. str_replace: "
-    "old_str, which occurs once, by new_str. insert: insert_text after line insert_line (0 for the start). delete: a "
-    "block. rename: old_path to new_path.",
+    text="Edit your memory blocks, text files under /memories shown in full in every prompt: at most 64 with "
+    "100,000 characters in all.\nview: a block with line numbers. create: a new block with file_text. str_replace: "
+    "old_str, which must occur once, with new_str. insert: insert_text after line insert_line (0 for the start). "
+    "delete: a block. rename: old_path to new_path.",
 )
 _EVICTED, _MORE, _LEFT = 4, 1, 7  # tenths
 

@@ -73,7 +73,7 @@ def retrieve(most: int, chars: int, state: State, shown: Linear) -> str:
         return ""
     passages = [known.passages[number] for number in sorted(chosen[:most])]
     blocks = [f"--- {passage.source}\n{passage.text}" for passage in passages]
-    return "\n".join(["FROM EARLIER STEPS, found by the words of the last one; newer facts hold:", *blocks])
+    return "\n".join(["FROM EARLIER STEPS, found by the words of the last one; newer facts count:", *blocks])
 
 
 def _with_passages(known: Passages, exchange: Exchange) -> Passages:

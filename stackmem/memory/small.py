@@ -37,7 +37,7 @@ _TOOLS: dict[str, Tool] = {
     for offer in (
         Offer(ReadFile, text="Read a text file."),
         Offer(WriteFile, text="Write a whole file, new or old."),
-        Offer(EditFile, text="Replace old_string by new_string; set replace_all if it recurs."),
+        Offer(EditFile, text="Replace old_string with new_string; set replace_all if it recurs."),
         Offer(ListFiles, text="List the files of a folder."),
         Offer(RunCommand, text="Run a bash command and read its output."),
         Offer(
@@ -49,7 +49,7 @@ _TOOLS: dict[str, Tool] = {
     )
 }
 _LATER = {
-    tool_name(PushFrame): "Start a conversation of its own for a part of the work",
+    tool_name(PushFrame): "Start a new conversation for a part of the work",
     tool_name(HeapAlloc): "Keep a fact under a name",
     tool_name(HeapRead): "Show what is kept under a name",
     tool_name(HeapWrite): "Change what is kept under a name",

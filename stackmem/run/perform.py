@@ -40,7 +40,7 @@ JITTER = 0.25
 This keeps many runs from retrying in the same moment. A wait is never shortened.
 """
 VERIFY_SECONDS = 30.0
-INTERRUPTED = "interrupted by the person before it ended; its output is lost, and files may be half written"
+INTERRUPTED = "interrupted by the user before it ended; its output is lost, and files may be half written"
 _MAX_WAIT_SECONDS = 10_000_000.0
 """Seconds. The operating system does not accept an infinite wait."""
 

@@ -24,11 +24,11 @@ def relative(path: str, inside: str) -> bytes:
     try:
         raw = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise ToolRefused(f"{named(path)} holds a character that no file name can hold; leave it out") from None
+        raise ToolRefused(f"{named(path)} contains a character that file names cannot contain; leave it out") from None
     if not raw:
         raise ToolRefused("the path is empty; use '.' for the workspace itself")
     if b"\0" in raw:
-        raise ToolRefused(f"{named(path)} holds a NUL character, which no file name can; leave it out")
+        raise ToolRefused(f"{named(path)} contains a NUL character, which file names cannot contain; leave it out")
     if not raw.startswith(b"/"):
         return raw
     own, parts = path_parts(os.fsencode(inside)), path_parts(raw)
@@ -60,12 +60,12 @@ def answer(
 ) -> ToolOutcome:
     """Return the answer with the lines that were read."""
     if span.binary:
-        raise ToolRefused(f"binary, {size} bytes: {named(path)} is no UTF-8 text; look at it with run_command")
+        raise ToolRefused(f"binary, {size} bytes: {named(path)} is not UTF-8 text; look at it with run_command")
     if span.lines == 0 and start == 1:
         return ToolOutcome(cut("[empty file]", shown_bytes))
     if start > span.lines:
-        there = f"has {span.lines} lines" if span.counted else f"is too long to search behind line {span.lines}"
-        raise ToolRefused(f"start_line {start} is not to be had: {named(path)} {there}; ask for an earlier one")
+        there = f"has {span.lines} lines" if span.counted else f"is too long to search after line {span.lines}"
+        raise ToolRefused(f"start_line {start} does not exist: {named(path)} {there}; ask for an earlier one")
     return ToolOutcome(shown_lines(span, start, ranged=ranged, shown_bytes=shown_bytes, scrub=scrub))
 
 
@@ -73,7 +73,7 @@ def encoded(content: str) -> bytes:
     try:
         return content.encode()
     except UnicodeEncodeError as error:
-        raise ToolRefused(f"character {error.start + 1} of the content is half of one; write it whole") from None
+        raise ToolRefused(f"character {error.start + 1} of the content is half a character; write it whole") from None
 
 
 def syntax_note(path: str, raw: bytes) -> str:
@@ -105,9 +105,7 @@ def written(path: str, raw: bytes, before: int | None) -> ToolOutcome:
 
 def unchanged(path: str) -> ToolOutcome:
     """Return the answer to a write that would not change the file."""
-    return ToolOutcome(
-        f"nothing changed: {named(path)} has exactly this content already; run it, or do what is still missing"
-    )
+    return ToolOutcome(f"nothing changed: {named(path)} has exactly this content already; run it, or do what remains")
 
 
 def protected(path: str) -> str:

@@ -29,7 +29,7 @@ def edited(
     if len(raw) > EDITED_BYTES:
         raise ToolRefused(f"{named(path)} is over {EDITED_BYTES:,} bytes; change it with run_command")
     if b"\0" in raw:
-        raise ToolRefused(f"binary, {len(raw)} bytes: {named(path)} is no text; change it with run_command")
+        raise ToolRefused(f"binary, {len(raw)} bytes: {named(path)} is not text; change it with run_command")
     if not old:
         raise ToolRefused("old_string is empty; copy the text to be replaced, or use write_file for a new file")
     if old == new:
@@ -56,7 +56,7 @@ def edited(
     try:
         content = text.replace(old, new).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise ToolRefused("new_string holds half a character; write it whole") from None
+        raise ToolRefused("new_string contains half a character; write it whole") from None
     return content, ToolOutcome(answer + syntax_note(path, content))
 
 
@@ -89,17 +89,17 @@ def _nearest(text: str, old: str, scrub: Callable[[str], str]) -> str:
     wanted = [line.strip() for line in old.splitlines() if line.strip()]
     bare = [line.strip() for line in lines]
     if not wanted or not any(bare):
-        return "read_file shows what it holds"
+        return "read_file shows it"
     same = [number for number, line in enumerate(bare) if line == wanted[0]]
     # Of several places with the same first line, take the one whose following lines match best.
     start = max(same, key=lambda at: _agreement(bare[at:], wanted), default=None)
     if start is None:
         start = _most_alike(bare, wanted[0])
     if start is None:
-        return "no line comes near; read_file shows what it holds"
+        return "no line is similar; read_file shows it"
     last = min(len(lines), start + min(len(old.splitlines()) + 1, _SHOWN_LINES))
     shown = [f"{number + 1}\t{cut(visible(scrub(lines[number])), _LINE_BYTES)}" for number in range(start, last)]
-    return "the nearest lines are (copy them exactly, white space included):\n" + "\n".join(shown)
+    return "the nearest lines are (copy them exactly, including white space):\n" + "\n".join(shown)
 
 
 def _agreement(lines: list[str], wanted: list[str]) -> int:

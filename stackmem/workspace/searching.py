@@ -55,7 +55,7 @@ def search_command(python: str, pattern: str, path: str, glob: str, context: int
         raise ToolRefused(f"the pattern is {len(pattern):,} characters, the limit is {_PATTERN_CHARS:,}; shorten it")
     if own := _OWN.search(pattern):
         raise ToolRefused(
-            f"the pattern has {own[1]!r}; look-around, back-references and anchors of a whole text are not to be had"
+            f"the pattern has {own[1]!r}; look-around, back-references and anchors of a whole text are not supported"
         )
     if not 0 <= context <= _CONTEXT:
         raise ToolRefused(f"context is {context}; write 0 to {_CONTEXT}")
@@ -106,12 +106,10 @@ def shown_matches(
         why = ended.reason or f"exit {ended.exit_code}"
         return ToolOutcome(f"the search ended without an answer ({why}); use run_command with grep", True)
     if answer.wrong:
-        return ToolOutcome(
-            f"the pattern is no regular expression ({answer.wrong}); escape what is meant literally", True
-        )
+        return ToolOutcome(f"the pattern is not a regular expression ({answer.wrong}); escape literal characters", True)
     files = f"{answer.searched:,} {'file' if answer.searched == 1 else 'files'} searched"
     if not answer.groups:
-        return ToolOutcome(f"[no match below {shown_name(path)}; {files}, ignored ones left out]")
+        return ToolOutcome(f"[no match below {shown_name(path)}; {files}, ignored files skipped]")
     lines: list[str] = []
     apart = any(not match for _, rows in answer.groups for _, match, _ in rows)
     for name, rows in answer.groups:

@@ -14,7 +14,7 @@ _STOPPED = {
     "disk": "killed: it filled the disk; everything it started was killed, its files are still there",
     "output": "killed: it printed too much, send long output to a file; everything it started was killed",
     "killed": "killed from inside the sandbox, or by the system; everything it started was killed",
-    "interrupted": "interrupted by the person; everything it started was killed, and files may be half written",
+    "interrupted": "interrupted by the user; everything it started was killed, and files may be half written",
     "unkillable": "stopped, but something it started cannot be killed and may still run",
 }
 

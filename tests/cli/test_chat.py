@@ -275,7 +275,7 @@ def test_words_and_a_stop_while_it_works(stage: Stage):
         assert terminal.end() == 0
     assert [event.text for event in facts(stage, PersonSteppedIn)] == ["use tabs"]
     assert len(facts(stage, PersonStopped)) == 1
-    assert facts(stage, ToolReturned)[-1].text.startswith("half\n[interrupted by the person")
+    assert facts(stage, ToolReturned)[-1].text.startswith("half\n[interrupted by the user")
     assert facts(stage, FramePopped)[-1].forced == "stopped"
     replay(str(newest(stage)))
 

@@ -92,6 +92,6 @@ def test_a_conversation_in_tmux_with_typing_resizing_pastes_and_a_closed_window(
     again.type("C-d")
     until(lambda: not again.lives(), lambda: "the program is still running")
     assert [event.text for event in facts(stage, PersonSaid)] == ["Do it, grüße", TEXT, "more"]
-    assert facts(stage, ToolReturned)[1].text.startswith("half\n[interrupted by the person")
+    assert facts(stage, ToolReturned)[1].text.startswith("half\n[interrupted by the user")
     assert [event.text for event in facts(stage, PersonSteppedIn)] == ["use 漢字"]
     assert replay(only_run(stage)).prompts

@@ -107,7 +107,14 @@ def test_the_child_sees_its_registers_context_and_the_index_and_never_the_parent
         push(objective="Objective-O", context="Context-C", return_spec="Return-R", constraint="steps=9", verify="make"),
     )
     shown = shown_text(played.view)
-    for seen in ("R0 INTENT: Objective-O", "R1 RETURN: Return-R", "R3 BUDGET: steps=9", "Context-C", "- spec", "make"):
+    for seen in (
+        "R0 INTENT: Objective-O",
+        "R1 RETURN: Return-R",
+        "R3 CONSTRAINT: steps=9",
+        "Context-C",
+        "- spec",
+        "make",
+    ):
         assert seen in shown
     assert "SECRET PLAN" not in shown
     assert "CHUNK-CONTENT" not in shown

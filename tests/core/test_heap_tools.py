@@ -202,8 +202,8 @@ def test_a_load_that_one_result_cannot_show_is_refused():
         alloc("a", "ü" * 1_000), alloc("b", "y" * 1_000), do("heap_load", names=["a", "b"]),
         do("heap_load", names=["a"]), window_tokens=8_000,
     )  # fmt: skip
-    assert "together they are 3,0" in rejected(played).reason
-    assert rejected(played).reason.endswith("maximum is 2,500; load fewer at once")
+    assert "together they have 3,0" in rejected(played).reason
+    assert rejected(played).reason.endswith("maximum is 2,500; load fewer in one call")
     assert played.of(ChunkRead)[0].names == ("a",)
 
 

@@ -160,7 +160,7 @@ def test_only_the_stated_form_of_a_constraint_is_enforced(text, limits):
 
 def test_a_constraint_without_a_limit_is_shown_but_not_enforced():
     played = play(push(constraint="be quick"), *WORK[:50])
-    assert "R3 BUDGET: be quick" in shown_text(played.view)
+    assert "R3 CONSTRAINT: be quick" in shown_text(played.view)
     assert not played.of(CallRejected)
 
 

@@ -62,7 +62,7 @@ def test_a_number_that_no_result_has_is_refused_with_those_there_are(number):
 
 def test_before_any_result_there_is_nothing_to_expand():
     played = play(do("expand", index=1), start=started("expandable"))
-    assert "there is no result yet" in played.answer
+    assert "there are no results yet" in played.answer
 
 
 def test_a_popped_frame_is_asked_by_its_name_or_its_id():
@@ -79,7 +79,7 @@ def test_a_popped_frame_is_asked_by_its_name_or_its_id():
     )
     by_name, by_id, last, none = (event.chars for event in played.of(CallAnswered))
     assert by_name == by_id
-    assert "no passage fits" in played.answer
+    assert "no passage matches" in played.answer
     texts = [turn.text for turn in played.state.running.turns if hasattr(turn, "call_id")]
     assert "port 8443" in texts[1]
     assert "nothing of interest" not in texts[1]
@@ -146,12 +146,12 @@ AT = {"command": "create", "path": "/memories/a", "file_text": "one one\ntwo"}
     [
         ({"command": "create", "path": "/memories/a"}, "needs path and file_text; file_text is missing"),
         ({"command": "rename", "path": "/memories/a"}, "needs old_path and new_path"),
-        ({"command": "create", "path": "/memories/a", "file_text": ""}, "exists; change it by str_replace"),
+        ({"command": "create", "path": "/memories/a", "file_text": ""}, "exists; change it with str_replace"),
         ({"command": "create", "path": "/memories/a/b", "file_text": ""}, "is a file, so nothing can be in it"),
         ({"command": "create", "path": "/memories", "file_text": ""}, "is a folder"),
-        ({"command": "create", "path": "/etc/passwd", "file_text": ""}, "is no path under /memories"),
-        ({"command": "create", "path": "/memories/../x", "file_text": ""}, "is no path under /memories"),
-        ({"command": "create", "path": "/memories//x", "file_text": ""}, "is no path under /memories"),
+        ({"command": "create", "path": "/etc/passwd", "file_text": ""}, "is not a path under /memories"),
+        ({"command": "create", "path": "/memories/../x", "file_text": ""}, "is not a path under /memories"),
+        ({"command": "create", "path": "/memories//x", "file_text": ""}, "is not a path under /memories"),
         ({"command": "create", "path": "/memories/x\n", "file_text": ""}, "plain ones"),
         ({"command": "create", "path": "/memories/" + "x" * 300, "file_text": ""}, "plain ones"),
         ({"command": "create", "path": "/memories/x", "file_text": "x" * (TOTAL_CHARS + 1)}, "maximum is 100,000"),

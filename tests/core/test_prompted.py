@@ -59,9 +59,9 @@ def test_a_prompt_of_the_last_character_allowed_is_accepted_and_one_more_is_refu
         ({"prompt": "  "}, "prompt is empty"),
         ({"prompt": ...}, "prompt is missing"),
         ({"prompt": 3}, "prompt must be a string"),
-        ({"name": "a b"}, "is no name"),
+        ({"name": "a b"}, "is not a valid name"),
         ({"name": ""}, "name is empty"),
-        ({"objective": "x"}, "objective is no parameter"),
+        ({"objective": "x"}, "objective is not a parameter"),
     ],
 )
 def test_an_invalid_start_is_refused_with_the_reason(strategy, changes, told):

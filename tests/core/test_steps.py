@@ -171,7 +171,7 @@ def test_an_unknown_tool_is_refused_with_those_there_are(name):
         ("read_file", {"path": "a", "start_line": "1"}, "start_line must be an integer, is a string"),
         ("read_file", {"path": "a", "start_line": 1.0}, "start_line must be an integer, is a number"),
         ("read_file", {"path": "a", "end_line": True}, "end_line must be an integer, is a boolean"),
-        ("read_file", {"path": "a", "lines": 3}, "lines is no parameter"),
+        ("read_file", {"path": "a", "lines": 3}, "lines is not a parameter"),
         ("write_file", {"path": "a"}, "content is missing"),
         ("run_command", {"command": ["ls"]}, "command must be a string, is a list"),
         ("heap_alloc", {"content": "x"}, "name is missing"),
@@ -180,7 +180,7 @@ def test_an_unknown_tool_is_refused_with_those_there_are(name):
         ("pop_frame", {"result": "r", "store": [1]}, "store[0] must be an object, is a number"),
         ("pop_frame", {"result": "r", "store": [None]}, "store[0] must be an object, is null"),
         ("pop_frame", {"result": "r", "store": [stored("a"), {"name": "b"}]}, "store[1].content is missing"),
-        ("pop_frame", {"result": "r", "store": [stored("a", x=1)]}, "store[0].x is no parameter"),
+        ("pop_frame", {"result": "r", "store": [stored("a", x=1)]}, "store[0].x is not a parameter"),
     ],
 )
 def test_a_wrong_parameter_is_named_with_the_accepted_form(tool, arguments, fault):
@@ -193,7 +193,7 @@ def test_a_wrong_parameter_is_named_with_the_accepted_form(tool, arguments, faul
 
 def test_all_wrong_parameters_of_a_call_are_named_at_once():
     reason = rejected(play(do("read_file", start_line="x", other=1))).reason
-    assert all(fault in reason for fault in ("path is missing", "start_line must be", "other is no parameter"))
+    assert all(fault in reason for fault in ("path is missing", "start_line must be", "other is not a parameter"))
 
 
 def test_null_means_an_omitted_parameter():
@@ -233,7 +233,7 @@ def test_the_full_strategy_ends_the_run_with_pop_frame_and_refuses_every_tool_it
     assert play(pop("All done."), start=start).state.outcome == "finished"
     for tool in ("push_frame", "heap_alloc", "heap_read", "heap_write", "heap_free"):
         assert rejected(play(do(tool, name="a"), start=start)).code == "unknown_tool"
-    assert "store is no parameter" in rejected(play(pop(store=[stored("a")]), start=start)).reason
+    assert "store is not a parameter" in rejected(play(pop(store=[stored("a")]), start=start)).reason
 
 
 def test_every_number_in_a_tools_description_comes_from_the_budgets():

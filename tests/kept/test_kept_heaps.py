@@ -48,7 +48,7 @@ def test_stale_old_and_orphaned_chunks_are_pruned(stage: Stage, folder: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("write", "a b", "-t", "x"), "is no name"),
+        (("write", "a b", "-t", "x"), "is not a valid name"),
         (("write", "a", "-t", ""), "is empty"),
         (("write", "a", "-t", "x", "--source", "../x"), "outside the workspace"),
         (("write", "a", "-t", "x" * 1_000_001), "of 1,000,000 characters"),

@@ -76,7 +76,7 @@ def test_without_registers_a_push_carries_a_context_and_the_child_sees_that_and_
         ({"name": "a", "context": ""}, "context is empty"),
         ({"name": "a", "context": "x" * 501}, "context is 501 chars, maximum is 500"),
         ({"name": "a"}, "context is missing"),
-        ({"name": "a", "context": "x", "objective": "y"}, "objective is no parameter"),
+        ({"name": "a", "context": "x", "objective": "y"}, "objective is not a parameter"),
         ({"name": "a", "context": "per heap 'spek'"}, "did you mean 'spec'"),
     ],
 )
@@ -96,7 +96,7 @@ def test_without_store_a_push_and_a_pop_take_none(registers):
     assert [event.code for event in played.of(CallRejected)] == ["bad_arguments"]
     assert len(played.of(FramePushed)) == 1
     popped = play(do("push_frame", **given), pop("Done.", store=[stored("a")]), start=start)
-    assert "store is no parameter" in popped.answer
+    assert "store is not a parameter" in popped.answer
 
 
 def test_a_stack_without_heap_speaks_of_none():

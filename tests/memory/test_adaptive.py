@@ -17,7 +17,7 @@ from tests.build import Played, World, alloc, do, play, pop, push, shown_text, s
 
 GUIDE, FAREWELL, ADVICE = (
     "A child sees nothing of this conversation",
-    "has to be searched for once you pop",
+    "must be searched for",
     "FRAMES PAY",
 )
 OUTPUT = "x" * int(STEP_TOKENS * 2.5)
@@ -64,8 +64,8 @@ def test_no_advice_while_a_useless_frame_would_be_a_large_share_of_the_bill():
 def test_a_conversation_that_has_cost_thirty_frames_is_told_by_its_own_length_and_how_to_push():
     text = shown(run(*steps(42)))
     assert text.count(ADVICE) == 2
-    assert f"{GUIDE}, only its objective (what to do, and the command that proves it; at most 200 characters)" in text
-    assert "Each step reads these 29,192 tokens again." in text
+    assert f"{GUIDE}, only its objective (what to do and the command that proves it; at most 200 characters)" in text
+    assert "Each step rereads these 29,192 tokens." in text
     assert "FRAMES PAY above 4 steps: push phases of 9." in text
 
 
@@ -100,7 +100,7 @@ def test_a_child_is_shown_the_chunks_that_are_named_to_it_and_the_others_in_the_
 
 
 def test_the_guide_and_the_simulated_reader_know_how_much_a_child_is_shown():
-    assert f"the child is shown {SHOWN_CHARS:,} characters" in shown(run(*steps(42)))
+    assert f"the child sees {SHOWN_CHARS:,} characters" in shown(run(*steps(42)))
     assert policy.SHOWN_CHARS == SHOWN_CHARS
 
 
@@ -168,7 +168,7 @@ def test_no_phase_outlives_the_cache_of_the_frame_that_waits_for_it():
 def test_a_tool_whose_fields_are_spelled_is_checked_as_any_other():
     played = run(do("heap_alloc", name="env", text="make"))
     assert "content is missing" in shown(played)
-    assert "text is no parameter" in shown(played)
+    assert "text is not a parameter" in shown(played)
     shown_tools = {tool.name: tool for tool in played.view.tools}
     assert shown_tools["heap_alloc"].description.endswith("{name content description? source?}")
     schema = shown_schema(shown_tools["push_frame"])

@@ -125,7 +125,7 @@ def test_after_a_handoff_the_old_thread_can_be_searched():
     before, after = (shown_text(asked.view) for asked in run.asked[-2:])
     assert "striped" not in before
     assert "step 2, result\nthe zebra is striped" in after
-    assert "zebra'; newer facts hold" in after
+    assert "zebra'; newer facts count" in after
 
 
 @pytest.mark.parametrize(
@@ -141,8 +141,8 @@ def test_a_search_for_nothing_is_refused_and_one_without_a_match_says_so():
         do("conversation_search", query="  "), do("conversation_search", query="zebra"),
         start=started("handoff", limits=FREE),
     )  # fmt: skip
-    assert "query is empty; name words to look for" in shown_text(run.view)
-    assert "no passage fits" in shown_text(run.view)
+    assert "query is empty; name words to search for" in shown_text(run.view)
+    assert "no passage matches" in shown_text(run.view)
 
 
 def test_the_blocks_of_letta_stand_in_the_system_prompt_as_they_are_now():

@@ -34,7 +34,7 @@ def test_at_the_threshold_the_model_is_asked_and_a_new_conversation_begins():
 def test_the_request_begins_with_its_kind_and_says_what_stays():
     text = asked_for(compactions(worked(SMALL, 20, 1_000))[0])
     assert text.startswith("COMPACTION REQUEST (kind: summary; at most 8000 characters)\n\n")
-    assert "the last 2 steps as they are" in text
+    assert "the last 2 steps, unchanged" in text
     assert "{{" not in text
 
 

@@ -33,7 +33,7 @@ READ = ("read_file", {"path": "docs/q.md"}, DOCUMENT)
 
 
 def test_a_state_carries_progress_changes_plan_facts_dead_ends_candidates_and_places():
-    text = carried(*known(RAN, READ, asks="STATE DUE: beside the call; at most 4,000 characters."))
+    text = carried(*known(RAN, READ, asks="STATE DUE: with the call; at most 4,000 characters."))
     assert text.splitlines()[0] == "STATE"
     for line in (
         "done units 1-3", "changed mirror @ 3", "env.runner = tox", "env.locale = C", "not env.queue = redis",
@@ -44,7 +44,7 @@ def test_a_state_carries_progress_changes_plan_facts_dead_ends_candidates_and_pl
 
 
 def test_a_reader_of_the_state_knows_what_its_writer_knew():
-    before, last = known(RAN, READ, asks="STATE DUE: beside the call; at most 4,000 characters.")
+    before, last = known(RAN, READ, asks="STATE DUE: with the call; at most 4,000 characters.")
     after = Knowledge()
     read_message(after, Message("assistant", (Text(carried(before, last)),)))
     assert {key: held.value for key, held in after.facts.items()} == {
@@ -56,7 +56,7 @@ def test_a_reader_of_the_state_knows_what_its_writer_knew():
 
 
 def test_a_state_has_no_more_characters_than_it_may():
-    text = carried(*known(RAN, READ, asks="STATE DUE: beside the call; at most 60 characters."))
+    text = carried(*known(RAN, READ, asks="STATE DUE: with the call; at most 60 characters."))
     assert len(text) - len("STATE\n") <= 60
     assert "done units 1-3" in text
 
@@ -77,7 +77,7 @@ def test_many_folds_become_one_of_all_that_is_known():
 
 
 def test_what_a_dial_loses_is_not_carried():
-    asks = "STATE DUE: beside the call; at most 4,000 characters."
+    asks = "STATE DUE: with the call; at most 4,000 characters."
     assert "env.runner = tox" not in carried(*known(RAN, asks=asks, dials=ReaderDials(lost=1.0)))
 
 

@@ -356,7 +356,7 @@ def test_a_compaction_request_is_answered_by_text_of_bounded_length() -> None:
 
 
 def test_the_summary_of_a_conversation_says_what_was_asked_for_last() -> None:
-    begun = user("RUN\nconversation: a person reads along", "TASK\nWork with a person.", "Do units 1 to 2.")
+    begun = user("RUN\nconversation: a user reads along", "TASK\nWork with a user.", "Do units 1 to 2.")
     done = exchanged(ran("./work do 2", "done unit 2"))
     last = user(*done[-1].parts, "Do units 3 to 8.", "COMPACTION REQUEST (kind: summary; at most 300 characters)")
     reply = BoundedReader().reply(asking(begun, *done[:-1], last, tools=tools("full")))

@@ -90,7 +90,7 @@ def test_a_conversation_reaches_listed_hosts_and_its_model_is_told_which(stage: 
         result = talk(stage, Scripted("Fetch it."), script, **listed)
     assert told(events(result.run_dir, ToolReturned)[0]) == [("web.test", True, 1), ("evil.test", False, 1)]
     first = prompt_of(stackmem.open_run(result.run_dir).moment(1)).messages[0]
-    assert "through the proxy that HTTPS_PROXY names: http://web.test:80\n" in first.parts[0].text
+    assert "through the proxy in HTTPS_PROXY: http://web.test:80\n" in first.parts[0].text
     replayed(result)
 
 

@@ -135,7 +135,7 @@ def test_a_denial_carries_the_words_and_nothing_is_performed(stage: Stage):
     person = Scripted("Clean up.", decisions=[PersonDecided(allow=False, words="keep that file"), allows()])
     result = talk(stage, person, script, SessionRules(approve="commands"))
     assert [event.reason for event in facts(result, CallRejected)] == [
-        "the person did not allow this call: keep that file"
+        "the user did not allow this call: keep that file"
     ]
     assert [event.text.split("\n")[0] for event in facts(result, ToolReturned)] == ["fine"]
     assert person.asked[0] == AskPermission("run_command", "rm a.txt")
@@ -184,7 +184,7 @@ def test_words_that_come_meanwhile_reach_the_model_before_its_next_request(stage
     person = Scripted("Do.", meanwhile=lambda look: PersonSteppedIn("use tabs") if look == 3 else None)
     result = talk(stage, person, stage.script(command("echo 1"), command("echo 2"), says("Ok.")))
     assert [event.text for event in facts(result, WordsGiven)] == ["use tabs"]
-    assert "The person says:\nuse tabs" in prompt(result, 2)
+    assert "The user says:\nuse tabs" in prompt(result, 2)
     assert replayed(result) == 3
 
 
@@ -244,7 +244,7 @@ def test_where_nobody_is_there_a_question_ends_the_run_and_resume_answers_it(sta
     assert (result.ending, result.exit_code, result.result) == ("input_needed", 8, "Which file do you mean?")
     again = resume(Path(result.run_dir), {"said": "a.txt"}, os.environ)
     assert again.outcome == "finished"
-    assert "The person says:\na.txt" in prompt(again.result, 4)
+    assert "The user says:\na.txt" in prompt(again.result, 4)
     more = resume(Path(result.run_dir), {"said": "And the other?"}, os.environ)
     assert more.result.ending == "model_error"  # the script was exhausted: a new turn had started
     assert replayed(result) == 5

@@ -23,26 +23,26 @@ CASES = {
     ),
     "other white space": (
         "\treturn width + height", "x", False,
-        "old_string was not found in 'a.py'; the nearest lines are (copy them exactly, white space included):\n"
+        "old_string was not found in 'a.py'; the nearest lines are (copy them exactly, including white space):\n"
         "2\t    return width + height\n3\t",
     ),
     "goes on otherwise": (
         "def edge(width):\n    return width + 1\n", "x", False,
-        "old_string was not found in 'a.py'; the nearest lines are (copy them exactly, white space included):\n"
+        "old_string was not found in 'a.py'; the nearest lines are (copy them exactly, including white space):\n"
         "5\tdef edge(width):\n6\t    return width\n7\t# what follows makes this a long file",
     ),
     "near": (
         "return width - height", "x", False,
-        "old_string was not found in 'a.py'; the nearest lines are (copy them exactly, white space included):\n"
+        "old_string was not found in 'a.py'; the nearest lines are (copy them exactly, including white space):\n"
         "2\t    return width + height\n3\t",
     ),
     "nothing near": (
         "import numpy", "x", False,
-        "old_string was not found in 'a.py'; no line comes near; read_file shows what it holds",
+        "old_string was not found in 'a.py'; no line is similar; read_file shows it",
     ),
     "empty": ("", "x", False, "old_string is empty; copy the text to be replaced, or use write_file for a new file"),
     "the same": ("width", "width", True, "old_string and new_string are the same; nothing would change"),
-    "half a character": ("width + height", "\ud800", False, "new_string holds half a character; write it whole"),
+    "half a character": ("width + height", "\ud800", False, "new_string contains half a character; write it whole"),
 }  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def test_what_is_shown_of_a_short_file_holds_no_secret_and_no_control_character(
 
 def test_an_empty_file_is_not_shown(tmp_path: Path):
     said = files(tmp_path, b"\n").edit("a.py", "x", "y", every=False).text
-    assert said == "old_string was not found in 'a.py'; read_file shows what it holds"
+    assert said == "old_string was not found in 'a.py'; read_file shows it"
 
 
 def test_line_ends_mode_and_bytes_that_are_no_text_stay(tmp_path: Path):

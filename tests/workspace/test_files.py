@@ -284,10 +284,10 @@ def test_a_write_says_what_it_did_and_leaves_nothing_else_behind(place):
     at = scene(place)
     assert at.write("d/new", "é\n") == ToolOutcome("wrote 3 bytes to 'd/new'; it is new")
     assert at.write("d/new", "é\n") == ToolOutcome(
-        "nothing changed: 'd/new' has exactly this content already; run it, or do what is still missing"
+        "nothing changed: 'd/new' has exactly this content already; run it, or do what remains"
     )
     assert at.write("d/new", "") == ToolOutcome("wrote 0 bytes to 'd/new'; it had 3 bytes")
-    assert refused(at.write("d/half", "ab\ud800"), "character 3 of the content is half of one")
+    assert refused(at.write("d/half", "ab\ud800"), "character 3 of the content is half a character")
     assert sorted(os.listdir(at.ws / "d")) == ["file", "new"]
 
 

@@ -60,8 +60,8 @@ def test_a_range_says_which_lines_of_how_many(at, start, end, shown):
         (-3, 2, "start_line is -3; lines count from 1"),
         (4, 3, "end_line 3 is before line 4, the first one asked for; swap or raise it"),
         (None, 0, "end_line 0 is before line 1, the first one asked for; swap or raise it"),
-        (6, None, "start_line 6 is not to be had: 'f' has 5 lines; ask for an earlier one"),
-        (10**30, None, f"start_line {10**30} is not to be had: 'f' has 5 lines; ask for an earlier one"),
+        (6, None, "start_line 6 does not exist: 'f' has 5 lines; ask for an earlier one"),
+        (10**30, None, f"start_line {10**30} does not exist: 'f' has 5 lines; ask for an earlier one"),
     ],
 )
 def test_a_range_that_cannot_be_is_refused(at, start, end, reason):
@@ -143,7 +143,7 @@ def test_a_tiny_space_is_not_exceeded(at, shown_bytes):
 def test_a_binary_file_is_described_by_its_size(at, raw):
     (at.ws / "f").write_bytes(raw)
     assert at.read("f") == ToolOutcome(
-        f"binary, {len(raw)} bytes: 'f' is no UTF-8 text; look at it with run_command", failed=True
+        f"binary, {len(raw)} bytes: 'f' is not UTF-8 text; look at it with run_command", failed=True
     )
 
 
@@ -184,7 +184,7 @@ def test_a_sparse_file_of_a_terabyte_costs_neither_time_nor_memory(at):
     assert at.read("sparse").text.startswith(f"binary, {1024 * GIB} bytes")
     assert at.read("text", 1, 1).text == "[lines 1-1 of more than 100001]\ntext\n"
     refusal = at.read("text", 200_000).text
-    assert refusal.startswith("start_line 200000 is not to be had: 'text' is too long to search behind line 100001; ")
+    assert refusal.startswith("start_line 200000 does not exist: 'text' is too long to search after line 100001; ")
     assert at.digest("sparse") == "unknown"  # reading a terabyte takes longer than a test may
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 32 * 1024  # KiB
 

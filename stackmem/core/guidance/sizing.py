@@ -59,7 +59,7 @@ def notice(state: State) -> NoticeGiven | None:
     named = {tool.name for tool in small.later}
     example = next((name for name in _EXAMPLES if name in named), "")
     shown = json.encode({"name": example, "arguments": _EXAMPLES[example]}).decode() if example else ""
-    begins = f"{TOLD_AT:.0%} of the model's window is used. These" if half_used else "Beside the others, these"
+    begins = f"{TOLD_AT:.0%} of the model's window is used. These" if half_used else "Besides the others, these"
     lines = [f"{begins} tools keep facts and let you work on a part in a new conversation:"]
     lines += [f"- {tool.name}: {tool.description}" for tool in small.later]
     return NoticeGiven(_CODE, "\n".join([*lines, *([f"For example: {shown}"] if shown else [])]))

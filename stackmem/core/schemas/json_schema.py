@@ -37,7 +37,7 @@ def read_json(text: str) -> tuple[Any, str]:
     except (ValueError, RecursionError) as error:
         message = error.msg if isinstance(error, json.JSONDecodeError) else str(error) or "it is nested too deeply"
         where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        return None, f"it is no JSON value ({message}{where})"
+        return None, f"it is not a JSON value ({message}{where})"
 
 
 def first_fault(value: Any, schema: Any) -> str:

@@ -162,7 +162,7 @@ def _shared(state: State, shown: Linear, prompt: str) -> View:
 
 def _cold(state: State, shown: Linear, prompt: str, turns: int) -> View:
     message = Message("user", cold_parts(shown.opening[1:2], shown, turns, state.window_tokens, prompt))
-    system = _text(state, SYSTEM, "You shorten the records of a coding agent so that it can go on with its work.")
+    system = _text(state, SYSTEM, "You shorten the records of a coding agent so that it can continue its work.")
     return View(system, (), Log([message]))
 
 

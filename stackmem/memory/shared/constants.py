@@ -14,13 +14,13 @@ _LEVELS = {
     "namespaces": "commands run in a sandbox: they can write only in the workspace and a private /tmp",
     "landlock": "commands run with restricted file access: they can write only in the workspace",
     "none": "commands run without a sandbox; touch nothing outside the workspace",
-    "client": "the agent works with tools of its own, which are not recorded here",
+    "client": "the agent works with its own tools, which are not recorded here",
 }
 
 
 _SESSION = (
-    "a person reads along: a reply in plain words, without a call, is the result of her request and ends it, as "
-    "pop_frame does; end it with a question, or call ask_user, where you need her answer to go on"
+    "a user reads along: a reply in plain words, without a call, is the result of the request and ends it, as "
+    "pop_frame does; if you need an answer to continue, end it with a question or call ask_user"
 )
 
 
@@ -28,8 +28,8 @@ def _network(start: RunStarted) -> str:
     if start.allowed is UNSET:
         return "there is no network" if start.network == "none" else "the network can be reached"
     hosts = ", ".join(each.partition("=")[0] for each in start.allowed)
-    seen = "; ask an https:// one as http://HOST" if "https://" in hosts else ""
-    return f"of the network these hosts are reached, through the proxy that HTTPS_PROXY names: {hosts}{seen}"
+    seen = "; request an https:// host as http://HOST" if "https://" in hosts else ""
+    return f"only these hosts can be reached, through the proxy in HTTPS_PROXY: {hosts}{seen}"
 
 
 def _first_look(small: SmallSize) -> list[str]:
@@ -64,7 +64,7 @@ def run_constants(start: RunStarted) -> str:
                 *([start.instructions] if start.instructions else []),
             )
         )
-    place = f"; commands begin in {start.place}, and relative paths count from there" if start.place else ""
+    place = f"; commands start in {start.place}, and relative paths start there" if start.place else ""
     return "\n".join(
         (
             "RUN",

@@ -197,7 +197,7 @@ def left_out(conversation: Linear) -> str:
     if not conversation.cut.dropped:
         return ""
     last = conversation.past[conversation.cut.dropped - 1].step
-    return f"[Steps up to {last:,} are no longer shown. What they changed in the workspace is still so.]"
+    return f"[Steps up to {last:,} are no longer shown. Their changes to the workspace remain.]"
 
 
 def whole_result(result: ToolResult, step: int) -> ToolResult:

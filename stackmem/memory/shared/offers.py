@@ -24,8 +24,8 @@ ONE_FRAME: tuple[Tool, ...] = (*WORKSPACE, END_RUN)
 HEAP: tuple[Tool, ...] = (HeapAlloc, HeapRead, HeapWrite, HeapFree)
 
 _TASK_ALONE = (
-    "Start a child frame for a phase of several steps. It sees the task of the run, the context and the heap index, "
-    "nothing else; its result comes back as the result of this call. Anything over budget is refused."
+    "Start a child frame for a phase of several steps. It sees only the task of the run, the context and the heap "
+    "index; its result is the result of this call. Anything over a limit is refused."
 )
 _REGISTERS = ("objective", "return_spec", "constraint", "verify")
 
@@ -35,28 +35,28 @@ PUSH_BARE = Offer(PushFrame, hidden=(*_REGISTERS, "store"), text=_TASK_ALONE)
 PUSH_CLEAN = Offer(
     PushFrame,
     hidden=("store",),
-    text="Start a child frame for a phase of several steps. It sees its registers and the context, nothing else; "
-    "its result comes back as the result of this call. Anything over budget is refused.",
+    text="Start a child frame for a phase of several steps. It sees only its registers and the context; its "
+    "result is the result of this call. Anything over a limit is refused.",
     words=(("objective", "R0: what to do and how to verify it; at most {{intent_chars}} characters."),),
 )
 PUSH_FORK = Offer(
     PushFrame,
-    text="Start a child frame for a phase of several steps. It goes on from a copy of your conversation as it stands, "
-    "with registers and a context of its own; you go on with its result alone, which comes back as the result of this "
-    "call. Anything over budget is refused.",
+    text="Start a child frame for a phase of several steps. It continues from a copy of your conversation so far, with "
+    "its own registers and context; you continue with only its result, which is the result of this call. Anything over "
+    "a limit is refused.",
 )
 POP_UNSTORED = Offer(PopFrame, hidden=("store",))
 POP_CLEAN = Offer(
     PopFrame,
     hidden=("store",),
-    text="End your own conversation: it is discarded, and the result goes to whoever started it. At the root it ends "
+    text="End your own conversation: it is discarded, and its result goes to whoever started it. At the root it ends "
     "the run.",
     words=(("result", RESULT_WORDS),),
 )
 READ_FRAMES = Offer(
     HeapRead,
     text="Load a chunk's content into this frame's conversation; it stays until the frame pops. With the name "
-    "`frame:NAME`, show excerpts from the conversation of a popped frame: those that fit the query best, at most 4,000 "
+    "`frame:NAME`, show the excerpts of a popped frame's conversation that fit the query best, at most 4,000 "
     "characters.",
     words=(
         ("name", "Chunk name, as in the index; or frame:NAME, the name of a popped frame."),
@@ -76,12 +76,10 @@ HEAP_SHORT: tuple[Tool, ...] = (
 
 
 _PUSH_ALONE = (
-    "Start a child frame for a phase of several steps: from here on work by the objective and the context that this "
-    "call answers with, and by the heap. pop_frame ends it. Anything over budget is refused."
+    "Start a child frame for a phase of several steps: from here on, work from the objective and the context in this "
+    "call's answer, and from the heap. pop_frame ends it. Anything over a limit is refused."
 )
-_POP_ALONE = (
-    "End the open frame: nothing that was said in it counts any more; its result, and what it left on the heap, do."
-)
+_POP_ALONE = "End the open frame: its conversation no longer counts; its result and what it left on the heap do."
 
 
 def without_workspace(push: Tool, pop: Tool) -> tuple[Offer, Offer]:

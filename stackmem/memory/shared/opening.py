@@ -65,7 +65,7 @@ def _registers(frame: Frame) -> list[str]:
     lines = [f"R0 INTENT: {own.intent}"]
     if own.return_spec:  # in a forked run, a sub-agent's frame has none
         lines.append(f"R1 RETURN: {own.return_spec}")
-    return [*lines, f"R3 BUDGET: {own.constraint}"] if own.constraint else lines
+    return [*lines, f"R3 CONSTRAINT: {own.constraint}"] if own.constraint else lines
 
 
 def prompt_opening(word: str, frame: Frame, budgets: Budgets) -> str:

@@ -197,8 +197,8 @@ def test_content_stored_by_the_provider_is_not_cut():
 def test_the_first_message_mentions_the_omission_once():
     _, made = sent(Cutter(rules("window:1,step=1")), request(*anthropic([(False, 0, 0, "x")] * 4)))
     opening = json.loads(made)["messages"][0]["content"]
-    assert [one["text"] for one in opening] == ["Mend the parser.", "[Steps up to 3 are no longer shown. What they "
-                                                "changed in the workspace is still so.]"]  # fmt: skip
+    assert [one["text"] for one in opening] == ["Mend the parser.", "[Steps up to 3 are no longer shown. Their "
+                                                "changes to the workspace remain.]"]  # fmt: skip
 
 
 def test_everything_except_the_messages_keeps_its_bytes():

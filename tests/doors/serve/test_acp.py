@@ -244,7 +244,7 @@ def test_a_permission_without_an_answer_is_cancelled_and_a_closed_editor_leaves_
     asyncio.run(asyncio.wait_for(play(), 100))
     assert facts(stage, RunEnded)[-1].ending == "left"
     assert facts(stage, ToolReturned)[-1].text.endswith(
-        "[interrupted by the person; everything it started was killed, and files may be half written]"
+        "[interrupted by the user; everything it started was killed, and files may be half written]"
     )
     assert replay(only_run(stage)).prompts
 
