@@ -149,7 +149,8 @@ _TABLE = (
     ),
     Option(
         "extra_tools", "texts", (), "Tools in addition to those of the strategy: edit_file, search_files, heap_load.",
-        none_means="no more tools", project=True, rule="edit_file for a folder (not at the small size), no more tools for a task",
+        none_means="no more tools", project=True,
+        rule="edit_file for a folder (not at the small size), no more tools for a task",
     ),
     Option(
         "runs_dir", "path", None, "Directory for runs.", none_means="the default",
