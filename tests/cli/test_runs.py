@@ -87,6 +87,7 @@ def test_old_runs_are_pruned_and_a_dry_run_only_says_so(stage: Stage):
     (row,) = json.loads(stage.call("runs", "prune", "--keep-last", "1", "--json").stdout)
     assert (row["run"], row["removed"], row["why"]) == (runs[0], True, "")
     assert set(stage.left_behind()) == {runs[1]}
+    assert stage.call("runs", "prune", "--keep-last", "0").stdout.startswith(f"removed {runs[1]} (")
 
 
 @pytest.mark.parametrize("flags", [("--older-than", "soon"), ("--keep-last", "-1")])

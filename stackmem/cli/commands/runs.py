@@ -64,24 +64,24 @@ def rm_command(
 @app.command("prune", short_help="Remove old runs with their workspaces.")
 def prune_command(
     older_than: str | None = option("--older-than", "Remove runs not written for this long. Default: 30d.", "AGE"),
-    keep_last: int = option(
-        "--keep-last", "Keep the newest N runs; without --older-than, remove all others.", "N", default=0
+    keep_last: int | None = option(
+        "--keep-last", "Keep the newest N runs; without --older-than, remove all others.", "N"
     ),
     dry_run: bool = switch("--dry-run", "Only show what would be removed."),
     runs_dir: str | None = flag("runs_dir"),
     json: JsonArray = False,
 ) -> None:
     """Remove old runs with their workspaces. Runs in progress and runs with forks are kept."""
-    if keep_last < 0:
+    if keep_last is not None and keep_last < 0:
         raise UsageError(f"--keep-last {keep_last} is out of range; use 0 or more")
     folder = runs_folder(runs_dir)
     if (folder.parent / LEDGER).exists():
         raise UsageError(
             f"the runs in {folder} belong to a bench, and its ledger refers to them; remove the whole bench"
         )
-    age = read_age(older_than or ("0h" if keep_last else "30d"))
+    age = read_age(older_than or ("30d" if keep_last is None else "0h"))
     rows = []
-    for row in prune(folder, age, keep_last, dry_run=dry_run):
+    for row in prune(folder, age, keep_last or 0, dry_run=dry_run):
         rows.append(row)
         if not json:
             size = "" if row.bytes is None else f" ({shown_bytes(row.bytes)})"

@@ -67,7 +67,7 @@ class Progress(Struct):
             case facts.CallRejected():
                 return [self._line(f"refused {self.call}", event.reason)]
             case facts.ReplyNudged() | facts.NoticeGiven():
-                return [self._line("told", event.text)]
+                return [self._line("notice", event.text)]
             case facts.ChecksReturned(voice=voice):
                 return [one_line(voice.line), *([] if state.solved else _last_lines(voice.text))]
             case facts.RunEnded(voice=voice):
