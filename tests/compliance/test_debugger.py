@@ -189,7 +189,7 @@ def test_the_commands_walk_through_a_run_and_print_changes(recording, tmp_path):
     assert "  total = 6 (was 2)\n" in ran.stderr
     (tmp_path / "notes").mkdir()
     refused = command_line(["debug", "none", "--runs-dir", str(tmp_path / "notes")], os.environ, tmp_path)
-    assert (refused.returncode, "there is no run in" in refused.stderr) == (2, True)
+    assert (refused.returncode, "contains no runs yet" in refused.stderr) == (2, True)
 
 
 def test_a_reply_of_the_agent_is_a_line_in_a_frame_on_those_of_the_program(tmp_path):
