@@ -1,10 +1,13 @@
 # SUDO=1 lets the set-up install missing system packages through sudo. Without it, the command is only printed.
 export STACKMEM_SUDO ?= $(SUDO)
 
-.PHONY: solve test campaign lint docs lock wheel release clean
+.PHONY: solve install test campaign lint docs lock wheel release clean
 
 solve:  ## set up if needed, then solve tasks/calculator with its scripted model; ARGS="--json" adds flags
 	@scripts/solve.sh $(ARGS)
+
+install:  ## set up if needed, install the everyday extras, link stackmem into ~/.local/bin; BIN=DIR changes the folder
+	@BIN="$(BIN)" scripts/install.sh
 
 test:  ## set up if needed, then run all tests; ARGS="tests/core -x" selects some
 	@scripts/test.sh $(ARGS)

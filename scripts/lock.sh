@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the three locks with all versions and hashes, for Python 3.11 and later, without addresses.
+# Writes the four locks with all versions and hashes, for Python 3.11 and later, without addresses.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME
@@ -12,4 +12,6 @@ compile() {
 
 compile pyproject.toml --group build --output-file requirements.lock
 compile pyproject.toml --group build --group dev --all-extras --constraint requirements.lock --output-file requirements-dev.lock
+compile pyproject.toml --group build --extra acp --extra gateway --extra mcp --extra openai --extra ui \
+    --constraint requirements-dev.lock --output-file requirements-install.lock
 compile --group release --constraint requirements-dev.lock --output-file requirements-release.lock

@@ -66,12 +66,13 @@ def test_the_run_lock_holds_the_dependencies_and_the_build_backend():
 
 
 def test_the_locks_agree():
-    assert pins("requirements.lock").items() <= pins("requirements-dev.lock").items()
+    assert pins("requirements.lock").items() <= pins("requirements-install.lock").items()
+    assert pins("requirements-install.lock").items() <= pins("requirements-dev.lock").items()
     assert [Requirement(line).name for line in PROJECT["dependency-groups"]["release"]] == ["cyclonedx-bom"]
     assert "cyclonedx-bom" in pins("requirements-release.lock")
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-dev.lock", "requirements-release.lock"])
+@pytest.mark.parametrize("lock", sorted(path.name for path in ROOT.glob("requirements*.lock")))
 def test_every_pin_has_a_hash(lock):
     text = (ROOT / lock).read_text(encoding="utf-8")
     entries = re.split(r"(?m)^(?=[a-z0-9])", text)[1:]
