@@ -2,7 +2,8 @@
 
 One call is one attempt, as in ``anthropic.py``. If a server refuses a field by name, the same attempt repeats
 without it, and later requests leave it out too: discovering what a server supports is not a failure. A stream
-without a finish reason is not a reply.
+without a finish reason is not a reply. The readers of calls in text are imported on use: their patterns take longer
+to compile than the rest of this module to load.
 """
 
 from __future__ import annotations
@@ -23,9 +24,6 @@ from stackmem.errors import UsageError
 from stackmem.installing import install_command
 
 from .asked import NOTHING_ASKED, Asked
-from .calls.call_schema import call_schema, schema_format, was_cut
-from .calls.held_words import HeldWords
-from .calls.text_calls import as_text, with_calls
 from .catalog import lookup
 from .connection import Connection
 from .endpoint import OPENAI, Endpoint, without_login
@@ -45,6 +43,14 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
 Json = dict[str, Any]
+
+
+def _as_text(body: Json) -> Json:
+    """Describe the tools in the system prompt."""
+    from .calls.text_calls import as_text
+
+    return as_text(body)
+
 
 WINDOW_TOKENS = 32_768
 MIN_WINDOW_TOKENS = 1_000
@@ -198,7 +204,8 @@ class OpenAIModel:
         if not self._endpoint.is_local or self._wire is not CHAT:
             return None
         body = self._wire.body(view, self._model, self._extras)
-        body = as_text(body) if self._asked.text_calls == "prompt" else body
+        if self._asked.text_calls == "prompt":
+            body = _as_text(body)
         return count_prompt(self._endpoint, body, self._asked.headers)
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
@@ -217,6 +224,8 @@ class OpenAIModel:
         """Return the filter for streamed text that may become a call; None if calls are not read from text."""
         if self._asked.text_calls == "off" or request.expects == "text":
             return None
+        from .calls.held_words import HeldWords
+
         return HeldWords([tool.name for tool in request.view.tools]).pass_on
 
     def _attempt(self, request: AskModel, deadline: float, *, limited: bool = True) -> ModelReplied | ModelFailed:
@@ -232,10 +241,12 @@ class OpenAIModel:
         body = self._wire.body(request.view, self._model, self._extras)
         body |= {name: value for name, value in self._extra.items() if value is not None}
         if self._asked.text_calls == "prompt":
-            body = as_text(body)
+            body = _as_text(body)
         if self._endpoint.is_local and self._wire is CHAT:
             body["return_progress"] = True  # makes llama.cpp report how much of the prompt it has read
         if self._wants_schema(request):
+            from .calls.call_schema import call_schema, schema_format
+
             body["response_format"] = schema_format(call_schema(request.view.tools))
         sent = {name: value for name, value in body.items() if name not in self._refused}
         self._schema_sent = "response_format" in sent
@@ -290,6 +301,9 @@ class OpenAIModel:
         return bool(counted) and not reply.usage.estimated and prompt_chars(request.view) > MAX_TOKEN_CHARS * counted
 
     def _read_text(self, reply: ModelReplied, request: AskModel) -> ModelReplied:
+        from .calls.call_schema import was_cut
+        from .calls.text_calls import with_calls
+
         read = with_calls(reply, request)
         calls = [part for part in read.parts if isinstance(part, ToolCall)]
         if calls and self._schema_sent and was_cut(calls[0], request.view.tools):
