@@ -73,7 +73,7 @@ def test_a_prefix_of_several_runs_is_refused_and_last_is_the_newest(stage: Stage
     task = stage.task(pop())
     runs = [stage.solve(task).run for _ in range(3)]
     assert find_run("last", stage.runs).name == runs[-1]
-    with pytest.raises(UsageError, match="names 3 runs"):
+    with pytest.raises(UsageError, match="matches 3 runs"):
         find_run(runs[0][:4], stage.runs)
 
 
@@ -83,7 +83,7 @@ def test_runs_are_found_in_every_place_that_is_looked_at(stage: Stage, tmp_path)
     other.mkdir()
     assert find_run("last", other, stage.runs) == find_run(run[-6:], other, stage.runs) == stage.runs / run
     assert find_run(f"{stage.root}/runs/") == stage.runs / run  # like the folder of a bench trial
-    with pytest.raises(UsageError, match=f"in {other} and {stage.runs}; there are 1"):
+    with pytest.raises(UsageError, match=f"in {other} and {stage.runs}; stackmem runs lists the 1 runs there"):
         find_run("nothing", other, stage.runs)
 
 

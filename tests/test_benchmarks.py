@@ -37,7 +37,7 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     ),
     "bench": (
         words("--trials", "8"),
-        ["the run alone", "measured, billed", "memory after", "local engine"],
+        ["the run alone", "measured and billed", "memory after", "local engine"],
     ),
     "bench_real": (
         words("--tiny"),
@@ -45,7 +45,7 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     ),
     "gateway": (
         words("--kib", "4", "--requests", "2", "--streams", "2", "--flat", "10", "--turns", "8", "--think", "0"),
-        [*["2 turns of", "upstream itself", "plain proxy", "gateway", "added to"] * 2, "2 parallel streams: 2 complete",
+        [*["2 turns of", "upstream", "plain proxy", "gateway", "added by"] * 2, "2 parallel streams: 2 complete",
          "resident set over 10 requests",
          *["plain proxy, conversations of 1, 2, 4, 8 turns", "gateway, conv", "gateway under mask, conv"] * 2],
     ),

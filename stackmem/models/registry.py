@@ -225,7 +225,7 @@ def _human(wanted: ModelRequest) -> Model:
 
 def _script(wanted: ModelRequest) -> Model:
     if not wanted.rest:
-        raise UsageError("script: needs a file, such as script:replies.yaml")
+        raise UsageError("script: needs a file; name one, as in script:replies.yaml")
     script = ScriptedModel.from_file(Path(wanted.rest))
     return Scripted(f"script:{wanted.rest}", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
 

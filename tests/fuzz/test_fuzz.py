@@ -56,7 +56,7 @@ def test_every_module_that_a_target_watches_is_there(name: str):
 
 
 def test_a_module_that_is_gone_is_named():
-    with pytest.raises(ValueError, match="begins with languages/yaml;"):
+    with pytest.raises(ValueError, match="starts with languages/yaml;"):
         Lines(("models/", "languages/yaml"))
 
 

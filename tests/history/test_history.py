@@ -381,7 +381,7 @@ def test_a_broken_state_is_named(tmp_path):
 
 def test_a_store_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(WorkspaceError, match="another place"):
+    with pytest.raises(WorkspaceError, match="another directory"):
         History(tmp_path / "file/git", tmp_path)
 
 

@@ -104,7 +104,7 @@ def test_dials_are_named_with_the_model():
 @pytest.mark.parametrize(("spelled", "says"), [("lost=2", "a share from 0 to 1, not '2'"),
                                                ("long=x", "a share from 0 to 1, not 'x'"),
                                                ("summary=nan", "a share from 0 to 1"),
-                                               ("flat+loud", "no variant 'loud'; there are nesting")])  # fmt: skip
+                                               ("flat+loud", "no variant 'loud'; use some of nesting")])  # fmt: skip
 def test_a_dial_that_is_none_is_refused_with_the_way_out(spelled, says):
     with pytest.raises(UsageError, match=says):
         open_model(f"sim/bounded-reader:{spelled}", {})

@@ -379,7 +379,7 @@ def test_the_command_line_says_what_it_cut_and_where_it_goes_on(stage: Stage):
     assert f"resuming {run.name} after record 8, step 4" in ran.stderr
     assert "solved (popped)" in ran.stdout
     over = stage.call("resume", "last")
-    assert (over.returncode, over.stdout) == (0, f"nothing to resume: {run.name} is over (solved)\n")
+    assert (over.returncode, over.stdout) == (0, f"nothing to resume: {run.name} has ended (solved)\n")
     assert json.loads(stage.call("resume", "last", "--json").stdout) == {
         "run": run.name, "outcome": "solved", "resumed": False,
     }  # fmt: skip

@@ -38,7 +38,7 @@ def test_a_file_overrides_single_keys(tmp_path):
         ("command_seconds = nan", "command_seconds"),
         ("command_seconds = inf", "command_seconds"),
         ("env = ['OPENAI_API_KEY']", "OPENAI_API_KEY looks like a secret"),
-        ("env = ['LD_PRELOAD']", "LD_PRELOAD steers"),
+        ("env = ['LD_PRELOAD']", "LD_PRELOAD controls"),
         ("env = 'CI'", "env"),
         ("path = ['bin']", "path"),
         ("path = ['/a:/b']", "path"),
