@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import islice
 
 from stackmem.core.budgets import FileShown, FirstLook
 from stackmem.core.text import mark_cut
@@ -15,6 +16,8 @@ from .ports import WorkspacePort
 
 MAX_LISTING_CHARS = 1_024
 MAX_FILES = 4
+MAX_TRIES = 32
+"""Words of the task that are tried as paths; a long task would open thousands of files."""
 MAX_FILE_BYTES = 1_024
 _READ_BYTES = 16_384
 """More than is shown: the workspace marks what it clips in the text itself, and a clipped file must not look whole."""
@@ -26,7 +29,7 @@ def first_look(workspace: WorkspacePort, task: str, scrub: Callable[[str], str])
     listed = workspace.list_files(".", _READ_BYTES)
     listing = "" if listed.failed else mark_cut(scrub(listed.text), MAX_LISTING_CHARS)
     files: list[FileShown] = []
-    for path in _mentioned(task):
+    for path in islice(_mentioned(task), MAX_TRIES):
         # A file over the limit is left out: the model would take its beginning for the whole file.
         if len(files) < MAX_FILES and (text := _short_text(workspace, path)):
             files.append(FileShown(path, scrub(text)))

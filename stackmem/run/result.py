@@ -16,6 +16,7 @@ from stackmem.core.state import Reply, State
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError
 from stackmem.foreign.files import read_regular
+from stackmem.models.registry import takes_address
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.private import write_json
 from stackmem.trace.record import Record
@@ -116,7 +117,7 @@ def failure_of(state: State) -> str:
         tries = f" ({len(state.failures)} attempts)" if len(state.failures) > 1 else ""
         hint = f"; {_WAYS_OUT[last.kind]}" if last.kind in _WAYS_OUT else ""
         return f"{last.kind}: {last.detail}{tries}{hint}"
-    if state.end.ending == "stalled" and not _has_called(state):
+    if state.end.ending == "stalled" and takes_address(state.begun.model) and not _has_called(state):
         model = state.begun.model
         return (
             f"no reply of {model} contained a call; stackmem doctor --model {model} shows which form of call works "
@@ -126,7 +127,8 @@ def failure_of(state: State) -> str:
 
 
 def _has_called(state: State) -> bool:
-    replies = (turn for frame in state.stack for turn in frame.turns if isinstance(turn, Reply))
+    frames = (*state.stack, *(popped.frame for popped in state.popped))
+    replies = (turn for frame in frames for turn in frame.turns if isinstance(turn, Reply))
     return any(isinstance(part, ToolCall) for reply in replies for part in reply.parts)
 
 

@@ -120,6 +120,22 @@ def test_a_run_in_which_no_reply_contains_a_call_ends_with_what_to_try(stage: St
     assert "continue with: stackmem resume" in ran.stdout
 
 
+def test_a_stalled_run_with_a_call_does_not_claim_that_there_was_none(stage: Stage) -> None:
+    listing = chunks(call_piece('{"path": "."}', id="c", name="list_files"), finish="tool_calls")
+    with ChatServer(listing, *[chunks({"content": "I am done."})] * 4) as server:
+        ran = stage.call("solve", stage.task(pop()), "--model", "openai/m", "--base-url", server.url)
+    assert events(stage.only_run(), RunEnded)[0].ending == "stalled"
+    assert "contained a call" not in ran.stderr
+
+
+def test_a_stalled_script_is_not_sent_to_the_doctor(stage: Stage) -> None:
+    script = stage.root / "silent.yaml"
+    script.write_text("replies:\n" + "- {text: I am done.}\n" * 4, "utf-8")
+    ran = stage.call("solve", stage.task(pop()), "--model", f"script:{script}")
+    assert events(stage.only_run(), RunEnded)[0].ending == "stalled", ran.stderr
+    assert "stackmem doctor" not in ran.stderr
+
+
 def test_a_refusal_of_tools_stands_if_calls_in_the_text_are_off(stage: Stage) -> None:
     with ChatServer(Refusal(400, "this model does not support tools")) as server:
         ran = stage.call(

@@ -3,7 +3,7 @@
 import pytest
 
 from stackmem.core.budgets import FileShown
-from stackmem.run.first_look import MAX_FILE_BYTES, MAX_FILES, MAX_LISTING_CHARS, first_look
+from stackmem.run.first_look import MAX_FILE_BYTES, MAX_FILES, MAX_LISTING_CHARS, MAX_TRIES, first_look
 from stackmem.workspace.memory import MemoryProgram, MemoryWorkspace
 
 
@@ -34,6 +34,16 @@ def test_many_files_are_bounded():
     seen = look(" ".join(name.replace("__", ".") for name in files), **files)
     assert len(seen.files) == MAX_FILES
     assert len(seen.listing) <= MAX_LISTING_CHARS
+
+
+def test_a_long_task_opens_few_files(monkeypatch):
+    opened: list[str] = []
+    read = MemoryWorkspace.read_file
+    monkeypatch.setattr(
+        MemoryWorkspace, "read_file", lambda self, path, *rest: opened.append(path) or read(self, path, *rest)
+    )
+    look(" ".join(f"missing_{number}.py" for number in range(5_000)))
+    assert len(opened) == MAX_TRIES
 
 
 def test_secrets_are_removed():
