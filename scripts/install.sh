@@ -14,7 +14,7 @@ fi
 scripts/setup.sh run
 if ! .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check --require-hashes \
     --only-binary :all: --no-deps --requirement requirements-install.lock; then
-    say "pip failed (see above); check the network and pip's configuration, then run make install again"
+    say "pip failed (see above); check the network and the settings of pip; then run make install again"
     exit 2
 fi
 mkdir -p "$bin"
