@@ -1,7 +1,8 @@
 """Applies linear strategies to another agent's conversation: decides which exchanges to drop or shorten.
 
 - A decision depends only on the beginning of the conversation, so the same beginning is always cut the same way.
-- A call and its result stay together; a cut that would separate them moves back.
+- A call and its result stay together; a cut that would separate them moves back. So does one after which a tool loop
+  would not begin with its thinking, if the provider demands that.
 - Clients may re-encode old messages between turns. A decision that was made is kept.
 - A summary is requested once for each beginning, by the same rules. After a failure, the wait for the next attempt
   doubles in exchanges.
@@ -18,9 +19,9 @@ from msgspec.structs import replace
 
 from stackmem.core.heap import Heap
 from stackmem.core.log import Log
-from stackmem.core.messages import Message, Part, Text, ToolCall, ToolResult
+from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult
 from stackmem.core.state import Compaction
-from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest
+from stackmem.doors.gateway.wires.wire import THOUGHTS, ForeignMessage, ForeignRequest
 from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.memory.shared.compacting import Summarizing, cold_parts, request_text
@@ -113,11 +114,14 @@ class ToldConversation(Struct, frozen=True):
     messages: tuple[ForeignMessage, ...] = ()
     exchanges: tuple[ForeignExchange, ...] = ()
     waiting: tuple[frozenset[str], ...] = (frozenset(),)  # after each exchange, the calls that still have no result
-    # after each exchange, the last earlier position that separates no call from its result
+    # after each exchange, the last earlier position at which the conversation may be cut
     borders: tuple[int, ...] = (0,)
+    needs_thinking: bool = False
 
-    def grown(self, messages: tuple[ForeignMessage, ...]) -> ToldConversation:
+    def grown(self, messages: tuple[ForeignMessage, ...], *, needs_thinking: bool = False) -> ToldConversation:
         """Return the conversation for new messages, reusing the work on the common beginning."""
+        if needs_thinking != self.needs_thinking:
+            return ToldConversation(needs_thinking=needs_thinking).grown(messages, needs_thinking=needs_thinking)
         alike = shared(self.messages, messages)
         kept = max(0, len(self.exchanges) - 1)  # the last exchange may still grow
         while kept and self.exchanges[kept - 1].end >= alike:
@@ -133,8 +137,23 @@ class ToldConversation(Struct, frozen=True):
                     elif isinstance(part, ToolResult):
                         calls.discard(part.call_id)
             waiting.append(frozenset(calls))
-            borders.append(borders[-1] if calls else number + 1)
-        return ToldConversation(messages, split, tuple(waiting), tuple(borders))
+            cuts = not calls and (not needs_thinking or begins_loop(messages, split, number + 1))
+            borders.append(number + 1 if cuts else borders[-1])
+        return ToldConversation(messages, split, tuple(waiting), tuple(borders), needs_thinking)
+
+
+def begins_turn(messages: Sequence[ForeignMessage], split: Sequence[ForeignExchange], number: int) -> bool:
+    """Return whether an exchange is the first one, or follows words of the user and not the result of a call."""
+    before = split[number - 1] if 0 < number < len(split) else None
+    answers = (part for one in messages[before.told : before.end] for part in one.parts) if before else ()
+    return not any(isinstance(part, ToolResult) for part in answers)
+
+
+def begins_loop(messages: Sequence[ForeignMessage], split: Sequence[ForeignExchange], number: int) -> bool:
+    """Return whether a tool loop may begin with this exchange: it has thinking first, or it begins a turn."""
+    said = messages[split[number].said].parts if number < len(split) else ()
+    thinks = bool(said) and isinstance(said[0], Thinking) and said[0].raw.get("type") in THOUGHTS
+    return thinks or begins_turn(messages, split, number)
 
 
 class SummaryWanted(Struct, frozen=True):
@@ -216,7 +235,7 @@ class Cutter:
         opening = found.digests[min(1, len(found))]
         with self._lock:
             before = self._told.pop(opening, ToldConversation())
-        conversation = before.grown(request.messages)
+        conversation = before.grown(request.messages, needs_thinking=request.needs_thinking)
         with self._lock:
             self._told[opening] = conversation
             if len(self._told) > _MAX_TOLD:

@@ -81,6 +81,7 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
     strategy: str = ""
     dropped: int = 0
     short: int = 0
+    needs_thinking: bool = False  # whether each tool loop must begin with its thinking, which limits the cut
     summary: SummaryPassed | UnsetType = UNSET  # the summary that was requested first, or its failure
 
 

@@ -15,7 +15,15 @@ from collections.abc import Iterator, Sequence
 from stackmem.core.messages import Text, ToolCall, ToolResult
 from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, has_identity
 
-from .cutting import Cutter, ForeignCut, ForeignExchange, exchanges, foreign_strategy
+from .cutting import (
+    Cutter,
+    ForeignCut,
+    ForeignExchange,
+    begins_loop,
+    begins_turn,
+    exchanges,
+    foreign_strategy,
+)
 from .identity import PrefixChain
 
 FRAMES = "stackheap"
@@ -61,6 +69,8 @@ class FrameCutter:
         if open_frames:
             hidden |= set(range(open_frames[-1][0]))
         hidden = _closed(request.messages, told, hidden)
+        if request.needs_thinking:
+            hidden = _with_thinking(request.messages, told, hidden)
         shown = {number: given for number, given in answers.items() if number not in hidden}
         return ForeignCut(
             told, len(hidden), len(shown), hidden=frozenset(hidden), answers=shown, bound=frozenset(bound)
@@ -85,6 +95,20 @@ def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...
     while shown := {number for home in parted if home - closed for number in home & closed}:
         closed -= shown
     return closed
+
+
+def _with_thinking(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...], hidden: set[int]) -> set[int]:
+    """Return the hidden exchanges without those that must begin what is shown of a tool loop."""
+    begin, begun, shown = 0, False, set[int]()
+    for number in range(len(told)):
+        begun = begun and not begins_turn(messages, told, number)
+        if fits := begins_loop(messages, told, number):
+            begin = number
+        if number not in hidden:
+            if not begun and not fits:
+                shown.add(begin)
+            begun = True
+    return _with_thinking(messages, told, _closed(messages, told, hidden - shown)) if shown else hidden
 
 
 def _has_words(messages: Sequence[ForeignMessage]) -> bool:

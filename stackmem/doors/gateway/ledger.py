@@ -173,6 +173,7 @@ class GatewayLedger:
                 strategy=self._strategy,
                 dropped=came.cut.dropped,
                 short=came.cut.short,
+                needs_thinking=asked.needs_thinking,
                 summary=came.summary,
             )
             run, number = self.recording.asked(placed, passed, origin.keys)

@@ -3,7 +3,9 @@
 - Unchanged messages keep their exact bytes; shortened ones always get the same encoding, so that caches match.
 - Cache marks are never added, and shortened messages lose theirs, so there are never more than the client sent.
 - Some providers sign thinking over everything before it. After the first change, such thinking is removed. It is
-  also removed if the model gave it in a cut conversation that is no longer cut.
+  also removed if the model gave it in a cut conversation that is no longer cut. Thinking that the provider demands
+  stays.
+- System messages of dropped exchanges stay. They are merged if the provider accepts only one in a row.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from msgspec.structs import replace
 from stackmem.core.messages import ToolResult
 from stackmem.doors.gateway.wires.wire import ForeignRequest, WireFormat
 
-from .cutting import ForeignCut
+from .cutting import ForeignCut, ForeignExchange
 from .identity import shared
 
 Shortened = Callable[[ToolResult, int], ToolResult]
@@ -45,7 +47,8 @@ class ShownConversation(Struct, frozen=True):
         count = min(count, len(self.pieces) - 1, len(cut.exchanges))
         while count > 0 and before.exchanges[count - 1].end >= alike:
             count -= 1
-        return count + 1 if self.pieces and cut.exchanges[0].said <= alike else 0
+        # The opening's piece includes the system messages of the dropped exchanges.
+        return count + 1 if self.pieces and count >= cut.dropped and cut.exchanges[0].said <= alike else 0
 
 
 class Rewriter:
@@ -70,7 +73,8 @@ class Rewriter:
             if len(self._recent) > _MAX_RECENT:
                 self._recent.popitem(last=False)
         last = request.raw[cut.exchanges[-1].end :]
-        behind = map(wire.unbound, last) if shown.changed[-1] and wire.unbound else last
+        unbound = _unbound_of(wire, request)
+        behind = map(unbound, last) if shown.changed[-1] and unbound else last
         pieces = [*shown.pieces, *behind]
         if not shown.changed[-1]:
             return body
@@ -80,21 +84,59 @@ class Rewriter:
         return body[:begin] + b",".join(filter(None, pieces)) + body[end:]
 
 
+def _unbound_of(wire: WireFormat, request: ForeignRequest) -> Callable[[bytes], bytes] | None:
+    return None if request.needs_thinking else wire.unbound
+
+
 def _shown_conversation(
     wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened, before: ShownConversation
 ) -> ShownConversation:
     known = before.known(request.raw, cut)
     pieces, changes = list(before.pieces[:known]), list(before.changed[:known])
+    shown: list[bytes] = []  # the last piece that is not dropped; ``systems`` is how many system messages end it
+    systems = 0
     if not known:
-        opening = list(request.raw[: cut.exchanges[0].said])
+        shown = list(request.raw[: cut.exchanges[0].said])
+        systems = _systems_at_end(request, cut.exchanges[0].said)
         if cut.head:
-            opening = _with_head(wire, request, opening, cut.head)
-        pieces, changes = [b",".join(opening)], [bool(cut.head)]
+            shown = _with_head(wire, request, shown, cut.head)
+        pieces, changes = [b",".join(shown)], [bool(cut.head)]
+    home = len(pieces) - 1
     for number in range(len(pieces) - 1, len(cut.exchanges)):
+        if cut.drops(number):
+            stays = _systems(request, cut.exchanges[number])
+            if stays:
+                shown, systems = _joined(wire, shown, systems, stays)
+                pieces[home] = b",".join(shown)
+            pieces.append(b"")
+            changes.append(True)
+            continue
         shown, changed = _exchange(wire, request, cut, shorten, number, changed=changes[-1])
+        systems = _systems_at_end(request, cut.exchanges[number].end)
+        home = len(pieces)
         pieces.append(b",".join(shown))
         changes.append(changed)
     return ShownConversation(request.raw, cut, tuple(pieces), tuple(changes))
+
+
+def _systems(request: ForeignRequest, one: ForeignExchange) -> list[bytes]:
+    return [request.raw[place] for place in range(one.said, one.end) if request.messages[place].role == "system"]
+
+
+def _systems_at_end(request: ForeignRequest, end: int) -> int:
+    """Return the number of system messages directly before a message."""
+    begin = end
+    while begin and request.messages[begin - 1].role == "system":
+        begin -= 1
+    return end - begin
+
+
+def _joined(wire: WireFormat, shown: list[bytes], systems: int, more: list[bytes]) -> tuple[list[bytes], int]:
+    """Append system messages to messages that end with ``systems`` of them; return them and the new number."""
+    if wire.merged is None or systems + len(more) == 1:
+        return [*shown, *more], systems + len(more)
+    end = len(shown) - systems
+    return [*shown[:end], wire.merged([*shown[end:], *more])], 1
 
 
 def _exchange(
@@ -102,13 +144,11 @@ def _exchange(
 ) -> tuple[list[bytes], bool]:
     """Return the messages of an exchange as sent, and whether anything up to here was changed."""
     one = cut.exchanges[number]
-    if cut.drops(number):
-        places = range(one.said, one.end)
-        return [request.raw[place] for place in places if request.messages[place].role == "system"], True
     shown = list(request.raw[one.said : one.told])
-    if wire.unbound and (changed or number in cut.bound):
-        unbound = list(map(wire.unbound, shown))
-        shown, changed = unbound, changed or unbound != shown
+    unbound = _unbound_of(wire, request)
+    if unbound and (changed or number in cut.bound):
+        free = list(map(unbound, shown))
+        shown, changed = free, changed or free != shown
     shortens, known = cut.shortens(number), partial(_shown, cut, shorten, number)
     for place in range(one.told, one.end):
         raw = request.raw[place]

@@ -45,7 +45,7 @@ def summary_body(body: bytes, wire: WireFormat, model: str, wanted: SummaryWante
     if wanted.cold:
         return msgspec.json.encode(wire.plain(model, system, (part.text for part in wanted.cold)))
     fields, raw = _fields.decode(body), wire.read(body).raw
-    asked = b",".join((*raw[:-1], *wire.asking(raw[-1], wanted.asked)))
+    asked = b",".join(wire.asking(raw, wanted.asked))
     fields[wire.field] = Raw(b"[" + asked + b"]")
     for name in _NOT_ASKED_FOR:
         fields.pop(name, None)

@@ -89,8 +89,9 @@ def _cuts(folder: Path) -> tuple[int, int]:
             lost += 1
             continue
         asked = ForeignRequest(
-            passed.model, one.system, one.tools, one.asked[passed.number], (), continues=passed.continues
-        )
+            passed.model, one.system, one.tools, one.asked[passed.number], (), continues=passed.continues,
+            needs_thinking=passed.needs_thinking,
+        )  # fmt: skip
         found = chains.chain(b"%d" % passed.conversation, asked.messages)
         if passed.summary is not UNSET:
             _summary(folder, cutter, asked, found, passed)

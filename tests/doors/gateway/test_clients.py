@@ -1,6 +1,6 @@
 """Third-party agents, end to end: ``stackmem gateway run`` between them and a scripted provider.
 
-Two of them always run. In a campaign all those that ``scripts/clients.sh`` installed run under every strategy.
+Three of them always run. In a campaign all those that ``scripts/clients.sh`` installed run under every strategy.
 """
 
 import os
@@ -13,7 +13,9 @@ from tests.doors.gateway.clients.table import CLIENTS, STRATEGIES, Client, Clien
 
 INSTALLED = Path(os.environ.get("STACKMEM_CLIENTS", "/nonexistent"))
 NAMED = {client.name: client for client in CLIENTS}
-ALWAYS = (("anthropic", "summary:2500,keep=2"), ("openai-agents", "mask:2,poll=2"))
+ALWAYS = (
+    ("anthropic", "summary:2500,keep=2"), ("anthropic-4", "window:3,step=2"), ("openai-agents", "mask:2,poll=2"),
+)  # fmt: skip
 
 
 def held(found: ClientRun, strategy: str) -> None:

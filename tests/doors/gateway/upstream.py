@@ -103,19 +103,22 @@ def message_events(*blocks: Json, stop: str = "end_turn", usage: Json | None = N
     used = {"input_tokens": 100, "output_tokens": 1, **(usage or {})}
     events: list[Json] = [{"type": "message_start", "message": {"id": "msg_1", "usage": used}}]
     for index, block in enumerate(blocks):
-        start, delta = dict(block), {"type": "text_delta", "text": block.get("text")}
-        if block["type"] == "tool_use":
-            start, delta = (
-                block | {"input": {}},
-                {"type": "input_json_delta", "partial_json": json.dumps(block["input"])},
-            )
-        else:
-            start = block | {"text": ""}
+        start, deltas = _pieces(block)
         events.append({"type": "content_block_start", "index": index, "content_block": start})
-        events.append({"type": "content_block_delta", "index": index, "delta": delta})
+        events += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
         events.append({"type": "content_block_stop", "index": index})
     events.append({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": {"output_tokens": 20}})
     return sse(*events, {"type": "message_stop"})
+
+
+def _pieces(block: Json) -> tuple[Json, list[Json]]:
+    """Return a block as it begins in a stream, and the deltas that complete it."""
+    if block["type"] == "tool_use":
+        return block | {"input": {}}, [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+    if block["type"] == "thinking":
+        deltas = [{"type": f"{name}_delta", name: block[name]} for name in ("thinking", "signature")]
+        return block | {"thinking": "", "signature": ""}, deltas
+    return block | {"text": ""}, [{"type": "text_delta", "text": block["text"]}]
 
 
 def text(words: str) -> Json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -120,10 +120,11 @@ def _added(raw: bytes, text: str) -> bytes:
     return spelled({**fields, "content": f"{content}\n\n{text}" if content else text})
 
 
-def _asking(last: bytes, text: str) -> tuple[bytes, ...]:
+def _asking(messages: Sequence[bytes], text: str) -> list[bytes]:
+    *before, last = messages
     if json.loads(last).get("role") == "user":
-        return (_added(last, text),)
-    return last, spelled({"role": "user", "content": text})
+        return [*before, _added(last, text)]
+    return [*messages, spelled({"role": "user", "content": text})]
 
 
 def _plain(model: str, system: str, texts: Iterable[str]) -> Json:

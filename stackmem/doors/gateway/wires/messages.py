@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +15,7 @@ from stackmem.models.anthropic_stream import read_reply
 from .bodies import ReadBodies
 from .wire import (
     MIN_REPLY_TOKENS,
+    THOUGHTS,
     ForeignMessage,
     ForeignRequest,
     Json,
@@ -85,6 +86,7 @@ def read(body: bytes) -> ForeignRequest:
     read_body = _bodies.read(body)
     found = read_body.fields
     config = found.output_config or {}
+    manual = isinstance(found.thinking, dict) and found.thinking.get("type") == "enabled"
     return ForeignRequest(
         model=whole(found.model),
         system=_system(bytes(found.system) or b"null"),
@@ -93,6 +95,7 @@ def read(body: bytes) -> ForeignRequest:
         raw=read_body.raw,
         span=read_body.span,
         wants_json=found.output_format is not None or "format" in config,
+        needs_thinking=manual,  # the models that accept this mode sign their thinking without what is before it
     )
 
 
@@ -123,10 +126,20 @@ def _added(raw: bytes, text: str) -> bytes:
     return spelled({**fields, "content": [*blocks, {"type": "text", "text": text}]})
 
 
-def _asking(last: bytes, text: str) -> tuple[bytes, ...]:
-    if json.loads(last).get("role") == "user":
-        return (_added(last, text),)
-    return last, spelled({"role": "user", "content": [{"type": "text", "text": text}]})
+def _asking(messages: Sequence[bytes], text: str) -> list[bytes]:
+    for place in range(len(messages) - 1, -1, -1):
+        role = json.loads(messages[place]).get("role")
+        if role == "user":  # system messages after it stay there, because no user message may follow them
+            return [*messages[:place], _added(messages[place], text), *messages[place + 1 :]]
+        if role != "system":
+            break
+    return [*messages, spelled({"role": "user", "content": [{"type": "text", "text": text}]})]
+
+
+def _merged(systems: Sequence[bytes]) -> bytes:
+    contents = [json.loads(one).get("content") for one in systems]
+    blocks = [one if isinstance(one, list) else [{"type": "text", "text": one}] for one in contents]
+    return spelled({"role": "system", "content": [_unmarked(block) for given in blocks for block in given]})
 
 
 def _plain(model: str, system: str, texts: Iterable[str]) -> Json:
@@ -144,13 +157,12 @@ def _unbound(raw: bytes) -> bytes:
     content = fields.get("content")
     if fields.get("role") != "assistant" or not isinstance(content, list):
         return raw
-    kept = [one for one in content if not isinstance(one, dict) or one.get("type") not in _THOUGHTS]
+    kept = [one for one in content if not isinstance(one, dict) or one.get("type") not in THOUGHTS]
     if len(kept) == len(content):
         return raw
     return spelled({**fields, "content": kept or [{"type": "text", "text": "(no text)"}]})
 
 
-_THOUGHTS = ("thinking", "redacted_thinking")
 _ENDS = (
     '{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}',
     '{"type": "message_stop"}',
@@ -182,4 +194,5 @@ MESSAGES = WireFormat(
     asking=_asking,
     plain=_plain,
     unbound=_unbound,
+    merged=_merged,
 )

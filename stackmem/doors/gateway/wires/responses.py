@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from stackmem.core.facts import ModelFailed, ModelReplied
@@ -130,8 +130,8 @@ def _added(raw: bytes, text: str) -> bytes:
     return spelled({**item, "content": f"{content}\n\n{text}" if content else text})
 
 
-def _asking(last: bytes, text: str) -> tuple[bytes, ...]:
-    return last, spelled(_said([text]))
+def _asking(messages: Sequence[bytes], text: str) -> list[bytes]:
+    return [*messages, spelled(_said([text]))]
 
 
 def _plain(model: str, system: str, texts: Iterable[str]) -> Json:

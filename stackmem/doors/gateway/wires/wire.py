@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from msgspec import Raw, Struct
@@ -23,6 +23,8 @@ Role = Literal["user", "assistant", "system"]
 
 _LEFT_OUT = ("<system-reminder>", "<environment_context>")
 """Texts with these prefixes come from the client itself and may change at the next turn."""
+THOUGHTS = ("thinking", "redacted_thinking")
+"""Types of the blocks that contain a model's thinking in Anthropic's format."""
 _DATA_CHARS = 200
 MIN_REPLY_TOKENS = 8_192
 """Output limit of the gateway's own requests, including thinking."""
@@ -46,6 +48,8 @@ class ForeignRequest(Struct, frozen=True):
     raw: tuple[bytes, ...]  # the bytes of each message in the body, in order
     wants_json: bool = False  # whether the reply must be JSON that follows a schema
     continues: str = ""  # id of earlier content that only the provider has; empty if the body contains everything
+    # whether each tool loop must begin with its thinking, which then binds to nothing before it
+    needs_thinking: bool = False
     # start and end of the messages in the body, without the brackets; None if unknown
     span: tuple[int, int] | None = None
 
@@ -74,13 +78,15 @@ class WireFormat(Struct, frozen=True):
     # applies a function to a message's results; returns the same bytes if nothing changed
     shortened: Callable[[bytes, Shorten], bytes]
     added: Callable[[bytes, str], bytes]  # appends a text to a user message
-    # appends a user text to the last message: merged into it, or as a second message
-    asking: Callable[[bytes, str], tuple[bytes, ...]]
+    # appends a user text to a conversation: merged into its last user message, or as another message
+    asking: Callable[[Sequence[bytes], str], list[bytes]]
     # builds a separate request from a model, a system prompt and user texts
     plain: Callable[[str, str, Iterable[str]], Json]
     # removes content that the provider binds to the bytes before it; None if there is none, or the provider drops
     # it automatically
     unbound: Callable[[bytes], bytes] | None = None
+    # merges system messages, which must not follow each other; None if they may
+    merged: Callable[[Sequence[bytes]], bytes] | None = None
 
 
 def has_identity(part: Part) -> bool:
@@ -170,6 +176,7 @@ class Body(Struct):
     output_config: Json | None = None
     output_format: Json | None = None
     text: Json | None = None
+    thinking: Any = None
     previous_response_id: str | None = None
     conversation: Any = None
 

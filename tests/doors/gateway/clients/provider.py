@@ -18,8 +18,9 @@ from stackmem.doors.gateway.wires import wire_of
 from stackmem.doors.gateway.wires.chat import CHAT
 from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.wire import ForeignRequest, WireFormat
-from tests.doors.gateway.test_cutting import unpaired
+from tests.doors.gateway.strict_rules import binds_thinking, fault
 from tests.doors.gateway.upstream import RawAnswer, message_events, sse
+from tests.models.api_rules import signature
 
 Json = dict[str, Any]
 
@@ -57,6 +58,7 @@ class ScriptedProvider:
         self.last, self.talks = last, talks
         self.refused: list[str] = []
         self.seen: list[bytes] = []
+        self._given: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._cached: list[bytes] = []
         self._calls = self._failures = self._sub = 0
@@ -70,19 +72,26 @@ class ScriptedProvider:
                 return _json(200, given)
             value = json.loads(body)
             asked = wire.read(body)
-            if fault := self._fault(wire, value, body):
-                self.refused.append(fault)
-                return _json(400, wire.error("invalid_request_error", fault))
+            if refusal := fault(wire, value, self._given):
+                self.refused.append(refusal)
+                return _json(400, wire.error("invalid_request_error", refusal))
             if self._calls == 4 and not self._failures and _ASKS not in body:
                 self._failures += 1
                 return _json(500, wire.error("api_error", "try again"))
             self.seen.append(body)
-            return _spoken(wire, value, self._reply(asked, body), self._usage(wire, body), len(self.seen))
+            thoughts = self._thoughts(wire, value)
+            if wire is MESSAGES:
+                self._given[f"toolu_{len(self.seen):04}"] = thoughts
+            return _spoken(wire, value, self._reply(asked, body), self._usage(wire, body), len(self.seen), thoughts)
 
-    def _fault(self, wire: WireFormat, value: Json, body: bytes) -> str:
-        if open_calls := unpaired([one for one in value[wire.field] if isinstance(one, dict)]):
-            return f"calls and results do not pair: {sorted(open_calls)}"
-        return "more than four breakpoints" if body.count(b'"cache_control"') > 4 else ""
+    def _thoughts(self, wire: WireFormat, value: Json) -> list[Json]:
+        """Return the thinking that begins the next reply, signed as the model signs it."""
+        if wire is not MESSAGES or value.get("thinking", {}).get("type") not in ("enabled", "adaptive"):
+            return []
+        words = f"Thought {len(self.seen)}."
+        bound = binds_thinking(value["model"])
+        return [{"type": "thinking", "thinking": words,
+                 "signature": signature(value, len(value["messages"]), words) if bound else "c2lnbmVk"}]  # fmt: skip
 
     def _reply(self, asked: ForeignRequest, body: bytes) -> Reply:
         if _ASKS in body:
@@ -152,15 +161,20 @@ def _json(status: int, value: Json) -> RawAnswer:
     return RawAnswer((json.dumps(value).encode(),), status, headers)
 
 
-def _spoken(wire: WireFormat, asked: Json, reply: Reply, used: tuple[int, int, int], number: int) -> RawAnswer:
-    spell = _messages if wire is MESSAGES else _chat if wire is CHAT else _responses
-    pieces = tuple(spell(asked, reply, used, number))
+def _spoken(
+    wire: WireFormat, asked: Json, reply: Reply, used: tuple[int, int, int], number: int, thoughts: list[Json]
+) -> RawAnswer:
+    spell = _chat if wire is CHAT else _responses
+    spoken = _messages(asked, reply, used, number, thoughts) if wire is MESSAGES else spell(asked, reply, used, number)
+    pieces = tuple(spoken)
     kind = "text/event-stream" if asked.get("stream") else "application/json"
     return RawAnswer(pieces, headers=(("content-type", kind),))
 
 
-def _messages(asked: Json, reply: Reply, used: tuple[int, int, int], number: int) -> Iterator[bytes]:
-    blocks: list[Json] = [{"type": "text", "text": reply.text}]
+def _messages(
+    asked: Json, reply: Reply, used: tuple[int, int, int], number: int, thoughts: list[Json]
+) -> Iterator[bytes]:
+    blocks: list[Json] = [*thoughts, {"type": "text", "text": reply.text}]
     if reply.tool:
         blocks.append({"type": "tool_use", "id": f"toolu_{number:04}", "name": reply.tool, "input": reply.arguments})
     stop = "tool_use" if reply.tool else "end_turn"

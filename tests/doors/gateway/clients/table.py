@@ -70,6 +70,10 @@ def _python(name: str, package: str, file: str, wire: str, *, own: bool = False)
 
 CLIENTS = (
     _python("anthropic", "anthropic", "anthropic_sdk.py", "Messages", own=True),
+    Client(
+        "anthropic-4", "anthropic", ("{python}", str(AGENTS / "anthropic_sdk.py"), "{task}"), "Messages",
+        variables={"AGENT_MODEL": "claude-sonnet-4-5"}, own=True,
+    ),
     _python("openai", "openai", "openai_sdk.py", "Responses", own=True),
     _python("openai-chat", "openai", "openai_chat_sdk.py", "Chat Completions", own=True),
     _python("openai-agents", "openai-agents", "openai_agents.py", "Responses", own=True),
