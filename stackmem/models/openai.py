@@ -34,7 +34,6 @@ from .openai_messages import Extras, chat_body
 from .openai_responses import read_response, responses_body
 from .openai_stream import read_chat
 from .served import ask_ollama, ask_server, served_names
-from .server.advice import advised, takes_no_tools
 from .server.small_requests import count_prompt
 from .spoken import overheard
 from .tokens import estimated_usage, prompt_chars
@@ -321,6 +320,8 @@ class OpenAIModel:
 
     def _tools_in_prompt(self, status: int, text: str, sent: Json) -> bool:
         """Return whether a refusal means that the tools must be described in the prompt from now on."""
+        from .server.advice import takes_no_tools
+
         if "tools" not in sent or self._asked.text_calls != "auto" or not takes_no_tools(status, text):
             return False
         self._asked = replace(self._asked, text_calls="prompt")
@@ -328,6 +329,8 @@ class OpenAIModel:
 
     def _explained(self, failure: ModelFailed, status: int, text: str) -> ModelFailed:
         """Add advice to a failure, if there is any."""
+        from .server.advice import advised
+
         address = without_login(self._endpoint.url)
         detail = advised(failure, address, status, text, lambda: served_names(self._endpoint, self._asked.headers))
         return replace(failure, detail=one_line(detail, self._endpoint.secret))

@@ -20,7 +20,6 @@ from .connection import Connection
 from .endpoint import Endpoint, without_login
 from .failures import cause, one_line
 from .json_text import MAX_TOKENS
-from .server.advice import is_loading
 
 ASK_SECONDS = 3.0
 _NONE: dict[str, str] = {}
@@ -58,6 +57,8 @@ def ask_server(
     endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS, headers: Mapping[str, str] = _NONE
 ) -> ServedModel:
     """Query the server's model list once, limited in time and size."""
+    from .server.advice import is_loading
+
     status, text = _listed(endpoint, seconds, headers)
     address = without_login(endpoint.url)
     if is_loading(status, text.decode("utf-8", "replace")):

@@ -36,7 +36,6 @@ from stackmem.workspace.tree import sockets_below
 
 from .git_inside import origin_of, place_of
 from .request import ProgramRequest, RunRequest
-from .tasks.image import in_its_image
 
 TASK_PLACE = "/workspace"
 _SOCKETS_NAMED = 5
@@ -256,6 +255,8 @@ def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
     if place is not None:
         if text is not None:
             raise UsageError(f"{named} is a task with its own instruction; omit -t, or copy the task")
+        from .tasks.image import in_its_image  # what builds images is needed only for tasks
+
         task, image = in_its_image(read_task(place))
         inside = image.inside if image else TASK_PLACE
         return Subject(task.short_name, task.instruction, inside, task=task, image=image)

@@ -1,11 +1,12 @@
 """A schema from an untrusted server cannot keep the machine busy."""
 
+from random import Random
 from typing import Any
 
 import pytest
 
 from stackmem.core.schemas.json_schema import first_fault
-from stackmem.core.schemas.work import MAX_WORK, SchemaLimitError, refuse_excess
+from stackmem.core.schemas.work import MAX_WORK, SchemaLimitError, _Work, refuse_excess, size_of, sizes
 
 STEPS = f"checking the value against the schema takes more than {MAX_WORK:,} steps"
 WITHOUT_END = "the schema refers to itself without end"
@@ -100,3 +101,28 @@ def test_the_estimate_counts_every_way_through_the_references() -> None:
     refuse_excess(1, doubled(15, {"type": "integer"}))
     with pytest.raises(SchemaLimitError):
         refuse_excess(1, doubled(25, {"type": "integer"}))
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_small_check_without_references_never_needs_more_than_its_bound(seed: int):
+    chance = Random(seed)
+
+    def value(depth: int) -> Any:
+        if depth == 0 or chance.random() < 0.3:
+            return chance.choice([1, None, "x" * chance.randrange(200), True])
+        if chance.random() < 0.5:
+            return [value(depth - 1) for _ in range(chance.randrange(4))]
+        return {name: value(depth - 1) for name in "abc"[: chance.randrange(4)]}
+
+    def schema(depth: int) -> Any:
+        if depth == 0:
+            return {"type": "string"}
+        inner = [schema(depth - 1) for _ in range(2)]
+        words = {"allOf": inner, "items": inner[0], "additionalProperties": inner[1], "not": inner[0]}
+        words |= {"enum": [value(1)], "properties": {"a": inner[0]}, "required": ["a", "b"], "contains": inner[1]}
+        return {word: words[word] for word in chance.sample(sorted(words), 4)}
+
+    rule, part = schema(3), value(3)
+    rules, parts = sizes(rule, "the schema"), sizes(part, "$")
+    whole = parts.get(id(part)) or size_of(part, "$")
+    assert _Work(rule, rules, parts).of(rule, part, 0) <= 5 * (rules[id(rule)] * whole) ** 2

@@ -9,6 +9,7 @@ the value, which outlive them.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
@@ -38,15 +39,21 @@ def sizes(whole: Any, name: str) -> dict[int, int]:
     by_id: dict[int, int] = {}
 
     def measure(part: Any, depth: int) -> int:
-        if not isinstance(part, dict | list | tuple):
+        if not isinstance(part, (dict, list, tuple)):
             return size_of(part, name)
         if depth > MAX_DEPTH:
             raise SchemaLimitError(f"{name} is nested more than {MAX_DEPTH} deep")
-        if id(part) not in by_id:
-            inner = part.values() if isinstance(part, dict) else part
-            names = sum(_size_of_name(key, name) for key in part) if isinstance(part, dict) else 0
-            by_id[id(part)] = 1 + names + sum(measure(each, depth + 1) for each in inner)
-        return by_id[id(part)]
+        total = by_id.get(id(part), 0)
+        if not total:
+            total = 1
+            if isinstance(part, dict):
+                for key, each in part.items():
+                    total += _size_of_name(key, name) + measure(each, depth + 1)
+            else:
+                for each in part:
+                    total += measure(each, depth + 1)
+            by_id[id(part)] = total
+        return total
 
     measure(whole, 1)
     return by_id
@@ -75,14 +82,42 @@ def refuse_excess(value: Any, schema: Any) -> None:
     rules = sizes(schema, "the schema")
     if rules.get(id(schema), 1) > MAX_SCHEMA:
         raise SchemaLimitError(f"the schema has more than {MAX_SCHEMA:,} parts")
-    _Work(schema, rules, sizes(value, "$")).of(schema, value, 0)
+    parts = sizes(value, "$")
+    size = parts[id(value)] if isinstance(value, (dict, list, tuple)) else size_of(value, "$")
+    if not _is_small(rules.get(id(schema), 1), size) or _refers(schema):
+        _Work(schema, rules, parts).of(schema, value, 0)
+
+
+def _is_small(rules: int, parts: int) -> bool:
+    """Return whether no schema of this size without references can take more than ``MAX_WORK`` at such a value.
+
+    Each part of the schema is checked at most once at each part of the value, and then takes at most
+    5 * ``rules`` * ``parts``.
+    """
+    return 5 * (rules * parts) ** 2 <= MAX_WORK
+
+
+def _refers(schema: Any) -> bool:
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            if any(word in part for word in _REFERENCES):
+                return True
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+    return False
 
 
 class _Work:
     def __init__(self, schema: Any, rules: dict[int, int], parts: dict[int, int]) -> None:
         self._schema, self._rules, self._parts = schema, rules, parts
         self._known: dict[tuple[int, int], int | None] = {}
-        self._addresses = _Addresses(schema)
+
+    @cached_property
+    def _addresses(self) -> _Addresses:
+        return _Addresses(self._schema)
 
     def of(self, schema: Any, value: Any, steps: int) -> int:
         """Return the work for a part of the schema at a part of the value."""

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct
 
@@ -17,10 +18,8 @@ from stackmem.core.facts import ChecksReturned
 from stackmem.core.network import NetworkRequest
 from stackmem.core.text import tail
 from stackmem.errors import WorkspaceError
-from stackmem.history.checked_copy import FoundFiles
 from stackmem.history.history import History
 from stackmem.history.layer import Layer
-from stackmem.history.steering import SteeringKind
 from stackmem.run.in_memory import NoHistory
 from stackmem.run.ports import Checks
 from stackmem.tasks.judge import judge
@@ -32,7 +31,10 @@ from stackmem.workspace.profile import Mount
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
 
-from .guard import CheckGuard
+if TYPE_CHECKING:
+    from stackmem.history.steering import SteeringKind
+
+    from .guard import CheckGuard
 
 _SHOWN_BYTES = 16_384
 _HOLD = ("python", "-I", "-S")
@@ -163,6 +165,10 @@ class CommandCheck:
 def as_found(checks: Checks | None, history: History | NoHistory, git_dir: Path, tree: str, files: str) -> None:
     """Guard the user's check by restoring the files that control it, unless the user wants the run's versions."""
     if isinstance(checks, CommandCheck) and isinstance(history, History) and tree and files != "left":
+        from stackmem.history.checked_copy import FoundFiles
+
+        from .guard import CheckGuard
+
         kind: SteeringKind = "tests" if files == "tests" else "settings"
         checks.guard = CheckGuard(lambda: FoundFiles(history, git_dir, tree, kind), checks.command)
 
