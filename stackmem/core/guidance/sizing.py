@@ -34,9 +34,12 @@ _EXAMPLES = {
 
 def offered(state: State, strategy_tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
     """Return the tools that may be called now: the strategy's, and the optional ones that the model knows."""
-    start, small = state.begun, state.begun.small
+    start = state.begun
+    small = start.small
+    if small is UNSET or not small.later:
+        return with_optional(strategy_tools, start.tools, start.registered)
     tools = with_optional(strategy_tools, (*start.tools, *announced(state)), start.registered)
-    if small is UNSET or not small.later or _is_announced(state):
+    if _is_announced(state):
         return tools
     held_back = {tool.name for tool in small.later}
     return tuple(tool for tool in tools if tool_name(tool) not in held_back)
@@ -50,8 +53,11 @@ def announced(state: State) -> tuple[ToolSpec, ...]:
 
 def notice(state: State) -> NoticeGiven | None:
     """Return the notice that the running frame reads once: the memory tools and an example call."""
-    small, frame = state.begun.small, state.running
-    if small is UNSET or not small.later or _CODE in frame.told:
+    small = state.begun.small
+    if small is UNSET or not small.later:
+        return None
+    frame = state.running
+    if _CODE in frame.told:
         return None
     half_used = frame.context_tokens >= TOLD_AT * state.window_tokens
     if not half_used and not any(_CODE in other.told for other in state.stack):
