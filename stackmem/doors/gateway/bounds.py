@@ -20,7 +20,7 @@ CHARS_PER_TOKEN = 2.5
 
 UNREADABLE = (
     "stackmem gateway: the request cannot be read, so --max-usd and --max-tokens-per-request cannot count it; "
-    "send uncompressed JSON in the provider's format, or start the gateway without these limits"
+    "send JSON in the provider's format (plain, gzip, br or zstd), or start the gateway without these limits"
 )
 
 

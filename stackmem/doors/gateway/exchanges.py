@@ -64,7 +64,8 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
     wire: str
     model: str
     told: tuple[ToldMessage, ...]  # messages that were new
-    # body_sha256, body_bytes describe the client's request; ``sent_`` the request that went upstream
+    # body_sha256, body_bytes describe the client's request; ``sent_`` the request that went upstream. The digests
+    # are of the bytes on the wire, the sizes without their content coding
     body_sha256: str
     body_bytes: int
     sent_sha256: str

@@ -24,13 +24,17 @@ from stackmem.models.event_stream import server_events
 from stackmem.models.failures import failed, kind_of_status, sentence
 
 from .bounds import GatewaySpending
+from .codings import decoded
 from .conversations import Conversations, Placed
 from .cutting import ForeignCut
 from .exchanges import AnswerPassed, RequestPassed, SummaryPassed, ToldMessage
 from .identity import Chains, seed
 from .recording import Recording, RunBeingTold
-from .upstream import decoded, keys_in, secrets_in
+from .upstream import keys_in, secrets_in
 
+MAX_READ_ANSWER = 32 << 20
+"""Bytes of an answer, decompressed, that are read; longer ones are only passed on."""
+_MAX_READ_REQUEST = 64 << 20
 _AGENT_HEADERS = ("x-claude-code-agent-id",)
 
 
@@ -64,7 +68,9 @@ class CameRequest:
 
     def __init__(self, at: float, began: float, wire: WireFormat | None, request: Request, body: bytes) -> None:
         self.at, self.began, self.wire, self.request = at, began, wire, request
-        self.body = self.outgoing = body
+        self.body = body  # as received
+        self.plain = body  # the body without its content coding
+        self.shown = body  # the plain body as the strategy shows it
         self.asked: ForeignRequest | None = None
         self.cut = ForeignCut(())
         # the summary that a strategy requested first, or its failure
@@ -75,6 +81,11 @@ class CameRequest:
         self.lane = asyncio.Lock()  # keeps the records of one conversation in order
         self.first = 0.0  # monotonic time of the answer's first byte; 0 before it
         self.release: Callable[[], object] = bool  # frees the memory budget of the bytes; later calls do nothing
+
+    @property
+    def outgoing(self) -> bytes:
+        """Return the body to send upstream: as received, unless a strategy changed it."""
+        return self.body if self.shown is self.plain else self.shown
 
     @property
     def is_over(self) -> bool:
@@ -111,6 +122,14 @@ class GatewayLedger:
         self._conversations, self._strategy, self._clock = conversations, strategy, clock
         self._lock = Lock()
 
+    def decode(self, came: CameRequest) -> None:
+        """Decompress a request; if that fails, the request cannot be read."""
+        codings = came.request.headers.get("content-encoding", "")
+        try:
+            came.plain = came.shown = decoded(came.body, codings, _MAX_READ_REQUEST, "the request")
+        except ValueError as error:
+            self.note(f"a request cannot be read: {error}")
+
     def read(self, wire: WireFormat, body: bytes) -> ForeignRequest | None:
         try:
             return wire.read(body)
@@ -134,7 +153,7 @@ class GatewayLedger:
     def prepare(self, came: CameRequest) -> PreparedRequest | None:
         """Parse a request; return None if it cannot be recorded."""
         wire = came.wire
-        asked = came.asked or (self.read(wire, came.body) if wire is not None else None)
+        asked = came.asked or (self.read(wire, came.plain) if wire is not None else None)
         if wire is None or asked is None:
             return None
         try:
@@ -161,9 +180,9 @@ class GatewayLedger:
                 model=asked.model,
                 told=tuple(ToldMessage(one.role, one.parts) for one in placed.told),
                 body_sha256=prepared.body.hex(),
-                body_bytes=len(came.body),
+                body_bytes=len(came.plain),
                 sent_sha256=prepared.sent.hex(),
-                sent_bytes=len(came.outgoing),
+                sent_bytes=len(came.shown),
                 retry=placed.retry,
                 parent=placed.parent,
                 call_id=placed.call_id,
@@ -238,7 +257,7 @@ def reply_of(
     if answer is None:
         return failed("connection", why, secret), b""
     try:
-        plain = decoded(b"".join(kept), answer.headers.get("content-encoding", "").strip().lower())
+        plain = decoded(b"".join(kept), answer.headers.get("content-encoding", ""), MAX_READ_ANSWER, "the answer")
     except ValueError as error:
         plain, why = b"", str(error)
     if answer.status_code >= 300:

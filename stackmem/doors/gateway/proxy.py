@@ -44,9 +44,9 @@ from .recorder import Recorder
 from .recording import Recording
 from .rewriting import Rewriter
 from .summaries import Summaries
-from .upstream import Headers, Upstreams, client_left, open_client, to_client, to_upstream
+from .upstream import Headers, Upstreams, client_left, open_client, to_client, to_upstream, uncoded
 from .wires import WIRES, wire_of
-from .workers import Workers
+from .workers import SMALL_BYTES, Workers
 
 MAX_BODY_BYTES = 256 << 20
 MAX_ANSWER_BYTES = 1 << 30
@@ -109,10 +109,16 @@ class Gateway:
         if isinstance(body, Refused):
             return _refusal(wire, *body)
         came = CameRequest(self._clock(), time.monotonic(), wire, request, body)
-        came.release = release = weakref.finalize(came, self._workers.release, len(body))
+        held = [len(body)]
+        came.release = release = weakref.finalize(came, lambda: self._workers.release(sum(held)))
         release.atexit = False
         passing = False
         try:
+            if "content-encoding" in request.headers and (wire is not None or counts_tokens(path)):
+                await self._workers.run(SMALL_BYTES, partial(self.ledger.decode, came))
+                if not self._workers.hold(len(came.plain)):
+                    return _refusal(wire, *_TOO_MANY)
+                held.append(len(came.plain))
             answer = await self._answer_to(came, raw, path)
             passing = isinstance(answer, StreamingResponse)  # a stream releases the request when it ends
             return answer
@@ -130,8 +136,7 @@ class Gateway:
                     message = f"stackmem gateway: the request is longer than {MAX_BODY_BYTES >> 20} MiB"
                     return Refused(413, "request_too_large", message)
                 if not self._workers.hold(len(piece)):
-                    message = "stackmem gateway: too many large requests in progress; try again later"
-                    return Refused(503, "overloaded_error", message)
+                    return _TOO_MANY
                 size += len(piece)
                 pieces.append(piece)
             whole = True
@@ -143,7 +148,7 @@ class Gateway:
     async def _answer_to(self, came: CameRequest, raw: str, path: str) -> Response:
         wire, request = came.wire, came.request
         if self._cutter is not None or self.spending.is_bounded:
-            why = await self._workers.run(len(came.body), partial(self._bounded, came))
+            why = await self._workers.run(len(came.plain), partial(self._bounded, came))
             if why:
                 return _refusal(wire, 400, "invalid_request_error", why)
         try:
@@ -153,6 +158,7 @@ class Gateway:
         except (httpx2.InvalidURL, UnicodeDecodeError) as error:
             return _refusal(wire, 400, "invalid_request_error", f"stackmem gateway: the request's address: {error}")
         await self._cut(came, path, (str(url), headers))
+        headers = headers if came.shown is came.plain else uncoded(headers)
         sent = httpx2.Request(request.method, url, headers=headers, content=came.outgoing)
         return await self._forward(came, sent)
 
@@ -160,7 +166,7 @@ class Gateway:
         """Parse a request; return why it must not be sent, or an empty string."""
         if came.wire is None:
             return ""
-        came.asked = self.ledger.read(came.wire, came.body)
+        came.asked = self.ledger.read(came.wire, came.plain)
         if came.asked is not None:
             return self.spending.refusal(came.asked)
         return UNREADABLE if self.spending.is_bounded else ""
@@ -258,8 +264,8 @@ class Gateway:
         if cutter is None:
             return
         counts = came.wire is None and counts_tokens(path)
-        wire, size = MESSAGES if counts else came.wire, len(came.body)
-        read = partial(self.ledger.read, MESSAGES, came.body)
+        wire, size = MESSAGES if counts else came.wire, len(came.plain)
+        read = partial(self.ledger.read, MESSAGES, came.plain)
         asked = await self._workers.run(size, read) if counts else came.asked
         if wire is None or asked is None:
             return
@@ -295,7 +301,7 @@ class Gateway:
         found: PrefixChain,
     ) -> None:
         cut = cutter.cut(asked, found)
-        came.outgoing = self._rewriter.rewrite(came.body, wire, asked, cut, cutter.shorten)
+        came.shown = self._rewriter.rewrite(came.plain, wire, asked, cut, cutter.shorten)
         came.cut = cut
 
 
@@ -305,6 +311,9 @@ class Refused(NamedTuple):
     status: int
     kind: str
     text: str
+
+
+_TOO_MANY = Refused(503, "overloaded_error", "stackmem gateway: too many large requests in progress; try again later")
 
 
 def guarded(app: ASGIApp, token: str, hosts: frozenset[str], *, any_address: bool = False) -> Guard:

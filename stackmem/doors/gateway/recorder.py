@@ -84,8 +84,8 @@ class Recorder:
         return await asyncio.shield(self._task(in_lane()))
 
     async def _record(self, came: CameRequest) -> None:
-        prepared = await self._workers.run(len(came.body), partial(self._ledger.prepare, came))
+        prepared = await self._workers.run(len(came.plain), partial(self._ledger.prepare, came))
         if prepared is not None:
             came.lane = self._lanes.setdefault(prepared.opening, came.lane)
             async with came.lane:
-                came.underway = await self._workers.run(len(came.body), partial(self._ledger.record, came, prepared))
+                came.underway = await self._workers.run(len(came.plain), partial(self._ledger.record, came, prepared))

@@ -36,7 +36,7 @@ _MAX_SECONDS = 600.0
 _MAX_ANSWER_BYTES = 4 << 20
 _REPLY_LIMIT_FIELDS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _NOT_ASKED_FOR = ("n", "prediction", "stop", "stop_sequences")
-_NOT_SENT = {b"idempotency-key"}
+_NOT_SENT = {b"content-encoding", b"idempotency-key"}
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
 
@@ -89,8 +89,8 @@ class Summaries:
         if one is None:
             asked = came.asked
             model = asked.model if asked is not None else ""
-            made = partial(summary_body, came.outgoing, wire, model, wanted, prompt_text("compaction_system"))
-            body = await self._workers.run(len(came.outgoing), made)
+            made = partial(summary_body, came.shown, wire, model, wanted, prompt_text("compaction_system"))
+            body = await self._workers.run(len(came.shown), made)
             one = self._underway.get(beginning)  # another request may have asked in the meantime
         if one is None:
             headers = [(name, value) for name, value in to[1] if name.lower() not in _NOT_SENT]

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,6 +17,8 @@ from stackmem.errors import UsageError
 from stackmem.models.connection import trusted
 from stackmem.workspace.credentials import credentials
 
+from .codings import READ_HERE
+
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
     from starlette.requests import Request
@@ -27,13 +28,11 @@ Headers = list[tuple[bytes, bytes]]
 SILENCE_SECONDS = 900.0
 """Longest pause of an upstream; a request without streaming may take minutes to answer."""
 _CONNECT_SECONDS = 15.0
-_MAX_DECODED = 32 << 20
 _OF_ONE_CONNECTION = {
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",
     b"transfer-encoding", b"upgrade",
 }  # fmt: skip
 _NOT_SENT = _OF_ONE_CONNECTION | {b"host", b"content-length", b"accept-encoding"}
-_READ_HERE = ("gzip", "deflate", "identity")
 _KEYS = (b"x-api-key", b"authorization", b"x-goog-api-key", b"api-key")
 ADDRESSES = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
 
@@ -95,8 +94,13 @@ def to_upstream(headers: Iterable[tuple[bytes, bytes]], own: tuple[bytes, bytes]
     dropped = _NOT_SENT | _named_by_connection(given) | (set(_KEYS) if own else set())
     kept = [(name, value) for name, value in given if name.lower() not in dropped] + ([own] if own else [])
     asked = b",".join(value for name, value in given if name.lower() == b"accept-encoding").decode("latin-1")
-    codings = [one.strip() for one in asked.split(",") if one.partition(";")[0].strip().lower() in _READ_HERE]
+    codings = [one.strip() for one in asked.split(",") if one.partition(";")[0].strip().lower() in READ_HERE]
     return [*kept, (b"accept-encoding", ", ".join(codings or ["identity"]).encode("latin-1"))]
+
+
+def uncoded(headers: Headers) -> Headers:
+    """Return the headers for a body that is sent uncompressed."""
+    return [(name, value) for name, value in headers if name.lower() != b"content-encoding"]
 
 
 def to_client(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -126,22 +130,6 @@ def secrets_in(request: Request) -> tuple[str, ...]:
     query = f"?{request.url.query}"
     found += [query[one.start : one.end] for one in credentials(query)]
     return tuple(dict.fromkeys(found))
-
-
-def decoded(body: bytes, coding: str) -> bytes:
-    """Decompress a copy of an answer, up to a size limit."""
-    if coding in {"", "identity"}:
-        return body
-    if coding not in {"gzip", "x-gzip", "deflate"}:
-        raise ValueError(f"the answer is coded as {coding[:20]!r}, which is not read here")
-    opened = zlib.decompressobj(wbits=47 if "gzip" in coding else 15)
-    try:
-        plain = opened.decompress(body, _MAX_DECODED)
-    except zlib.error as error:
-        raise ValueError(f"the answer is not coded as it says: {error}") from error
-    if opened.unconsumed_tail:
-        raise ValueError("the answer is longer than 32 MiB")
-    return plain
 
 
 async def client_left(request: Request) -> None:

@@ -255,7 +255,7 @@ def test_a_compressed_answer_is_relayed_as_it_is_and_read(tmp_path):
             "POST", f"{served.url}/v1/messages", content=request(user("Hi")), headers=HEADERS, timeout=60
         ) as answer:
             assert b"".join(answer.iter_raw()) == packed
-        assert set(upstream.seen[0][1]["accept-encoding"].split(", ")) <= {"gzip", "deflate", "identity"}
+        assert set(upstream.seen[0][1]["accept-encoding"].split(", ")) <= {"gzip", "deflate", "br", "zstd", "identity"}
     assert isinstance(events(only_run(tmp_path))[1], ModelReplied)
 
 
