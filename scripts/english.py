@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -64,6 +62,11 @@ MARKERS = {kind: re.compile("|".join(patterns), re.M) for kind, patterns in _KIN
 
 _FENCE = re.compile(r"^(```|~~~).*?^\1\s*$", re.M | re.S)
 _COMMENT = re.compile(r"<!--.*?-->", re.S)
+_STRING_OR_COMMENT = re.compile(
+    r'''"""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*"'''
+    r"""|'''(?:[^'\\]|\\.|'(?!''))*'''|'(?:[^'\\\n]|\\.)*'|(?P<comment>\#[^\n]*)""",
+    re.S,
+)
 _WORD = re.compile(r"[A-Za-z']{2,}")
 
 Lines = list[tuple[int, str]]
@@ -85,32 +88,41 @@ def _markdown(text: str) -> Lines:
 
 def _python(text: str) -> Iterator[tuple[int, str]]:
     docstrings: set[int] = set()
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        for statement in getattr(node, "body", None) or () if not isinstance(node, ast.Lambda | ast.IfExp) else ():
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                docstrings.add(id(statement.value))
-                yield from _lines(statement.value)
     pieces: set[int] = set()
-    for node in ast.walk(tree):
+    texts: list[ast.Constant] = []
+    for node in ast.walk(ast.parse(text)):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            for statement in body:
+                if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+                    docstrings.add(id(statement.value))
+                    yield from _lines(statement.value)
         if isinstance(node, ast.JoinedStr):
             pieces |= {id(part) for part in node.values}
             yield node.lineno, "".join(str(getattr(part, "value", "")) if isinstance(part, ast.Constant) else "X"
                                        for part in node.values)  # fmt: skip
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or id(node) in docstrings | pieces or not isinstance(node.value, str):
-            continue
-        if len(node.value.split()) >= _MIN_TEXT_WORDS:
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.append(node)
+    for node in texts:
+        if id(node) not in docstrings and id(node) not in pieces and len(str(node.value).split()) >= _MIN_TEXT_WORDS:
             yield from _lines(node)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string.lstrip("# ")
+    yield from _comments(text)
+
+
+def _comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the comments. Tokenizing every file with `tokenize` would take longer than everything else here."""
+    line, seen = 1, 0
+    for match in _STRING_OR_COMMENT.finditer(text):
+        if match["comment"]:
+            line += text.count("\n", seen, match.start())
+            seen = match.start()
+            yield line, match["comment"].lstrip("# ")
 
 
 def _lines(node: ast.Constant) -> Iterator[tuple[int, str]]:
     if isinstance(node.value, str):
         for offset, line in enumerate(node.value.splitlines()):
-            yield node.lineno + offset, re.sub(r"`+[^`]*`+", "X", line.strip())
+            yield node.lineno + offset, re.sub(r"`+[^`]*`+", "X", line.strip()) if "`" in line else line.strip()
 
 
 def markers(lines: Lines) -> Iterator[tuple[int, str, str]]:

@@ -1,5 +1,6 @@
 """The texts stay in plain English: few of the markers that ``scripts/english.py`` counts."""
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,9 @@ FILES_ABOVE = (ROOT / "tests" / "house" / "english_above.txt").read_text("utf-8"
 """Files above the limit for the same reason. The list can only become shorter."""
 
 
+count_once = cache(count)  # two tests count each file
+
+
 def counted(path: Path) -> list[Path]:
     return [file for file in files_of(path) if file.relative_to(ROOT).as_posix() not in QUOTING]
 
@@ -27,13 +31,13 @@ def counted(path: Path) -> list[Path]:
 @pytest.mark.parametrize("folder", folders(), ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_folder_has_few_markers(folder: Path) -> None:
     """Run ``python scripts/english.py --list FOLDER`` to see the lines."""
-    counts = [count(path) for path in counted(folder)]
+    counts = [count_once(path) for path in counted(folder)]
     assert sum(words for words, _ in counts) > 100
     assert rate(counts) <= FOLDERS_ABOVE.get(folder.relative_to(ROOT).as_posix(), MAX_RATE)
 
 
 def test_no_file_but_the_listed_has_many_markers() -> None:
-    files = {path.relative_to(ROOT).as_posix(): count(path) for folder in folders() for path in counted(folder)}
+    files = {path.relative_to(ROOT).as_posix(): count_once(path) for folder in folders() for path in counted(folder)}
     long = {path: each for path, each in files.items() if each[0] >= MIN_FILE_WORDS}
     assert sorted(path for path, each in long.items() if rate([each]) > MAX_FILE_RATE) == FILES_ABOVE
 
