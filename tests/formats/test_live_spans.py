@@ -19,9 +19,18 @@ from stackmem import UsageError
 from stackmem.formats.exports.live_spans import PROTOCOL, LiveSpans
 from stackmem.formats.exports.otel import requests
 from stackmem.trace.lineage import RunReader
-from tests.stage import TASKS, Stage
+from tests.stage import Stage, call, command, pop, push
 
 Json = dict[str, Any]
+WORK = (
+    call("heap_alloc", name="spec", content="Do the part.", description="the task"),
+    push(),
+    call("heap_read", name="spec"),
+    command("echo done > done.txt"),
+    pop(),
+    call("heap_free", name="spec"),
+    pop(),
+)
 
 
 class Collector(ThreadingHTTPServer):
@@ -98,8 +107,8 @@ def test_live_spans_equal_the_later_export(
     protocol: str, stage: Stage, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PROTOCOL, protocol)
-    solved = stage.solve(TASKS / "calculator", model="demo", otel=collector.url)
-    assert (solved.outcome, solved.steps) == ("solved", 14)
+    solved = stage.solve(stage.task(*WORK), otel=collector.url)
+    assert (solved.outcome, solved.steps) == ("solved", len(WORK))
     told = [span for one in requests(RunReader(Path(solved.run_dir)), solved.run) for span in spans_of(one)]
     assert sorted(map(hexed, collector.spans)) == sorted(span["spanId"] for span in told)
     assert collector.kinds == {f"/v1/traces application/{'json' if protocol else 'x-protobuf'}"}
@@ -112,7 +121,7 @@ def test_live_spans_equal_the_later_export(
 
 
 def records_of(stage: Stage) -> tuple[Path, list[Any]]:
-    solved = stage.solve(TASKS / "calculator", model="demo")
+    solved = stage.solve(stage.task(*WORK))
     folder = Path(solved.run_dir)
     return folder, list(RunReader(folder))
 
@@ -149,7 +158,8 @@ def test_a_collector_that_hangs_or_is_gone_changes_nothing_about_a_run(stage: St
     hold.set()
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        solved = stage.solve(TASKS / "calculator", model="demo", otel=f"http://127.0.0.1:{unused.getsockname()[1]}")
+        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        solved = stage.solve(stage.task(*WORK, name="again"), otel=address)
     assert (solved.outcome, solved.failure) == ("solved", "")
 
 
