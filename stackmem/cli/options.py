@@ -18,7 +18,7 @@ import typer
 
 from stackmem.kept.find import find_run
 from stackmem.settings import directories
-from stackmem.settings.options import OPTIONS
+from stackmem.settings.options import LIMIT_OPTIONS, OPTIONS
 from stackmem.tools.plugins import PluginTable, load_plugins, no_function, open_table
 from stackmem.trace.pack import unpack
 
@@ -33,8 +33,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print only one JSON object o
 JsonArray = Annotated[bool, typer.Option("--json", help="Print only one JSON array on stdout.")]
 JsonResult = Annotated[bool, typer.Option("--json", help="Print only the result, as a JSON object on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
-
-LIMITS = ("max_steps", "max_usd", "max_tokens", "max_seconds")
 
 _TYPES: Mapping[str, Any] = {"texts": list[str] | None, "switch": bool | None}
 
@@ -80,7 +78,7 @@ def limits(start: str, had: str) -> dict[str, Any]:
             None, OPTIONS[name].flag, metavar="N|+N", show_default=False,
             help=f"New limit of {name.removeprefix('max_')}: N counts from {start}; +N is added to the limit {had}.",
         )
-        for name in LIMITS
+        for name in LIMIT_OPTIONS
     }  # fmt: skip
 
 

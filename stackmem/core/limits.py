@@ -8,9 +8,10 @@ Rule 3: A closed frame that has three more calls refused is popped by the harnes
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from .budgets import Limits
 from .facts import Ending, NoticeGiven
@@ -25,6 +26,55 @@ REFUSALS_BEFORE_POP = 3
 # Finds limits anywhere in free text. A number such as 1,000 is not read as 1.
 _CONSTRAINT = re.compile(r"(?:^|(?<=[\s,;]))(steps|tokens|seconds)=(\d{1,12})([kKmM]?)(?=$|[\s;]|,(?!\d))")
 _TIMES = {"": 1, "k": 1_000, "m": 1_000_000}
+
+
+class RunLimit(Struct, frozen=True):
+    """One limit of a run. Prompts, notices, endings, flags, task files and messages are derived from `RUN_LIMITS`.
+
+    Attributes:
+        field: The field of `Limits`. The setting has the same name after ``max_``.
+        unit: As the model reads it.
+        used: Returns how much of it a run has used.
+        increase: A reasonable increase, for error messages.
+        whole: Whether it is a whole number.
+        priced: Whether it applies only to a run whose costs are known.
+        near: The remaining amount at which the model gets a notice; 0 for a share of the limit, `TOLD_AT`.
+    """
+
+    field: str
+    ending: Ending
+    unit: str
+    used: Callable[[State], float]
+    increase: str
+    whole: bool = False
+    priced: bool = False
+    near: int = 0
+
+    @property
+    def setting(self) -> str:
+        return f"max_{self.field}"
+
+    def allowed(self, limits: Limits, *, priced: bool) -> float | None:
+        """Return the limit, or None if there is none or it does not apply."""
+        amount: float | None = getattr(limits, self.field)
+        return amount if priced or not self.priced else None
+
+    def notice(self, used: float, allowed: float) -> str:
+        """Return what is left, if the model must be told; otherwise an empty string."""
+        left = allowed - used
+        if left > self.near if self.near else used < TOLD_AT * allowed:
+            return ""
+        return (
+            f"{left:.2f} of {allowed:.2f} {self.unit}" if self.priced else f"{left:.0f} of {allowed:,.0f} {self.unit}"
+        )
+
+
+RUN_LIMITS = (
+    RunLimit("steps", "limit:steps", "steps", lambda state: state.step, "+50", whole=True, near=3),
+    RunLimit("tokens", "limit:tokens", "tokens", lambda state: state.usage.total, "+100_000", whole=True),
+    RunLimit("usd", "limit:usd", "USD", lambda state: state.usd, "+1", priced=True),
+    RunLimit("seconds", "limit:seconds", "seconds", lambda state: state.seconds, "+600"),
+)
 
 
 @lru_cache(maxsize=256)
@@ -67,16 +117,13 @@ def needs_clock(state: State) -> bool:
     return any(constraint(frame.registers.constraint).seconds is not None for frame in state.stack)
 
 
-def _used(state: State) -> list[tuple[str, Ending, float, float]]:
-    """Return ``(word, ending, used, allowed)`` for each limit of the run that applies."""
-    limits = state.limits
-    rows: list[tuple[str, Ending, float, float | None]] = [
-        ("steps", "limit:steps", state.step, limits.steps),
-        ("tokens", "limit:tokens", state.usage.total, limits.tokens),
-        ("USD", "limit:usd", state.usd, limits.usd if state.begun.price or state.usd else None),
-        ("seconds", "limit:seconds", state.seconds, limits.seconds),
-    ]
-    return [(word, ending, used, allowed) for word, ending, used, allowed in rows if allowed is not None]
+def _used(state: State) -> Iterator[tuple[RunLimit, float, float]]:
+    """Yield each limit of the run that applies, how much of it is used, and how much is allowed."""
+    priced = bool(state.begun.price or state.usd)
+    for limit in RUN_LIMITS:
+        allowed = limit.allowed(state.limits, priced=priced)
+        if allowed is not None:
+            yield limit, limit.used(state), allowed
 
 
 def left_seconds(state: State) -> float | None:
@@ -91,22 +138,16 @@ def spent_limit(state: State, wait_seconds: float = 0.0) -> Ending | None:
     seconds = state.limits.seconds
     if wait_seconds and seconds is not None and state.seconds + wait_seconds >= seconds:
         return "limit:seconds"
-    return next((name for _, name, used, allowed in _used(state) if used >= allowed), None)
+    return next((limit.ending for limit, used, allowed in _used(state) if used >= allowed), None)
 
 
 def notice(state: State) -> NoticeGiven | None:
     """Return a notice that the running frame has not had yet and must read before its next prompt."""
-    for word, name, used, allowed in _used(state):
-        near = allowed - used <= 3 if word == "steps" else used >= TOLD_AT * allowed
+    for limit, used, allowed in _used(state):
+        left = limit.notice(used, allowed)
         # once per frame, because a frame does not see the notices in other frames
-        if near and name not in state.running.told:
-            amount = (
-                f"{allowed - used:.0f} of {allowed:,.0f}" if word != "USD" else f"{allowed - used:.2f} of {allowed:.2f}"
-            )
-            return NoticeGiven(
-                name,
-                f"Only {amount} {word} are left in this run. Finish, then {_pop_now(state)}",
-            )
+        if left and limit.ending not in state.running.told:
+            return NoticeGiven(limit.ending, f"Only {left} are left in this run. Finish, then {_pop_now(state)}")
     frame = state.running
     if "window" not in frame.told and frame.context_tokens >= WINDOW_TOLD_AT * state.window_tokens:
         return NoticeGiven(

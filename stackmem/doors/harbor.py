@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from stackmem.errors import ModelError, UsageError, WorkspaceError
+from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.version import VERSION
 
 LOGS = "/logs/agent"
@@ -158,7 +159,7 @@ class _Members:
 
 
 _SETTINGS = frozenset({
-    "strategy", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "window_tokens", "heap_chars",
+    "strategy", *LIMIT_OPTIONS, "command_seconds", "window_tokens", "heap_chars",
     "heap_chunks", "depth", "isolation", "base_url", "price", "temperature", "effort", "service_tier",
     "text_calls", "call_schema",
 })  # fmt: skip

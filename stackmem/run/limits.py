@@ -24,9 +24,9 @@ from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS
 from stackmem.settings.settings import Resolved
 
-LIMITS = {"max_steps": "steps", "max_tokens": "tokens", "max_usd": "usd", "max_seconds": "seconds"}
+LIMITS = {limit.setting: limit.field for limit in core_limits.RUN_LIMITS}
 """Maps each setting to the field of ``Limits`` that it fills."""
-MORE = {"steps": "+50", "tokens": "+100_000", "usd": "+1", "seconds": "+600"}
+MORE = {limit.field: limit.increase for limit in core_limits.RUN_LIMITS}
 """Maps each field of ``Limits`` to a reasonable increase, shown in error messages."""
 
 

@@ -231,13 +231,7 @@ def task_settings(subject: Subject) -> dict[str, object]:
     task = subject.task
     if task is None:
         return {}
-    return {
-        "max_steps": task.max_steps,
-        "max_usd": task.max_usd,
-        "max_tokens": task.max_tokens,
-        "max_seconds": task.agent_seconds,
-        "command_seconds": task.command_seconds,
-    }
+    return {**task.limits, "command_seconds": task.command_seconds}
 
 
 def must_be_text(value: str, what: str) -> str:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from stackmem.core.decider import LiveMoments, ProgramUnderWay
 from stackmem.core.facts import Event, RunResumed
+from stackmem.core.limits import RUN_LIMITS
 from stackmem.core.machine import advance, evolve
 from stackmem.core.pricing import Answerer
 from stackmem.core.requests import Effect, RunChecks
@@ -43,7 +44,7 @@ from .result import RunResult
 from .run_folder import HISTORY, TRACE
 from .stopped import Stopped, read_stopped
 
-_JUDGED = ("popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "limit:seconds")
+_JUDGED = ("popped", "stalled", *(limit.ending for limit in RUN_LIMITS))
 
 
 class ResumeResult(Struct, frozen=True):

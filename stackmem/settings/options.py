@@ -275,7 +275,10 @@ _TABLE = (
 
 OPTIONS = {option.name: option for option in _TABLE}
 
-TASK_OPTIONS = ("max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds")
+LIMIT_OPTIONS = tuple(name for name in OPTIONS if name.startswith("max_"))
+"""The limits of a run."""
+
+TASK_OPTIONS = (*LIMIT_OPTIONS, "command_seconds")
 """The settings that a task may set."""
 
 ELSEWHERE = {

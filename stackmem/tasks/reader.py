@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.core.limits import RUN_LIMITS
 from stackmem.errors import UsageError
 
 from .steps import (
@@ -54,7 +55,8 @@ _VERIFIER: Keys = {
 }
 _ARTIFACT: Keys = _free("source", "destination", "exclude", "service")
 
-OURS: Keys = _free("max_steps", "max_tokens", "max_usd", "command_seconds", "toolchains", "image")
+_LIMITS = tuple(limit for limit in RUN_LIMITS if limit.field != "seconds")  # those are ``[agent] timeout_sec``
+OURS: Keys = _free(*(limit.setting for limit in _LIMITS), "command_seconds", "toolchains", "image")
 
 KNOWN_KEYS: Keys = {
     **_free("schema_version", "version", "source", "multi_step_reward_strategy"),
@@ -114,12 +116,9 @@ class Task(Struct, frozen=True):
     workspace: Path | None = None  # files that the agent starts with
     solution: Path | None = None  # the folder with ``solve.sh``
     demo: Path | None = None  # the script of a model that solves the task
-    agent_seconds: float | None = None  # wall time limit of the agent
+    limits: Mapping[str, float | None] = {}  # of the agent, by setting
     check_seconds: float = CHECK_SECONDS  # wall time limit of the checks
     check_env: dict[str, str] = {}  # environment of the checks as written, ``${VAR}`` not substituted
-    max_steps: int | None = None
-    max_tokens: int | None = None
-    max_usd: float | None = None
     command_seconds: float | None = None
     toolchains: tuple[str, ...] = ()  # folders that the task wants mounted read-only
     image: TaskImage | None = None  # the image for its commands; None for this machine's tools
@@ -152,12 +151,12 @@ def read_task(folder: Path) -> Task:
         workspace=existing_folder(folder / "environment" / "workspace"),
         solution=solution_of(folder),
         demo=folder / "demo.yaml" if (folder / "demo.yaml").is_file() else None,
-        agent_seconds=agent.positive("timeout_sec"),
+        limits={
+            "max_seconds": agent.positive("timeout_sec"),
+            **{each.setting: (ours.count if each.whole else ours.positive)(each.setting) for each in _LIMITS},
+        },
         check_seconds=verifier.positive("timeout_sec") or CHECK_SECONDS,
         check_env=verifier.texts_by_name("env"),
-        max_steps=ours.count("max_steps"),
-        max_tokens=ours.count("max_tokens"),
-        max_usd=ours.positive("max_usd"),
         command_seconds=ours.positive("command_seconds"),
         toolchains=ours.texts("toolchains"),
         image=image,

@@ -43,7 +43,7 @@ def test_a_task_of_harbor_is_copied_and_what_its_image_copies_becomes_the_worksp
     found = only("harbor", OUTSIDE / "harbor", tmp_path / "tasks")
     assert found == ImportedTask("sluice", tmp_path / "tasks" / "sluice", ())
     task = read_task(found.folder)
-    assert (task.name, task.agent_seconds, task.warnings) == ("waterworks/sluice", 300.0, ())
+    assert (task.name, task.limits["max_seconds"], task.warnings) == ("waterworks/sluice", 300.0, ())
     assert files(task.workspace) == {"gates/north.log", "gates/middle.log", "gates/south.log"}
 
 

@@ -3,11 +3,13 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from stackmem.core.budgets import Limits
-from stackmem.core.facts import RunResumed
+from stackmem.core.facts import Ending, RunResumed
+from stackmem.core.limits import RUN_LIMITS
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
 from stackmem.lab.bench import bench
@@ -20,6 +22,7 @@ from stackmem.run.limits import LIMITS, first_limits, later_limits
 from stackmem.run.open import Person
 from stackmem.run.programs.result import ProgramResult
 from stackmem.run.resume import resume
+from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.trace.open_run import Run
 from tests.languages import tiny
 from tests.languages.running.test_run import Desk, folder_of
@@ -150,3 +153,9 @@ def test_a_spent_limit_is_named_with_the_way_to_raise_it_wherever_a_run_goes_on(
         resume(folder, {}, dict(os.environ))
     with pytest.raises(UsageError, match=f"at step 2 the run had {says}"):
         fork(folder, 2, ForkChanges(), dict(os.environ))
+
+
+def test_every_limit_has_its_setting_and_its_ending():
+    assert [limit.field for limit in RUN_LIMITS] == list(Limits.__struct_fields__)
+    assert sorted(limit.setting for limit in RUN_LIMITS) == sorted(LIMIT_OPTIONS)
+    assert [limit.ending for limit in RUN_LIMITS] == [each for each in get_args(Ending) if each.startswith("limit:")]

@@ -23,7 +23,7 @@ def test_a_small_task_is_read(tmp_path):
     assert (task.name, task.short_name, task.instruction) == ("somebody/small", "small", "Do it.")
     assert task.tests == tmp_path / "small" / "tests"
     assert (task.workspace, task.solution, task.demo) == (None, None, None)
-    assert (task.check_seconds, task.agent_seconds, task.max_steps) == (600.0, None, None)
+    assert (task.check_seconds, set(task.limits.values())) == (600.0, {None})
     assert task.warnings == ()
 
 
@@ -45,8 +45,9 @@ def test_limits_are_read_from_their_tables(tmp_path):
         "toolchains = ['/opt/node']\n"
     )
     task = read_task(make_task(tmp_path / "t", toml))
-    assert (task.agent_seconds, task.check_seconds, task.check_env) == (90.0, 5.5, {"A": "${B:-c}"})
-    assert (task.max_steps, task.max_tokens, task.max_usd, task.command_seconds) == (7, 1000, 0.5, 60.0)
+    assert (task.check_seconds, task.check_env) == (5.5, {"A": "${B:-c}"})
+    assert task.limits == {"max_steps": 7, "max_tokens": 1000, "max_usd": 0.5, "max_seconds": 90.0}
+    assert task.command_seconds == 60.0
     assert task.toolchains == ("/opt/node",)
 
 

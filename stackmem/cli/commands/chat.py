@@ -19,6 +19,7 @@ from stackmem.kept.find import newest_session
 from stackmem.memory import open_strategy
 from stackmem.run.prepare import prepare
 from stackmem.run.request import read_request
+from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.tools.mcp_servers import own_servers
 from stackmem.trace.open_run import Run
 
@@ -26,7 +27,7 @@ from stackmem.trace.open_run import Run
 @takes("flags", settings(
     "model", "strategy", "isolation", "network", "allow", "credentials",
     "include", "git", "extra_tools", "instructions", "layer",
-    "runs_dir", "sandbox_dir", "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
+    "runs_dir", "sandbox_dir", *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers",
     "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "otel", "fsync", "yes",
 ))  # fmt: skip

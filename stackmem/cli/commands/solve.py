@@ -13,6 +13,7 @@ from stackmem.cli.screen.result import ask_about_size, show_result
 from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.run.prepare import prepare
 from stackmem.run.solve import solve
+from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.tools.mcp_servers import own_servers
 
 
@@ -20,7 +21,7 @@ from stackmem.tools.mcp_servers import own_servers
     "model", "strategy", "isolation", "network", "allow", "credentials",
     "check", "check_files", "include", "git", "extra_tools",
     "instructions", "layer", "runs_dir", "sandbox_dir",
-    "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
+    *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers",
     "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "otel", "fsync", "apply", "yes",
 ))  # fmt: skip

@@ -14,6 +14,7 @@ from stackmem.errors import StackmemError
 from stackmem.models.spoken import listening, watching
 from stackmem.run.ending import apply_run
 from stackmem.run.fork import ForkChanges, before_request, fork
+from stackmem.run.limits import LIMITS
 from stackmem.run.open import Person
 from stackmem.run.ports import Left
 from stackmem.run.prepare import Prepared
@@ -31,7 +32,6 @@ from .live import stop_at_once
 from .result import show_copy
 from .text import one_line, say
 
-_LIMITS = ("steps", "tokens", "usd", "seconds")
 _HISTORY = ".chat_history"
 
 Next = Callable[[], RunResult | None]
@@ -187,8 +187,8 @@ class ChatSession:
 
     def _set_budget(self, rest: str) -> None:
         name, _, value = rest.partition(" ")
-        if name not in _LIMITS or not value.strip():
-            self.screen.tell("usage: /budget steps|tokens|usd|seconds N, or +N")
+        if name not in LIMITS.values() or not value.strip():
+            self.screen.tell(f"usage: /budget {'|'.join(LIMITS.values())} N, or +N")
             return
         self._leave(self._resumed({f"max_{name}": value.strip()}))
 

@@ -17,13 +17,14 @@ from stackmem.errors import UsageError
 from stackmem.installing import install_command
 from stackmem.memory import open_strategy
 from stackmem.run.prepare import Prepared, prepare
+from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.tools.mcp_servers import own_servers
 
 
 @takes("flags", settings(
     "model", "strategy", "isolation", "network", "allow", "credentials",
     "include", "git", "extra_tools", "instructions", "layer", "runs_dir", "sandbox_dir",
-    "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt",
+    *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "price", "temperature", "effort", "service_tier", "headers",
     "text_calls", "call_schema", "seed", "heap_chars", "heap_chunks", "depth", "otel", "fsync",
 ))  # fmt: skip

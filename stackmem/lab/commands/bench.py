@@ -27,7 +27,7 @@ from stackmem.lab.bench.trial import Row
 from stackmem.lab.worlds import WORLDS
 from stackmem.models.endpoint import NO_KEY, PROVIDERS
 from stackmem.settings.option_values import ValuePlace
-from stackmem.settings.options import OPTIONS
+from stackmem.settings.options import LIMIT_OPTIONS, OPTIONS
 from stackmem.tools.plugins import load_plugins
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _MAX_ERRORS = 3
 
 @takes("flags", settings(
     "isolation", "network", "allow", "credentials",
-    "max_steps", "max_usd", "max_tokens", "max_seconds", "command_seconds", "prompt", "profile",
+    *LIMIT_OPTIONS, "command_seconds", "prompt", "profile",
     "base_url", "window_tokens", "size", "heap_chars", "heap_chunks", "depth", "fsync",
 ))  # fmt: skip
 def command(

@@ -20,14 +20,14 @@ from stackmem.languages.running.prepare import PreparedProgram, ProgramArguments
 from stackmem.languages.running.run import run_program
 from stackmem.languages.running.screen import Answers, ProgramScreen, show_halt, show_program, watcher
 from stackmem.run.open import Person
+from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.tools.mcp_servers import own_servers
 
 
 @takes("flags", settings(
     "model", "strategy", "isolation", "network", "allow", "credentials",
-    "include", "git", "layer", "runs_dir", "sandbox_dir", "max_steps",
-    "max_usd",
-    "max_tokens", "max_seconds", "command_seconds", "prompt", "profile", "base_url", "window_tokens", "size", "price",
+    "include", "git", "layer", "runs_dir", "sandbox_dir", *LIMIT_OPTIONS, "command_seconds", "prompt", "profile",
+    "base_url", "window_tokens", "size", "price",
     "temperature", "effort", "service_tier", "headers", "text_calls", "call_schema",
     "heap", "heap_chars", "heap_chunks", "depth",
     "literal_mib", "otel", "fsync", "apply", "yes",

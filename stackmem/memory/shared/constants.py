@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from stackmem.core.budgets import SmallSize
 from stackmem.core.facts import RunStarted
+from stackmem.core.limits import RUN_LIMITS
 
 _LEVELS = {
     "bubblewrap": "commands run in a sandbox: they see the workspace, system programs read-only, and a private /tmp",
@@ -43,14 +44,9 @@ def _first_look(small: SmallSize) -> list[str]:
 @lru_cache(maxsize=8)
 def run_constants(start: RunStarted) -> str:
     limits = [
-        f"{amount:,.10g} {word}"
-        for word, amount in (
-            ("steps", start.limits.steps),
-            ("tokens", start.limits.tokens),
-            ("USD", start.limits.usd if start.price else None),
-            ("seconds", start.limits.seconds),
-        )
-        if amount is not None
+        f"{amount:,.10g} {limit.unit}"
+        for limit in RUN_LIMITS
+        if (amount := limit.allowed(start.limits, priced=bool(start.price))) is not None
     ]
     level = start.isolation.split(" ", 1)[0]
     network = _network(start)

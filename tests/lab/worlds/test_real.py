@@ -127,7 +127,7 @@ def test_the_folder_holds_what_the_format_wants_and_no_unknown_keys(tmp_path: Pa
     folder = make("spec_map", 7, 12, 0.0, tmp_path / "new" / "task")
     task = read_task(folder)
     assert task.warnings == ()
-    assert task.max_steps == 3 * 12 + 20
+    assert task.limits["max_steps"] == 3 * 12 + 20
     assert task.short_name == "spec_map-s7-h12-n0"
     assert sorted(path.name for path in folder.iterdir()) == [
         "demo.yaml", "environment", "instruction.md", "solution", "task.toml", "tests",
