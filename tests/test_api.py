@@ -83,7 +83,7 @@ def test_runs_are_found_in_every_place_that_is_looked_at(stage: Stage, tmp_path)
     other.mkdir()
     assert find_run("last", other, stage.runs) == find_run(run[-6:], other, stage.runs) == stage.runs / run
     assert find_run(f"{stage.root}/runs/") == stage.runs / run  # like the folder of a bench trial
-    with pytest.raises(UsageError, match=f"in {other} and {stage.runs}; stackmem runs lists the 1 runs there"):
+    with pytest.raises(UsageError, match=f"in {other} and {stage.runs}; stackmem runs lists the 1 run there"):
         find_run("nothing", other, stage.runs)
 
 

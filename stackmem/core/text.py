@@ -100,3 +100,8 @@ def fill(template: str, values: Mapping[str, str]) -> str:
     unnoticed.
     """
     return _SLOT.sub(lambda slot: values[slot.group(1)], template)
+
+
+def quantity(count: int, noun: str) -> str:
+    """Return a count with its noun, such as ``1 run`` or ``2,000 runs``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

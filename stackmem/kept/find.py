@@ -12,6 +12,7 @@ import msgspec
 
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.strict_json import decode_json
+from stackmem.core.text import quantity
 from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import open_regular, read_regular
 from stackmem.run.request import read_request
@@ -46,13 +47,13 @@ def find_run(named: str, *places: Path) -> Path:
         return matches[0]
     if matches:
         names = ", ".join(path.name for path in matches[:5])
-        raise UsageError(f"{named!r} matches {len(matches)} runs: {names}; type more of the id, or the folder")
+        raise UsageError(f"{named!r} matches {len(matches):,} runs: {names}; type more of the id, or the folder")
     where = " and ".join(map(str, places))
     if not runs:
         raise UsageError(
             f"{where} contains no runs yet; start one with stackmem solve, or choose another folder with --runs-dir"
         )
-    raise UsageError(f"no run {named!r} in {where}; stackmem runs lists the {len(runs)} runs there")
+    raise UsageError(f"no run {named!r} in {where}; stackmem runs lists the {quantity(len(runs), 'run')} there")
 
 
 def newest_session(runs_dir: Path, folder: Path) -> Path | None:

@@ -9,6 +9,7 @@ from math import inf
 from pathlib import Path
 
 from stackmem.core.facts import RunStarted, ToolReturned, VerifyReturned
+from stackmem.core.text import quantity
 from stackmem.run.result import read_result
 from stackmem.trace.imported import Stated, stated_by_recording
 from stackmem.trace.lineage import TRACE, sources
@@ -75,7 +76,7 @@ class FollowedRun:
         if result is None:
             return progress
         words = " ".join(result.result.split())[:_RESULT_CHARS]
-        return f"{progress} It ended as {result.outcome} after {result.steps:,} steps: {words}"
+        return f"{progress} It ended as {result.outcome} after {quantity(result.steps, 'step')}: {words}"
 
     def _look_up(self, records: Iterable[Record]) -> None:
         """Look up the file changes between the trees of these records."""

@@ -86,7 +86,7 @@ def test_it_listens_until_it_is_stopped_and_ends_its_runs(stage: Stage, tmp_path
         os.kill(served.pid, signal.SIGTERM)
         _, told = served.communicate(timeout=60)
     assert served.returncode == 0
-    assert "1 runs" in told
+    assert "1 run" in told
     (run,) = (tmp_path / "kept").iterdir()
     assert (run / "result.json").exists()
 

@@ -74,7 +74,7 @@ def test_subagent_files_next_to_the_session_are_read(stage, tmp_path):
 def test_the_command_says_what_came_in_and_what_did_not(stage):
     ran = stage.call("import", SAMPLES / "claude_code.jsonl")
     assert ran.returncode == 0, ran.stderr
-    assert "5 steps, 1 frames, 30,172 tokens, $0.0441\n" in ran.stdout
+    assert "5 steps, 1 frame, 30,172 tokens, $0.0441\n" in ran.stdout
     assert "imported from claude-code 2.1.39, model claude-sonnet-5-5, claude-haiku-4-5-20251001" in ran.stdout
     assert "left out: lines of the kind 'summary': 1" in ran.stdout
     listed = json.loads(stage.call("runs", "--json").stdout)

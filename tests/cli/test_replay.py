@@ -27,7 +27,7 @@ def folder(tmp_path):
 def test_a_step_is_shown_whole_and_hostile_text_can_do_nothing(stage: Stage, folder):
     ran = stage.call("replay", folder, "--step", "4")
     assert ran.returncode == 0, ran.stderr
-    for heading in ("PROMPT: ", "REPLY: call", "EVENTS", "REGISTERS", "HEAP: 1 chunks", "FILES CHANGED: "):
+    for heading in ("PROMPT: ", "REPLY: call", "EVENTS", "REGISTERS", "HEAP: 1 chunk", "FILES CHANGED: "):
         assert f"\n{heading}" in ran.stdout
     assert "\n-- message 2, assistant: call no -- system" in ran.stdout
     assert not set(ran.stdout) & set("\x1b\x07\u202e\r\x9b")
@@ -87,7 +87,7 @@ def test_repeated_calls_are_reported_and_a_difference_exits_6(stage: Stage):
     ran = stage.call("replay", run, "--tools", "live")
     assert ran.returncode == 6
     assert ran.stderr.splitlines() == ["executing run_command echo same", "executing run_command date +%s%N"]
-    assert "1 calls returned the recorded results, at isolation" in ran.stdout
+    assert "1 call returned the recorded results, at isolation" in ran.stdout
     assert "step 2, record" in ran.stdout
     told = json.loads(stage.call("replay", run, "--tools", "live", "--from", "3", "--json").stdout)
     assert (told["calls"], told["difference"]) == (0, "")

@@ -57,7 +57,7 @@ def test_without_a_model_and_a_key_the_demo_plays_and_one_line_says_so(stage: St
     task = stage.task(pop())
     ran = stage.call("solve", task)
     assert ran.returncode == 0
-    assert ran.stdout.startswith("solved (popped) in 1 steps")
+    assert ran.stdout.startswith("solved (popped) in 1 step")
     (said,) = [line for line in ran.stderr.splitlines() if "no model selected" in line]
     assert "the task's demo script plays the model" in said
     assert "--model NAME" in said

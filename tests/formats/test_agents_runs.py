@@ -63,7 +63,7 @@ def test_two_actions_of_one_response_are_one_reply_whose_usage_counts_once():
         ("seen 1", 0, False), ("seen 2", 1, True),
     ]  # fmt: skip
     assert (found.name, found.model, found.system) == ("pony-1", "maker/model-5", "You are OpenHands.")
-    assert found.left_out == ["1 events of kind recall"]
+    assert found.left_out == ["1 event of kind recall"]
 
 
 def test_older_files_hold_pairs_and_several_tasks_are_several_sessions():
@@ -81,7 +81,7 @@ def test_events_of_the_sdk_are_read():
     assert last.parts == (Text("Done."),)
     (answer,) = of(found, ToolReturned)
     assert (answer.text, answer.exit_code, answer.failed) == ("no", 1, True)
-    assert (found.system, found.left_out) == ("You are.", ["1 events of kind ConversationStateUpdateEvent"])
+    assert (found.system, found.left_out) == ("You are.", ["1 event of kind ConversationStateUpdateEvent"])
 
 
 def test_repeated_codex_usage_counts_once():
@@ -93,13 +93,13 @@ def test_repeated_codex_usage_counts_once():
     assert (answer.text, answer.exit_code, answer.failed) == ("no", 2, True)
     assert found.model == "gpt-5.2-codex"
     assert found.system == "You are Codex.\n\n<environment_context>x"
-    assert found.left_out == ["1 lines of kind ghost_snapshot"]
+    assert found.left_out == ["1 line of kind ghost_snapshot"]
 
 
 def test_lines_of_codex_that_were_cut_short_are_counted():
     assert "an incomplete last line" in session("codex", codex().rstrip()[:-20]).left_out
     torn = session("codex", codex().replace('{"timestamp"', "{", 1))
-    assert "1 lines that are not JSON, the first is line 1" in torn.left_out
+    assert "1 line without valid JSON, the first is line 1" in torn.left_out
     assert len(of(torn, ModelReplied)) == 2
 
 

@@ -58,7 +58,7 @@ def test_a_session_of_claude_code_cut_in_its_middle_is_known_by_what_is_left():
         assert guess(file_of(whole[at:])) == "claude-code"
     rest = read(whole[len(whole) // 3 :])
     assert of(rest, ModelReplied)
-    assert "1 lines that are not JSON, the first is line 1" in rest.left_out
+    assert "1 line without valid JSON, the first is line 1" in rest.left_out
 
 
 def test_messages_of_claude_code_without_any_field_of_its_own_are_read():

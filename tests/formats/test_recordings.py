@@ -156,7 +156,7 @@ def test_lines_cut_short_are_counted_and_a_file_of_nothing_else_is_refused():
     whole = text_of("claude-code")
     assert "an incomplete last line" in read("claude-code", whole + '{"type":"us').left_out
     torn = read("claude-code", '{"type":"us\n' + whole + "er\n" + whole)
-    assert "2 lines that are not JSON, the first is line 1" in torn.left_out
+    assert "2 lines without valid JSON, the first is line 1" in torn.left_out
     assert events(torn) == events(read("claude-code"))
     with pytest.raises(UsageError, match="the file, line 1 is not valid JSON"):
         read("claude-code", '{"type":"us\n')

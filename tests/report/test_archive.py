@@ -134,7 +134,7 @@ def test_the_command_line_archives_repeats_and_says_equal(stage):
     assert stage.call(*asked, "--archive", "one.zip").returncode == 0
     again = stage.call("bench", "--repeat", "one.zip", "-o", "two", "--quiet")
     assert again.returncode == 0
-    assert "equal: 1 trials" in again.stdout
+    assert "equal: 1 trial" in again.stdout
     refused = stage.call("bench", "ledger", "--repeat", "one.zip", "-o", "three")
     assert refused.returncode == 2
     assert "--repeat uses the archived options" in refused.stderr

@@ -9,6 +9,7 @@ import typer
 from stackmem.cli.options import Json, argument, flag, run_folder
 from stackmem.cli.screen.result import left_out_of_comparison
 from stackmem.cli.screen.text import echo_json, one_line, readable, spell_cost
+from stackmem.core.text import quantity
 from stackmem.trace.diff import ChunkDiff, FactPlace, RunDiff, Side, diff_runs
 from stackmem.trace.open_run import Run
 
@@ -61,7 +62,7 @@ def _parting(difference: RunDiff) -> Iterator[str]:
     if difference.differs_only_in:
         yield left_out_of_comparison(difference.differs_only_in)
     if part is None:
-        yield f"they do not diverge: all {difference.same_facts:,} events are equal"
+        yield f"they do not diverge: all {quantity(difference.same_facts, 'event')} are equal"
         return
     yield f"they diverge after {difference.same_facts:,} equal events:"
     yield from (f"  {letter}: {_place(place)}" for letter, place in (("A", part.a), ("B", part.b)))

@@ -21,6 +21,7 @@ from stackmem.cli.screen.text import echo_json, one_line, readable, say
 from stackmem.cli.screen.trace_tables import step_text
 from stackmem.core.facts import Event
 from stackmem.core.state import State
+from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.neighbors import neighbor
 from stackmem.replays.live import WorkspaceCall, brief_call, replay_live
@@ -142,14 +143,14 @@ def _verify(folder: Path, *, signed: bool, as_json: bool) -> None:
         return
     if done.redacted_of:
         typer.echo(f"redacted copy of {done.redacted_of}")
-    typer.echo(f"{done.run}: {done.events:,} events verified, {done.prompts:,} prompts equal")
+    typer.echo(f"{done.run}: {quantity(done.events, 'event')} verified, {done.prompts:,} prompts equal")
     if not done.same_rules:
         typer.echo("the run was recorded under different rules: texts and prompt digests were not compared")
     if done.torn_bytes:
         typer.echo(f"ignored the last {done.torn_bytes:,} bytes, which a crash cut short")
     if done.result_is_unread:
         typer.echo("its result.json cannot be read and was not compared; stackmem resume writes it again")
-    typer.echo(f"outcome {done.outcome}, step {done.steps}, {done.frames} frames pushed")
+    typer.echo(f"outcome {done.outcome}, step {done.steps}, {quantity(done.frames, 'frame')} pushed")
     if done.signed is not None:
         typer.echo(f"signed completely by {one_line(', '.join(done.signed.keys))}")
         for first, last in done.signed.found:
@@ -164,7 +165,7 @@ def _verify_gateway(folder: Path, *, as_json: bool) -> None:
     if as_json:
         echo_json(done)
         return
-    typer.echo(f"{done.run}: {done.facts:,} events follow from the gateway's log")
+    typer.echo(f"{done.run}: {quantity(done.facts, 'event')} follow from the gateway's log")
     if done.cuts or done.not_followed:
         typer.echo(f"{done.cuts:,} cuts verified, {done.not_followed:,} cuts cannot be verified")
 
@@ -211,7 +212,7 @@ def _repeat_calls(run: Run, first: int, *, as_json: bool) -> NoReturn:
         echo_json(live)
     else:
         say_missing(live.missing)
-        same = f"{live.calls:,} calls returned the recorded results, at isolation {live.isolation}"
+        same = f"{quantity(live.calls, 'call')} returned the recorded results, at isolation {live.isolation}"
         if not live.difference and not live.calls:
             typer.echo(f"{live.run}: no workspace tool calls to execute again")
         elif not live.difference:
@@ -251,8 +252,9 @@ def _repeat_replies(run: Run, first: int, *, as_json: bool) -> NoReturn:
     else:
         say_missing(rerun.missing)
         typer.echo(
-            f"{rerun.run}: {rerun.steps:,} steps from step {rerun.first} on, at isolation {rerun.isolation}: "
-            f"{rerun.equal_facts:,} events as recorded, outcome {rerun.outcome} (recorded: {rerun.recorded_outcome})"
+            f"{rerun.run}: {quantity(rerun.steps, 'step')} from step {rerun.first} on, at isolation {rerun.isolation}: "
+            f"{quantity(rerun.equal_facts, 'event')} as recorded, outcome {rerun.outcome} "
+            f"(recorded: {rerun.recorded_outcome})"
         )
         if rerun.difference:
             typer.echo(f"first different event, in step {rerun.step}:\n{readable(rerun.difference)}")

@@ -12,6 +12,7 @@ from msgspec import UNSET
 from stackmem.cli.options import Json, RunName, flag, option, run_folder, switch
 from stackmem.cli.screen.text import echo_json, one_line, readable, say, terminal_width
 from stackmem.cli.screen.trace_tables import cache_lines, frame_tree, metric_table, request_table, step_table
+from stackmem.core.text import quantity
 from stackmem.errors import TraceError
 from stackmem.kept.cache_bill import cache_bill, moments_of
 from stackmem.kept.recover import recover_run
@@ -148,7 +149,8 @@ def _title(folder: Path, last: Moment) -> str:
     start = state.begun
     estimated = "; the model reported no tokens, so they are estimated (~)" if state.usage.estimated else ""
     return (
-        f"{one_line(name_of(folder))}: {state.outcome} after {state.step} steps, model {one_line(start.model)}, "
+        f"{one_line(name_of(folder))}: {state.outcome} after {quantity(state.step, 'step')}, "
+        f"model {one_line(start.model)}, "
         f"strategy {one_line(shown_strategy(start, stated_by_recording(folder)))}{estimated}{_origin(folder, last)}"
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import typer
 
+from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.foreign.files import open_regular
 from stackmem.history.hidden import LayerPlan
@@ -42,9 +43,9 @@ def show_copy(prepared: Prepared, say: Callable[[str], object], agrees: Callable
     more = f", with {', '.join(copy.folders)}" if copy.folders else ""
     place = readable(str(prepared.subject.folder))
     if isinstance(copy, LayerPlan):
-        say(f"working on an overlay of {place}, which stays unchanged: {copy.files:,} files{more}")
+        say(f"working on an overlay of {place}, which stays unchanged: {quantity(copy.files, 'file')}{more}")
     else:
-        say(f"working in a copy of {place}: {copy.files:,} files, {copy.bytes / (1 << 20):,.1f} MiB{more}")
+        say(f"working in a copy of {place}: {quantity(copy.files, 'file')}, {copy.bytes / (1 << 20):,.1f} MiB{more}")
         if copy.lent:
             say(f"available read-only, not copied: {', '.join(copy.lent)}")
         if copy.why:
@@ -77,8 +78,8 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
     outcome = "finished, not checked" if result.outcome == "finished" and not checked else result.outcome
     ended = "" if result.ending == result.outcome else f" ({result.ending})"
     typer.echo(
-        f"{outcome}{ended} in {result.steps} steps, {result.frames} frames pushed, {tokens}, {cost}, "
-        f"{result.wall_seconds:.1f} s"
+        f"{outcome}{ended} in {quantity(result.steps, 'step')}, {quantity(result.frames, 'frame')} pushed, {tokens}, "
+        f"{cost}, {result.wall_seconds:.1f} s"
     )
     for label, text in (("result", result.result), ("checks", result.check_error)):
         if text:

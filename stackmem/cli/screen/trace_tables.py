@@ -9,6 +9,7 @@ import msgspec
 
 from stackmem.core.facts import Event
 from stackmem.core.pricing import Price, cost_usd
+from stackmem.core.text import quantity
 from stackmem.kept.cache_bill import CacheBill
 from stackmem.measure.frames import FrameRow
 from stackmem.measure.metrics import METRICS, Value
@@ -120,7 +121,7 @@ def cache_lines(cache: CacheBill) -> list[str]:
             "or recorded under different rules"
         )
     whole = bill.requests - sum(bill.broken.values())
-    lines.append(f"  {whole:,} of {bill.requests:,} requests continued at the end of their conversation")
+    lines.append(f"  {whole:,} of {quantity(bill.requests, 'request')} continued at the end of their conversation")
     lines += [f"  {times:,} did not: {why}" for why, times in sorted(bill.broken.items(), key=lambda one: -one[1])]
     return lines
 
@@ -172,7 +173,7 @@ def _lines(view: StepView) -> Iterator[str]:
         yield from _registers(each)
     if not view.stack:
         yield "no frames left"
-    yield f"\nHEAP: {len(view.heap)} chunks, {view.heap_chars:,} characters"
+    yield f"\nHEAP: {quantity(len(view.heap), 'chunk')}, {view.heap_chars:,} characters"
     for chunk in view.heap:
         notes = [f"{len(chunk.content):,} chars", f"written step {chunk.written}"]
         notes.append("never read" if chunk.read is None else f"read step {chunk.read}")

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from stackmem.cli.options import Json, JsonArray, argument, option, runs_folder
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
+from stackmem.core.text import quantity
 from stackmem.doors.gateway.agents import run_agent
 from stackmem.doors.gateway.cutting import FITTING
 from stackmem.doors.gateway.framing import cutter_of
@@ -131,9 +132,10 @@ def _tell(bill: GatewayBill) -> None:
     """Print the bill and the runs to stderr, because stdout belongs to the agent."""
     for run in bill.runs:
         cost = "cost unknown" if run.cost_usd is None else f"${run.cost_usd:.4f}"
-        summary = f"{run.run}: {run.steps:,} steps, {run.frames:,} frames, {run.usage.total:,} tokens, {cost}"
+        counts = f"{quantity(run.steps, 'step')}, {quantity(run.frames, 'frame')}"
+        summary = f"{run.run}: {counts}, {run.usage.total:,} tokens, {cost}"
         typer.echo(readable(summary), err=True)
     unpriced = f", and {bill.unpriced:,} replies of unknown price" if bill.unpriced else ""
-    typer.echo(f"{len(bill.runs):,} runs, ${bill.usd:.4f}{unpriced}; stackmem view RUN shows one", err=True)
+    typer.echo(f"{quantity(len(bill.runs), 'run')}, ${bill.usd:.4f}{unpriced}; stackmem view RUN shows one", err=True)
     for note in bill.notes[-5:]:
         typer.echo(readable(f"note: {note}"), err=True)

@@ -10,6 +10,7 @@ import typer
 
 from stackmem.cli.options import Flags, argument, option, settings, takes
 from stackmem.cli.screen.text import readable, say
+from stackmem.core.text import quantity
 from stackmem.doors.listening.token import token_of
 from stackmem.doors.mcp.client_run import plan_client_run
 from stackmem.doors.mcp.server import TOKEN_VARIABLE, serve_memory
@@ -35,4 +36,5 @@ def command(
 
     result = serve_memory(plan, os.environ, None if http is None else (http, token), ready)
     if result is not None:
-        say(readable(f"{result.run}: {result.steps:,} calls, {len(result.chunks):,} chunks; stackmem view shows it"))
+        counts = f"{quantity(result.steps, 'call')}, {quantity(len(result.chunks), 'chunk')}"
+        say(readable(f"{result.run}: {counts}; stackmem view shows it"))

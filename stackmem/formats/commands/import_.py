@@ -8,6 +8,7 @@ import typer
 
 from stackmem.cli.options import Json, argument, flag, option, runs_folder
 from stackmem.cli.screen.text import echo_json, readable, spell_cost
+from stackmem.core.text import quantity
 from stackmem.formats.import_ import ImportedRun, import_file
 
 
@@ -30,7 +31,8 @@ def command(
 
 def _tell(run: ImportedRun) -> None:
     cost = spell_cost(run.cost_usd, run.usage.total)
-    typer.echo(f"{run.run}: {run.steps:,} steps, {run.frames:,} frames, {run.usage.total:,} tokens, {cost}")
+    counts = f"{quantity(run.steps, 'step')}, {quantity(run.frames, 'frame')}"
+    typer.echo(f"{run.run}: {counts}, {run.usage.total:,} tokens, {cost}")
     typer.echo(readable(f"imported from {run.origin}, model {', '.join(run.models) or 'unknown'}"))
     for sentence in run.left_out[:10]:
         typer.echo(readable(f"left out: {sentence}"))

@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.messages import ReplyPart, ToolCall, Usage
+from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 
 from .chat import spelled_call
@@ -87,7 +88,7 @@ def read_codex(text: str, where: str) -> RecordedSession:
     for location, value in _lines(text, where, reader.session.left_out):
         reader.line(shaped(value, _RolloutLine, location), location)
     session = reader.session
-    session.left_out += [f"{count:,} lines of kind {kind}" for kind, count in sorted(reader.others.items())]
+    session.left_out += [f"{quantity(count, 'line')} of kind {kind}" for kind, count in sorted(reader.others.items())]
     return session
 
 

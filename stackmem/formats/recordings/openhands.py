@@ -16,6 +16,7 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.messages import ToolCall
+from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 
 from .chat import ChatResponse, chat_usage, spelled_call
@@ -127,7 +128,7 @@ def _session(task: _Task, where: str) -> RecordedSession:
             reader.flat(event, number)
         else:
             reader.event(shaped(event, _OpenHandsEvent, location), location)
-    session.left_out += [f"{count:,} events of kind {kind}" for kind, count in sorted(reader.others.items())]
+    session.left_out += [f"{quantity(count, 'event')} of kind {kind}" for kind, count in sorted(reader.others.items())]
     return session
 
 

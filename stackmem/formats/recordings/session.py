@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, field
 from stackmem.core.facts import ChecksReturned, Ending, ModelFailed, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, ToolSpec, Usage
 from stackmem.core.strict_json import strict_value
+from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 
 T = TypeVar("T")
@@ -168,7 +169,7 @@ def json_lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str
         left_out.append("an incomplete last line")
         torn.pop()
     if torn:
-        left_out.append(f"{len(torn):,} lines that are not JSON, the first is line {torn[0]:,}")
+        left_out.append(f"{quantity(len(torn), 'line')} without valid JSON, the first is line {torn[0]:,}")
 
 
 def _whole(value: Any) -> Any:

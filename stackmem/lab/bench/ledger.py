@@ -18,6 +18,7 @@ from typing import Any, Self
 import msgspec
 
 from stackmem.core.strict_json import decode_json
+from stackmem.core.text import quantity
 from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_lines, descriptor_of_regular, open_regular, read_regular
 from stackmem.run.run_folder import LEDGER
@@ -131,7 +132,7 @@ def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
     lost = [trial.id for trial in trials(old) if trial.id not in planned]
     if lost:
         raise UsageError(
-            f"the bench in {folder} contains {len(lost):,} trials that are not in this plan, such as {lost[0]}; a "
+            f"the bench in {folder} contains {quantity(len(lost), 'trial')} from another plan, such as {lost[0]}; a "
             f"plan can grow, but not change: {way_out}"
         )
 

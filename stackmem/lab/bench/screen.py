@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from stackmem.cli.screen.live import LiveLines, PlainLines
 from stackmem.cli.screen.text import plain
+from stackmem.core.text import quantity
 
 from .plan import BenchPlan
 from .runner import BenchProgress
@@ -142,7 +143,8 @@ class _Counts:
     def line(self, progress: BenchProgress) -> str:
         errors = f", {self.errors:,} errors" if self.errors else ""
         cost = f", ${progress.spent_usd:,.4f} paid" if progress.spent_usd else ""
-        return f"{self.done:,}/{self.total:,} trials, {progress.running} running{errors}{cost}, {self.remaining()}"
+        done = f"{self.done:,}/{quantity(self.total, 'trial')}"
+        return f"{done}, {progress.running} running{errors}{cost}, {self.remaining()}"
 
     def remaining(self) -> str:
         gone = time.monotonic() - self.begun

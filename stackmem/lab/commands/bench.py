@@ -15,6 +15,7 @@ import typer
 
 from stackmem.cli.options import Flags, Json, Quiet, argument, option, settings, switch, takes
 from stackmem.cli.screen.text import echo_json, readable, say
+from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.lab.bench.bench import Came, EngineName, Means, left_usd, run_bench
 from stackmem.lab.bench.estimate import ASSUMPTION, detectable
@@ -149,7 +150,7 @@ def _settle(came: Came, folder: Path, path: Path | None, held: BenchArchive | No
     unlike = differences(held, folder)
     for sentence in unlike:
         typer.echo(readable(sentence))
-    typer.echo(f"{'not equal to' if unlike else 'equal:'} {'the archive' if unlike else f'{len(held.rows):,} trials'}")
+    typer.echo("not equal to the archive" if unlike else f"equal: {quantity(len(held.rows), 'trial')}")
     if unlike:
         sys.exit(1)
 
@@ -262,8 +263,9 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
         echo_json(summary)
         return
     typer.echo(
-        f"{plan.count:,} trials: {len(plan.subjects)} tasks x {plan.trials} seeds x {len(plan.models)} models x "
-        f"{len(plan.variants)} strategies; {len(rows):,} trials are done"
+        f"{quantity(plan.count, 'trial')}: {quantity(len(plan.subjects), 'task')} x {quantity(plan.trials, 'seed')} x "
+        f"{quantity(len(plan.models), 'model')} x "
+        f"{len(plan.variants)} strategies; {quantity(len(rows), 'trial')} done"
     )
     for label in ("subjects", "models", "strategies"):
         typer.echo(f"{label}: {', '.join(summary[label])}")
@@ -306,7 +308,7 @@ def _show(came: Came, plan: BenchPlan, output: Path, *, as_json: bool) -> None:
     for sentence, count in failures.most_common(_MAX_ERRORS):
         typer.echo(f"{count:,} x {readable(sentence)[:300]}")
     typer.echo(
-        f"{len(came.rows):,} of {came.total:,} trials done, {came.fresh:,} now, {errors:,} errors, "
+        f"{len(came.rows):,} of {quantity(came.total, 'trial')} done, {came.fresh:,} now, {errors:,} errors, "
         f"${came.paid_usd:,.4f} paid"
     )
     typer.echo(f"results: {came.results}")

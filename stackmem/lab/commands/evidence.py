@@ -10,6 +10,7 @@ import typer
 
 from stackmem.cli.options import argument, option
 from stackmem.cli.screen.text import one_line, readable
+from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.lab.bench.evidence import RecordingEntry, study
 from stackmem.lab.comparison.evidence import summary, write_evidence
@@ -71,6 +72,6 @@ def _compare(held: EvidenceArchive, entries: tuple[RecordingEntry, ...]) -> None
     unlike = differences(held, entries)
     for sentence in unlike:
         typer.echo(readable(sentence))
-    typer.echo("not equal to the archive" if unlike else f"equal: {len(entries):,} recordings")
+    typer.echo("not equal to the archive" if unlike else f"equal: {quantity(len(entries), 'recording')}")
     if unlike:
         sys.exit(1)

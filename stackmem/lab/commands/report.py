@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from stackmem.cli.options import argument, option, switch
+from stackmem.core.text import quantity
 from stackmem.lab.comparison.write import write_report
 from stackmem.report.page import open_page
 
@@ -25,6 +26,6 @@ def command(
     """Write a report on the success and cost of a bench's strategies: tables with intervals, plots, every trial."""
     written = write_report(folder, output, baseline=baseline, read_multiple=read_multiple)
     size = written.path.stat().st_size / 1000
-    typer.echo(f"wrote {written.path} ({written.trials:,} trials, {size:,.0f} kB)")
+    typer.echo(f"wrote {written.path} ({quantity(written.trials, 'trial')}, {size:,.0f} kB)")
     if open_it:
         open_page(written.path)

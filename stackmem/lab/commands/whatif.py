@@ -6,6 +6,7 @@ import typer
 
 from stackmem.cli.options import JsonArray, argument, flag, option, runs_folder
 from stackmem.cli.screen.text import align, echo_json, one_line, terminal_width
+from stackmem.core.text import quantity
 from stackmem.lab.whatif.hypothetical import phase_rule
 from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, WhatIfRow, parse_strategies, what_if
 from stackmem.lab.whatif.rendered import WhatIfOutcome
@@ -63,7 +64,7 @@ def _lines(result: WhatIf, width: int | None) -> list[str]:
     whose = f"imported from {result.imported}, " if result.imported else ""
     paced = "at the recorded times" if result.latency_seconds is None else f"{result.latency_seconds:g} s apart"
     lines = [
-        one_line(f"{result.run}: {whose}{result.steps:,} steps, {result.frames:,} frames"),
+        one_line(f"{result.run}: {whose}{quantity(result.steps, 'step')}, {quantity(result.frames, 'frame')}"),
         one_line(f"{_whose(result)} of {result.price}, tokens counted as {result.counted}"),
         f"requests {paced}; a window of {result.window_tokens:,} tokens",
     ]
@@ -115,7 +116,7 @@ def _totals(results: list[WhatIf], width: int | None) -> list[str]:
             f"{sum(own.loss.step is not None for _, own in applied):,}",
             "",
         ))  # fmt: skip
-    head = f"{len(results):,} recordings in total; ratio: to the bills of their recorded strategies"
+    head = f"{quantity(len(results), 'recording')} in total; ratio: to the bills of their recorded strategies"
     return [head, "", *align(rows, (0, len(rows[0]) - 1), width=width)]
 
 

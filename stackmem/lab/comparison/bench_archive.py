@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from stackmem.core.strict_json import decode_json
+from stackmem.core.text import quantity
 from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import read_regular
 from stackmem.lab.bench.ledger import PLAN, read_plan
@@ -47,7 +48,7 @@ def write_archive(folder: Path, path: Path) -> ArchiveManifest:
         rows = sorted(read_results(folder), key=lambda row: str(row["id"]))
         return pack_archive(
             path, read_regular(folder / PLAN), rows, report.read_bytes(),
-            title=f"A comparison of memory strategies: {plan.suite or 'a bench'}, {len(rows)} trials",
+            title=f"A comparison of memory strategies: {plan.suite or 'a bench'}, {quantity(len(rows), 'trial')}",
             models=(plan.price, *plan.models),
             commands=(plan.command, f"stackmem bench --repeat {path.name} -o again"),
             worlds=_worlds(plan),

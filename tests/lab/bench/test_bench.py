@@ -207,7 +207,7 @@ def test_a_dry_run_makes_nothing(stage, tmp_path):
     (task,) = small_tasks(stage, "one")
     ran = stage.call("bench", *arguments([task], tmp_path / "bench"), "--trials", "24", "--dry-run")
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("24 trials: 1 tasks x 24 seeds x 1 models x 1 strategies; 0 trials are done\n")
+    assert ran.stdout.startswith("24 trials: 1 task x 24 seeds x 1 model x 1 strategies; 0 trials done\n")
     assert "24 trials of one task can show a difference in success of 0." in ran.stdout
     assert not (tmp_path / "bench").exists()
 

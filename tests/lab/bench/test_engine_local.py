@@ -143,4 +143,4 @@ def test_workers_start_with_a_long_temporary_folder(tmp_path, home):
         env=os.environ | {"TMPDIR": str(temporary)}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    assert "1 of 1 trials done" in ran.stdout
+    assert "1 of 1 trial done" in ran.stdout

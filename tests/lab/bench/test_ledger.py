@@ -107,7 +107,7 @@ def test_a_plan_may_grow(tmp_path):
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        (BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 1, PLANNED.settings), "contains 1 trials"),
+        (BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 1, PLANNED.settings), "contains 1 trial"),
         (BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, {"depth": 4}), "contains 2 trials"),
         (
             BenchPlan(PLANNED.subjects, ("demo",), PLANNED.variants, 2, PLANNED.settings, "claude-opus-5-5"),

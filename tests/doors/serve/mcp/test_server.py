@@ -130,7 +130,7 @@ def test_over_http_only_the_token_gets_in_and_sigterm_ends_the_run(stage: Stage,
     server.terminate()
     _, told = server.communicate(timeout=60)
     assert server.returncode == 0
-    assert "2 calls, 1 chunks" in told
+    assert "2 calls, 1 chunk" in told
     assert TOKEN not in told
     assert events(stage.only_run(), RunEnded) == [RunEnded("left", "")]
 
