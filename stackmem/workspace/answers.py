@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import errno
+import json
 import os
 import sys
 import warnings
@@ -17,6 +18,7 @@ from .refusals import ToolRefused, named
 PARSED_BYTES = 64 * 1024
 """Maximum size of a file that is parsed for syntax errors."""
 _SHOWN_CHARS = 120
+_LOST_SHOWN = 8
 
 
 def relative(path: str, inside: str) -> bytes:
@@ -97,10 +99,60 @@ def syntax_note(path: str, raw: bytes) -> str:
     return ""
 
 
-def written(path: str, raw: bytes, before: int | None) -> ToolOutcome:
-    """Return the answer to a write; ``before`` is the file's previous size, or None if it is new."""
-    previous = "it is new" if before is None else f"it had {before} bytes"
-    return ToolOutcome(f"wrote {len(raw)} bytes to {named(path)}; {previous}{syntax_note(path, raw)}")
+def lost_note(path: str, before: bytes, raw: bytes) -> str:
+    """Return one line that names the top-level functions and classes of a Python file, or the keys of a JSON object,
+    that a write removed. Empty if there are none.
+
+    Small models replace a file by only the part that they changed.
+    """
+    if path.endswith(".py"):
+        names_of, what = _definitions, "defines"
+    elif path.endswith(".json"):
+        names_of, what = _keys, "has the key"
+    else:
+        return ""
+    after = names_of(raw)
+    lost = [] if after is None else [name for name in names_of(before) or () if name not in after]
+    if not lost:
+        return ""
+    more = f" and {len(lost) - _LOST_SHOWN} more" if len(lost) > _LOST_SHOWN else ""
+    return f"\nnote: the file no longer {what} {', '.join(name[:40] for name in lost[:_LOST_SHOWN])}{more}"
+
+
+def _definitions(raw: bytes) -> dict[str, None] | None:
+    """Return the names that a Python file defines at its top level, or None if it cannot be parsed."""
+    if len(raw) > PARSED_BYTES:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            body = ast.parse(raw).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return {each.name: None for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+
+
+def _keys(raw: bytes) -> dict[str, None] | None:
+    """Return the keys of a JSON object, or None if the text is not one."""
+    if len(raw) > PARSED_BYTES:
+        return None
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return dict.fromkeys(value) if isinstance(value, dict) else None
+
+
+def written(path: str, raw: bytes, size: int | None, before: bytes) -> ToolOutcome:
+    """Return the answer to a write.
+
+    Args:
+        size: The file's previous size, or None if it is new.
+        before: Its previous content; may be cut after ``PARSED_BYTES``, or empty if it cannot be read.
+    """
+    previous = "it is new" if size is None else f"it had {size} bytes"
+    note = syntax_note(path, raw) or lost_note(path, before, raw)
+    return ToolOutcome(f"wrote {len(raw)} bytes to {named(path)}; {previous}{note}")
 
 
 def unchanged(path: str) -> ToolOutcome:

@@ -23,6 +23,7 @@ from stackmem.errors import WorkspaceError
 from stackmem.foreign.beneath import Opener, opener_for, passes_link
 
 from .answers import (
+    PARSED_BYTES,
     answer,
     encoded,
     first_line,
@@ -226,24 +227,23 @@ class Files:
             parent = self._open(self.fd, directory, os.O_PATH | os.O_DIRECTORY)
         try:
             name, before = self._target(path, parent, last)
-            if before is not None and self._contains(parent, name, before, raw):
+            old = None if before is None else self._content(parent, name, max(len(raw), PARSED_BYTES) + 1)
+            # A write breaks hard links and clears the setuid, setgid and sticky bits.
+            if before is not None and old == raw and before.st_nlink == 1 and not before.st_mode & 0o7000:
                 return unchanged(path)
             replace(parent, name, raw, before)
         finally:
             os.close(parent)
-        return written(path, raw, None if before is None else before.st_size)
+        return written(path, raw, None if before is None else before.st_size, old or b"")
 
-    def _contains(self, parent: int, name: bytes, status: os.stat_result, raw: bytes) -> bool:
-        """Return whether a file already has exactly this content and a write would have no other effect."""
-        # A write breaks hard links and clears the setuid, setgid and sticky bits.
-        if status.st_size != len(raw) or status.st_nlink > 1 or status.st_mode & 0o7000:
-            return False
+    def _content(self, parent: int, name: bytes, most_bytes: int) -> bytes | None:
+        """Return the first bytes of a regular file, or None if it cannot be read."""
         try:
             fd = self._open(parent, name, _OPEN_FILE)
         except OSError:  # the file may be writable but not readable
-            return False
+            return None
         with os.fdopen(fd, "rb") as file:
-            return stat.S_ISREG(os.fstat(fd).st_mode) and file.read(len(raw) + 1) == raw
+            return file.read(most_bytes) if stat.S_ISREG(os.fstat(fd).st_mode) else None
 
     def _make(self, path: str, directory: bytes) -> None:
         made = b""

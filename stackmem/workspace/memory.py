@@ -159,9 +159,9 @@ class MemoryWorkspace:
             raise ToolRefused(_directory(path))
         if name is not None and self.files[name] == content:
             return unchanged(path)
-        before = None if name is None else len(_bytes(self.files[name]))
+        before = None if name is None else _bytes(self.files[name])
         self.files[name if name is not None else _joined(parent, last)] = content
-        return written(path, raw, before)
+        return written(path, raw, None if before is None else len(before), before or b"")
 
     def _made(self, path: str, directory: bytes) -> str:
         """Return the path that the directory will have once it contains a file."""

@@ -1,10 +1,10 @@
-"""If a written Python file no longer parses, the call's answer says so."""
+"""The answer to a write or an edit says if a file no longer parses, or if it lost definitions or keys."""
 
 from pathlib import Path
 
 import pytest
 
-from stackmem.workspace.answers import PARSED_BYTES, syntax_note
+from stackmem.workspace.answers import PARSED_BYTES, lost_note, syntax_note
 from stackmem.workspace.files import Files
 
 
@@ -39,3 +39,35 @@ def test_odd_files_are_survived_and_get_at_most_one_short_line(raw: bytes):
 
 def test_bytes_that_are_not_utf8_are_reported():
     assert "cannot parse the file now" in syntax_note("a.py", b"x = '\xe9'\n")
+
+
+def test_a_write_names_the_definitions_and_keys_that_it_removed(tmp_path: Path):
+    files = Files(tmp_path, "/workspace")
+    files.write("a.py", "def add(a, b):\n    return a + b\n\nclass Sum:\n    pass\n")
+    assert files.write("a.py", "def multiply(a, b):\n    return a * b\n").text.endswith(
+        "\nnote: the file no longer defines add, Sum"
+    )
+    assert "note" not in files.write("a.py", "async def multiply(a, b):\n    return a * b * 1\n").text
+    files.write("c.json", '{"host": "a", "port": 1, "timeout": 30}')
+    assert files.write("c.json", '{"timeout": 45}').text.endswith("\nnote: the file no longer has the key host, port")
+    assert "note" not in files.write("c.json", "[1]").text
+
+
+@pytest.mark.parametrize("name", ["a.py", "a.json", "a.txt"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"", b""), (b"def f(): pass", b"def g(:"), (b"def f(:", b"x = 1"), (b'{"a": 1}', b"\xff"),
+        (b"[" * 9_999, b"{}"),
+        (b"def f(): pass\n" + b"#" * PARSED_BYTES, b""), (b'{"a": 1}' + b" " * PARSED_BYTES, b"{}"), (b"\0", b"{}"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_compared_gets_no_note(name: str, before: bytes, after: bytes):
+    assert lost_note(name, before, after) == ""
+
+
+def test_a_note_about_many_lost_names_is_short():
+    before = b"".join(b"def %b%d(): pass\n" % (b"f" * 500, number) for number in range(50))
+    note = lost_note("a.py", before, b"")
+    assert note.endswith(" and 42 more")
+    assert len(note) < 500
