@@ -74,10 +74,20 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[Import
 def sessions_of(file: Path) -> Iterator[tuple[RecordedSession, tuple[TimedFact, ...]]]:
     """Yield the sessions of a recording with their facts, without storing them."""
     try:
-        for session in _sessions(file, _read(file), None)[1]:
-            yield session, tuple(_facts(session))
+        for session in read_sessions(file):
+            yield session, facts_of(session)
     except RecursionError as error:
         raise UsageError(f"{file} nests agents too deeply; import a part of it") from error
+
+
+def read_sessions(file: Path) -> list[RecordedSession]:
+    """Return the sessions of a recording."""
+    return _sessions(file, _read(file), None)[1]
+
+
+def facts_of(session: RecordedSession) -> tuple[TimedFact, ...]:
+    """Return the facts of a session, with the prices of its models."""
+    return tuple(_facts(session))
 
 
 def _sessions(file: Path, content: bytes, spelled: str | None) -> tuple[str, list[RecordedSession]]:

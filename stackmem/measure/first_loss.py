@@ -195,6 +195,10 @@ class FactSight:
                 if not any(fact in literals(text) for text in _stored(state)):
                     self._gone[fact] = min(step, self._gone.get(fact, step))
 
+    def visible(self, fact: str, frame: str) -> bool:
+        """Return whether the last prompt of a frame contained a fact."""
+        return self._seen.get(frame, Counter())[fact] > 0
+
     def _changed(self, frame: str, view: View, seen: Counter[str]) -> list[str]:
         """Update ``seen`` to the new prompt, and return the facts that it no longer contains."""
         old = self._ends.get(frame, _START)

@@ -21,6 +21,7 @@ from .session import (
     RecordedReply,
     RecordedResult,
     RecordedSession,
+    RecordedSummary,
     RecordedText,
     json_lines,
     load,
@@ -62,7 +63,8 @@ class _ClaudeMessage(Struct, frozen=True):
 
 class _Line(Struct, rename={"session_id": "sessionId", "parent": "parentUuid", "sidechain": "isSidechain",
                             "agent": "agentId", "meta": "isMeta", "made_up": "isApiErrorMessage",
-                            "tool_use_result": "toolUseResult", "usd": "costUSD"}):  # fmt: skip
+                            "tool_use_result": "toolUseResult", "usd": "costUSD",
+                            "summary": "isCompactSummary"}):  # fmt: skip
     type: str = ""
     uuid: str | None = None
     session_id: str | None = None
@@ -72,6 +74,7 @@ class _Line(Struct, rename={"session_id": "sessionId", "parent": "parentUuid", "
     agent: str | None = None
     meta: bool = False
     made_up: bool = False
+    summary: bool = False  # whether the text replaces the conversation before it
     version: str = ""
     cwd: str = ""
     subtype: str | None = None
@@ -239,7 +242,10 @@ class _ClaudeConversation:
         rest = [block for block in blocks if block.get("type") != "tool_result"]
         text = words(rest if blocks else message.content, lost)
         begun = any(isinstance(turn, RecordedReply) for turn in self.session.turns)
-        if text and not line.meta and not begun and not self.session.task:
+        if text and line.summary and begun:
+            said = RecordedReply((Text(text),), at, "end", model=self.session.model)
+            self.session.turns.append(RecordedSummary(said, 0, at))
+        elif text and not line.meta and not begun and not self.session.task:
             self.session.task, self.session.began = text, at
         elif text:
             self.session.turns.append(RecordedText(text, at))

@@ -26,6 +26,7 @@ from .session import (
     RecordedReply,
     RecordedResult,
     RecordedSession,
+    RecordedSummary,
     RecordedText,
     json_lines,
     load,
@@ -138,11 +139,19 @@ class _CodexReader:
                 self._tokens(payload.get("info"), where)
             case "compacted":
                 self._open = False
-                self.session.turns.append(RecordedText(words(payload.get("message")), at))
+                self._compacted(words(payload.get("message")), at)
             case "event_msg":
                 pass  # response items contain the same information
             case kind:
                 self.others[kind] += 1
+
+    def _compacted(self, text: str, at: float | None) -> None:
+        """Add the summary that replaces the conversation so far, or the text if there is nothing to replace."""
+        if text and any(isinstance(turn, RecordedReply) for turn in self.session.turns):
+            said = RecordedReply(plain(text), at, "end", model=self._model)
+            self.session.turns.append(RecordedSummary(said, 0, at))
+        else:
+            self.session.turns.append(RecordedText(text, at))
 
     def _meta(self, payload: Json) -> None:
         session, version = self.session, words(payload.get("cli_version"))

@@ -1,14 +1,14 @@
 """Compare recordings of real runs under memory strategies, with one JSON Lines entry per recording.
 
-A study that was stopped continues from the entries it has. Every request is billed as if sent ten seconds after the
-previous one, because few recordings contain times. The prompts of other agents are marked for a cache time of five
-minutes. Shared frame prefixes are marked and billed as their strategy marks them.
+A study that was stopped continues from the entries it has. A recording is billed as it was: by the provider's token
+counts, at the real times of its requests, and with the cache marks of its agent. Without recorded times, requests are
+ten seconds apart. Shared frame prefixes are marked and billed as their strategy marks them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from multiprocessing import get_context
@@ -25,19 +25,23 @@ from stackmem.core.pricing import Price, cost_usd
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import StackmemError, UsageError
 from stackmem.foreign.files import digest_of_regular, read_regular
-from stackmem.formats.import_ import sessions_of
+from stackmem.formats.import_ import facts_of, read_sessions
+from stackmem.formats.recordings.session import RecordedSession
 from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, WhatIfRow, tell_again
 from stackmem.lab.whatif.rendered import WhatIfOutcome
-from stackmem.measure.moments import Moment, moments
+from stackmem.measure.moments import moments
 from stackmem.measure.phases import PhaseRule
 from stackmem.models.catalog import lookup
 
+from .conversations import conversations, is_timed
 from .provenance import code_digest
 
 READS = (0.1, 0.05, 0.025)
 """Prices of a cached token read, relative to the price of an input token."""
 PRICED_AS = "claude-sonnet-5-5"
 STRATEGIES = ("boundary", "mask", "summary", "isolated", "fold", "stackheap", "adaptive")
+INTERACTIVE = ("claude-code", "codex", "gemini-cli")
+"""Formats of agents that people talk to. Each of their sessions is a task of its own."""
 CASES = ("best", "middle", "worst")
 FIXED = PhaseRule("fixed", 16, 16)
 _LATENCY_SECONDS = 10.0
@@ -68,6 +72,14 @@ class StrategyBill(Struct, frozen=True):
     across: int = 0  # facts found in one frame and used in another
     again: int = 0  # results that had to be looked up again
 
+    def __add__(self, other: StrategyBill) -> StrategyBill:
+        """Return the cost of two conversations of one session."""
+        return StrategyBill(
+            tuple(round(one + its, 6) for one, its in zip(self.usd, other.usd, strict=True)),
+            max(self.peak_tokens, other.peak_tokens),
+            *(getattr(self, name) + getattr(other, name) for name in ("facts", "lost", "frames", "across", "again")),
+        )
+
 
 class RecordingEntry(Struct, frozen=True):
     """The figures of one recording."""
@@ -82,15 +94,30 @@ class RecordingEntry(Struct, frozen=True):
     left_out: tuple[str, ...] = ()  # what the importer could not use, one sentence each
     unread: str = ""  # why the figures are missing; empty if they exist
     code: str = ""  # digest of the code that produced the entry
+    conversations: int = 0  # the main one and those of subagents, split where the agent compacted
+    timed: bool = False  # whether requests are billed at their recorded times
+    # the bill of the recorded usage at each price in ``READS``; empty if a reply lacks its usage
+    stated: tuple[float, ...] = ()
+    strategies: tuple[str, ...] = STRATEGIES  # the strategies of the study
     # strategy, optionally followed by a space and the case or ``fixed``, to its figures
     told: dict[str, StrategyBill] = {}
 
+    @property
+    def agent(self) -> str:
+        """The format, which names the agent that made the recording."""
+        return self.origin.split(" ", 1)[0]
 
-def study(folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], None]) -> tuple[RecordingEntry, ...]:
+
+def study(
+    folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], None],
+    strategies: tuple[str, ...] = STRATEGIES,
+) -> tuple[RecordingEntry, ...]:  # fmt: skip
     """Return the entries of every recording in a folder, adding only those that ``rows`` lacks."""
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; name the folder with the recordings")
     entries = {(entry.file, entry.session): entry for entry in read_entries(rows)}
+    if any(entry.strategies != strategies for entry in entries.values()):
+        raise UsageError(f"{rows} contains figures of other strategies; name another file with --rows")
     files = {entry.file for entry in entries.values()}
     paths = (path for path in distinct_files(folder) if path.name != TOOLS)
     left = [path for path in paths if path.relative_to(folder).as_posix() not in files]
@@ -98,7 +125,7 @@ def study(folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], 
     left.sort(key=lambda path: hashlib.sha256(path.name.encode()).digest())
     try:
         with rows.open("ab") as out:
-            for entry in _each(folder, left, jobs):
+            for entry in each_entry(folder, left, jobs, strategies):
                 made = replace(entry, code=code_digest())
                 out.write(msgspec.json.encode(made) + b"\n")
                 out.flush()
@@ -140,13 +167,22 @@ def _distinct(folder: Path) -> dict[str, Path]:
     paths: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if not hidden and not path.is_symlink() and path.is_file() and path.stat().st_size <= _MAX_BYTES:
+        if hidden or path.is_symlink() or _is_part_of_session(path):
+            continue
+        if path.is_file() and path.stat().st_size <= _MAX_BYTES:
             paths.setdefault(digest_of_regular(path, _MAX_BYTES), path)
     return paths
 
 
-def _each(folder: Path, files: list[Path], jobs: int) -> Iterator[RecordingEntry]:
-    work = partial(entries_of, folder)
+def _is_part_of_session(path: Path) -> bool:
+    """Return whether Claude Code stored a subagent in this file, next to its session, which is read with it."""
+    subagents = path.parent
+    return subagents.name == "subagents" and subagents.parent.with_suffix(".jsonl").is_file()
+
+
+def each_entry(folder: Path, files: list[Path], jobs: int, strategies: tuple[str, ...]) -> Iterator[RecordingEntry]:
+    """Yield the entries of the files as they become ready."""
+    work = partial(entries_of, folder, strategies=strategies)
     if jobs == 1 or len(files) < 2:
         for file in files:
             yield from work(file)
@@ -156,27 +192,43 @@ def _each(folder: Path, files: list[Path], jobs: int) -> Iterator[RecordingEntry
             yield from future.result()
 
 
-def entries_of(folder: Path, file: Path) -> list[RecordingEntry]:
+def entries_of(folder: Path, file: Path, strategies: tuple[str, ...] = STRATEGIES) -> list[RecordingEntry]:
     """Return one entry per session of a file, or one entry that explains why the file cannot be used."""
     relative = file.relative_to(folder)
     folder_model, suite, _ = relative.parts[0].partition("@")
-    entry, entries = RecordingEntry(relative.as_posix()), list[RecordingEntry]()
+    entry, entries = RecordingEntry(relative.as_posix(), strategies=strategies), list[RecordingEntry]()
     try:
         tools = _tools_beside(file)
-        for session, facts in sessions_of(file):
+        for session in read_sessions(file):
             recorded_model = session.model or next(
                 (reply.model for reply in session.replies() if reply.model), "unknown"
             )
-            model = folder_model if suite else recorded_model.rsplit("/", 1)[-1]
             filled = replace(
-                entry, session=session.id, model=model, task=session.name, origin=session.origin,
-                left_out=tuple(session.left_out),
+                entry, session=session.id, model=folder_model if suite else recorded_model.rsplit("/", 1)[-1],
+                task=_task(session, file, suite), origin=session.origin, left_out=tuple(session.left_out),
+                timed=is_timed(session), stated=_stated(session),
             )  # fmt: skip
-            events = tuple((fact.at, _with_tools(fact.event, tools)) for fact in facts)
-            entries.append(_told(filled, partial(moments, events)))
+            entries.append(_told(filled, session, tools))
     except StackmemError as error:
         entries.append(replace(entry, unread=str(error).replace(str(folder), "DIR")[:300]))
+    except RecursionError:
+        entries.append(replace(entry, unread="nests agents too deeply; import a part of it"))
     return entries
+
+
+def _task(session: RecordedSession, file: Path, suite: str) -> str:
+    """Return the task, which groups runs. A session of an interactive agent is a task of its own."""
+    if session.origin.split(" ", 1)[0] not in INTERACTIVE:
+        return session.name
+    return file.name.split(".", 1)[0] if suite else f"{session.id} {file.name}"
+
+
+def _stated(session: RecordedSession) -> tuple[float, ...]:
+    """Return the bill of the recorded usage at each price of cached reads; empty if a reply lacks its usage."""
+    usages = [reply.usage for reply in session.replies() if reply.parts]
+    if not usages or not all(usage.prompt and usage.output for usage in usages):
+        return ()
+    return tuple(round(_bill(sum(usages, Usage()), read), 6) for read in READS)
 
 
 def _tools_beside(file: Path) -> tuple[ToolSpec, ...]:
@@ -198,26 +250,35 @@ def _with_tools(event: Event, tools: tuple[ToolSpec, ...]) -> Event:
     return replace(event, tools=tools) if isinstance(event, RunStarted) and not event.tools else event
 
 
-def _told(entry: RecordingEntry, begin_moments: Callable[[], Iterator[Moment]]) -> RecordingEntry:
-    adaptive = tuple(f"adaptive:read={read:g}" for read in READS)
-    spelled = (*(name for name in STRATEGIES if name != "adaptive"), *adaptive)
-    question = WhatIfQuestion(spelled, PRICED_AS, _LATENCY_SECONDS)
+def _told(entry: RecordingEntry, session: RecordedSession, tools: tuple[ToolSpec, ...]) -> RecordingEntry:
+    """Return the entry with the sums over the conversations of its session."""
+    adaptive = tuple(f"adaptive:read={read:g}" for read in READS) if "adaptive" in entry.strategies else ()
+    spelled = (*(name for name in entry.strategies if name not in ("adaptive", "full")), *adaptive)
+    question = WhatIfQuestion(spelled, PRICED_AS, None if entry.timed else _LATENCY_SECONDS)
+    told, steps, estimated, count = dict[str, StrategyBill](), 0, 0, 0
     try:
-        result = tell_again(entry.file, begin_moments, question)
-        fixed = tell_again(
-            entry.file, begin_moments, replace(question, strategies=("stackheap",), phases=FIXED, missed=(0.5,))
-        )
+        for conversation in conversations(session):
+            events = tuple((fact.at, _with_tools(fact.event, tools)) for fact in facts_of(conversation))
+            begin_moments = partial(moments, events)
+            result = tell_again(entry.file, begin_moments, question)
+            bills = dict(_figures(result))
+            if "stackheap" in entry.strategies:
+                at_steps = replace(question, strategies=("stackheap",), phases=FIXED, missed=(0.5,))
+                bills["stackheap fixed"] = _case(tell_again(entry.file, begin_moments, at_steps).rows[1], 0)
+            for name, bill in _one_adaptive(bills, adaptive).items():
+                told[name] = told[name] + bill if name in told else bill
+            steps, estimated, count = steps + result.steps, estimated + result.estimated_replies, count + 1
     except StackmemError as error:
         return replace(entry, unread=str(error)[:300])
-    bills = dict(_figures(result))
-    bills["stackheap fixed"] = _case(fixed.rows[1], 0)
-    return replace(entry, steps=result.steps, estimated=result.estimated_replies, told=_one_adaptive(bills, adaptive))
+    if not told:
+        return replace(entry, unread="does not contain replies of a model, so there is nothing to evaluate")
+    return replace(entry, steps=steps, estimated=estimated, conversations=count, told=told)
 
 
-def _one_adaptive(bills: dict[str, StrategyBill], spelled: Iterable[str]) -> dict[str, StrategyBill]:
+def _one_adaptive(bills: dict[str, StrategyBill], spelled: tuple[str, ...]) -> dict[str, StrategyBill]:
     """Merge the variants of ``adaptive``: at each price, its bill with the advice it gives at that price."""
-    merged = {name: bill for name, bill in bills.items() if not name.startswith("adaptive")}
-    for case in CASES:
+    merged = {name: bill for name, bill in bills.items() if name.rpartition(" ")[0] not in spelled}
+    for case in CASES if spelled else ():
         each = [bills[f"{name} {case}"] for name in spelled]
         merged[f"adaptive {case}"] = replace(
             each[1], usd=tuple(bill.usd[position] for position, bill in enumerate(each))
@@ -229,8 +290,8 @@ def _figures(result: WhatIf) -> Iterator[tuple[str, StrategyBill]]:
     for row in result.rows:
         if row.outcome is None:
             raise UsageError(f"{row.strategy} {row.note}")
-        if row.recorded or row.strategy.split(":")[0] not in ("isolated", "fold", "stackheap", "adaptive"):
-            yield row.strategy.split(":")[0], _figure(row.outcome)
+        if row.recorded:
+            yield "full", _figure(row.outcome)
             continue
         for position, case in enumerate(CASES):
             yield f"{row.strategy} {case}", _case(row, position)

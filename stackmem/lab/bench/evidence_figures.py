@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from .evidence import READS, RecordingEntry
+from stackmem.lab.whatif.hypothetical import MISSED
+
+from .evidence import CASES, READS, RecordingEntry
 from .intervals import CONFIDENCE, SEED, Interval, arrays
 
 MIN_TASKS, MIN_RUNS = 8, 5
@@ -36,6 +40,9 @@ class EvidenceLine(Struct, frozen=True):
     lost: Interval | None  # share of the used facts that had left the prompt
     frames: float  # mean number of hypothetical frames per run
     again: float  # mean number of results looked up again per run
+    # the share of lost or handed-over facts above which ``full`` costs less, at each price; 0 if it always does, None
+    # if it never does. Only for the middle case.
+    turns: tuple[float | None, ...] = ()
 
 
 class EvidenceTable(Struct, frozen=True):
@@ -49,9 +56,12 @@ class EvidenceTable(Struct, frozen=True):
 
 
 def tables(entries: Sequence[RecordingEntry]) -> tuple[EvidenceTable, ...]:
-    """Return tables for all recordings, by length, and by model. Recordings without figures are excluded."""
+    """Return tables for all recordings, by agent, by length, and by model. Recordings without figures are excluded."""
     usable = [entry for entry in entries if entry.told]
     result = [table("All recordings", usable)]
+    agents = sorted({entry.agent for entry in usable if entry.agent})
+    if len(agents) > 1:
+        result += [table(f"Agent {agent}", [entry for entry in usable if entry.agent == agent]) for agent in agents]
     for least, most in LENGTHS:
         title = f"{least} to {most} steps" if most < 10**9 else f"{least} or more steps"
         result.append(table(title, [entry for entry in usable if least <= entry.steps <= most]))
@@ -65,13 +75,29 @@ def table(title: str, entries: Sequence[RecordingEntry]) -> EvidenceTable:
     counted = Counter(entry.model for entry in entries)
     entries = [entry for entry in entries if counted[entry.model] >= min(MIN_RUNS, max(counted.values()))]
     names = list(dict.fromkeys(name for entry in entries for name in entry.told))
+    lines = {name: _line(name, entries) for name in names}
+    for name, line in lines.items():
+        if name.endswith(" middle"):
+            cases = [lines[f"{name.removesuffix('middle')}{case}"].bills for case in CASES]
+            lines[name] = replace(line, turns=tuple(_turning_share(*each) for each in zip(*cases, strict=True)))
     return EvidenceTable(
         title,
         len(entries),
         len({entry.task for entry in entries}),
         tuple(sorted({entry.model for entry in entries})),
-        tuple(_line(name, entries) for name in names),
+        tuple(lines.values()),
     )
+
+
+def _turning_share(best: Interval | None, middle: Interval | None, worst: Interval | None) -> float | None:
+    """Return the share of lookups at which a bill reaches that of ``full``, by interpolation between the cases."""
+    points = [(share, case.value) for share, case in zip(MISSED, (best, middle, worst), strict=True) if case]
+    for (left, low), (right, high) in pairwise(points):
+        if low >= 1:
+            return left
+        if high >= 1:
+            return left + (right - left) * (1 - low) / (high - low)
+    return None
 
 
 def _line(name: str, entries: Sequence[RecordingEntry]) -> EvidenceLine:

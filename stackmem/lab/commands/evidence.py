@@ -12,7 +12,7 @@ from stackmem.cli.options import argument, option
 from stackmem.cli.screen.text import one_line, readable
 from stackmem.core.text import quantity
 from stackmem.errors import UsageError
-from stackmem.lab.bench.evidence import RecordingEntry, study
+from stackmem.lab.bench.evidence import STRATEGIES, RecordingEntry, study
 from stackmem.lab.comparison.evidence import summary, write_evidence
 from stackmem.lab.comparison.evidence_archive import (
     EvidenceArchive,
@@ -21,6 +21,7 @@ from stackmem.lab.comparison.evidence_archive import (
     refuse_unlike,
     write_archive,
 )
+from stackmem.lab.whatif.recorded import parse_strategies
 from stackmem.tools.plugins import load_plugins
 
 
@@ -28,6 +29,9 @@ def command(
     folder: Path = argument("DIR", "Recordings of other agents; a folder MODEL@SUITE sets their model."),
     output: Path = option("--output -o", "FILE.html, .md or .csv.", "FILE", default=Path("evidence.html")),
     rows: Path | None = option("--rows", "The file with the figures of each recording, which is reused.", "FILE.jsonl"),
+    strategies: str = option(
+        "--strategies", "Strategies, separated by commas, or 'all'.", "LIST", default=",".join(STRATEGIES)
+    ),
     jobs: int = option("--jobs -j", "Parallel recordings; by default one per processor.", "N", min=0, default=0),
     archive: Path | None = option("--archive", "Save the study as one citable file.", "FILE"),
     repeat: Path | None = option("--repeat", "Repeat an archived study and compare.", "ARCHIVE"),
@@ -45,7 +49,8 @@ def command(
         if counted[0] % 50 == 0:
             typer.echo(f"{counted[0]:,} recordings", err=True)
 
-    entries = study(folder, rows_file, jobs or os.cpu_count() or 1, done)
+    chosen = held.plan.strategies if held else parse_strategies(strategies)
+    entries = study(folder, rows_file, jobs or os.cpu_count() or 1, done, chosen)
     write_evidence(entries, output)
     typer.echo("\n".join(summary(entries)))
     typer.echo(f"wrote {output}; the figures of each recording are in {rows_file}")

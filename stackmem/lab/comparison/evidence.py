@@ -41,6 +41,7 @@ _HEADS = (
     "facts out of sight",
     "frames a run",
     "looked for again a run",
+    f"full costs less above, reads at {READS[0]:g}",
 )
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -71,6 +72,14 @@ def summary(entries: Sequence[RecordingEntry]) -> list[str]:
     guessed = sum(entry.estimated > 0 for entry in usable)
     if guessed:
         lines.append(f"{guessed:,} recordings lack the usage of replies, whose length is therefore estimated")
+    timed, stated = sum(entry.timed for entry in usable), [entry for entry in usable if entry.stated]
+    lines.append(f"{timed:,} recordings state their times; in the others, requests are ten seconds apart")
+    if stated:
+        bills = (sum(entry.told["full"].usd[0] for entry in stated), sum(entry.stated[0] for entry in stated))
+        lines.append(
+            f"{len(stated):,} recordings state the usage of every reply; the simulated bill of full is "
+            f"{bills[0] / bills[1]:.2f} of theirs"
+        )
     return lines
 
 
@@ -88,15 +97,15 @@ def _remarks(entries: Sequence[RecordingEntry]) -> list[str]:
     reads = ", ".join(f"{read:g}" for read in READS)
     return [
         *summary(entries),
-        f"Bills use the prices of {PRICED_AS} and are relative to the bill of full. Requests are ten seconds apart. A "
-        f"token read from the cache costs {reads} of an input token.",
+        f"Bills use the prices of {PRICED_AS} and are relative to the bill of full. A token read from the cache costs "
+        f"{reads} of an input token.",
         "All models have the same weight. Intervals cover 95 %: tasks are drawn with replacement, with all their runs. "
         f"Intervals need at least {MIN_TASKS} tasks. Models with fewer than {MIN_RUNS} runs are not "
         "in means.",
         "Runs of one conversation are cut into frames when a sub-goal is stated or tests turn green. The case fixed "
         f"cuts every {FIXED.least} steps; adaptive cuts when it advises frames.",
-        "best: everything that a later frame uses was handed over, within the budgets. middle, worst: half of it, or "
-        "all of it, was looked up again.",
+        "best: no fact that left the prompt, or that another frame found, was looked up again. middle, worst: half of "
+        "them, or all, were. The last column is the share above which full costs less.",
         "The replies are those of the recording. A bill below 1 is a saving only if the work could have been done with "
         "the visible facts.",
     ]
@@ -111,7 +120,15 @@ def _rows(table: EvidenceTable) -> Iterator[tuple[str, ...]]:
             _cell(line.lost, percent=True),
             f"{line.frames:.1f}",
             f"{line.again:.1f}",
+            _turn(line),
         )
+
+
+def _turn(line: EvidenceLine) -> str:
+    if not line.turns:
+        return ""
+    share = line.turns[0]
+    return "never" if share is None else f"{100 * share:.0f} %" if share else "always"
 
 
 def _cell(figure: Interval | None, *, percent: bool) -> str:
@@ -158,12 +175,12 @@ def _spreadsheet(shown: Sequence[EvidenceTable]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     names = [*(f"bill_{read:g}" for read in READS), *(f"dearer_{read:g}" for read in READS), "lost"]
     ends = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-    writer.writerow(["set", "runs", "tasks", "models", "strategy", "case", *ends, "frames", "again"])
+    writer.writerow(["set", "runs", "tasks", "models", "strategy", "case", *ends, "frames", "again", "turns"])
     for table in shown:
         for line in table.lines:
             name, _, case = line.name.partition(" ")
             whose = [_safe(table.title), table.runs, table.tasks, len(table.models), _safe(name), case]
-            writer.writerow([*whose, *_ends(line), line.frames, line.again])
+            writer.writerow([*whose, *_ends(line), line.frames, line.again, _turn(line)])
     return out.getvalue()
 
 

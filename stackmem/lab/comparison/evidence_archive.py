@@ -53,7 +53,8 @@ def write_archive(entries: Sequence[RecordingEntry], folder: Path, path: Path, w
             raise UsageError(f"{folder} lacks {entry.file}, which has figures; name other --rows")
         if entry.code != code_digest():
             raise UsageError(f"the figures of {entry.file} come from other code; name other --rows to repeat the study")
-    plan = EvidencePlan(recordings, command=shlex.join(words))
+    strategies = entries[0].strategies if entries else STRATEGIES
+    plan = EvidencePlan(recordings, strategies, command=shlex.join(words))
     with TemporaryDirectory(prefix="stackmem-") as place:
         report = Path(place, "report.md")
         write_evidence(entries, report)

@@ -13,7 +13,7 @@ from stackmem.core.text import fill
 from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import tool_name
 from stackmem.errors import UsageError
-from stackmem.measure.first_loss import facts_used
+from stackmem.measure.first_loss import UsedFacts, facts_used
 from stackmem.measure.moments import Moment, moments
 from stackmem.measure.phases import PhaseRule, Rule, phases, steps_of
 from stackmem.memory.adaptive import Adaptive
@@ -21,16 +21,17 @@ from stackmem.prompts import prompt_text
 from stackmem.trace.imported import imported_from
 
 from .hypothetical_frames import Handing, HandOver, framed, handing
+from .lookups import Lookups
 from .rendered import OtherStrategy, Terms, WhatIfOutcome, memory_tools, outcome
 
 MISSED = (0.0, 0.5, 1.0)
-"""Shares of handed-over results that are looked up again: the best case, the middle, and the worst."""
+"""Shares of lost or handed-over facts that are looked up again: the best case, the middle, and the worst."""
 
 _RULES: tuple[Rule, ...] = ("boundaries", "sub-goals", "green")
 
 
 class HandOverBand(Struct, frozen=True):
-    """The outcome of a strategy if a given share of handed-over results is looked up again."""
+    """The outcome of a strategy if it looks up a given share of the facts that it lost or handed over."""
 
     missed: float
     outcome: WhatIfOutcome
@@ -57,6 +58,17 @@ def is_flat(run: Sequence[Moment]) -> bool:
     return run[-1].after.program is None and not any(
         isinstance(moment.event, FramePushed | RunForked) for moment in run
     )
+
+
+def lookup_bands(
+    run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, facts: UsedFacts, terms: Terms,
+    lookups: Lookups, shares: Sequence[float] = MISSED,
+) -> Iterator[HandOverBand]:  # fmt: skip
+    """Yield the run under a strategy without frames, once per share of lost facts that are looked up again."""
+    bare = outcome(run, strategy, start, facts, terms)
+    for share in shares:
+        looked = outcome(run, strategy, start, facts, terms, lookups, share) if share and bare.loss.lost else bare
+        yield HandOverBand(share, looked, HandOver(0, bare.loss.lost, looked.lookups))
 
 
 def bands(

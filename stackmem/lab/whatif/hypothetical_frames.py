@@ -6,8 +6,8 @@ contains the sub-goal, as much of the task as its context fits, and the facts of
         cost their tokens.
 Rule 3: a fact from one frame that another uses is handed over as its line: in the result and the context while their
         budgets last, then in a heap chunk, which the child reads in a separate step.
-Rule 4: facts that no budget fits, and a given share of the rest, are looked up again. The call that returned the fact
-        is repeated with the same result, in the frame that uses it, right before the use.
+Rule 4: a given share of the facts that another frame found is looked up again, as in ``lookups.py``. The call that
+        returned the fact is repeated with the same result, in the frame that uses it, right before the use.
 
 The hand-over assumes knowledge of what will be used, which a real model does not have. Share 0 is the best case, share
 1 hands over nothing.
@@ -15,7 +15,6 @@ The hand-over assumes knowledge of what will be used, which a real model does no
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -32,6 +31,8 @@ from stackmem.measure.first_loss import literals, told_and_used
 from stackmem.measure.moments import Moment
 from stackmem.measure.phases import FlatStep, steps_of
 from stackmem.measure.prefix import Count, PromptBlock
+
+from .lookups import luck
 
 _LINE_CHARS, _SAID_CHARS, _CHUNK_CHARS = 200, 300, 4_000
 _RETURN = "What was found, changed and verified."
@@ -124,15 +125,17 @@ class _Plan:
                 if origin == _ROOT and self.how.inherits:
                     continue
                 self.facts += 1
-                if _luck(frame, fact) < self._missed or not self._handed(fact, origin, frame, source):
+                if luck(moment.after.step, fact) < self._missed:
                     repeated.add((frame, id(source)))
                     self._look_again(number, source)
+                else:
+                    self._hand_over(fact, origin, frame, source)
 
-    def _handed(self, fact: str, origin: int, frame: int, source: Moment) -> bool:
-        """Return whether a line with the fact fits into the budgets on its way."""
+    def _hand_over(self, fact: str, origin: int, frame: int, source: Moment) -> None:
+        """Pass a line with the fact from frame to frame, if the budgets on its way fit it."""
         line = next((mark_cut(text.strip(), _LINE_CHARS) for text in _lines(source) if fact in literals(text)), "")
         if fact not in line:
-            return False
+            return
         result = [] if origin == _ROOT else self.results.setdefault(origin, [])
         context = [] if frame == _ROOT or self.how.inherits else self.contexts.setdefault(frame, [])
         told_room = self.how.result_chars - _SAID_CHARS
@@ -140,32 +143,26 @@ class _Plan:
         if _fits(line, result, told_room) and _fits(line, context, given_room):
             _put(line, result)
             _put(line, context)
-            return True
+            return
         if not self.how.heap or origin == _ROOT:
-            return False
+            return
         chunk = self.chunks.setdefault(origin, [])
         stored = sum(len(text) + 1 for lines in self.chunks.values() for text in lines)
         if line not in chunk and (
             not _fits(line, chunk, _CHUNK_CHARS) or stored + len(line) > self.budgets.heap_chars
             or sum(map(bool, self.chunks.values())) >= self.budgets.heap_chunks
         ):  # fmt: skip
-            return False
+            return
         _put(line, chunk)
         reads = self.reads.setdefault(frame, [])
         if origin not in reads:
             reads.append(origin)
-        return True
 
     def _look_again(self, number: int, source: Moment) -> None:
         call_and_result = self._sources.get(id(source))
         if call_and_result is not None and isinstance(call_and_result[1].event, ToolReturned):
             self.looked.setdefault(number, []).append((call_and_result[0], call_and_result[1].event))
             self.again += 1
-
-
-def _luck(frame: int, fact: str) -> float:
-    """Return a number in [0, 1) that depends only on the frame and the fact, so all strategies share it."""
-    return int.from_bytes(hashlib.sha256(f"{frame} {fact}".encode()).digest()[:6], "big") / 2**48
 
 
 def _lines(moment: Moment) -> Iterator[str]:

@@ -35,8 +35,10 @@ from stackmem.memory.small import has_small_size, small_offer
 from stackmem.prompts import prompt_text
 from stackmem.trace.imported import Stated, imported_from, stated_by_recording
 
-from .hypothetical import MISSED, HandOverBand, bands, is_flat, start_with_frames
+from .calibration import calibrated, recorded_life
+from .hypothetical import MISSED, HandOverBand, bands, is_flat, lookup_bands, start_with_frames
 from .hypothetical_frames import estimated_outputs
+from .lookups import Lookups
 from .rendered import Terms, WhatIfOutcome, as_recorded, by_program, memory_tools, outcome
 
 DEFAULT_PRICE = "claude-sonnet-5-5"
@@ -52,7 +54,7 @@ class WhatIfRow(Struct, frozen=True):
     outcome: WhatIfOutcome | None  # None if it does not apply; with hypothetical frames, the middle band
     # Its cost relative to the recorded strategy, in the unit of the run; None if either is unknown.
     ratio: float | None = None
-    bands: tuple[HandOverBand, ...] = ()  # for a flat run cut into hypothetical frames, from the best case to the worst
+    bands: tuple[HandOverBand, ...] = ()  # for a flat run, from the best case to the worst
 
 
 class WhatIf(Struct, frozen=True):
@@ -90,7 +92,7 @@ class WhatIfQuestion(Struct, frozen=True):
     latency_seconds: float | None = None  # time between requests; None uses the times of the recording
     window_tokens: int | None = None  # None means that model's window, or the run's for stackmem's own runs
     phases: PhaseRule | None = PhaseRule()  # how a flat run is cut into frames; None does not cut it
-    # The shares of handed-over results that are looked up again, one band each. The row shows the middle one.
+    # The shares of lost or handed-over facts that are looked up again, one band each. The row shows the middle one.
     missed: tuple[float, ...] = MISSED
 
 
@@ -122,6 +124,9 @@ def tell_again(
         speed=learned_speed(run) if costing.free else None,
     )
     start, run, estimated = _prepared(run, costing, question.window_tokens, terms)
+    if imported_from(start) and not costing.free:
+        start, counter = calibrated(run, start, counter)
+        terms, run = replace(terms, count=counter), _restarted(run, start)
     return WhatIf(
         run=name,
         imported=imported_from(start),
@@ -148,6 +153,12 @@ def _prepared(
     (began, _), *rest = ((moment.at, moment.event) for moment in run)
     events, estimated = estimated_outputs([(began, start), *rest], terms.count)
     return start, tuple(moments(events)), estimated
+
+
+def _restarted(run: tuple[Moment, ...], start: RunStarted) -> tuple[Moment, ...]:
+    """Return the run with another start."""
+    (began, _), *rest = ((moment.at, moment.event) for moment in run)
+    return tuple(moments([(began, start), *rest]))
 
 
 def _recordings(run_or_file: str, runs_dir: Path) -> Iterator[tuple[str, Callable[[], Iterator[Moment]], str]]:
@@ -182,56 +193,76 @@ def _rows(
 ) -> Iterator[WhatIfRow]:
     facts = {flat: facts_used(run, flat=flat) for flat in (False, True)}
     own = open_strategy(start.strategy)
-    foreign = replace(terms, five_minutes=bool(imported_from(start)))
+    foreign = replace(terms, life=recorded_life(run)) if imported_from(start) else terms
     recorded = as_recorded(run, facts[not has_frames(own)], foreign)
     base = _cost(recorded)
     yield WhatIfRow(stated or own.name, True, _note(run, own), recorded, 1.0 if base else None)
     rule = question.phases if is_flat(run) else None
+    flat_run = _FlatRun(run, facts, rule, question.missed, Lookups(run) if rule is not None else None)
     for spelled in question.strategies:
         strategy = open_strategy(spelled)
         if strategy.name == own.name and not stated:
             continue
-        marked = terms if has_frames(strategy) else foreign
-        row = _row(run, _start_under(start, strategy), strategy, facts, marked, rule, question.missed)
+        row = _row(flat_run, _start_under(start, strategy), strategy, terms if has_frames(strategy) else foreign)
         cost = _cost(row.outcome)
         yield replace(row, ratio=round(cost / base, 4) if cost is not None and base else None)
 
 
-def _row(
-    run: tuple[Moment, ...], start: RunStarted, strategy: MemoryStrategy, facts: dict[bool, UsedFacts], terms: Terms,
-    rule: PhaseRule | None, missed_shares: tuple[float, ...],
-) -> WhatIfRow:  # fmt: skip
+class _FlatRun(Struct, frozen=True):
+    """A recorded run and what all strategies share about it."""
+
+    run: tuple[Moment, ...]
+    facts: dict[bool, UsedFacts]  # whether its frames become one conversation, to the facts that it used
+    rule: PhaseRule | None  # how it is cut into frames; None if it is not cut
+    shares: tuple[float, ...]  # of lost facts that are looked up again
+    lookups: Lookups | None  # None if nothing is looked up again
+
+
+def _row(flat: _FlatRun, start: RunStarted, strategy: MemoryStrategy, terms: Terms) -> WhatIfRow:
+    run, facts = flat.run, flat.facts[not has_frames(strategy)]
     if run[-1].after.program is not None and not has_frames(strategy):
         return WhatIfRow(strategy.name, False, "does not apply: frames of a program have separate tasks", None)
     try:
-        if rule is not None and has_frames(strategy):
+        if flat.rule is not None and has_frames(strategy):
             start = start_with_frames(start, strategy)
-            cut = tuple(bands(run, strategy, start, rule, terms, missed_shares))
+            cut = tuple(bands(run, strategy, start, flat.rule, terms, flat.shares))
             if cut:
-                return WhatIfRow(strategy.name, False, _note_of_bands(cut), cut[len(cut) // 2].outcome, bands=cut)
-        result = outcome(run, strategy, start, facts[not has_frames(strategy)], terms)
+                return _row_of_bands(strategy, cut, _note_of_bands(cut))
+        elif flat.lookups is not None:
+            looked = tuple(lookup_bands(run, strategy, start, facts, terms, flat.lookups, flat.shares))
+            notes = (_note_of_bands(looked) if looked[-1].handed.again else "", _note(run, strategy))
+            return _row_of_bands(strategy, looked, "; ".join(filter(None, notes)))
+        result = outcome(run, strategy, start, facts, terms)
     except StackmemError as error:
         return WhatIfRow(strategy.name, False, f"does not apply: {error}", None)
     return WhatIfRow(strategy.name, False, _note(run, strategy), result)
 
 
+def _row_of_bands(strategy: MemoryStrategy, cut: tuple[HandOverBand, ...], note: str) -> WhatIfRow:
+    return WhatIfRow(strategy.name, False, note, cut[len(cut) // 2].outcome, bands=cut)
+
+
 def _note_of_bands(cut: Sequence[HandOverBand]) -> str:
     low, high, middle = cut[0], cut[-1], cut[len(cut) // 2]
-    frames = middle.handed.frames
-    notes = [f"{frames} hypothetical {'frame' if frames == 1 else 'frames'}"]
+    frames, notes = middle.handed.frames, list[str]()
+    if frames:
+        notes.append(f"{frames} hypothetical {'frame' if frames == 1 else 'frames'}")
     if low.outcome.usd is not None and high.outcome.usd is not None:
         notes.append(f"${low.outcome.usd:,.4f} to ${high.outcome.usd:,.4f}")
     elif low.outcome.seconds is not None and high.outcome.seconds is not None:
         notes.append(f"{low.outcome.seconds:,.1f} to {high.outcome.seconds:,.1f} s")
-    notes.append(f"{middle.handed.facts:,} facts across frames, {middle.handed.again:,} results looked up again")
+    across = f"{middle.handed.facts:,} facts across frames, " if frames else ""
+    notes.append(f"{across}{middle.handed.again:,} results looked up again")
     return "; ".join(notes)
 
 
 def _start_under(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
-    """Return the start under this strategy. The prompt and tools of another agent stay unchanged."""
-    thinking = "kept" if strategy.prefix_stable else "dropped"
+    """Return the start under this strategy. The prompt and tools of another agent stay unchanged.
+
+    Thinking is sent back as the recording did, whatever the strategy: it is the provider's rule, not the strategy's.
+    """
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
-    start = replace(start, strategy=strategy.name, thinking=thinking, texts=texts or UNSET)
+    start = replace(start, strategy=strategy.name, texts=texts or UNSET)
     if imported_from(start):
         return start
     budgets = budgets_of(strategy, start.budgets)

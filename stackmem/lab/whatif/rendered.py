@@ -16,13 +16,23 @@ estimates.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from msgspec import Struct, json
+from msgspec import UNSET, Struct, json
 from msgspec.structs import replace
 
 from stackmem.core import frames
-from stackmem.core.facts import ContextCompacted, Event, FramePopped, FramePushed, ModelReplied, RunForked, RunStarted
+from stackmem.core.facts import (
+    ClockRead,
+    ContextCompacted,
+    Event,
+    FramePopped,
+    FramePushed,
+    ModelReplied,
+    RunForked,
+    RunStarted,
+    ToolReturned,
+)
 from stackmem.core.machine import evolve
 from stackmem.core.messages import Part, Text, ToolCall, ToolResult, Usage, View
 from stackmem.core.pricing import Price, cost_usd
@@ -36,10 +46,12 @@ from stackmem.measure.cache import Cache, CacheRequest
 from stackmem.measure.cached_steps import asked_view, is_literal
 from stackmem.measure.first_loss import FactSight, FirstLoss, UsedFacts, literals
 from stackmem.measure.moments import Moment
-from stackmem.measure.prefix import Count, PromptBlock
+from stackmem.measure.prefix import Count, Life, PromptBlock
 from stackmem.measure.server_cache import ServerCache
 from stackmem.measure.speed import Speed, evaluated_tokens
 from stackmem.memory import open_strategy
+
+from .lookups import Lookups
 
 _SUMMARIES_IN_A_ROW = 4
 _OF_ALL = tools_that(lambda behavior: behavior.reads_files or behavior.changes_files or behavior.frame == "ends")
@@ -52,8 +64,8 @@ class Terms(Struct, frozen=True):
     minimum_tokens: int  # the shortest prefix that the cache keeps
     count: Count
     latency_seconds: float | None = None  # time between requests; None uses the times of the recording
-    # Every cache entry lives five minutes, whatever the strategy marks, because another agent set the marks.
-    five_minutes: bool = False
+    # How long every cache entry lives, whatever the strategy marks, because another agent set the marks.
+    life: Life | None = None
     # The server caches what it evaluated automatically, without marks, as local servers do.
     server_cache: bool = False
     speed: Speed | None = None  # of a free server; the bill is then in seconds
@@ -71,6 +83,7 @@ class WhatIfOutcome(Struct, frozen=True):
     evaluated_tokens: int  # prompt tokens that were not cached
     seconds: float | None  # at the server's speed; None if unknown or not requested
     summaries: int  # the number of summaries that the strategy requested
+    lookups: int  # the number of results that were looked up again because they had left the prompt
     estimated: bool  # whether summaries were replaced by a bounded extract
     loss: FirstLoss  # the facts that left the prompt
     too_long_from: int | None  # the first step whose prompt exceeds the model's window; None if all fit
@@ -98,36 +111,54 @@ def as_recorded(run: Sequence[Moment], facts: UsedFacts, terms: Terms) -> WhatIf
             spelled = before.begun.strategy
             strategy = strategies.get(spelled) or strategies.setdefault(spelled, open_strategy(spelled))
             view = asked_view(strategy, before, event)
-            costs.ask(moment, view, before, event.usage.output, step=isinstance(event, ModelReplied))
+            step = isinstance(event, ModelReplied)
+            if step:
+                costs.see(moment, view, before)
+            costs.ask(moment, view, event.usage.output, step=step)
     return costs.outcome(run[-1].after.begun.window_tokens, estimated=False)
 
 
 def outcome(
-    run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, facts: UsedFacts, terms: Terms
-) -> WhatIfOutcome:
-    """Evaluate the run with every prompt rendered by another strategy."""
+    run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, facts: UsedFacts, terms: Terms,
+    lookups: Lookups | None = None, share: float = 0.0,
+) -> WhatIfOutcome:  # fmt: skip
+    """Evaluate the run with every prompt rendered by another strategy.
+
+    ``share`` of the facts that a step uses and its prompt lacks are looked up again before the step.
+    """
     costs, other = _Costs(facts, terms), OtherStrategy(start, framed=has_frames(strategy))
     for moment in run:
         used = Usage()
         if isinstance(moment.event, ModelReplied) and by_program(moment):
             used = costs.complete(moment)
         elif isinstance(moment.event, ModelReplied):
-            _keep_up(moment, strategy, other, costs)
-            view = strategy.render(other.state)
-            used = costs.ask(moment, view, other.state, moment.event.usage.output, step=True)
+            view = _next_prompt(moment, strategy, other, costs)
+            for call, result in lookups.due(moment, share, costs.visible(other.state)) if lookups and share else ():
+                used = costs.look_up(moment, view, call)
+                other.look_up(call, result, used, costs.terms.count)
+                view = _next_prompt(moment, strategy, other, costs)
+            used = costs.ask(moment, view, moment.event.usage.output, step=True)
         other.take(moment, used)
     return costs.outcome(start.window_tokens, estimated=True)
 
 
+def _next_prompt(moment: Moment, strategy: MemoryStrategy, other: OtherStrategy, costs: _Costs) -> View:
+    _keep_up(moment, strategy, other, costs)
+    view = strategy.render(other.state)
+    costs.see(moment, view, other.state)
+    return view
+
+
 def _keep_up(moment: Moment, strategy: MemoryStrategy, other: OtherStrategy, costs: _Costs) -> None:
-    """Add the summaries that the strategy requests before the next prompt."""
+    """Read the clock and add the summaries that the strategy requests before the next prompt."""
+    other.read_clock(costs.elapsed(moment))
     for _ in range(_SUMMARIES_IN_A_ROW):
         wanted = strategy.upkeep(other.state)
         if not isinstance(wanted, Compact):
             return
         text = extract_summary(wanted.ask.view)
         tokens = costs.terms.count(PromptBlock("assistant", Text(text)))
-        used = costs.ask(moment, wanted.ask.view, other.state, tokens, step=False)
+        used = costs.ask(moment, wanted.ask.view, tokens, step=False)
         other.compacted(ContextCompacted(wanted.frame, wanted.up_to_step, text, used))
 
 
@@ -136,20 +167,52 @@ class _Costs:
 
     def __init__(self, facts: UsedFacts, terms: Terms) -> None:
         self.terms = terms
-        self._cache = ServerCache(terms.count) if terms.server_cache else Cache(terms.minimum_tokens, terms.count)
+        self._caches: dict[str, Cache | ServerCache] = {}  # by the model that answers
         self._sight = FactSight(facts)
         self._usage: list[Usage] = []
         self._prompts: list[tuple[int, int]] = []
+        self._lookups = 0
+        self._began: float | None = None
 
-    def ask(self, moment: Moment, view: View, state: State, output_tokens: int, *, step: bool) -> Usage:
+    def see(self, moment: Moment, view: View, state: State) -> None:
+        """Check which facts the prompt of a step contains."""
+        self._sight.see(moment.after.step, view, state)
+
+    def visible(self, state: State) -> Callable[[str], bool]:
+        """Return a function that says whether the last prompt of the running frame contained a fact."""
+        frame = state.running.id
+        return lambda fact: self._sight.visible(fact, frame)
+
+    def look_up(self, moment: Moment, view: View, call: ToolCall) -> Usage:
+        """Add the request that repeats a call, and return its usage."""
+        self._lookups += 1
+        return self.ask(moment, view, self.terms.count(PromptBlock("assistant", call)), step=False)
+
+    def elapsed(self, moment: Moment) -> float:
+        """Return the seconds from the first request to the next one."""
+        now = self._at(moment)
+        self._began = now if self._began is None else self._began
+        return max(0.0, now - self._began)
+
+    def _cache_of(self, event: Event) -> Cache | ServerCache:
+        """Return the cache of the model that gave a reply. Models do not share entries."""
+        answerer = getattr(event, "answerer", UNSET)
+        model = "" if answerer is UNSET else answerer.model
+        if model not in self._caches:
+            count = self.terms.count
+            own = ServerCache(count) if self.terms.server_cache else Cache(self.terms.minimum_tokens, count)
+            self._caches[model] = own
+        return self._caches[model]
+
+    def ask(self, moment: Moment, view: View, output_tokens: int, *, step: bool) -> Usage:
         """Add a request and return its usage. ``step`` distinguishes a reply from a summary."""
-        if self.terms.five_minutes:
-            view = replace(view, breakpoints=tuple(replace(mark, ttl="5m") for mark in view.breakpoints))
-        used = self._cache.answer(self._request(moment, view)).usage(output_tokens)
+        if self.terms.life is not None:
+            marks = tuple(replace(mark, ttl=self.terms.life) for mark in view.breakpoints)
+            view = replace(view, breakpoints=marks)
+        used = self._cache_of(moment.event).answer(self._request(moment, view)).usage(output_tokens)
         self._usage.append(used)
         if step:
             self._prompts.append((moment.after.step, used.prompt))
-            self._sight.see(moment.after.step, view, state)
         return used
 
     def complete(self, moment: Moment) -> Usage:
@@ -157,7 +220,7 @@ class _Costs:
         event, view = moment.event, moment.view
         if view is None or not isinstance(event, ModelReplied):
             return Usage()
-        used = self._cache.answer(self._request(moment, view)).usage(event.usage.output)
+        used = self._cache_of(event).answer(self._request(moment, view)).usage(event.usage.output)
         self._usage.append(used)
         self._prompts.append((moment.after.step, used.prompt))
         return used
@@ -173,7 +236,7 @@ class _Costs:
 
     def outcome(self, window_tokens: int, *, estimated: bool) -> WhatIfOutcome:
         price, sizes = self.terms.price, [tokens for _, tokens in self._prompts]
-        summaries = len(self._usage) - len(sizes)
+        summaries = len(self._usage) - len(sizes) - self._lookups
         speed, used = self.terms.speed, sum(self._usage, Usage())
         return WhatIfOutcome(
             requests=len(self._usage),
@@ -186,6 +249,7 @@ class _Costs:
             evaluated_tokens=evaluated_tokens(used),
             seconds=round(speed.seconds(used), 3) if speed is not None else None,
             summaries=summaries,
+            lookups=self._lookups,
             estimated=estimated and summaries > 0,
             loss=self._sight.found,
             too_long_from=next((step for step, tokens in self._prompts if tokens > window_tokens), None),
@@ -248,6 +312,7 @@ class OtherStrategy:
         """Store the recorded ``start``, already changed to the other strategy's name, prompt and tools."""
         self._start = start
         self._framed = framed
+        self._again = 0
         self.state = State()
 
     def take(self, moment: Moment, usage: Usage = _NOTHING) -> None:
@@ -264,6 +329,21 @@ class OtherStrategy:
                 pass
             case event:
                 self._go_on(moment, event)
+
+    def read_clock(self, seconds: float) -> None:
+        """Apply the time of the next request."""
+        if self.state.stack:
+            self.state = evolve(self.state, ClockRead(seconds))
+
+    def look_up(self, call: ToolCall, result: ToolReturned, usage: Usage, count: Count) -> None:
+        """Apply a call that is repeated before the next step, with the same result."""
+        self._again += 1
+        call = replace(call, id=f"again_{self._again}")
+        output = count(PromptBlock("assistant", call))
+        self.state = evolve(self.state, ModelReplied((call,), "call", replace(usage, output=output)))
+        state = self.state
+        turn = Result(call.id, result.text, failed=result.failed, heap=state.heap, step=state.step)
+        self.state = frames.tell(replace(state, pending=None), turn)
 
     def compacted(self, event: ContextCompacted) -> None:
         """Apply a summary that the other strategy requested."""

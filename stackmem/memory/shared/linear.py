@@ -63,6 +63,7 @@ class Linear(Struct, frozen=True):
     summary: str | None = None  # the newest summary of the dropped exchanges; None before the first
     # whether summaries are shown; if not, a summary from another strategy of this run has no effect
     summarizes: bool = False
+    thoughts: bool = False  # whether replies keep the model's thinking, as the run's start says
 
     @property
     def tokens(self) -> int:
@@ -144,7 +145,7 @@ class Linear(Struct, frozen=True):
         done = self.close()
         if done.reply is not None:  # the last reply had no answer, and roles must alternate
             done = done.finish_exchange(done.reply, (Text("(no answer)"),))
-        message = Message("assistant", said_parts(reply, thoughts=False))
+        message = Message("assistant", said_parts(reply, thoughts=self.thoughts))
         return replace(done.rest(reply.seconds), reply=message, step=reply.step, seconds=reply.seconds)
 
     def summarize(self, turn: Compaction) -> Linear:
@@ -267,11 +268,13 @@ def proceed(conversation: Linear, turn: Turn) -> Linear:
 def conversation(state: State, rules: Rules, name: str, *, summarizes: bool = False) -> Linear:
     """Return the running frame's conversation with its last user message finished."""
     start, frame = state.begun, state.running
-    opening = (Text(run_constants(start)), Text(_task(frame)))
+    opening, thoughts = (Text(run_constants(start)), Text(_task(frame))), start.thinking == "kept"
     standing = len(start.system) + sum(len(f"{tool.name}{tool.description}{tool.schema}") for tool in start.tools)
     first = Message("user", opening)
-    initial = Linear(rules, opening, standing, Log(), Log([first]), size(first), summarizes=summarizes)
-    return frame.turns.fold(proceed, initial, (name, opening, standing)).close().rest(state.seconds)
+    initial = Linear(
+        rules, opening, standing, Log(), Log([first]), size(first), summarizes=summarizes, thoughts=thoughts
+    )
+    return frame.turns.fold(proceed, initial, (name, opening, standing, thoughts)).close().rest(state.seconds)
 
 
 def _task(frame: Frame) -> str:

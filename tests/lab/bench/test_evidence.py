@@ -14,6 +14,7 @@ from stackmem.lab.bench.evidence import (
     CASES,
     PRICED_AS,
     READS,
+    STRATEGIES,
     RecordingEntry,
     StrategyBill,
     distinct_files,
@@ -85,8 +86,7 @@ def test_each_session_is_an_entry_with_its_model_its_task_and_every_strategy(ent
     assert str(folder) not in bad.unread
     first = entries[0].told
     assert set(first) == {
-        "full", "boundary", "mask", "summary", "stackheap fixed",
-        *(f"{name} {case}" for name in ("isolated", "fold", "stackheap", "adaptive") for case in CASES),
+        "full", "stackheap fixed", *(f"{name} {case}" for name in STRATEGIES for case in CASES),
     }  # fmt: skip
     assert first["stackheap best"].frames == 3
     assert first["stackheap worst"].again >= first["stackheap middle"].again >= first["stackheap best"].again
@@ -192,6 +192,27 @@ def test_tables_are_of_all_of_each_length_and_of_each_model():
     assert [(one.title, one.runs) for one in found] == [
         ("All recordings", 2), ("1 to 15 steps", 1), ("61 or more steps", 1), ("a", 1), ("b", 1),
     ]  # fmt: skip
+
+
+def three_cases(*bills):
+    told = {f"other {case}": StrategyBill((bill,) * 3, 1, 1, 1) for case, bill in zip(CASES, bills, strict=True)}
+    whole = {"full": StrategyBill((1.0,) * 3, 1, 1, 0), **told}
+    return table("all", [RecordingEntry("f", "s", "a", "t0", steps=20, told=whole)])
+
+
+@pytest.mark.parametrize(
+    ("bills", "turn"),
+    [((0.8, 0.9, 1.1), 0.75), ((0.8, 1.2, 1.4), 0.25), ((0.7, 0.8, 0.9), None), ((1.1, 1.2, 1.3), 0.0)],
+)
+def test_the_share_of_lookups_at_which_the_whole_history_costs_less_is_printed(bills, turn):
+    lines = {line.name: line for line in three_cases(*bills).lines}
+    assert lines["other middle"].turns[0] == (turn if turn is None else pytest.approx(turn))
+    assert lines["other best"].turns == () == lines["full"].turns
+
+
+def test_agents_have_tables_of_their_own():
+    both = [replace(entry("a", f"t{number}", 1), origin=f"{name} 1") for number, name in enumerate(("codex", "mini"))]
+    assert [one.title for one in tables(both)][:3] == ["All recordings", "Agent codex", "Agent mini"]
 
 
 def test_a_run_is_dearer_above_its_bound_only():
