@@ -15,7 +15,7 @@ from . import tree as nodes
 from .compiler import REFUSED, compile_program, compiled_path, kept_program, with_default_steps
 from .errors import PlaybookError, halt
 from .interpreter import check_inputs, entries_of, run_agents
-from .lint import lint, remarks
+from .lint import findings_of, lint, remarks
 from .reader import read_program
 from .session_log import brief
 from .state import PlaybookState
@@ -29,6 +29,7 @@ def start(launch: Launch) -> Program:
     With the option ``compile`` it returns the coded text instead.
     """
     program = _read(launch)
+    _refuse_faulty(launch, program)
     named = str(launch.options.get("entry") or "")
     if launch.options.get("compile"):
         return (yield from compile_program(launch.path, launch.text))[1] if program.plain else launch.text
@@ -58,6 +59,7 @@ def start(launch: Launch) -> Program:
 def outline(launch: Launch) -> Reading:
     """Return the lines of every playbook, and where the program starts with which inputs."""
     program = _read(launch)
+    _refuse_faulty(launch, program)
     named = str(launch.options.get("entry") or "")
     lines = []
     if not launch.options.get("compile"):
@@ -110,6 +112,16 @@ def _read(launch: Launch) -> nodes.PlaybookProgram:
         return read_program(launch.text)
     except PlaybookError as error:
         raise error.halt(posixpath.basename(launch.path), launch.text) from error
+
+
+def _refuse_faulty(launch: Launch, program: nodes.PlaybookProgram) -> None:
+    """Halt on the first fault that the linter reports as an error."""
+    if not launch.options.get("checked"):
+        return
+    path = posixpath.basename(launch.path)
+    wrong = next((each for each in findings_of(path, program) if each.severity == "error"), None)
+    if wrong is not None:
+        raise PlaybookError(wrong.title, wrong.message, wrong.line).halt(path, launch.text)
 
 
 def announcer() -> Announcer:
@@ -174,4 +186,5 @@ LANGUAGE = Language(
     remarks=remarks,
     stop_lines=stop_lines,
     announcer=announcer,
+    is_checked=True,
 )

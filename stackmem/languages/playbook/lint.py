@@ -35,6 +35,11 @@ def lint(path: str, text: str) -> Reading:
         program = read_program(text)
     except PlaybookError as error:
         return (_finding(path, error.line, error.title, error.message, error=True),)
+    return findings_of(path, program)
+
+
+def findings_of(path: str, program: PlaybookProgram) -> tuple[Finding, ...]:
+    """Return the findings on a program that could be read, ordered by line."""
     found = [
         _finding(path, line, title, message, error=error)
         for agent in program.agents
