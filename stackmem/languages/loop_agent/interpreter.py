@@ -44,6 +44,7 @@ from .session import (
     AgentSession,
     Finish,
     refuse_overspent,
+    start_fault,
     watch,
 )
 from .steps import run_calls, run_loop, run_sub_agents
@@ -56,6 +57,7 @@ def run_agent(session: AgentSession) -> Routine:
     yield from watch(session)
     name, prompt = (session.agent.places[key].line if key in session.agent.places else 0 for key in ("name", "prompt"))
     session.notify_debugger("entered", session.path, name)
+    _check_start(session)
     while True:
         session.turn += 1
         session.notify_debugger("line", f"turn {session.turn}", name)
@@ -72,6 +74,17 @@ def run_agent(session: AgentSession) -> Routine:
         if finish is not None:
             session.notify_debugger("left", session.path)
             return finish
+
+
+def _check_start(session: AgentSession) -> None:
+    """End the agent if its payload does not fit its start schema, or warn about it if the agent says so."""
+    fault = start_fault(session.agent, session.payload)
+    if not fault:
+        return
+    message = f"the payload does not fit its start schema: {fault}"
+    if session.agent.on_start_misfit == "fail":
+        raise AgentEnded("Payload Misfit", message)
+    session.tell_notes("your payload", [message])
 
 
 def _descriptions(session: AgentSession) -> dict[str, str]:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolAnswered
 from stackmem.core.requests import InvokeTool
-from stackmem.core.schemas.json_schema import first_fault
 from stackmem.errors import Halted, UsageError
 from stackmem.languages.frame.values import digest_of
 from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
@@ -21,9 +20,9 @@ from .interpreter import run_agent
 from .lint import check_agent, lint
 from .prompt import prompt_params
 from .reader import BrokenDefinition, LoadedAgent, every_agent, fault_report, load_agent, load_agents, unknown_tool
-from .session import AgentEnded, AgentSession, Finish, RunContext
+from .session import AgentEnded, AgentSession, Finish, RunContext, start_fault
 from .tools import with_tools
-from .tree import Agent
+from .tree import Agent, declared_properties
 
 NO_REQUEST = "Do what your definition says; nothing more was asked for."
 
@@ -77,15 +76,14 @@ def _check_all(loaded: LoadedAgent, launch: Launch) -> None:
 
 
 def _check_inputs(agent: Agent, launch: Launch) -> None:
-    declared = agent.payload_schema.get("properties")
-    known = dict.fromkeys([*agent.payload, *(declared if isinstance(declared, dict) else ())])
+    known = dict.fromkeys([*agent.payload, *declared_properties(agent)])
     name = posixpath.basename(launch.path)
     for given in launch.inputs:
         if given not in known:
             raise UsageError(f"{name} has no input {given[:80]!r}; known: {', '.join(known) or 'none'}")
-    fault = first_fault({**agent.payload, **launch.inputs}, agent.payload_schema) if agent.payload_schema else ""
-    if fault:
-        raise UsageError(f"the payload of {name} does not fit its schema: {fault}; give it by --input")
+    fault = start_fault(agent, {**agent.payload, **launch.inputs})
+    if fault and agent.on_start_misfit == "fail":
+        raise UsageError(f"the payload of {name} does not fit its start schema: {fault}; give it by --input")
 
 
 def outline(launch: Launch) -> Reading:

@@ -5,6 +5,7 @@ Runs use the same ``check_agent``, so an error here also ends a run before its f
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ from msgspec.structs import replace
 from stackmem.core.messages import ToolSpec
 from stackmem.core.requests import LoadSource
 from stackmem.core.schemas.json_schema import first_fault, schema_error
+from stackmem.core.schemas.keywords import KEYWORDS, constrains, unknown_keywords
+from stackmem.core.text import mark_cut
 from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.language import Finding, Reading
 from stackmem.languages.operations import Source
@@ -27,14 +30,16 @@ from .references import ReferenceNames, heads
 from .reply_json import read_object
 from .response import ActionCall, Actions, Ask, ForEach, Malformed, SubAgents, While, read_response
 from .tools import BUILT_IN, nearest_name, with_tools
-from .tree import Agent, AgentAction, DefinitionFault, SubAgent
+from .tree import Agent, AgentAction, DefinitionFault, SubAgent, declared_properties
 from .writes import targets_of
 
 _EXAMPLE = re.compile(r"```json[^\n]*\n(.*?)```", re.DOTALL)
 _FENCE = "```json"
 _BARE = re.compile(r'\{\s*"(?:nextStep|taskComplete|message|reasoning|payloadChangeRequest)"\s*:')
 _MAX_SLOTS = 100
+_MAX_KEYWORDS = 20  # findings per schema
 _MAX_BARE = 100
+_NOWHERE = Place(1, 1)
 _SLOT = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _INDEX = re.compile(r"\{\{[^{}]*\}\}|(?<=\[)(?:\*|[A-Za-z_]\w*)(?=\])")
 _MEMBERS = frozenset(
@@ -99,30 +104,57 @@ def _check(agent: Agent, lines: list[str], tools: tuple[ToolSpec, ...] | None) -
             meant = nearest_name(action.tool, known)
             hint = f"; did you mean {meant}?" if meant else "; it must be one of your own"
             message = f"{action.name} needs the tool {action.tool}, which is not built in{hint}"
-            yield DefinitionFault(
-                action.places.get("tool", Place(1, 1)), "unknown-tool", message, warning=tools is None
-            )
-        place = action.places.get("params", Place(1, 1))
-        yield from _no_schema(action.params, place, f"the params of {action.name}")
-        place = action.places.get("output_mapping", Place(1, 1))
+            yield DefinitionFault(action.places.get("tool", _NOWHERE), "unknown-tool", message, warning=tools is None)
+        place = action.places.get("params", _NOWHERE)
+        yield from _schema_faults(action.params, place, f"the params of {action.name}")
+        place = action.places.get("output_mapping", _NOWHERE)
         yield from _not_allowed(agent, action.output_mapping, place, f"the output mapping of {action.name}")
     yield from _prompt(agent, lines)
-    place = agent.places.get("payload_schema", Place(1, 1))
-    yield from (unusable := [*_no_schema(agent.payload_schema, place, "`payload_schema`")])
-    needless = unusable or not agent.payload_schema
-    fault = "" if needless else first_fault(agent.payload, {**agent.payload_schema, "required": []})
-    if fault:
-        message = f"the payload does not fit `payload_schema`, so inputs must complete it: {fault}"
-        yield DefinitionFault(agent.places.get("payload", Place(1, 1)), "payload", message, warning=True)
+    yield from _payload(agent)
     for sub in agent.sub_agents:
         if sub.inline is not None:
             yield from _check(sub.inline, lines, tools)
 
 
-def _no_schema(schema: dict[str, Any], place: Place, says: str) -> Iterator[DefinitionFault]:
+def _payload(agent: Agent) -> Iterator[DefinitionFault]:
+    """Yield the faults of the payload's schemas and of the paths that the agent may change."""
+    end, start = agent.places.get("payload_schema", _NOWHERE), agent.places.get("start_schema", _NOWHERE)
+    yield from _schema_faults(agent.payload_schema, end, "`payload_schema`")
+    yield from (unusable := [*_schema_faults(agent.start_schema, start, "`start_schema`")])
+    needless = unusable or not agent.start_schema
+    fault = "" if needless else first_fault(agent.payload, {**agent.start_schema, "required": []})
+    place = agent.places.get("payload", _NOWHERE)
+    if fault:
+        message = f"the payload does not fit `start_schema`, so inputs must complete it: {fault}"
+        yield DefinitionFault(place, "payload", message, warning=True)
+    for rule in agent.allowed:
+        value = look_up(agent.payload, rule.steps)
+        items = value if isinstance(value, list) else []
+        if isinstance(value, dict) or any(isinstance(item, dict) for item in items):
+            path = ".".join(rule.steps)
+            wide = f"{path}[*]" if items else f"{path}.*"
+            message = f"`{path}` allows changes of the whole value only; write `{wide}` to allow changes of its members"
+            yield DefinitionFault(agent.places.get("allowed_paths", _NOWHERE), "narrow-path", message, warning=True)
+
+
+def _schema_faults(schema: dict[str, Any], place: Place, subject: str) -> Iterator[DefinitionFault]:
+    """Yield what is wrong with a schema. ``subject`` names it in messages."""
     error = schema_error(schema) if schema else ""
     if error:
-        yield DefinitionFault(place, "schema", f"{says} cannot be used as a JSON Schema: {error}")
+        yield DefinitionFault(place, "schema", f"{subject} cannot be used as a JSON Schema: {error}")
+        return
+    for at, word in itertools.islice(unknown_keywords(schema), _MAX_KEYWORDS):
+        name = mark_cut(word, 80)
+        if not at and not constrains(schema):
+            are = "are" if subject.startswith("the params") else "is"
+            example = f"{{type: object, properties: {{{name}: ...}}}}"
+            message = f"{subject} {are} not a JSON Schema: `{name}` is not a keyword; write {example}"
+            yield DefinitionFault(place, "schema", message)
+            return
+        meant = nearest_name(word, sorted(KEYWORDS))
+        hint = f"; did you mean `{meant}`?" if meant else ", so it has no effect; put parameters into `properties`"
+        message = f"`{name}` is not a keyword of JSON Schema{hint} ({subject}{mark_cut(at, 200)})"
+        yield DefinitionFault(place, "schema", message, warning=True)
 
 
 def _not_allowed(agent: Agent, mapping: Any, place: Place, says: str) -> Iterator[DefinitionFault]:
@@ -143,7 +175,7 @@ def _targets(mapping: Any) -> Iterator[Path]:
 
 def _prompt(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
     """Yield the faults of slots and examples in a prompt, each at its own line if that can be found."""
-    place = agent.places.get("prompt", Place(1, 1))
+    place = agent.places.get("prompt", _NOWHERE)
     for slot in list(dict.fromkeys(_SLOT.findall(agent.prompt)))[:_MAX_SLOTS]:
         meant = nearest_name(slot, SLOTS) if slot not in SLOTS else ""
         if meant:
@@ -215,10 +247,10 @@ def _collection(agent: Agent, named: str, place: Place) -> Iterator[DefinitionFa
     if not path:
         yield DefinitionFault(place, "bad-path", f"{named[:80]!r} in the prompt is no path")
         return
-    properties = agent.payload_schema.get("properties")
+    properties = declared_properties(agent)
     mapped = [target[0] for action in agent.actions for target in _targets(action.output_mapping) if target]
     rules = [rule.steps[0] for rule in agent.allowed]
-    known = [*agent.payload, *(properties if isinstance(properties, dict) else ()), *map(str, mapped), *rules]
+    known = [*agent.payload, *properties, *map(str, mapped), *rules]
     message = ""
     if known and not {"*", "**", str(path[0])} & set(known):
         meant = nearest_name(str(path[0]), known)

@@ -1,7 +1,10 @@
 """Paths in a JSON value: lookup, changes to a draft, and rules for allowed changes.
 
-A rule is ``path`` or ``path:add,update,delete`` and also applies to everything below the path. ``*`` matches any one
-member or item, ``**`` any number of levels, ``items[*]`` every item. The rule ``*`` matches everything.
+A rule is ``path`` or ``path:add,update,delete``. ``*`` matches any one member or item, ``**`` any number of levels,
+``items[*]`` every item. The rule ``*`` matches everything.
+
+A path that ends in ``*`` or ``**`` also covers everything below its matches. Any other path covers only the value
+itself, as in the origin: the value as a whole, and the items of a list as wholes, but not the members of an object.
 """
 
 from __future__ import annotations
@@ -107,8 +110,7 @@ def parse_rule(text: str) -> Rule | str:
 
 def denial(rules: tuple[Rule, ...], path: Path, operation: Operation) -> str:
     """Return why an operation is not allowed at a path; empty if it is. Without rules everything is allowed."""
-    steps = tuple(map(str, path))
-    if not rules or any(operation in rule.operations and _covers(rule.steps, steps) for rule in rules):
+    if not rules or any(operation in rule.operations and _covers(rule.steps, path) for rule in rules):
         return ""
     return f"Operation denied: Cannot {operation} '{path_text(path)}' - operation '{operation}' not allowed"
 
@@ -132,33 +134,32 @@ def visible(value: Any, rules: tuple[Rule, ...], path: Path = ()) -> Any:
 
 def reaches(rules: tuple[Rule, ...], path: Path) -> bool:
     """Return whether a rule allows a write at the path, above it or below it."""
-    steps = tuple(map(str, path))
-    return any(_places(rule.steps, steps) and {"add", "update"} & set(rule.operations) for rule in rules)
+    return any(_places(rule.steps, path) and {"add", "update"} & set(rule.operations) for rule in rules)
 
 
-def _covers(rule: tuple[str, ...], path: tuple[str, ...]) -> bool:
-    """Return whether the rule's steps match the path or one of its ancestors."""
+def _covers(rule: tuple[str, ...], path: Path) -> bool:
+    """Return whether the rule covers a write at the path."""
     return any(all(each == "**" for each in rule[at:]) for at in _places(rule, path))
 
 
-def _places(rule: tuple[str, ...], path: tuple[str, ...]) -> set[int]:
-    """Return the positions in the rule after matching all steps of the path.
-
-    A rule that matches an ancestor of the path stays at its end.
-    """
+def _places(rule: tuple[str, ...], path: Path) -> set[int]:
+    """Return the positions in the rule after matching all steps of the path."""
     places = {0}
     for step in path:
         places = {after for at in places for after in _after(rule, at, step)}
     return places
 
 
-def _after(rule: tuple[str, ...], at: int, step: str) -> set[int]:
-    """Return the positions in the rule after one more step from ``at``. At its end it stays there."""
+def _after(rule: tuple[str, ...], at: int, step: str | int) -> set[int]:
+    """Return the positions in the rule after one more step from ``at``.
+
+    At its end it stays there if it ends in a wildcard, or if the step is an item of a list.
+    """
     if at == len(rule):
-        return {at}
+        return {at} if rule[-1] in ("*", "**") or isinstance(step, int) else set()
     if rule[at] == "**":
         return {at, *_after(rule, at + 1, step)} if at + 1 < len(rule) else {at}
-    return {at + 1} if rule[at] in ("*", step) else set()
+    return {at + 1} if rule[at] in ("*", str(step)) else set()
 
 
 class Draft:

@@ -124,13 +124,16 @@ class _PayloadEditor:
 
     def replace(self, path: Path, value: Any) -> None:
         there = look_up(self.result, path) is not MISSING
+        if value == DELETE:
+            self._delete_by_mark(path, "replaceElements")
+            return
         if there and denial(self.rules, path, "add"):  # do not remove a value that may not be added again
             self.blocked.append(denial(self.rules, path, "add"))
             return
         if there:
             self.set("delete", path, None)
         if look_up(self.result, path) is MISSING:
-            self.add_allowed(path, _without_marks(value))
+            self.add_allowed(path, self._without_marks(path, value))
 
     def add_allowed(self, path: Path, value: Any) -> None:
         """Add a value. If an object may not be added as a whole, add the members that may."""
@@ -147,8 +150,10 @@ class _PayloadEditor:
 
     def add(self, path: Path, value: Any) -> None:
         have = look_up(self.result, path)
-        if have is MISSING:
-            self.add_allowed(path, _without_marks(value))
+        if value == DELETE:
+            self._delete_by_mark(path, "newElements")
+        elif have is MISSING:
+            self.add_allowed(path, self._without_marks(path, value))
         elif isinstance(have, list):
             items = value if isinstance(value, list) else [value]
             self._append(path, items)
@@ -170,16 +175,19 @@ class _PayloadEditor:
                 key = path_text(path)
                 message = f"{_CORRECTED}: '{key}' was in updateElements but does not exist (treated as addition)"
                 self.warnings.append(message)
-            self.add_allowed(path, _without_marks(value))
+            self.add_allowed(path, self._without_marks(path, value))
         elif value == {} and isinstance(value, dict):
-            return
+            if top:  # below, it is the usual way to skip an item of a list
+                self._warn_about_empty(path, have, value)
+        elif value == [] and isinstance(have, list):
+            self._warn_about_empty(path, have, value)
         elif isinstance(have, dict) and isinstance(value, dict):
             for name, member in value.items():
                 self.update((*path, name), member)
         elif isinstance(have, list) and isinstance(value, list):
             self._update_items(path, value, len(have))
         elif not _same(have, value):
-            self.set("update", path, _without_marks(value))
+            self.set("update", path, self._without_marks(path, value))
 
     def _update_items(self, path: Path, values: list[Any], length: int) -> None:
         marked, more = list[int](), list[Any]()
@@ -198,7 +206,11 @@ class _PayloadEditor:
         have = look_up(self.result, path)
         kept = list(have)
         for item in items:
-            place, value = (*path, len(kept)), _without_marks(item)
+            if item == DELETE:
+                self.warnings.append(f"an item of '{path_text(path)}' is \"{DELETE}\", so nothing was appended for it")
+                continue
+            place = (*path, len(kept))
+            value = self._without_marks(place, item)
             refused = denial(self.rules, place, "add")
             if refused:
                 self.blocked.append(refused)
@@ -240,22 +252,43 @@ class _PayloadEditor:
         if gone:
             self.draft.put(path, [item for index, item in enumerate(have) if index not in gone])
 
+    def _without_marks(self, path: Path, value: Any) -> Any:
+        """Return a new value without deletion marks inside it, which would remove what is not there."""
+        match value:
+            case dict():
+                items = [(name, each) for name, each in value.items() if not self._is_mark((*path, name), each)]
+                return {name: self._without_marks((*path, name), each) for name, each in items}
+            case list():
+                kept = [each for at, each in enumerate(value) if not self._is_mark((*path, at), each)]
+                return [self._without_marks((*path, at), each) for at, each in enumerate(kept)]
+            case _:
+                return value
+
+    def _is_mark(self, path: Path, value: Any) -> bool:
+        if value == DELETE:
+            self._delete(path, MISSING)
+        return bool(value == DELETE)
+
+    def _delete_by_mark(self, path: Path, word: str) -> None:
+        """Remove a value whose mark is in a member that adds values."""
+        have = look_up(self.result, path)
+        if have is not MISSING:
+            message = f"{_CORRECTED}: '{path_text(path)}' is \"{DELETE}\" in {word} (treated as removal)"
+            self.warnings.append(message)
+        self._delete(path, have)
+
+    def _warn_about_empty(self, path: Path, have: Any, value: Any) -> None:
+        """Warn about an update with ``[]`` or ``{}``, which changes nothing because lists and objects merge."""
+        if have and isinstance(have, dict | list):
+            empty = "[]" if isinstance(value, list) else "{}"
+            message = f"'{path_text(path)}' is {empty} in updateElements, which changes nothing"
+            self.warnings.append(f"{message}; to empty it, write it in replaceElements")
+
     def _delete(self, path: Path, have: Any) -> None:
         if have is MISSING:
             self.warnings.append(f"'{path_text(path)}' was to be removed and is not there")
         else:
             self.set("delete", path, None)
-
-
-def _without_marks(value: Any) -> Any:
-    """Return a new value without deletion marks inside it."""
-    match value:
-        case dict():
-            return {name: _without_marks(each) for name, each in value.items() if each != DELETE}
-        case list():
-            return [_without_marks(each) for each in value if each != DELETE]
-        case _:
-            return value
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -32,8 +32,9 @@ from .tree import MAX_FAILURES, MAX_ITERATIONS, Agent, AgentAction, AgentLimits,
 from .writes import mapping_fault
 
 AGENT_KEYS = (
-    "name", "description", "prompt", "model", "actions", "sub_agents", "payload", "payload_schema", "on_misfit",
-    "allowed_paths", "prompt_params", "limits", "loop_result_turns", "expires", "summary_prompt",
+    "name", "description", "prompt", "model", "actions", "sub_agents", "payload", "start_schema", "on_start_misfit",
+    "payload_schema", "on_misfit", "allowed_paths", "prompt_params", "limits", "loop_result_turns", "expires",
+    "summary_prompt",
 )  # fmt: skip
 ACTION_KEYS = (
     "name", "tool", "description", "params", "output_mapping", "parallel", "retries", "min_runs", "max_runs", "expires",
@@ -75,6 +76,8 @@ def _agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> Agent:
         actions=actions,
         sub_agents=subs,
         payload=shape.table("payload"),
+        start_schema=shape.table("start_schema"),
+        on_start_misfit=shape.word("on_start_misfit", ("fail", "warn"), "fail"),
         payload_schema=shape.table("payload_schema"),
         on_misfit=shape.word("on_misfit", ("retry", "fail", "warn"), "retry"),
         allowed=_rules(shape, "allowed_paths"),

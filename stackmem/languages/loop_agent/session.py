@@ -173,6 +173,11 @@ class AgentSession:
         self.loops = [shown for shown in self.loops if shown.turns > 0]
 
 
+def start_fault(agent: Agent, payload: Any) -> str:
+    """Return the first part of an initial payload that the agent's start schema does not allow; empty if it fits."""
+    return first_fault(payload, agent.start_schema) if agent.start_schema else ""
+
+
 class SpendingWatch(Struct, frozen=True):
     """An agent's limits, and the run's usage at the time the agent was asked."""
 

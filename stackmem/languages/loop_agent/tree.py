@@ -90,7 +90,9 @@ class Agent(Struct, frozen=True):
     actions: tuple[AgentAction, ...] = ()
     sub_agents: tuple[SubAgent, ...] = ()
     payload: dict[str, Any] = {}  # the initial payload
-    payload_schema: dict[str, Any] = {}  # a JSON Schema; empty accepts anything
+    start_schema: dict[str, Any] = {}  # a JSON Schema of the payload at the start; empty accepts anything
+    on_start_misfit: Literal["fail", "warn"] = "fail"
+    payload_schema: dict[str, Any] = {}  # a JSON Schema of the payload at the end; empty accepts anything
     # what happens if the final payload does not fit its schema: the model tries again, the agent fails, or the payload
     # is kept and the misfit is recorded
     on_misfit: Literal["retry", "fail", "warn"] = "retry"
@@ -110,6 +112,15 @@ class Agent(Struct, frozen=True):
     def sub_agent(self, name: str) -> SubAgent | str:
         """Find a sub-agent by the name a model used, or return what is wrong with the name."""
         return _find_named(name, self.sub_agents, "sub-agent")
+
+
+def declared_properties(agent: Agent) -> dict[str, Any]:
+    """Return the properties that the schemas of the payload declare, by name."""
+    found: dict[str, Any] = {}
+    for schema in (agent.payload_schema, agent.start_schema):
+        properties = schema.get("properties")
+        found |= properties if isinstance(properties, dict) else {}
+    return found
 
 
 Named = TypeVar("Named", AgentAction, SubAgent)

@@ -37,9 +37,39 @@ def test_an_unknown_input_names_the_known_ones():
         play(done(), agent=NOTES, inputs={"note": 1})
 
 
-def test_a_payload_that_does_not_fit_its_schema_is_refused_before_the_run():
+TYPED = "start_schema: {required: [n], properties: {n: {type: integer}}}\n"
+
+
+def test_a_payload_that_does_not_fit_its_start_schema_is_refused_before_the_run():
     with pytest.raises(UsageError, match="by --input"):
-        play(done(), agent=AGENT + "payload_schema: {required: [n], properties: {n: {type: integer}}}\n")
+        play(done(), agent=AGENT + TYPED)
+    assert play(done(), agent=AGENT + TYPED, inputs={"n": 1}).value == {"n": 1}
+
+
+def test_the_end_schema_is_not_applied_at_the_start():
+    agent = AGENT + "payload: {a: 1}\npayload_schema: {required: [n]}\n"
+    played = play(done(**change(newElements={"n": 2})), agent=agent)
+    assert played.value == {"a": 1, "n": 2}
+
+
+def test_the_start_schema_is_not_applied_at_the_end():
+    played = play(done(**change(removeElements={"n": "__DELETE__"})), agent=AGENT + TYPED, inputs={"n": 1})
+    assert played.value == {}
+
+
+def test_a_start_schema_may_only_warn():
+    played = play(done(), agent=AGENT + "on_start_misfit: warn\n" + TYPED)
+    assert "the payload does not fit its start schema: " in played.prompt(0)
+    assert [each.reason for each in played.done.notes if isinstance(each, StepFailed)] == [
+        "your payload: the payload does not fit its start schema: $ must have n"
+    ]
+
+
+def test_the_start_schema_of_a_sub_agent_fails_its_call():
+    agent = AGENT + f"sub_agents: [{{name: kid, inline: {{name: kid, prompt: q, {TYPED.strip()}}}}}]\n"
+    played = play(ask("kid"), done(), agent=agent)
+    assert "the payload does not fit its start schema" in played.last
+    assert len(played.asked) == 2, "the sub-agent asked no model"
 
 
 def test_a_change_that_breaks_the_schema_is_told():

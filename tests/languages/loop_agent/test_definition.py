@@ -150,7 +150,7 @@ MEANT = {
     'name: a\nprompt: |\n  ```json\n  {"nextStep": ...}\n  ```\n': "3: warning agent/bad-example an example in the",
     'name: a\nprompt: "```json\\n{\\"nextStep\\": {\\"type\\": \\"X\\"}}\\n```"\n': "2: error agent/bad-example",
     GOOD
-    + "payload: {n: 1}\npayload_schema: {required: [m], properties: {n: {type: string}}}\n": "3: warning agent/payload",
+    + "payload: {n: 1}\nstart_schema: {required: [m], properties: {n: {type: string}}}\n": "3: warning agent/payload",
     GOOD + "limits: {failures: 0}\n": "3: error agent/schema `failures` of `limits` is 0, at least 1",
     GOOD + "limits: {usd: -1}\n": "`usd` of `limits` is a number above 0 and at most 1,000,000,000, not -1",
     GOOD + AGAIN: "5: error agent/schema two actions are called `X`",
