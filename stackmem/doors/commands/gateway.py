@@ -8,10 +8,11 @@ import signal
 import typer
 from msgspec.structs import replace
 
-from stackmem.cli.options import Json, JsonArray, argument, option, runs_folder
+from stackmem.cli.options import Json, JsonArray, argument, option, runs_folder, switch
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
+from stackmem.core.messages import Usage
 from stackmem.core.text import quantity
-from stackmem.doors.gateway.agents import run_agent
+from stackmem.doors.gateway.agents import route_of, run_agent
 from stackmem.doors.gateway.cutting import FITTING
 from stackmem.doors.gateway.framing import cutter_of
 from stackmem.doors.gateway.serving import TOKEN_VARIABLE, GatewayBill, GatewayTerms, bill_of, serving
@@ -28,6 +29,7 @@ _STRATEGIES = f"full, {', '.join(FITTING)}, with parameters; or stackheap for ag
 _STRATEGY = option("--strategy", _STRATEGIES, "NAME", default="full")
 _HOST = option("--host", f"Listen at this address; {TOKEN_VARIABLE} sets the token.", "HOST", default="127.0.0.1")
 _PORT = option("--port", "Listen at this port; 0 for any free port.", "PORT", default=0)
+_ALLOW_NO_REQUESTS = switch("--allow-no-requests", "Accept an agent that sends no request to the gateway.")
 _RUNS = option("-o --runs-dir", "The folder for runs.", "DIR")
 
 
@@ -85,9 +87,13 @@ def run_command(
     max_usd: float | None = _MAX_USD,
     max_tokens: int | None = _MAX_TOKENS,
     runs_dir: str | None = _RUNS,
+    allow_no_requests: bool = _ALLOW_NO_REQUESTS,
     json: Json = False,
 ) -> None:
-    """Start an agent behind its own gateway, print its cost and runs at the end, and exit with its exit code."""
+    """Start an agent behind its own gateway, print its cost and runs at the end, and exit with its exit code.
+
+    If the agent sent no request, explain how to route it, and exit with 2 in place of 0.
+    """
     terms = _terms(upstream, strategy, max_usd, max_tokens, "127.0.0.1", 0, runs_dir)
     with serving(terms, os.environ) as served:
         code = run_agent(command, os.environ, served)
@@ -96,6 +102,9 @@ def run_command(
         echo_json(bill)
     else:
         _tell(bill)
+    if bill.requests == 0 and not allow_no_requests:
+        typer.echo(readable(route_of(command)), err=True)
+        code = code or UsageError.exit_code
     raise typer.Exit(code)
 
 
@@ -120,7 +129,7 @@ _HEADINGS = (
 
 
 def _cells(row: GatewayRunStatus) -> tuple[str, ...]:
-    cost = "unknown" if row.cost_usd is None else f"${row.cost_usd:.4f}"
+    cost = _cost(row.cost_usd, row.usage)
     saved = "" if row.savings is None else f"${row.savings.usd:.4f} ± {row.savings.off_usd:.4f}"
     return (
         one_line(row.run), row.state, one_line(row.strategy), one_line(row.model), f"{row.conversations:,}",
@@ -128,14 +137,21 @@ def _cells(row: GatewayRunStatus) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def _cost(usd: float | None, usage: Usage) -> str:
+    """Return a cost; ``about`` marks one that contains estimated tokens."""
+    return "unknown" if usd is None else f"{'about ' if usage.estimated else ''}${usd:.4f}"
+
+
 def _tell(bill: GatewayBill) -> None:
     """Print the bill and the runs to stderr, because stdout belongs to the agent."""
     for run in bill.runs:
-        cost = "cost unknown" if run.cost_usd is None else f"${run.cost_usd:.4f}"
+        cost = "cost unknown" if run.cost_usd is None else _cost(run.cost_usd, run.usage)
+        about = "about " if run.usage.estimated else ""
         counts = f"{quantity(run.steps, 'step')}, {quantity(run.frames, 'frame')}"
-        summary = f"{run.run}: {counts}, {run.usage.total:,} tokens, {cost}"
-        typer.echo(readable(summary), err=True)
+        typer.echo(readable(f"{run.run}: {counts}, {about}{run.usage.total:,} tokens, {cost}"), err=True)
     unpriced = f", and {bill.unpriced:,} replies of unknown price" if bill.unpriced else ""
-    typer.echo(f"{quantity(len(bill.runs), 'run')}, ${bill.usd:.4f}{unpriced}; stackmem view RUN shows one", err=True)
+    guessed = f"; replies without usage, estimated: {bill.estimated:,}" if bill.estimated else ""
+    ends = f"{unpriced}{guessed}; stackmem view RUN shows one"
+    typer.echo(f"{quantity(len(bill.runs), 'run')}, ${bill.usd:.4f}{ends}", err=True)
     for note in bill.notes[-5:]:
         typer.echo(readable(f"note: {note}"), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,30 @@ from stackmem.errors import UsageError
 from .serving import TOKEN_VARIABLE, ServedGateway
 
 _LOCAL = "127.0.0.1,localhost,::1"
+_WRAPPERS = {
+    "env", "npx", "bunx", "pnpx", "uvx", "npm", "pnpm", "yarn", "bun", "uv", "timeout", "nice", "nohup", "setsid",
+    "stdbuf", "time",
+}  # fmt: skip
+"""Programs that start the program named in their arguments."""
+_BEFORE_PROGRAM = re.compile(r"-|[A-Za-z_][A-Za-z0-9_]*=|[0-9.]+[smhd]?$|(exec|dlx|x|run|tool)$")
+"""Their options, variables, durations and subcommands."""
+_PACKAGES = {
+    "claude-code": "claude", "gemini-cli": "gemini", "qwen-code": "qwen", "opencode-ai": "opencode",
+    "aider-chat": "aider", "mini-swe-agent": "mini",
+}  # fmt: skip
+_ROUTES = {
+    "codex": "start codex itself after --, not from a script, so that it gets its settings for the gateway",
+    "claude": "claude reads ANTHROPIC_BASE_URL; unset CLAUDE_CODE_USE_BEDROCK and CLAUDE_CODE_USE_VERTEX, and remove "
+    "ANTHROPIC_BASE_URL from its settings files",
+    "opencode": 'set provider.anthropic.options.baseURL to "{env:ANTHROPIC_BASE_URL}/v1" in opencode.json, or the same '
+    'with provider.openai and "{env:OPENAI_BASE_URL}"',
+    "qwen": "pass --auth-type openai, so that it reads OPENAI_BASE_URL",
+    "aider": "choose a model of OpenAI or Anthropic; it reads OPENAI_API_BASE and ANTHROPIC_API_BASE",
+    "mini": "choose a model openai/NAME or anthropic/NAME; it reads OPENAI_API_BASE and ANTHROPIC_API_BASE",
+}
+_ROUTE = (
+    "set its base URL to $ANTHROPIC_BASE_URL or $OPENAI_BASE_URL, which contain the gateway's address while it runs"
+)
 
 
 def agent_environ(environ: Mapping[str, str], url: str, token: str) -> dict[str, str]:
@@ -36,14 +61,32 @@ def gateway_variables(url: str) -> dict[str, str]:
     }
 
 
+def program_of(command: Sequence[str]) -> tuple[int, str]:
+    """Return the position and the name of the program that a command runs, behind ``env``, ``npx`` and similar."""
+    place = 0
+    while place < len(command) - 1 and PurePath(command[place]).stem in _WRAPPERS:
+        place += 1
+        while place < len(command) - 1 and _BEFORE_PROGRAM.match(command[place]):
+            place += 1
+    name = re.sub(r"(?<=.)@.*", "", PurePath(command[place]).name.removesuffix(".cmd").removesuffix(".exe"))
+    return place, _PACKAGES.get(name, name)
+
+
 def agent_command(command: Sequence[str], url: str) -> list[str]:
     """Return the command to start. Codex ignores these variables, so it gets settings that name one with the token."""
-    if PurePath(command[0]).stem != "codex":
+    place, program = program_of(command)
+    if program != "codex":
         return list(command)
     brings = f'env_http_headers={{"{TOKEN_HEADER}"="{TOKEN_VARIABLE}"}}'
     provider = f'{{name="stackmem",base_url="{url}/v1",env_key="OPENAI_API_KEY",wire_api="responses",{brings}}}'
     settings = ["-c", "model_provider=stackmem", "-c", f"model_providers.stackmem={provider}"]
-    return [command[0], *settings, *command[1:]]
+    return [*command[: place + 1], *settings, *command[place + 1 :]]
+
+
+def route_of(command: Sequence[str]) -> str:
+    """Return how to route an agent that sent nothing to the gateway."""
+    _, program = program_of(command)
+    return f"no request of {program[:80]} came through the gateway; to route it: {_ROUTES.get(program, _ROUTE)}"
 
 
 def run_agent(command: Sequence[str], environ: Mapping[str, str], served: ServedGateway) -> int:

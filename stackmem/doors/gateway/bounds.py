@@ -2,10 +2,13 @@
 
 - A limit is checked before a request goes upstream. Requests already in progress may still exceed it.
 - With ``--max-usd``, models of unknown price are refused, because their cost cannot be counted.
-- With any limit, requests that cannot be parsed are refused, because they cannot be counted.
+- With any limit, requests that cannot be parsed are refused, because they cannot be counted. With ``--max-usd``, so
+  are requests to unrecorded paths that may cost money.
 """
 
 from __future__ import annotations
+
+import re
 
 from msgspec import Struct
 
@@ -17,6 +20,9 @@ from stackmem.models.catalog import lookup
 CHARS_PER_TOKEN = 2.5
 """Lower than the usual ratio, so that estimates for code and English are high; our own runs use the same value."""
 
+
+_FREE = re.compile(r"/(messages/count_tokens|files|uploads|moderations)/?$|:countTokens$|^/api/|/cancel$")
+"""Paths of POST requests that cost nothing; ``/api/`` has Claude Code's own reports."""
 
 UNREADABLE = (
     "stackmem gateway: the request cannot be read, so --max-usd and --max-tokens-per-request cannot count it; "
@@ -31,6 +37,7 @@ class GatewaySpending(Struct):
     max_tokens: int | None = None  # estimated size of one prompt; None for no limit
     usd: float = 0.0
     unpriced: int = 0  # replies of models with unknown prices
+    estimated: int = 0  # replies whose tokens are estimated
 
     @property
     def is_bounded(self) -> bool:
@@ -56,8 +63,18 @@ class GatewaySpending(Struct):
             return f"stackmem gateway: ${self.usd:.4f} of ${self.max_usd:.4f} (--max-usd) are spent; raise the limit"
         return ""
 
+    def unrecorded(self, method: str, path: str) -> str:
+        """Return why a request to an unrecorded path must not be sent; empty if it may."""
+        if self.max_usd is None or method != "POST" or _FREE.search(path):
+            return ""
+        return (
+            f"stackmem gateway: requests to {path[:80]!r} are not recorded, so --max-usd cannot count them; "
+            "leave --max-usd out to send them"
+        )
+
     def spend(self, model: str, usage: Usage) -> None:
         row = lookup(model)
+        self.estimated += usage.estimated
         if row is None or row.price is None:
             self.unpriced += usage.total > 0
         else:

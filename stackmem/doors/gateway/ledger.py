@@ -14,6 +14,7 @@ from collections.abc import Callable
 from threading import Lock
 
 import httpx2
+import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import Request
 
@@ -27,6 +28,7 @@ from .bounds import GatewaySpending
 from .codings import decoded
 from .conversations import Conversations, Placed
 from .cutting import ForeignCut
+from .estimates import TokenEstimates, part_texts, streamed_texts
 from .exchanges import AnswerPassed, RequestPassed, SummaryPassed, ToldMessage
 from .identity import Chains, seed
 from .recording import Recording, RunBeingTold
@@ -120,6 +122,7 @@ class GatewayLedger:
         self.recording, self.spending, self.chains = recording, spending, Chains()
         self.notes: list[str] = []  # the last hundred internal errors, one sentence each
         self._conversations, self._strategy, self._clock = conversations, strategy, clock
+        self._estimates = TokenEstimates()
         self._lock = Lock()
 
     def decode(self, came: CameRequest) -> None:
@@ -209,6 +212,22 @@ class GatewayLedger:
         with self._lock:
             self.spending.spend(model, usage)
 
+    def counted(
+        self, wire: WireFormat, asked: ForeignRequest, reply: ModelReplied | ModelFailed, plain: bytes
+    ) -> tuple[ModelReplied | ModelFailed, Usage]:
+        """Return a reply with its usage, and the known usage of an incomplete answer.
+
+        Usage that the provider did not report is estimated.
+        """
+        if isinstance(reply, ModelReplied):
+            if reply.usage.total:
+                return reply, Usage()
+            usage = self._estimates.usage(wire, asked, part_texts(reply.parts))
+            return msgspec.structs.replace(reply, usage=usage), Usage()
+        lost = begun_usage(wire, plain)
+        written = "" if lost.total else "".join(streamed_texts(events_of(plain)))
+        return reply, self._estimates.usage(wire, asked, (written,)) if written else lost
+
     def answered(self, underway: UnderwayRequest | None, answer: httpx2.Response, kept: list[bytes], why: str) -> None:
         """Record an answer from its bytes. ``why`` says what interrupted it; empty if it is complete."""
         if underway is not None:
@@ -222,10 +241,9 @@ class GatewayLedger:
             return
         now, begun = time.monotonic(), underway.began
         try:
-            lost = begun_usage(underway.wire, plain) if plain and isinstance(reply, ModelFailed) else None
+            reply, lost = self.counted(underway.wire, underway.asked, reply, plain)
             used = reply.usage if isinstance(reply, ModelReplied) else lost
-            if used is not None:
-                self.spend(underway.asked.model, used)
+            self.spend(underway.asked.model, used)
             elsewhere = (
                 self._conversations.answered(underway.placed, reply, underway.body)
                 if isinstance(reply, ModelReplied)
@@ -239,7 +257,7 @@ class GatewayLedger:
                 first_byte_seconds=round(max(0.0, underway.first - begun), 6),
                 seconds=round(now - begun, 6),
                 elsewhere=elsewhere,
-                lost=lost if lost is not None and lost.total else UNSET,
+                lost=lost if lost.total else UNSET,
             )
             self.recording.answered(underway.run, passed, underway.keys)
         except Exception as error:  # noqa: BLE001 - the answer was delivered; only its record is lost

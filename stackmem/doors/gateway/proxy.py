@@ -1,7 +1,8 @@
 """The gateway application: forwards requests, streams the answers back, and records both.
 
 - Recording never blocks forwarding: requests that cannot be parsed, assigned or recorded are forwarded anyway. Only
-  a spending limit refuses unreadable requests, because they cannot be counted.
+  a spending limit refuses unreadable requests and unrecorded paths that cost money, because they cannot be counted.
+- WebSocket handshakes are refused with 426, so that clients send plain requests.
 - Answers are streamed chunk by chunk; for recorded answers a bounded copy is kept until the end.
 - When the client disconnects, the upstream connection is closed. The gateway never retries; clients do.
 - A request is recorded while the upstream works, or after the first chunk of a fast answer, but always before the
@@ -70,6 +71,7 @@ class Gateway:
         conversations = Conversations()
         self.recording = Recording(runs_dir, environ, clock, conversations.forget)
         named = "" if self._cutter is None else strategy
+        self.came = 0  # requests for a reply, including refused ones
         self.ledger = GatewayLedger(self.recording, conversations, spending, named, clock)
         self._rewriter, self._client = Rewriter(), client or open_client()
         self._workers = Workers()
@@ -97,6 +99,8 @@ class Gateway:
         raw = request.scope["raw_path"].decode("ascii")
         if raw == "/":
             return Response(status_code=200)
+        if "websocket" in request.headers.get("upgrade", "").lower():
+            return Response(status_code=426, headers={"upgrade": "HTTP/1.1"})  # clients then send a plain request
         try:
             return await self._take(request, raw)
         except ClientDisconnect:
@@ -105,6 +109,7 @@ class Gateway:
     async def _take(self, request: Request, raw: str) -> Response:
         path = unquote(raw)
         wire = wire_of(path) if request.method == "POST" else None
+        self.came += wire is not None
         body = await self._receive(request)
         if isinstance(body, Refused):
             return _refusal(wire, *body)
@@ -148,7 +153,7 @@ class Gateway:
     async def _answer_to(self, came: CameRequest, raw: str, path: str) -> Response:
         wire, request = came.wire, came.request
         if self._cutter is not None or self.spending.is_bounded:
-            why = await self._workers.run(len(came.plain), partial(self._bounded, came))
+            why = await self._workers.run(len(came.plain), partial(self._bounded, came, path))
             if why:
                 return _refusal(wire, 400, "invalid_request_error", why)
         try:
@@ -162,10 +167,10 @@ class Gateway:
         sent = httpx2.Request(request.method, url, headers=headers, content=came.outgoing)
         return await self._forward(came, sent)
 
-    def _bounded(self, came: CameRequest) -> str:
+    def _bounded(self, came: CameRequest, path: str) -> str:
         """Parse a request; return why it must not be sent, or an empty string."""
         if came.wire is None:
-            return ""
+            return self.spending.unrecorded(came.request.method, path)
         came.asked = self.ledger.read(came.wire, came.plain)
         if came.asked is not None:
             return self.spending.refusal(came.asked)

@@ -18,7 +18,7 @@ import httpx2
 from stackmem.core.facts import ModelFailed, ModelReplied
 
 from .ledger import CameRequest, GatewayLedger, UnderwayRequest
-from .workers import Workers
+from .workers import SMALL_BYTES, Workers
 
 T = TypeVar("T")
 
@@ -48,14 +48,14 @@ class Recorder:
         underway = await self.recorded(came)
         if underway is not None:
             work = partial(self._ledger.over, underway, answer, list(kept))
-            came.underway = await self._in_order(came, sum(map(len, kept)), work)
+            came.underway = await self._in_order(came, _work(came, kept), work)
 
     async def answered(self, came: CameRequest, answer: httpx2.Response, kept: list[bytes], why: str) -> None:
         """Record an answer from its bytes. ``why`` says what interrupted it; empty if it is complete."""
         underway = await self.recorded(came)
         if underway is not None:
             work = partial(self._ledger.answered, underway, answer, kept, why)
-            await self._in_order(came, sum(map(len, kept)), work)
+            await self._in_order(came, _work(came, kept), work)
 
     async def end(self, came: CameRequest, status: int, reply: ModelReplied | ModelFailed) -> None:
         """Record an answer that consists only of this reply or failure."""
@@ -89,3 +89,9 @@ class Recorder:
             came.lane = self._lanes.setdefault(prepared.opening, came.lane)
             async with came.lane:
                 came.underway = await self._workers.run(len(came.plain), partial(self._ledger.record, came, prepared))
+
+
+def _work(came: CameRequest, kept: list[bytes]) -> int:
+    """Return the bytes to work on for an answer: without usage, the tokens of the request are counted too."""
+    size = sum(map(len, kept))
+    return size if any(b'"usage' in piece for piece in kept) else max(size + len(came.plain), SMALL_BYTES)

@@ -113,6 +113,8 @@ class GatewayBill(Struct, frozen=True):
     runs: tuple[RunResult, ...]  # result of each run, in the order they began
     usd: float  # cost of the replies, including the known part of incomplete answers
     unpriced: int  # replies of models with unknown prices
+    estimated: int  # replies whose tokens are estimated, because the provider reported none
+    requests: int  # requests for a reply, including refused ones
     notes: tuple[str, ...]  # internal errors
 
 
@@ -122,5 +124,5 @@ def bill_of(gateway: Gateway) -> GatewayBill:
     spending = gateway.spending
     return GatewayBill(
         tuple(one for one in results if one is not None), round(spending.usd, 6), spending.unpriced,
-        tuple(gateway.notes),
+        spending.estimated, gateway.came, tuple(gateway.notes),
     )  # fmt: skip

@@ -21,14 +21,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from stackmem.core.facts import ModelReplied
-from stackmem.core.messages import Usage
 from stackmem.doors.gateway.wires.wire import MIN_REPLY_TOKENS, WireFormat
 from stackmem.models.failures import failed
 from stackmem.prompts import prompt_text
 
 from .cutting import SummaryWanted
 from .exchanges import SummaryPassed
-from .ledger import CameRequest, GatewayLedger, begun_usage, reply_of
+from .ledger import CameRequest, GatewayLedger, reply_of
 from .upstream import client_left
 from .workers import Workers
 
@@ -140,10 +139,11 @@ class Summaries:
                 with anyio.CancelScope(shield=True):
                     await answer.aclose()
         reply, plain = reply_of(wire, answer, kept, why)
+        reply, lost = self._ledger.counted(wire, wire.read(request.content), reply, plain)
         passed = SummaryPassed(
             wanted.turns, wanted.kept, wanted.asked, answer.status_code if answer is not None else 0, reply,
             round(time.monotonic() - began, 6), len(request.content),
-            Usage() if isinstance(reply, ModelReplied) else begun_usage(wire, plain),
+            lost,
         )  # fmt: skip
         if isinstance(reply, ModelReplied) and not passed.text:
             passed = msgspec.structs.replace(

@@ -1,0 +1,102 @@
+"""Estimates the tokens of exchanges whose provider reports no usage, such as streams without ``include_usage``.
+
+Counts are remembered by text, because every request repeats the conversation before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from threading import Lock
+
+from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, Usage
+from stackmem.doors.gateway.wires.wire import ForeignRequest, WireFormat
+from stackmem.models.tokens import count
+
+_MAX_REMEMBERED = 20_000
+_SHORT_CHARS = 64
+_TOKENS_PER_MESSAGE = 4
+"""Tokens of the markup around a message."""
+
+
+class TokenEstimates:
+    """Token counts of texts."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[bytes, int] = OrderedDict()
+        self._lock = Lock()
+
+    def usage(self, wire: WireFormat, asked: ForeignRequest, written: Iterable[str]) -> Usage:
+        """Estimate the usage of a request and the texts of its answer; all of the prompt counts as uncached."""
+        model = f"openai/{asked.model}" if wire.provider == "openai" and "/" not in asked.model else asked.model
+        prompt = sum(self._tokens(text, model) for text in _prompt_texts(wire, asked))
+        output = self._tokens("".join(written), model)
+        return Usage(uncached=prompt + _TOKENS_PER_MESSAGE * len(asked.messages), output=output, estimated=True)
+
+    def _tokens(self, text: str, model: str) -> int:
+        if len(text) < _SHORT_CHARS:
+            return count(text, model).tokens
+        key = hashlib.blake2b(f"{model}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None:
+            return known
+        tokens = count(text, model).tokens
+        with self._lock:
+            self._known[key] = tokens
+            if len(self._known) > _MAX_REMEMBERED:
+                self._known.popitem(last=False)
+        return tokens
+
+
+def part_texts(parts: Iterable[Part]) -> Iterator[str]:
+    """Yield the texts of a message that the model reads or writes."""
+    for part in parts:
+        match part:
+            case Text(text=text) | ToolResult(text=text):
+                yield text
+            case Thinking(raw=raw):
+                yield str(raw.get("thinking") or "")
+            case ToolCall():
+                yield part.name
+                yield json.dumps(part.arguments) if part.malformed is None else part.malformed
+
+
+def streamed_texts(events: Iterable[str]) -> Iterator[str]:
+    """Yield the texts of an incomplete answer, of any wire format."""
+    for event in events:
+        try:
+            value = json.loads(event)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            choices = value.get("choices")
+            yield from _strings(value.get("delta"))
+            for choice in choices if isinstance(choices, list) else ():
+                yield from _strings(choice.get("delta") if isinstance(choice, dict) else None)
+
+
+_WRITTEN = ("content", "reasoning", "reasoning_content", "refusal", "tool_calls", "function", "name", "arguments",
+            "text", "thinking", "partial_json")  # fmt: skip
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _strings(one)
+    elif isinstance(value, dict):
+        for name in _WRITTEN:
+            yield from _strings(value.get(name))
+
+
+def _prompt_texts(wire: WireFormat, asked: ForeignRequest) -> Iterator[str]:
+    yield asked.system
+    for tool in asked.tools:
+        yield f"{tool.name}\n{tool.description}\n{tool.schema}"
+    for one in asked.messages:
+        if one.role != "system" or wire.provider == "anthropic":  # elsewhere ``system`` includes these messages
+            yield from part_texts(one.parts)
