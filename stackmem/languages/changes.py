@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 from .debugger import DebugMoment
@@ -15,16 +16,20 @@ _ABSENT = object()
 
 
 class VariableChanges:
-    """Compares a frame's variables with their values at the frame's previous moment."""
+    """Compares a frame's variables with their values at the frame's previous moment.
 
-    def __init__(self) -> None:
+    With ``whole``, each changed variable is one line with its complete value, and no line is left out.
+    """
+
+    def __init__(self, *, whole: bool = False) -> None:
+        self._whole = whole
         self._seen: dict[tuple[str, str, int], dict[str, Any]] = {}  # keyed by agent, frame name and depth
 
     def lines(self, moment: DebugMoment) -> tuple[str, ...]:
         """Return the changes in the innermost frame since its previous moment, one per line.
 
         A frame that was just entered has no changes: the variables it starts with are the baseline. Lines from a nested
-        frame start with the frame's name. At most 20 changes are listed.
+        frame start with the frame's name. At most 20 changes are listed, except in the whole form.
         """
         frame, *around = moment.stack
         key, depth = (moment.agent, frame.name, len(moment.stack)), len(moment.stack)
@@ -33,10 +38,19 @@ class VariableChanges:
         begins_with = around[0].variables if around else {}
         before = begins_with if moment.kind == "entered" else self._seen.get(key, begins_with)
         self._seen[key] = deepcopy(frame.variables)
-        found = () if moment.kind == "entered" else tuple(_changes("", before, frame.variables))
-        more = (f"and {len(found) - _MAX_LINES:,} more changes",) if len(found) > _MAX_LINES else ()
+        changes = _whole_changes if self._whole else partial(_changes, "")
+        found = () if moment.kind == "entered" else tuple(changes(before, frame.variables))
         within = f"{frame.name}: " if around else ""
-        return tuple(f"{within}{line}" for line in (*found[:_MAX_LINES], *more))
+        if not self._whole and len(found) > _MAX_LINES:
+            found = (*found[:_MAX_LINES], f"and {len(found) - _MAX_LINES:,} more changes")
+        return tuple(f"{within}{line}" for line in found)
+
+
+def _whole_changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+    for name, value in now.items():
+        if next(_changes(name, before.get(name, _ABSENT), value), None) is not None:
+            yield f"{name} = {json.dumps(value, ensure_ascii=False, default=str)}"
+    yield from (f"{name} is gone" for name in before if name not in now)
 
 
 def _changes(name: str, before: Any, now: Any) -> Iterator[str]:

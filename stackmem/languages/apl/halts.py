@@ -137,9 +137,17 @@ def invalid_template(text: str, why: str) -> Halt:
     return Halt("Template Error", "A template or condition could not be evaluated.", f'Template: "{template}", {why}')
 
 
+_FILTERS = {
+    "len": "length", "size": "length", "str": "string", "int": "int", "float": "float", "abs": "abs", "sum": "sum",
+    "min": "min", "max": "max", "round": "round", "sorted": "sort", "list": "list", "json": "tojson", "dumps": "tojson",
+}  # fmt: skip
+"""The filters that replace functions of Python."""
+
+
 def missing_variable(name: str, known: Collection[str]) -> Halt:
     reason = "A required variable was not found in the Execution Register."
-    return Halt("Template Error", reason, f"Missing variable: {{{{{name}}}}}", near=nearest(name, known))
+    near = nearest(name, known) or ((f"the filter `x | {_FILTERS[name]}`",) if name in _FILTERS else ())
+    return Halt("Template Error", reason, f"Missing variable: {{{{{name}}}}}", near=near)
 
 
 def _missing_field(fault: TemplateFault, text: str, variables: Mapping[str, Any], made_by: Mapping[str, str]) -> Halt:

@@ -246,8 +246,17 @@ def _check_built_in(step: ToolStep) -> CallFaults:
     strange = sorted(given - known)
     return CallFaults(
         tuple((PARAMETER, f"The tool `{step.tool}` needs the parameter `{name}`.", name) for name in lacking),
-        tuple(f"The tool `{step.tool}` has no parameter `{name}`; {_known(name, known)}." for name in strange),
+        tuple(f"The tool `{step.tool}` has no parameter `{name}`; {_meant(name, known)}." for name in strange),
     )
+
+
+_REGISTER_SPELLINGS = ("output", "outputs", "output_var", "result", "save", "save_as", "save_to", "store", "store_as")
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    if name in _REGISTER_SPELLINGS:
+        return f"to store the result in a variable, write `register` instead of `{name}`"
+    return _known(name, known)
 
 
 def _check_declared(known: KnownTool, step: ToolStep) -> CallFaults:

@@ -164,13 +164,28 @@ def _compile(text: str) -> Template:
     return _LANGUAGE.from_string(_LANGUAGE.bound(_LANGUAGE.parse(text)))
 
 
+_FOREIGN_SIGNS = {
+    "{{": "an expression has no braces; write `x == 1`, not `{{ x }} == 1`",
+    "{%": "an expression has no braces; write `x == 1`",
+    "&&": "write `and` instead of `&&`",
+    "||": "write `or` instead of `||`",
+    "===": "write `==` instead of `===`",
+    "!": "write `not` instead of `!`",
+}
+"""Signs of other languages in an expression that cannot be parsed, and what to write instead."""
+
+
 @lru_cache(maxsize=2048)
 def _compile_expression(text: str) -> tuple[Template, bool]:
     """Compile an expression to a template that sets ``result``. Also returns whether it is only a lookup."""
-    parser = Parser(_LANGUAGE, text, state="variable")
-    parsed = parser.parse_expression()
-    if not parser.stream.eos:
-        raise TemplateSyntaxError("more follows where the expression should end", parser.stream.current.lineno)
+    try:
+        parser = Parser(_LANGUAGE, text, state="variable")
+        parsed = parser.parse_expression()
+        if not parser.stream.eos:
+            raise TemplateSyntaxError("more follows where the expression should end", parser.stream.current.lineno)
+    except TemplateSyntaxError as error:
+        foreign = next((hint for sign, hint in _FOREIGN_SIGNS.items() if sign in text), "")
+        raise TemplateSyntaxError(foreign or str(error.message), error.lineno) from error
     parsed.set_environment(_LANGUAGE)
     body: list[nodes.Node] = [nodes.Assign(nodes.Name("result", "store"), parsed, lineno=1)]
     looks_up = isinstance(parsed, nodes.Name | nodes.Getattr | nodes.Getitem)

@@ -14,7 +14,7 @@ from stackmem.cli.options import Flags, JsonResult, Quiet, absolute, argument, o
 from stackmem.cli.screen.live import stop_at_once
 from stackmem.cli.screen.result import ask_about_size
 from stackmem.cli.screen.text import readable, say
-from stackmem.errors import Halted
+from stackmem.errors import Halted, UsageError
 from stackmem.languages.running.inputs import read_answers, read_inputs
 from stackmem.languages.running.prepare import PreparedProgram, ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
@@ -48,6 +48,9 @@ def command(
     non_interactive: bool = switch("--non-interactive", "Never ask at the terminal; exit with 8 instead."),
     debug: bool = switch("--debug", "Stop at each step and read debugger commands from the terminal."),
     verbose: bool = switch("--verbose", "Print the changes of each step, one per line."),
+    report: str | None = option(
+        "--report", "full: print each value that a step registers or changes, complete.", "full"
+    ),
     snoop: bool = switch("--snoop", "Print the messages between agents."),
     dry_run: bool = switch("--dry-run", "Check inputs and tools and print the steps, but do not run them."),
     full: bool = switch("--full", "Do not fold long output."),
@@ -58,6 +61,9 @@ def command(
 ) -> None:
     """Run a program: an interpreter follows it exactly and asks the model only where judgment is needed."""
     cwd = Path.cwd()
+    if report not in (None, "full"):
+        raise UsageError(f"--report {report}: the only report is full; leave out --report for the short one")
+    whole = report is not None
     options = {
         "request": text, "config": config and str(absolute(config)), "entry": entry,
         "lib": None if lib is None else [str(absolute(path)) for path in lib], "snoop": snoop or None,
@@ -81,8 +87,8 @@ def command(
         if dry_run:
             _show_outline(ready)
         replies = Answers([*(says or ()), *read_answers(answers, cwd)], interactive=arguments.interactive)
-        screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=full, as_json=json)
-        watch = watcher(screen, ready.request.path, debug=debug, verbose=verbose)
+        screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=full or whole, as_json=json, whole=whole)
+        watch = watcher(screen, ready.request.path, debug=debug, verbose=verbose or whole)
         agree = partial(ask_about_size, as_json=json)
         person = Person(replies, screen, stop=stop_at_once, agree=agree, watch=watch, notice=say)
         result = run_program(ready, os.environ, person)

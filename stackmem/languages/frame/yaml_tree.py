@@ -151,6 +151,8 @@ def line_of(text: str, place: Place) -> str:
 
 def _fault(text: str, mark: StreamMark | None, what: str) -> YamlError:
     place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+    if "'\\t'" in what:
+        return YamlError(place, "a tab; YAML is indented with spaces, so replace it by spaces")
     near = text.splitlines()[max(0, place.line - 2) : place.line]
     if any(_begins_with_template(line) for line in near):
         what = f"{what[:_MAX_MESSAGE]}; {_TEMPLATE_HINT}"

@@ -39,12 +39,12 @@ FOLDED_LINES = 40
 class ProgramScreen:
     """Receives everything that happens in a program and prints it."""
 
-    def __init__(self, announcer: Announcer, *, quiet: bool, full: bool, as_json: bool) -> None:
+    def __init__(self, announcer: Announcer, *, quiet: bool, full: bool, as_json: bool, whole: bool = False) -> None:
         self._announcer = announcer
         self._progress = Progress()
         self._folds = not full and sys.stdout is not None and sys.stdout.isatty()
         self._as_json = as_json
-        self._changes = VariableChanges()
+        self._changes = VariableChanges(whole=whole)
         self._changed: list[str] = []
         self.quiet = quiet
         self.halt_shown = False  # whether a halt's report was printed

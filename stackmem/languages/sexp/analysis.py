@@ -32,7 +32,7 @@ from .calls import least_count, optional_params
 from .definitions import TaskDefinition, definition_of, definitions_of
 from .evaluator import ADDITIONS, OPERATORS
 from .interpreter import source_of
-from .lint_scopes import Bound, Fault, LintScope, Surroundings
+from .lint_scopes import FOREIGN_OPERATORS, Bound, Fault, LintScope, Surroundings
 from .loops import SHAPES, LoopShape
 from .primitives import ADDED, DOCUMENT
 from .tools import PARAMETERS, plain_name
@@ -162,7 +162,9 @@ class Analysis:
         bound = (each for one in self._scopes for each in one.names)
         wide = [] if len(self.free) > _MAX_SUGGESTED else [*known, *islice(bound, _MAX_COMPARED)][:_MAX_COMPARED]
         near = get_close_matches(name[:80], sorted(wide), 1, 0.75)
-        message = f"nothing here binds '{name}'" + (f"; is '{near[0]}' meant?" if near else "")
+        foreign = FOREIGN_OPERATORS.get(name.lower())
+        hint = f"; write {foreign}" if foreign else f"; is '{near[0]}' meant?" if near else ""
+        message = f"nothing here binds '{name}'{hint}"
         if self._around.is_whole and "__" not in name:  # tools of a server are named SERVER__TOOL
             self._error(head, "unknown operator", message, scope)
         else:

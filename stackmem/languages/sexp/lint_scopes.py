@@ -52,3 +52,18 @@ class Surroundings(Struct, frozen=True):
     names: frozenset[str] = frozenset()  # names bound by libraries or inputs; their values are unknown
     tools: frozenset[str] = frozenset()  # the user's own tools
     is_whole: bool = True  # whether the names are complete; otherwise, unknown names may be bound too
+
+
+FOREIGN_OPERATORS = {
+    "defun": "(define (name parameter) body)",
+    "defn": "(define (name parameter) body)",
+    "def": "(define name value)",
+    "defvar": "(define name value)",
+    "setq": "(set! name value)",
+    "setf": "(set! name value)",
+    "print": "(log-message text)",
+    "println": "(log-message text)",
+    "display": "(log-message text)",
+    "fn": "(lambda (parameter) body)",
+}
+"""Operators of other Lisps that do not exist here, and what to write instead."""

@@ -44,6 +44,8 @@ def kind_of(value: Any) -> str:
             return "a number"
         case list() | tuple():
             return "a list"
+        case {"content": _, "status": _}:
+            return "a task's result (its value is (task-content result))"
         case dict():
             return "a mapping"
         case _:

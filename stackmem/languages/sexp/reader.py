@@ -110,7 +110,7 @@ class _Reader:
             raise self._error("Unexpected content after the main expression.", at)
         began, items, quote = self._open.pop()
         if quote:
-            raise self._error("A quote is followed by nothing.", began)
+            raise self._error("A quote is followed by nothing. A text is written in double quotes.", began)
         self._add(Form(items, began, end, self._source), end)
 
     def _add(self, node: Node, end: int) -> None:
