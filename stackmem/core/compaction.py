@@ -80,6 +80,7 @@ def apply_compaction(state: State, event: ContextCompacted) -> State:
         prompt_tokens=0,
         chars=frame.opened_chars + len(event.text) + sum(map(turn_chars, turns_after(frame, event.up_to_step))),
         told=frame.told - {"window"},
+        standing_seen=-1 if frame.standing_seen else 0,
     )
     after = replace(state.with_cost(event), stack=(*state.stack[:-1], shorter))
     if limits.closing_refusal(after) is not None:

@@ -15,6 +15,7 @@ from msgspec.structs import asdict, replace
 
 from . import limits, programs
 from .budgets import PROMPT_CHARS, Budgets
+from .conversation.standing import block
 from .facts import FramePopped, FramePushed, RunStarted
 from .guidance.finishing import premature_end
 from .guidance.repetition import copied_result, handed_on
@@ -247,6 +248,8 @@ def open_child(state: State, event: FramePushed, heap: Heap) -> State:
         texts = (event.intent, event.return_spec, event.context)
         index_chars = 0 if isinstance(call, Delegate) else len(index(heap, state.begun.budgets))
         chars = standing_chars(state.begun) + sum(map(len, texts)) + index_chars
+    words = state.session.standing if state.session is not None else ()
+    shown = "" if isinstance(call, Branch) else block(words)
     child = Frame(
         id=event.frame,
         name=event.name,
@@ -265,8 +268,11 @@ def open_child(state: State, event: FramePushed, heap: Heap) -> State:
         started_step=state.step,
         started_tokens=state.usage.total,
         started_seconds=state.seconds,
-        opened_chars=chars,
-        chars=chars,
+        opened_chars=chars + len(shown),
+        chars=chars + len(shown),
+        standing=shown,
+        standing_seen=state.running.standing_seen if isinstance(call, Branch) else len(words),
+        standing_step=state.step,
     )
     return replace(state, stack=(*state.stack, child), pushes=state.pushes + 1, heap=heap, pending=None, idle=0)
 

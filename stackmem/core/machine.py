@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from . import frames, limits, memory_tools, programs, retries, session
 from .compaction import apply_compaction, model_request, reply_chars, upkeep_effect
+from .conversation import keeping
 from .facts import (
     CallAnswered,
     CallRejected,
@@ -346,9 +347,10 @@ def _take_answer(state: State, event: ToolAnswered | SourceLoaded | UserAnswered
     if not isinstance(event, UserAnswered) or state.pending is None:
         tree = getattr(event, "tree", "")  # only a tool may change the workspace
         return replace(state, tree=tree or state.tree, clock_fresh=False)
+    heard = keeping.listen(state, event.text)
     if state.pending.calls:
-        return _answer(state, event.text, {})
-    return replace(frames.tell(state, Notice(session.spoken(event.text), state.heap)), idle=0, pending=None)
+        return _answer(heard, event.text, {})
+    return replace(frames.tell(heard, Notice(session.spoken(event.text), state.heap)), idle=0, pending=None)
 
 
 def _change_heap(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> State:
@@ -382,4 +384,5 @@ def _reject(state: State, event: CallRejected) -> State:
 def _give_notice(state: State, event: NoticeGiven) -> State:
     after = frames.tell(state, Notice(event.text, state.heap))
     frame = replace(after.running, told=after.running.told | {event.code})
-    return replace(after, stack=(*after.stack[:-1], frame))
+    told = replace(after, stack=(*after.stack[:-1], frame))
+    return keeping.up_to_date(told) if event.code == keeping.NOTICE else told

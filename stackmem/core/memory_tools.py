@@ -15,12 +15,12 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from . import heap as heaps
+from .conversation.ranking import FRAME_PREFIX, excerpts, excerpts_of_frames, excerpts_of_popped
 from .facts import CallAnswered, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten
 from .frames import entries_of
 from .heap import Heap, index
 from .log import Log
 from .memory_directory import Directory, carry_out
-from .ranking import FRAME_PREFIX, excerpts, excerpts_of_frames, excerpts_of_popped
 from .requests import DigestSources
 from .state import Pending, PoppedFrame, Reply, Result, State
 from .text import clip_bytes, mark_cut

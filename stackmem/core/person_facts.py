@@ -25,11 +25,15 @@ class SessionRules(Struct, frozen=True):
             all. Calls that leave the sandbox always need it.
         index: ``brief`` if the heap index shows no step numbers and lists chunks in the order of their last writes. A
             frame that has seen the index then gets only the changes. Omitted in older conversations.
+        words: ``kept`` if the user's standing words are kept, and if the log of earlier requests is sized by the window
+            and the price of reading it. The log is then not recorded, because it follows from the earlier requests.
+            Omitted in older conversations.
     """
 
     policy: Policy = "frame"
     approve: Approve = "never"
     index: Literal["brief"] | UnsetType = UNSET
+    words: Literal["kept"] | UnsetType = UNSET
 
 
 class PersonSaid(Struct, frozen=True, tag=True):

@@ -13,9 +13,11 @@ import re
 from fnmatch import fnmatchcase
 from typing import assert_never
 
-from msgspec import UNSET, Struct, json
+from msgspec import UNSET, json
 from msgspec.structs import replace
 
+from .conversation import keeping
+from .conversation.earlier import earlier_requests
 from .facts import Event, FramePopped, FramePushed, RunStarted
 from .frames import ROOT_RETURNS, last_words, standing_chars, tell
 from .heap import index
@@ -25,7 +27,7 @@ from .memory_tools import heap_with_stored
 from .messages import ToolCall
 from .person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped, TurnEnded, WordsGiven
 from .requests import AskPermission, AskPerson, AskUser, Effect
-from .state import Frame, Grant, Notice, Pending, PoppedFrame, Registers, Result, Session, State
+from .state import Frame, Grant, Notice, Pending, Registers, Result, Session, State
 from .text import mark_cut
 from .tools import AskQuestion, EditFile, Refusal, RunCommand, WorkspaceCall, WriteFile, tool_name
 
@@ -33,9 +35,6 @@ SESSION_TASK = "Work with a user, whose requests arrive one by one."
 """The task of a run that is a conversation."""
 
 _NOT_MADE = "not made: the user ended this request"
-_LOG_CHARS = 4_000
-_VERBATIM_CHARS = 1_500
-_SHORT_CHARS = 120
 _WRITES = (WriteFile, EditFile)
 _SHELL = frozenset(";&|<>$`(){}\n\r\\\"'")
 """A permission by pattern never covers a command with one of these: it could start with an allowed command and go on
@@ -59,6 +58,8 @@ def next_turn(state: State, session: Session) -> Event | Effect | None:
         return None
     if state.heard:
         return words_given(state)
+    if notice := keeping.notice(state, session):
+        return notice
     if session.request:
         return _request_frame(state, session)
     return None if session.working else AskPerson()
@@ -76,62 +77,13 @@ def _request_frame(state: State, session: Session) -> FramePushed:
         intent=mark_cut(" ".join(session.request.split()), state.begun.budgets.intent_chars),
         return_spec=ROOT_RETURNS,
         constraint=remaining(state),
-        context=earlier(state),
+        context=earlier_requests(state) if session.rules.words is UNSET else "",
         request=session.request,
     )
 
 
 def _words(state: State, frame: Frame) -> str:
     return mark_cut(last_words(frame), state.begun.budgets.root_result_chars) or "(it left no text)"
-
-
-def earlier(state: State) -> str:
-    """Return the log of earlier requests and results, with the newest in full.
-
-    The log grows at its end until its older half is shortened. It has at most about 4,000 characters, so the thousandth
-    request starts as small as the tenth. Shortening it breaks the provider's cache for everything after it. So most of
-    it is cut then, and it takes long until the next time.
-    """
-    initial = _Exchanges(left=3 if state.heap.brief else 2)
-    folded = state.popped.fold(_with_exchange, initial, f"exchanges, one in {initial.left} left")
-    if not folded.shown:
-        return ""
-    before = f"(requests 1 to {folded.dropped} are no longer listed)\n" if folded.dropped else ""
-    return before + "\n".join(folded.shown)
-
-
-class _Exchanges(Struct, frozen=True):
-    """The part of the log that is still listed."""
-
-    count: int = 0  # requests so far
-    dropped: int = 0  # number of requests that are no longer listed
-    short: tuple[str, ...] = ()  # the listed ones, each shortened to one line
-    shown: tuple[str, ...] = ()  # the listed ones as they are shown
-    left: int = 2  # if the log is too long even so, one entry in this many is kept
-
-
-def _with_exchange(log: _Exchanges, popped: PoppedFrame) -> _Exchanges:
-    frame, result = popped.frame, popped.result
-    if not frame.request:
-        return log
-    number, forced = log.count + 1, f" ({popped.forced})" if popped.forced else ""
-    whole = (
-        f"REQUEST {number}: {mark_cut(frame.task, _VERBATIM_CHARS)}\n"
-        f"RESULT {number}{forced}: {mark_cut(result, _VERBATIM_CHARS)}"
-    )
-    line = f"REQUEST {number}: {_line(frame.task)} -> {_line(result)}"
-    short, shown, dropped = (*log.short, line), (*log.shown, whole), log.dropped
-    if sum(map(len, shown)) > _LOG_CHARS:
-        half = len(shown) // 2
-        shown = (*short[:half], *shown[half:])
-        if sum(map(len, shown)) > _LOG_CHARS:  # its older half is short already
-            removed = len(shown) * (log.left - 1) // log.left
-            shown, short, dropped = shown[removed:], short[removed:], dropped + removed
-    return _Exchanges(number, dropped, short, shown, log.left)
-
-
-def _line(text: str) -> str:
-    return mark_cut(" ".join(text.split()), _SHORT_CHARS)
 
 
 def without_call(state: State, pending: Pending) -> Event | Effect | None:
@@ -219,11 +171,14 @@ def apply_person_event(
 ) -> State:
     """Return the state after the user said, decided or ended something."""
     session = state.session
+    line = keeping.command(session, event)
+    if session is not None and line is not None:
+        return keeping.obey(state, session, line)
     if isinstance(event, WordsGiven):
         quiet = replace(state, heard=())
         if session is not None and not session.working:
             return _begin_request(quiet, session, event.text)
-        return tell(quiet, Notice(f"The user says:\n{event.text}", state.heap))
+        return keeping.listen(tell(quiet, Notice(f"The user says:\n{event.text}", state.heap)), event.text)
     if isinstance(event, PersonSteppedIn):
         return replace(state, heard=(*state.heard, event.text))
     if session is None:
@@ -250,8 +205,8 @@ def _begin_request(state: State, session: Session, text: str) -> State:
     text = spoken(text)
     updated = replace(session, requests=session.requests + 1, working=True)
     if session.rules.policy == "frame":
-        return replace(state, session=replace(updated, request=text))
-    return replace(tell(state, Notice(text, state.heap)), session=updated, idle=0)
+        return keeping.listen(replace(state, session=replace(updated, request=text)), text)
+    return keeping.listen(replace(tell(state, Notice(text, state.heap)), session=updated, idle=0), text)
 
 
 def _stop(state: State, session: Session) -> State:
@@ -295,14 +250,15 @@ def open_request(state: State, session: Session, event: FramePushed) -> State:
     """Return the state with the frame of a request running."""
     text = event.request if event.request is not UNSET else ""
     listed = index(state.heap, state.begun.budgets)
-    chars = standing_chars(state.begun) + len(text) + len(event.context) + len(listed)
+    context = event.context if session.rules.words is UNSET else earlier_requests(state)
+    chars = standing_chars(state.begun) + len(text) + len(context) + len(listed)
     depth = state.running.depth + 1
     frame = Frame(
         id=event.frame,
         name=event.name,
         depth=depth,
         registers=Registers(event.intent, event.return_spec, event.constraint),
-        context=event.context,
+        context=context,
         opened=state.heap,
         turns=Log(),
         task=text,
@@ -314,6 +270,8 @@ def open_request(state: State, session: Session, event: FramePushed) -> State:
         chars=chars,
         pushed_at=depth,
         request=True,
+        standing_seen=len(session.standing),
+        standing_step=state.step,
     )
     stack = (*state.stack, frame)
     return replace(state, stack=stack, pushes=state.pushes + 1, idle=0, session=replace(session, request=""))
@@ -326,35 +284,3 @@ def after_request(state: State) -> State:
         return state
     grants = tuple(grant for grant in session.grants if not grant.frame)
     return replace(state, session=replace(session, working=False, stopped=False, grants=grants))
-
-
-class ChatCommand(Struct, frozen=True):
-    """A command that the user types after a slash."""
-
-    takes: str  # its arguments; empty for none
-    says: str  # what it does
-    in_editors: bool = True
-
-
-COMMANDS = {
-    "help": ChatCommand("", "show these commands", in_editors=False),
-    "show": ChatCommand(
-        "[STEP]",
-        "show a step in full, with its call and result; without a number, the last step",
-        in_editors=False,
-    ),
-    "diff": ChatCommand("", "show the agent's changes so far"),
-    "apply": ChatCommand("", "apply the changes to your folder"),
-    "undo": ChatCommand("[N]", "undo the last N requests and their file changes"),
-    "fork": ChatCommand("", "continue in a copy of this conversation", in_editors=False),
-    "heap": ChatCommand("[NAME]", "list the chunks on the heap, or show one of them"),
-    "frames": ChatCommand("", "list the frames"),
-    "cost": ChatCommand("", "show tokens and cost"),
-    "model": ChatCommand("NAME", "continue with another model"),
-    "strategy": ChatCommand("NAME", "continue with another memory strategy"),
-    "budget": ChatCommand("steps|tokens|usd|seconds N|+N", "set a limit"),
-    "view": ChatCommand("", "write the conversation as an HTML page", in_editors=False),
-    "save": ChatCommand("FILE", "write requests and results as Markdown", in_editors=False),
-    "quit": ChatCommand("", "leave; stackmem chat --continue resumes the conversation", in_editors=False),
-}
-IN_EDITORS = {name: command for name, command in COMMANDS.items() if command.in_editors}

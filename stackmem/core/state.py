@@ -6,6 +6,7 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from .budgets import Limits
+from .conversation.standing import Changes, Said
 from .facts import (
     ChecksReturned,
     ContextCompacted,
@@ -120,6 +121,9 @@ class Frame(Struct, frozen=True):
         model: The model of this frame and of those pushed from it. Empty for the run's own.
         window_tokens: The window of that model, known after its first reply; otherwise 0.
         request: Whether the frame handles a user's request, which is its task.
+        standing: The user's standing words at the push, for a frame that the agent pushed.
+        standing_seen: Number of changes of them that its prompt contains; -1 if a summary replaced them.
+        standing_step: Number of replies of the run when its prompt last got some of them.
     """
 
     id: str
@@ -149,6 +153,9 @@ class Frame(Struct, frozen=True):
     model: str = ""
     window_tokens: int = 0
     request: bool = False
+    standing: str = ""
+    standing_seen: int = 0
+    standing_step: int = 0
 
     @property
     def context_tokens(self) -> int:
@@ -207,6 +214,8 @@ class Session(Struct, frozen=True):
         request: A request that has no frame yet.
         working: Whether a request is in progress or about to start.
         stopped: Whether the user stopped the request and its frames still have to be popped.
+        standing: The user's standing words, as changes from the first to the last.
+        said: What the user said, without commands.
     """
 
     rules: SessionRules
@@ -215,6 +224,8 @@ class Session(Struct, frozen=True):
     working: bool = False
     stopped: bool = False
     grants: tuple[Grant, ...] = ()
+    standing: Changes = ()
+    said: Log[Said] = field(default_factory=Log)
 
 
 class ProgramState(Struct, frozen=True):

@@ -21,9 +21,9 @@ from heapq import nsmallest
 
 from msgspec import Struct
 
+from stackmem.core.conversation.ranking import Index, words
 from stackmem.core.log import Log
 from stackmem.core.messages import Text, ToolCall, ToolResult
-from stackmem.core.ranking import Index, words
 from stackmem.core.state import State
 from stackmem.core.text import clip_chars
 

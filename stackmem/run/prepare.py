@@ -118,7 +118,8 @@ def as_session(prepared: Prepared, rules: SessionRules) -> Prepared:
     """
     more = tuple(tool_name(tool) for tool in (AskQuestion, HeapLoad) if tool_name(tool) not in prepared.tools)
     subject = replace(prepared.subject, text=SESSION_TASK)
-    return replace(prepared, subject=subject, session=replace(rules, index="brief"), tools=(*prepared.tools, *more))
+    session = replace(rules, index="brief", words="kept")
+    return replace(prepared, subject=subject, session=session, tools=(*prepared.tools, *more))
 
 
 def _in_work_tree(subject: Subject, settings: Settings) -> tuple[Subject, tuple[str, ...]]:

@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets
+from stackmem.core.conversation.ranking import excerpts_of_popped
 from stackmem.core.facts import CallAnswered, CallRejected
 from stackmem.core.heap import index
 from stackmem.core.machine import evolve, fold
 from stackmem.core.memory_directory import FILES, TOTAL_CHARS
-from stackmem.core.ranking import excerpts_of_popped
 from stackmem.core.state import Compaction
 from tests.build import World, alloc, call, do, play, pop, push, reply, started
 

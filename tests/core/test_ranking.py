@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.core.ranking import Index, words
+from stackmem.core.conversation.ranking import Index, words
 from stackmem.memory.rag import best
 
 TEXTS = ("the port is 8443", "the tests run by make", "the the the the", "")

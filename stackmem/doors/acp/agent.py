@@ -24,8 +24,8 @@ from acp.agent.connection import AgentSideConnection
 from acp.schema import PermissionOption, RequestPermissionResponse, ToolCallUpdate
 from msgspec import UNSET
 
+from stackmem.core.conversation.commands import IN_EDITORS
 from stackmem.core.person_facts import Approve, PersonSaid
-from stackmem.core.session import IN_EDITORS
 from stackmem.core.state import State
 from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError, TraceError

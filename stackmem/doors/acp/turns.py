@@ -13,8 +13,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
 
+from stackmem.core.conversation.commands import IN_EDITORS
 from stackmem.core.facts import RunEnded
-from stackmem.core.session import IN_EDITORS
 from stackmem.core.state import State
 from stackmem.errors import StackmemError
 from stackmem.models.spoken import listening

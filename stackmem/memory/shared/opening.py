@@ -12,7 +12,7 @@ from stackmem.core.budgets import Budgets
 from stackmem.core.messages import Text
 from stackmem.core.state import Frame
 
-_NEXT_EXCHANGE = re.compile(r"\n(?=REQUEST \d)")
+_NEXT_EXCHANGE = re.compile(r"\n(?=REQUEST \d|STANDING R\d)")
 
 
 def first_parts(constants: str, frame: Frame, own: str) -> tuple[Text, ...]:
@@ -32,6 +32,8 @@ def opening(frame: Frame, budgets: Budgets, listed: str = "", *, task: str = "",
         lines += _registers(frame)
     if frame.verify:
         lines.append(f"VERIFY (run when you pop): {frame.verify}")
+    if frame.standing:
+        lines += ["", frame.standing]
     if frame.context:
         lines += ["", "CONTEXT", frame.context]
     if frame.task or not registers:
@@ -79,4 +81,5 @@ def prompt_opening(word: str, frame: Frame, budgets: Budgets) -> str:
         return f"TASK\n{frame.task}"
     if frame.registers.return_spec:
         return opening(frame, budgets)
-    return f"{word} {frame.name!r}, depth {frame.depth} of {budgets.depth}\n\n{frame.context}"
+    head = f"{word} {frame.name!r}, depth {frame.depth} of {budgets.depth}"
+    return "\n\n".join(filter(None, (head, frame.standing, frame.context)))

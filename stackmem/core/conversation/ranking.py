@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from .messages import Text, ToolCall
-from .state import Compaction, Frame, Notice, PoppedFrame, Reply, Result, Turn
-from .text import mark_cut
+from stackmem.core.messages import Text, ToolCall
+from stackmem.core.state import Compaction, Frame, Notice, PoppedFrame, Reply, Result, Turn
+from stackmem.core.text import mark_cut
 
 EXCERPT_CHARS = 4_000
 _PASSAGE_CHARS = 400
