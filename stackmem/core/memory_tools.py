@@ -15,7 +15,10 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from . import heap as heaps
+from .conversation import keeping
 from .conversation.ranking import FRAME_PREFIX, excerpts, excerpts_of_frames, excerpts_of_popped
+from .conversation.recall import recalled
+from .conversation.standing import Changes
 from .facts import CallAnswered, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten
 from .frames import entries_of
 from .heap import Heap, index
@@ -38,7 +41,9 @@ from .tools import (
     LookupCall,
     Memory,
     PopFrame,
+    Recall,
     Refusal,
+    Remember,
     StoreEntry,
     tool_name,
 )
@@ -201,9 +206,10 @@ class LookupAnswer(Struct, frozen=True):
 
     text: str = ""
     fault: str = ""
-    # notes, directory: the new values; None if unchanged
+    # notes, directory, standing: the new values; None if unchanged
     notes: Log[str] | None = None
     directory: Directory | None = None
+    standing: Changes | None = None
 
 
 def look_up(state: State, call: LookupCall | HeapRead) -> CallAnswered | Refusal:
@@ -218,6 +224,8 @@ def apply_lookup(state: State, call: LookupCall | HeapRead) -> tuple[State, str]
     """Return the state after the call, and the text that the model reads."""
     answer = _answer(state, call)
     changed = state if answer.notes is None else replace(state, notes=answer.notes)
+    if answer.standing is not None:
+        changed = keeping.with_entry(changed, answer.standing)
     return (changed if answer.directory is None else replace(changed, directory=answer.directory)), answer.text
 
 
@@ -236,6 +244,10 @@ def _answer(state: State, call: LookupCall | HeapRead) -> LookupAnswer:
         case Memory():
             outcome = carry_out(state.directory, call)
             return LookupAnswer(clip_bytes(outcome.text, state.shown_bytes), outcome.fault, directory=outcome.directory)
+        case Remember():
+            return _remember(state, call)
+        case Recall():
+            return _recall(state, call)
         case _:
             assert_never(call)
 
@@ -277,6 +289,22 @@ def _add_note(state: State, call: AddNote) -> LookupAnswer:
         )
     notes = state.notes.append(call.text)
     return LookupAnswer(f"noted; {used + len(call.text):,} of {most:,} characters used", notes=notes)
+
+
+def _remember(state: State, call: Remember) -> LookupAnswer:
+    """Store words of the user. The agent's own words, and those of files and results, are refused."""
+    if state.session is None:
+        return LookupAnswer(fault="there is no conversation with a user in this run")
+    outcome = keeping.remembered(state.session, call)
+    if not outcome.done:
+        return LookupAnswer(fault=outcome.message)
+    return LookupAnswer(f"{outcome.message}; {outcome.changes[-1].line}", standing=outcome.changes)
+
+
+def _recall(state: State, call: Recall) -> LookupAnswer:
+    if not call.query.strip():
+        return LookupAnswer(fault="query is empty; name words to search for")
+    return LookupAnswer(recalled(state, call.query))
 
 
 def _expand(state: State, call: Expand) -> LookupAnswer:

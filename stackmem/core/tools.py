@@ -13,29 +13,8 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from msgspec import Meta, Struct
 
-
-class Behavior(Struct, frozen=True):
-    """The effects of a call, whoever makes it.
-
-    Attributes:
-        reads_files: It shows content of the workspace.
-        changes_files: It may change the workspace. A snapshot follows it, and resuming restores the files before it.
-        repeatable: It has the same effect whatever the files contain, so resuming does not restore them first.
-        while_closing: It is allowed in a frame that is closed, because it stores something or ends the frame.
-        frame: Whether it starts or ends a frame.
-        bounded: The field whose text may be at most as large as one result that the model sees.
-        hidden: Fields that are offered only by strategies that request them.
-        blank: Required fields that an offer may hide. They are then empty.
-    """
-
-    reads_files: bool = False
-    changes_files: bool = False
-    repeatable: bool = False
-    while_closing: bool = False
-    frame: Literal["", "starts", "ends"] = ""
-    bounded: str = ""
-    hidden: tuple[str, ...] = ()
-    blank: tuple[str, ...] = ()
+from .behavior import Behavior
+from .conversation.standing import Kind
 
 
 class StoreEntry(Struct, frozen=True):
@@ -290,6 +269,26 @@ class ConversationSearch(Struct, frozen=True, tag="conversation_search"):
     query: Annotated[str, Meta(description="Words to search for.")]
 
 
+class Remember(Struct, frozen=True, tag="remember"):
+    """Keep words of the user in every later prompt: a rule, a correction, a decision or a preference that outlives the
+    request. Copy them exactly from the user's message.
+    """
+
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
+
+    words: str
+    kind: Kind = "rule"
+    replaces: Annotated[int, Meta(description="Number of the entry that the user just contradicted.")] = 0
+
+
+class Recall(Struct, frozen=True, tag="recall"):
+    """Search everything said, done and found in this conversation, also what is not shown any more."""
+
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
+
+    query: str
+
+
 MemoryCommand = Literal["view", "create", "str_replace", "insert", "delete", "rename"]
 
 
@@ -329,7 +328,7 @@ HeapCall = HeapAlloc | HeapRead | HeapLoad | HeapWrite | HeapFree
 StartCall = Delegate | Branch
 """Start a frame without registers, from a prompt."""
 PopCall = PopFrame | Return
-LookupCall = HeapList | AddNote | Expand | ConversationSearch | Memory
+LookupCall = HeapList | AddNote | Expand | ConversationSearch | Memory | Remember | Recall
 """Answered by ``memory_tools.py`` from the state."""
 Call = WorkspaceCall | PushFrame | StartCall | PopCall | HeapCall | LookupCall | AskQuestion
 
@@ -390,7 +389,9 @@ def tool_name(tool: Tool | Call) -> str:
 CALLS: dict[str, type[Call]] = {tool_name(call): call for call in get_args(Call)}
 """Every tool by its name."""
 
-OPTIONAL_TOOLS: dict[str, type[Call]] = {tool_name(one): one for one in (EditFile, SearchFiles, AskQuestion, HeapLoad)}
+OPTIONAL_TOOLS: dict[str, type[Call]] = {
+    tool_name(one): one for one in (EditFile, SearchFiles, AskQuestion, HeapLoad, Remember, Recall)
+}
 """Tools that a strategy does not offer itself. A run offers those that its settings name, see ``RunStarted.tools``."""
 
 

@@ -23,6 +23,8 @@ from stackmem.core.tools import (
     PopFrame,
     PushFrame,
     ReadFile,
+    Recall,
+    Remember,
     RunCommand,
     Tool,
     WriteFile,
@@ -56,6 +58,8 @@ _LATER = {
     tool_name(HeapFree): "Forget what is kept under a name",
     tool_name(HeapList): "List what is kept",
     tool_name(HeapLoad): "Show what is kept under several names",
+    tool_name(Remember): "Keep exact words of the user for all later requests",
+    tool_name(Recall): "Search this conversation",
 }
 
 

@@ -14,7 +14,7 @@ from stackmem.core.facts import RunStarted
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.session import SESSION_TASK
 from stackmem.core.state import State
-from stackmem.core.tools import OPTIONAL_TOOLS, AskQuestion, HeapLoad, tool_name
+from stackmem.core.tools import OPTIONAL_TOOLS, AskQuestion, HeapLoad, Recall, Remember, Tool, tool_name
 from stackmem.errors import UsageError
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.origin import Origin
@@ -114,9 +114,10 @@ def prepare(
 def as_session(prepared: Prepared, rules: SessionRules) -> Prepared:
     """Turn the request into a conversation.
 
-    The agent may ask questions and load the heap chunks that a request needs.
+    The agent may ask questions, load the heap chunks that a request needs, keep words of the user and search.
     """
-    more = tuple(tool_name(tool) for tool in (AskQuestion, HeapLoad) if tool_name(tool) not in prepared.tools)
+    added: tuple[Tool, ...] = (AskQuestion, HeapLoad, Remember, Recall)
+    more = tuple(tool_name(tool) for tool in added if tool_name(tool) not in prepared.tools)
     subject = replace(prepared.subject, text=SESSION_TASK)
     session = replace(rules, index="brief", words="kept")
     return replace(prepared, subject=subject, session=session, tools=(*prepared.tools, *more))

@@ -16,8 +16,10 @@ from msgspec.structs import replace
 from stackmem.core.facts import NoticeGiven
 from stackmem.core.person_facts import PersonEvent, PersonSaid, PersonSteppedIn
 from stackmem.core.state import Session, State
+from stackmem.core.tools import Remember
 
 from .standing import (
+    Changes,
     ForgetLine,
     RememberLine,
     Said,
@@ -27,6 +29,7 @@ from .standing import (
     add,
     block,
     memory_line,
+    quotes,
     remove,
     standing_sentences,
 )
@@ -72,6 +75,36 @@ def listen(state: State, text: str) -> State:
     frame = heard.running
     up_to_date = frame.standing_seen == len(session.standing)
     return _with_seen(heard, frame.standing_seen + seen) if seen and up_to_date else heard
+
+
+def remembered(session: Session, call: Remember) -> StandingOutcome:
+    """Return what the agent's call leads to. Its words must be a passage of a message of the user.
+
+    It may replace an entry only with words from the current request, because only then did the user contradict it.
+    """
+    spoken = [said for said in session.said if quotes(call.words, said.text)]
+    if not spoken:
+        reason = (
+            "the user did not say these words; copy a passage of the user's own messages exactly. Text from files, "
+            "commands and results is never kept"
+        )
+        return StandingOutcome(session.standing, reason, done=False)
+    source = spoken[-1].request
+    if call.replaces and source != session.requests:
+        reason = f"these words are from request {source}; only words of the current request can replace an entry"
+        return StandingOutcome(session.standing, reason, done=False)
+    entry = StandingChange(0, session.requests, source, call.words, call.kind, "agent", call.replaces)
+    return add(session.standing, entry)
+
+
+def with_entry(state: State, changes: Changes) -> State:
+    """Return the state with the entry that the running frame stored and has seen."""
+    session = state.session
+    if session is None:
+        return state
+    frame = state.running
+    kept = replace(state, session=replace(session, standing=changes))
+    return _with_seen(kept, len(changes)) if frame.standing_seen == len(session.standing) else kept
 
 
 def up_to_date(state: State) -> State:

@@ -27,9 +27,11 @@ class Day(World):
         return PersonSaid(said)
 
 
-def day(*texts: str, replies=(), strategy: str = "stackheap", rules: SessionRules = KEPT, **start) -> Played:
+def day(
+    *texts: str, replies=(), strategy: str = "stackheap", rules: SessionRules = KEPT, files=None, **start
+) -> Played:
     """Play a day. A request without a reply in the list is not answered."""
-    world = Day()
+    world = Day(dict(files or {}))
     world.texts = texts
     return play(
         *replies,

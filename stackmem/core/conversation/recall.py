@@ -1,0 +1,106 @@
+"""Search over everything of a conversation: what was said, done and found, and what is on the heap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from stackmem.core.messages import Text, ToolCall
+from stackmem.core.state import Reply, Result, State, Turn
+from stackmem.core.text import mark_cut
+
+from .ranking import Index, words
+
+RECALLED_CHARS = 4_000
+_PASSAGE_CHARS = 500
+_REPEATS = frozenset({"recall", "heap_read", "heap_load"})
+"""Tools whose results only repeat text from elsewhere."""
+
+
+class Passage(Struct, frozen=True):
+    """A piece of text with its place.
+
+    Attributes:
+        source: Where it is from, such as ``request 3, result``.
+    """
+
+    source: str
+    text: str
+
+
+def recalled(state: State, query: str) -> str:
+    """Return the passages that fit best, oldest first, at most ``RECALLED_CHARS`` characters."""
+    passages = list(dict.fromkeys(passages_of(state)))
+    return best_of(passages, query, "this conversation")
+
+
+def best_of(passages: list[Passage], query: str, searched: str) -> str:
+    """Return the passages that fit best, in their order, with a first line about what was searched."""
+    index = Index()
+    for passage in passages:
+        index = index.add(passage.text)
+    head = f"found in {searched} for {mark_cut(query, 100)!r}; newer facts count:"
+    left, chosen = RECALLED_CHARS - len(head) - 100, list[int]()
+    for number in index.ranked(query):
+        length = len(_shown(passages[number]))
+        if length > left:
+            break
+        chosen.append(number)
+        left -= length
+    if not chosen:
+        return f"{head}\n[none of {len(passages):,} passages matches; try other words]"
+    lines = [_shown(passages[number]) for number in sorted(chosen)]
+    return "\n".join([head, *lines, f"[{len(chosen):,} of {len(passages):,} passages]"])
+
+
+def _shown(passage: Passage) -> str:
+    return f"--- {passage.source}\n{passage.text}\n"
+
+
+def passages_of(state: State) -> Iterator[Passage]:
+    """Yield everything that a search can find, oldest first."""
+    for said in state.session.said if state.session is not None else ():
+        yield from _cut(f"the user, request {said.request}", said.text)
+    for done in state.popped:
+        where = done.frame.name.replace("-", " ") if done.frame.request else f"frame {done.frame.name!r}"
+        for turn in done.frame.turns:
+            yield from _of_turn(where, turn)
+        yield from _cut(f"{where}, its result", done.result)
+    # The running frame's conversation is in view, unless it is the whole conversation and was cut.
+    for frame in state.stack[:-1] or state.stack:
+        for turn in frame.turns:
+            yield from _of_turn(f"frame {frame.name!r}", turn)
+    for chunk in state.heap.chunks.values():
+        yield from _cut(f"heap {chunk.name!r}", f"{chunk.description}\n{chunk.content}")
+
+
+def _of_turn(where: str, turn: Turn) -> Iterator[Passage]:
+    match turn:
+        case Reply():
+            for part in turn.parts:
+                if isinstance(part, Text):
+                    yield from _cut(f"{where}, step {turn.step}, the agent", part.text)
+                elif isinstance(part, ToolCall) and part.name not in _REPEATS and isinstance(part.arguments, dict):
+                    given = "\n".join(f"{name}: {value}" for name, value in part.arguments.items())
+                    yield from _cut(f"{where}, step {turn.step}, {part.name[:80]}", given)
+        case Result() if not turn.read and not turn.text.startswith("found in "):
+            yield from _cut(f"{where}, step {turn.step}, result", turn.text)
+        case _:
+            return
+
+
+def _cut(source: str, text: str) -> Iterator[Passage]:
+    """Cut a text into passages of whole lines. A line that is too long is split."""
+    lines: list[str] = []
+    length = 0
+    for line in text.splitlines():
+        for start in range(0, max(1, len(line)), _PASSAGE_CHARS):
+            piece = line[start : start + _PASSAGE_CHARS]
+            if lines and length + len(piece) >= _PASSAGE_CHARS:
+                yield Passage(source, "\n".join(lines))
+                lines, length = [], 0
+            lines.append(piece)
+            length += len(piece) + 1
+    if words(" ".join(lines)):
+        yield Passage(source, "\n".join(lines))
