@@ -14,6 +14,8 @@ from msgspec.structs import asdict
 from prompt_toolkit.utils import get_cwidth
 
 from stackmem.core import facts
+from stackmem.core.conversation import keeping
+from stackmem.core.conversation.standing import memory_line
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, Scope, TurnEnded
 from stackmem.core.requests import AskPermission, AskUser
@@ -65,6 +67,7 @@ class ChatScreen:
         before, self.state = self.state, state
         self._reading = ""
         self.since = time.monotonic()
+        self.tell(*(keeping.messages_about(event, before, state) if before is not None else ()), color="dim")
         match event:
             case facts.RunStarted() | facts.RunForked() | facts.RunResumed():
                 self.busy = ""
@@ -182,7 +185,7 @@ class TerminalPerson:
             line = self._ask("> ", draft=draft)
             if line is None:
                 raise Left
-            if line.startswith("/"):
+            if self._is_command(line):
                 self.commands(line)
             elif line.strip():
                 self.screen.busy = "thinking"
@@ -250,10 +253,24 @@ class TerminalPerson:
         return state is not None and state.session is not None and state.session.working
 
     def _take_heard(self) -> str:
-        """Take the typed lines up to the first command that must wait for the end of the request."""
-        count = next((place for place, line in enumerate(self._heard) if line.startswith("/")), len(self._heard))
+        """Take the typed lines up to the first command that must wait for the end of the request.
+
+        A line that changes the kept words is taken alone.
+        """
+        heard = self._heard
+        if heard and memory_line(heard[0]) is not None:
+            count = 0 if self._is_command(heard[0]) else 1
+        else:
+            ends = (place for place, line in enumerate(heard) if line.startswith("/") or memory_line(line) is not None)
+            count = next(ends, len(heard))
         words, self._heard = "\n".join(self._heard[:count]), self._heard[count:]
         return words
+
+    def _is_command(self, line: str) -> bool:
+        """Return whether a line is a command for this program, and not one that the run records as the user's words."""
+        state = self.screen.state
+        kept = state is None or state.session is None or state.session.rules.words is not UNSET
+        return line.startswith("/") and not (kept and memory_line(line) is not None)
 
     def _menu(self) -> PersonSteppedIn | PersonStopped | None:
         """Ask the user, who has paused, what to do."""
@@ -265,7 +282,7 @@ class TerminalPerson:
             if line.strip() == "/stop":
                 self._heard = []
                 return PersonStopped()
-            if line.startswith("/"):
+            if self._is_command(line):
                 self.commands(line)
                 continue
             return PersonSteppedIn(line) if line.strip() else None
@@ -288,7 +305,7 @@ class TerminalPerson:
         self._heard.append(line)
         when = "next request"
         if self._works():
-            when = "after this request" if line.startswith("/") else "sent before the next step"
+            when = "after this request" if self._is_command(line) else "sent before the next step"
         self.screen.tell(f"({when}) {line}", color="dim")
 
     def _pause(self) -> None:

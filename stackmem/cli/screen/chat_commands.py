@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
 from stackmem.core.conversation.commands import COMMANDS
+from stackmem.core.conversation.recall import recalled
+from stackmem.core.conversation.standing import active
 from stackmem.core.facts import CallRejected, Event, ModelReplied
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.state import Frame, State
@@ -27,6 +30,7 @@ from .text import one_line, readable, spell_cost
 HELP = {f"/{name}": f"{each.takes} {each.says}".strip() for name, each in COMMANDS.items()}
 
 _SHOWN_CHARS = 40_000
+_BY = {"user": "you", "agent": "the agent", "wording": "its wording"}
 
 
 class ChatCompleter(Completer):
@@ -66,6 +70,12 @@ class Look:
                     self._show_diff(state, run_dir)
                 case "/heap":
                     self._show_heap(state, rest)
+                case "/memory":
+                    self._tell(*_memory(state, run_dir))
+                case "/search" if rest:
+                    self._say(readable(recalled(state, rest)))
+                case "/search":
+                    self._tell("missing words: /search WORDS")
                 case "/frames":
                     self._tell(*_frames(state))
                 case "/cost":
@@ -115,6 +125,27 @@ class Look:
         with place.open("x", encoding="utf-8") as file:
             file.write(_markdown(state))
         self._tell(f"wrote {place}")
+
+
+def _memory(state: State, run_dir: Path) -> list[str]:
+    """Return the kept words with their sources and times."""
+    entries = active(state.session.standing) if state.session is not None else {}
+    if not entries:
+        return ["no words are kept; /remember TEXT keeps a rule or preference for every later prompt"]
+    times: dict[int, float] = {}
+    past = State()
+    for record in Run(run_dir).records():
+        past = state_after(past, record)
+        if past.session is not None:
+            times.setdefault(past.session.requests, record.at)
+    return [
+        f"{one_line(entry.line)} [stored {_time(times.get(entry.request, 0.0))} by {_BY[entry.by]}]"
+        for entry in entries.values()
+    ]
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def _of_step(run_dir: Path, step: int) -> Iterator[Event]:

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from stackmem.core.conversation.standing import memory_line
 from stackmem.core.facts import RunEnded
 from stackmem.core.requests import AskUser
 from stackmem.errors import StackmemError
@@ -103,7 +104,7 @@ class ChatSession:
             line = self.editor.ask("stopped> ")
             if line is None:
                 raise Left
-            if not line.startswith("/"):
+            if not line.startswith("/") or memory_line(line) is not None:
                 return line
             self._obey(line)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from stackmem.core.facts import NoticeGiven
+from stackmem.core.facts import Event, NoticeGiven
 from stackmem.core.person_facts import PersonEvent, PersonSaid, PersonSteppedIn
 from stackmem.core.state import Session, State
 from stackmem.core.tools import Remember
@@ -56,6 +56,16 @@ def outcome_of(session: Session, line: RememberLine | ForgetLine) -> StandingOut
 def obey(state: State, session: Session, line: RememberLine | ForgetLine) -> State:
     """Return the state after a command of the user."""
     return replace(state, session=replace(session, standing=outcome_of(session, line).changes))
+
+
+def messages_about(event: Event, before: State, after: State) -> tuple[str, ...]:
+    """Return what the user is told about a fact that changed the standing words, or that should have."""
+    if before.session is None or after.session is None:
+        return ()
+    if isinstance(event, PersonSaid | PersonSteppedIn) and (line := command(before.session, event)) is not None:
+        return (outcome_of(before.session, line).message,)
+    known = len(before.session.standing)
+    return tuple(f"{change.line} (/forget {change.number} removes it)" for change in after.session.standing[known:])
 
 
 def listen(state: State, text: str) -> State:

@@ -114,6 +114,8 @@ def add(changes: Changes, entry: StandingChange) -> StandingOutcome:
 def remove(changes: Changes, number: int, request: int) -> StandingOutcome:
     """Remove an entry by the user's word, or return why there is none to remove."""
     found = active(changes)
+    if not number:
+        return StandingOutcome(changes, f"missing number: /forget N; {_known(found)}", done=False)
     if number not in found:
         return StandingOutcome(changes, f"there is no entry R{number}; {_known(found)}", done=False)
     message = f"removed R{number}: {mark_cut(found[number].text, _QUOTED_CHARS)}"

@@ -14,6 +14,7 @@ from queue import SimpleQueue
 from types import FrameType
 
 from stackmem.core.conversation.commands import IN_EDITORS
+from stackmem.core.conversation.standing import memory_line
 from stackmem.core.facts import RunEnded
 from stackmem.core.state import State
 from stackmem.errors import StackmemError
@@ -38,7 +39,12 @@ Look = Callable[[str, str, State, Path], str]
 
 
 def command_of(text: str) -> tuple[str, str]:
-    """Split a prompt into a command and its arguments; both are empty if the prompt is not a command."""
+    """Split a prompt into a command and its arguments; both are empty if the prompt is not a command.
+
+    A line that changes the kept words is a message of the user, which the run records.
+    """
+    if memory_line(text) is not None:
+        return "", ""
     name, _, rest = text.strip().removeprefix("/").partition(" ")
     return (name, rest.strip()) if text.lstrip().startswith("/") and name in IN_EDITORS else ("", "")
 

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core import facts
+from stackmem.core.conversation import keeping
 from stackmem.core.frames import last_words
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, TurnEnded
@@ -58,6 +59,7 @@ class Shown(Struct, frozen=True):
 def updates(event: facts.Event, before: State, after: State, shown: Shown) -> list[Update]:
     """Return the editor updates for an event, in order."""
     sent = _ended_calls(event, before, after, shown)
+    sent += [message(f"({text})\n") for text in keeping.messages_about(event, before, after)]
     match event:
         case PersonSaid(text=text) | PersonSteppedIn(text=text) if shown.history:
             sent.append(_chunk("user_message_chunk", text))

@@ -1,0 +1,112 @@
+"""The kept words in the terminal conversation and in an editor: commands, their answers, and the list."""
+
+from pathlib import Path
+
+import pytest
+
+from stackmem.cli.screen.chat import ChatScreen, TerminalPerson
+from stackmem.cli.screen.chat_commands import Look
+from stackmem.core.conversation.commands import COMMANDS, IN_EDITORS
+from stackmem.core.person_facts import PersonSaid
+from stackmem.doors.acp.turns import command_of
+from stackmem.doors.acp.updates import Shown, updates
+from stackmem.run.ports import Left
+from stackmem.trace.open_run import Run
+from tests.run.people import Scripted, replayed, talk
+from tests.stage import Stage
+
+
+class Editor:
+    """A line editor that returns fixed lines."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+
+    def ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:
+        return self.lines.pop(0) if self.lines else None
+
+
+def _never(line: str) -> bool:
+    assert line
+    return False
+
+
+def person(*lines: str) -> tuple[TerminalPerson, list[str]]:
+    commands: list[str] = []
+    return TerminalPerson(ChatScreen(color=False), Editor(*lines), commands.append, _never), commands
+
+
+@pytest.mark.parametrize("line", ["/remember use tabs", "# use tabs", "/forget 1", "/remember"])
+def test_a_line_that_changes_the_kept_words_is_passed_to_the_run(line):
+    user, commands = person(line)
+    assert (user.request(), commands) == (line, [])
+
+
+def test_other_commands_stay_commands():
+    user, commands = person("/memory", "/remembers")
+    with pytest.raises(Left):
+        user.request()
+    assert commands == ["/memory", "/remembers"]
+
+
+def test_lines_typed_while_the_agent_works_are_separated_from_such_a_line():
+    user, commands = person()
+    for line in ("one", "two", "# use tabs", "three", "/forget 1", "/quit", "four"):
+        user.editor.on_line(line)
+    assert [user.request() for _ in range(5)] == ["one\ntwo", "# use tabs", "three", "/forget 1", "four"]
+    assert commands == ["/quit"]
+
+
+@pytest.fixture
+def talked(stage: Stage):
+    said = []
+    script = stage.script({"text": "Done."}, {"text": "Done."})
+    requests = ("# use tabs", "From now on, write in German.", "/forget 9", "Next.")
+    states = []
+    result = talk(stage, Scripted(*requests), script, observe=lambda event, state: states.append((event, state)))
+    return result, states, said
+
+
+def test_a_conversation_keeps_words_lists_them_and_replays(talked):
+    result, _, said = talked
+    assert replayed(result) == 2
+    folder = Path(result.run_dir)
+    look = Look(lambda *texts: said.extend(texts), lambda *texts: said.extend(texts), str)
+    state = Run(folder).state
+    assert look("/memory", "", state, folder)
+    assert [line.partition(" [stored 20")[0] for line in said] == [
+        "STANDING R1, rule from the start: use tabs",
+        "STANDING R2, rule from request 1: From now on, write in German.",
+    ]
+    assert [line.rpartition(" by ")[2] for line in said] == ["you]", "its wording]"]
+    said.clear()
+    assert look("/search", "German", state, folder)
+    assert "--- the user, request 1\nFrom now on, write in German." in said[0]
+    said.clear()
+    assert look("/search", "", state, folder)
+    assert said == ["missing words: /search WORDS"]
+
+
+def test_the_user_is_told_what_is_kept_in_the_terminal_and_in_the_editor(talked):
+    _, states, said = talked
+    screen = ChatScreen(color=False)
+    screen.say = lambda *texts: said.extend(texts)
+    sent, before = [], None
+    for event, state in states:
+        screen(event, state)
+        if before is not None and isinstance(event, PersonSaid):
+            sent += updates(event, before, state, Shown("/mine", lambda *_: None))
+        before = state
+    told = [
+        "kept as R1", "STANDING R2, rule from request 1: From now on, write in German. (/forget 2 removes it)",
+        "there is no entry R9; kept: R1, R2",
+    ]  # fmt: skip
+    assert [" ".join(line.split()) for line in said if " ".join(line.split()) in told] == told
+    assert [each["content"]["text"].strip("()\n") for each in sent] == [text.strip("()") for text in told]
+
+
+def test_editors_offer_the_commands_and_pass_the_kept_words_on():
+    assert {"remember", "forget", "memory", "search"} <= IN_EDITORS.keys() & COMMANDS.keys()
+    assert command_of("/remember use tabs") == ("", "")
+    assert command_of("/forget 1") == ("", "")
+    assert command_of("/memory") == ("memory", "")
