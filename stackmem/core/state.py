@@ -6,7 +6,7 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from .budgets import Limits
-from .conversation.standing import Changes, Said
+from .conversation.standing import Changes, UserMessage
 from .facts import (
     ChecksReturned,
     ContextCompacted,
@@ -225,7 +225,7 @@ class Session(Struct, frozen=True):
     stopped: bool = False
     grants: tuple[Grant, ...] = ()
     standing: Changes = ()
-    said: Log[Said] = field(default_factory=Log)
+    said: Log[UserMessage] = field(default_factory=Log)
 
 
 class ProgramState(Struct, frozen=True):

@@ -72,7 +72,6 @@ UNEXPLAINED = {
     "Text": "plain text is what it says",
     "Thinking": "providers call it so",
     "Voice": "how a fact is put into words",
-    "WordsGiven": "a fact: what the person said meanwhile was given to the model",
 }
 """Classes of the core without a glossary word, and the reason."""
 

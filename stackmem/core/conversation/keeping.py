@@ -22,9 +22,9 @@ from .standing import (
     Changes,
     ForgetLine,
     RememberLine,
-    Said,
     StandingChange,
     StandingOutcome,
+    UserMessage,
     active,
     add,
     block,
@@ -79,7 +79,7 @@ def listen(state: State, text: str) -> State:
     changes, number = session.standing, session.requests
     for sentence in standing_sentences(text):
         changes = add(changes, StandingChange(0, number, number, sentence, by="wording")).changes
-    said = session.said.append(Said(number, text))
+    said = session.said.append(UserMessage(number, text))
     seen = len(changes) - len(session.standing)
     heard = replace(state, session=replace(session, standing=changes, said=said))
     frame = heard.running

@@ -182,7 +182,7 @@ def standing_sentences(text: str) -> tuple[str, ...]:
     return tuple(found[:_HEARD_SENTENCES])
 
 
-class Said(Struct, frozen=True):
+class UserMessage(Struct, frozen=True):
     """A message of the user: a request, an addition to it, or an answer."""
 
     request: int
