@@ -6,6 +6,7 @@ import ast
 import errno
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -19,6 +20,7 @@ PARSED_BYTES = 64 * 1024
 """Maximum size of a file that is parsed for syntax errors."""
 _SHOWN_CHARS = 120
 _LOST_SHOWN = 8
+_LOST_CHARS = 600
 
 
 def relative(path: str, inside: str) -> bytes:
@@ -100,47 +102,55 @@ def syntax_note(path: str, raw: bytes) -> str:
 
 
 def lost_note(path: str, before: bytes, raw: bytes) -> str:
-    """Return one line that names the top-level functions and classes of a Python file, or the keys of a JSON object,
-    that a write removed. Empty if there are none.
+    """Return a note about the top-level functions and classes of a Python file, or the keys of a JSON object, that a
+    write removed, with their text if it is short. Empty if there are none.
 
     Small models replace a file by only the part that they changed.
     """
     if path.endswith(".py"):
-        names_of, what = _definitions, "defines"
+        parts_of, what = _definitions, "defines"
     elif path.endswith(".json"):
-        names_of, what = _keys, "has the key"
+        parts_of, what = _members, "has the key"
     else:
         return ""
-    after = names_of(raw)
-    lost = [] if after is None else [name for name in names_of(before) or () if name not in after]
+    after = parts_of(raw)
+    lost = {} if after is None else {name: text for name, text in (parts_of(before) or {}).items() if name not in after}
     if not lost:
         return ""
+    names = ", ".join(name[:40] for name in list(lost)[:_LOST_SHOWN])
     more = f" and {len(lost) - _LOST_SHOWN} more" if len(lost) > _LOST_SHOWN else ""
-    return f"\nnote: the file no longer {what} {', '.join(name[:40] for name in lost[:_LOST_SHOWN])}{more}"
+    note = f"\nnote: the file no longer {what} {names}{more}"
+    text = "\n".join(lost.values())
+    if len(text) > _LOST_CHARS:
+        return note
+    return f"{note}; if they must stay, write the file once more with all of your text and this:\n{text}"
 
 
-def _definitions(raw: bytes) -> dict[str, None] | None:
-    """Return the names that a Python file defines at its top level, or None if it cannot be parsed."""
+def _definitions(raw: bytes) -> dict[str, str] | None:
+    """Map the names that a Python file defines at its top level to their text. None if it cannot be parsed."""
     if len(raw) > PARSED_BYTES:
         return None
     try:
+        text = raw.decode()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            body = ast.parse(raw).body
+            body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    return {each.name: None for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    lines = re.split(r"\r\n|\r|\n", text)
+    return {each.name: "\n".join(lines[each.lineno - 1 : each.end_lineno]) for each in body if isinstance(each, kinds)}
 
 
-def _keys(raw: bytes) -> dict[str, None] | None:
-    """Return the keys of a JSON object, or None if the text is not one."""
+def _members(raw: bytes) -> dict[str, str] | None:
+    """Map the keys of a JSON object to their text with the value. None if the text is not a JSON object."""
     if len(raw) > PARSED_BYTES:
         return None
     try:
         value = json.loads(raw)
-    except (ValueError, RecursionError):
+        return {key: f"{json.dumps(key)}: {json.dumps(each)}" for key, each in value.items()}
+    except (ValueError, RecursionError, AttributeError):
         return None
-    return dict.fromkeys(value) if isinstance(value, dict) else None
 
 
 def written(path: str, raw: bytes, size: int | None, before: bytes) -> ToolOutcome:
