@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .budgets import Budgets
+from .conversation.standing import Kind
 from .tools import HeapRead, StoreEntry
 
 NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")
@@ -69,13 +70,21 @@ class KeptChunk(Struct, frozen=True, omit_defaults=True):
     digest: str = ""  # as in ``Chunk``
 
 
+class KeptWords(Struct, frozen=True, omit_defaults=True):
+    """An entry of the user's standing words from an earlier conversation about the folder."""
+
+    text: str
+    kind: Kind = "rule"
+
+
 class KeptHeap(Struct, frozen=True, omit_defaults=True):
-    """Chunks that a run takes over from earlier runs."""
+    """Chunks and standing words that a run takes over from earlier runs."""
 
     chunks: tuple[KeptChunk, ...] = ()
     # each source with its digest at the start of the run; values as in ``ToolReturned.digests``
     digests: tuple[tuple[str, str], ...] = ()
     left_out: int = 0  # number of further chunks that did not fit the budgets
+    standing: tuple[KeptWords, ...] = ()  # only in a conversation
 
 
 class Heap(Struct, frozen=True):

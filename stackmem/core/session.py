@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from .conversation import keeping
 from .conversation.earlier import earlier_requests
+from .conversation.standing import Changes, StandingChange, add
 from .facts import Event, FramePopped, FramePushed, RunStarted
 from .frames import ROOT_RETURNS, last_words, standing_chars, tell
 from .heap import index
@@ -44,7 +45,12 @@ with another one.
 
 def opened(start: RunStarted) -> Session | None:
     """Return the session of a run that is a conversation; otherwise None."""
-    return None if start.session is UNSET else Session(start.session)
+    if start.session is UNSET:
+        return None
+    standing: Changes = ()
+    for kept in () if start.heap is UNSET else start.heap.standing:
+        standing = add(standing, StandingChange(0, 0, 0, kept.text, kept.kind, earlier=True)).changes
+    return Session(start.session, standing=standing)
 
 
 def next_turn(state: State, session: Session) -> Event | Effect | None:

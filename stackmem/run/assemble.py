@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets, Limits, SmallSize
 from stackmem.core.facts import RunStarted
+from stackmem.core.heap import KeptHeap
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, PromptText, Text, ToolSpec, View
 from stackmem.core.strategy import MemoryStrategy, budgets_of
@@ -248,11 +249,17 @@ def assemble(
         window_source=window_source(plan.model),
         session=prepared.session or UNSET,
         questions="end",
-        heap=UNSET if keeper is None else keeper.taken_over(plan.budgets, workspace.digest),
+        heap=UNSET if keeper is None else _kept(keeper, prepared, plan, workspace),
         allowed=spelled(plan.network),
         index="escaped",
     )  # fmt: skip
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024, keeper)
+
+
+def _kept(keeper: HeapKeeper, prepared: Prepared, plan: RunPlan, workspace: WorkspacePort) -> KeptHeap:
+    """Return what the run takes over from earlier runs; a conversation also takes over the user's standing words."""
+    heap = keeper.taken_over(plan.budgets, workspace.digest)
+    return heap if prepared.session is None else replace(heap, standing=keeper.kept_words())
 
 
 def _with_look(

@@ -9,10 +9,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stackmem.core import facts
+from stackmem.core.conversation.keeping import standing_of
 from stackmem.core.decider import AgentDecider
 from stackmem.core.facts import Event, FramePopped, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
-from stackmem.core.frames import first_heap
-from stackmem.core.heap import Heap
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import PhaseEnded, ToolAnswered
 from stackmem.core.requests import Effect
@@ -52,7 +51,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     if writer is None or signer is None:
         raise TypeError("a run without a trace can be inspected, but not played")
     noted = _Noted(opened, writer, signer)
-    append = _appending(writer, opened, first_heap(first) if isinstance(first, RunStarted) else state.heap)
+    append = _appending(writer, opened, evolve(State(), first) if isinstance(first, RunStarted) else state)
 
     def record(event: Event, after: State) -> None:
         append(event, after)
@@ -119,18 +118,19 @@ class _Noted:
             world.sync()
 
 
-def _appending(writer: TraceWriter, opened: Opened, heap: Heap) -> Callable[[Event, State], object]:
-    """Return the function that records an event. Changes to a persistent heap, initially ``heap``, are saved first."""
+def _appending(writer: TraceWriter, opened: Opened, state: State) -> Callable[[Event, State], object]:
+    """Return the function that records an event. Changes to a persistent heap are saved first."""
     keeper, live = opened.parts.keeper, opened.live
     if keeper is None and live is None:
         return lambda event, _: writer.append(event)
     if keeper is not None:
-        keeper.begin(heap, opened.places.run.name)
+        keeper.begin(state.heap, standing_of(state), opened.places.run.name)
 
     def append(event: Event, after: State) -> None:
         if keeper is not None:
             # if the process dies between the two, replay recreates the event and saves the heap again
             keeper.follow(after.heap)
+            keeper.follow_words(standing_of(after))
         record = writer.append(event)
         if live is not None:
             live.take(record)

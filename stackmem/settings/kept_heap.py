@@ -16,13 +16,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 from msgspec import Struct
 
 from stackmem.core.budgets import Budgets
-from stackmem.core.heap import Heap, KeptChunk, KeptHeap, faults
+from stackmem.core.conversation.standing import TOTAL_CHARS, Changes, Kind, StandingChange, active, add, block
+from stackmem.core.heap import Heap, KeptChunk, KeptHeap, KeptWords, faults
 from stackmem.core.strict_json import decode_json
 from stackmem.core.tools import StoreEntry
 from stackmem.errors import TraceError, UsageError, WorkspaceError
@@ -40,6 +41,8 @@ _AT_COMMIT = "at "
 MOST_CHARS = 1_000_000
 MOST_CHUNKS = 1_000
 _COMPACTED_BYTES = 8 << 20
+_KINDS: tuple[Kind, ...] = get_args(Kind)
+_MAX_WORDS, _WORDS_SHARE = 100, 0.75
 _encode = msgspec.json.Encoder().encode
 
 
@@ -115,6 +118,7 @@ class HeapStore:
         """Remove the file; raises ``OSError``."""
         with self.locked():
             self.path.unlink(missing_ok=True)
+            _words_path(self.path).unlink(missing_ok=True)
 
     def _compact(self) -> None:
         """Rewrite the file with one line per chunk."""
@@ -174,6 +178,8 @@ class HeapKeeper:
         """Save to ``store``; ``scrub`` removes secrets from text."""
         self.store, self._scrub = store, scrub
         self.by = ""
+        self._words = HeapStore(_words_path(store.path), store.folder)
+        self._seen_words: Changes = ()
         self._seen: Mapping[str, object] = {}
         self._known: dict[str, KeptChunk] = {}
 
@@ -189,9 +195,41 @@ class HeapKeeper:
                 heap = heap.put(entry, 0, chunk.digest)
         return KeptHeap(tuple(fitting), tuple((path, digest(path)) for path in heap.sources), len(held) - len(fitting))
 
-    def begin(self, heap: Heap, by: str) -> None:
-        """Take ``heap`` as the saved state; later changes are attributed to the run ``by``."""
+    def kept_words(self) -> tuple[KeptWords, ...]:
+        """Return the standing words of earlier conversations: the most recent ones that fit, oldest first."""
+        held = [one.chunk for one in self._words.read().values() if one.chunk is not None]
+        fitting: list[KeptWords] = []
+        changes: Changes = ()
+        for chunk in reversed(held[-_MAX_WORDS:]):
+            kind = next((known for known in _KINDS if known == chunk.description), _KINDS[0])
+            outcome = add(changes, StandingChange(0, 0, 0, chunk.content, kind, earlier=True))
+            if outcome.done:
+                changes = outcome.changes
+                fitting.insert(0, KeptWords(chunk.content, kind))
+            if len(block(changes)) > _WORDS_SHARE * TOTAL_CHARS:
+                break  # leave room for new entries
+        return tuple(fitting)
+
+    def begin(self, heap: Heap, words: Changes, by: str) -> None:
+        """Take ``heap`` and ``words`` as the saved state; later changes are attributed to the run ``by``."""
         self.by, self._seen, self._known = by, heap.chunks, _kept(heap)
+        self._seen_words = words
+
+    def follow_words(self, words: Changes) -> None:
+        """Save the entries that were added and remove those that no longer apply."""
+        if words is self._seen_words:
+            return
+        before, now = (
+            {_name_of(entry.text): entry for entry in active(each).values()} for each in (self._seen_words, words)
+        )
+        at = round(time.time(), 3)
+        changes = [HeapChange(name, at, None, self.by) for name in before if name not in now]
+        for name, entry in now.items():
+            if name not in before:
+                chunk = KeptChunk(name, self._scrub(entry.text), entry.kind)
+                changes.append(HeapChange(name, at, chunk, self.by))
+        self._words.write(changes)
+        self._seen_words = words
 
     def follow(self, heap: Heap) -> None:
         """Save the differences from the last heap."""
@@ -209,6 +247,16 @@ class HeapKeeper:
     def _scrubbed(self, chunk: KeptChunk) -> KeptChunk:
         scrub = self._scrub
         return KeptChunk(chunk.name, scrub(chunk.content), scrub(chunk.description), scrub(chunk.source), chunk.digest)
+
+
+def _words_path(path: Path) -> Path:
+    """Return the file of the standing words next to a heap's file. No chunk is read from it, so no run writes it."""
+    return path.with_name(f"{path.name}.words")
+
+
+def _name_of(words: str) -> str:
+    """Return the name of an entry of standing words in its file: equal words have one entry."""
+    return hashlib.sha256(" ".join(words.casefold().split()).encode(errors="replace")).hexdigest()[:16]
 
 
 def _kept(heap: Heap) -> dict[str, KeptChunk]:
@@ -238,6 +286,9 @@ def _path_for(place: Path, folder: Path) -> Path:
     if not first:
         return of_path
     bound = place / f"{_key(folder, first)}.jsonl"
+    if not first.startswith(_AT_COMMIT) and not _words_path(bound).exists():
+        with suppress(OSError):  # there is none yet, or another process adopted it first
+            _words_path(of_path).rename(_words_path(bound))
     if not first.startswith(_AT_COMMIT) and of_path.exists() and not bound.exists():
         try:
             with HeapStore(of_path, str(folder)).locked():

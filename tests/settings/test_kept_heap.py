@@ -112,7 +112,7 @@ def test_only_what_a_run_changes_is_written(tmp_path: Path) -> None:
     store = HeapStore(tmp_path / "a.jsonl", "")
     keeper = HeapKeeper(store, lambda text: text.replace("secret", "***"))
     before = Heap().put(StoreEntry("a", "1"), 1, "")
-    keeper.begin(before, "run")
+    keeper.begin(before, (), "run")
     keeper.follow(before.mark_read("a", 2))
     assert not store.path.exists()
     after = before.put(StoreEntry("b", "a secret"), 2, "").put(StoreEntry("a", "2"), 3, "").without("b")

@@ -58,6 +58,11 @@ def obey(state: State, session: Session, line: RememberLine | ForgetLine) -> Sta
     return replace(state, session=replace(session, standing=outcome_of(session, line).changes))
 
 
+def standing_of(state: State) -> Changes:
+    """Return the standing words of a conversation; empty in other runs."""
+    return () if state.session is None else state.session.standing
+
+
 def messages_about(event: Event, before: State, after: State) -> tuple[str, ...]:
     """Return what the user is told about a fact that changed the standing words, or that should have."""
     if before.session is None or after.session is None:
