@@ -83,6 +83,9 @@ def test_a_conversation_keeps_words_lists_them_and_replays(talked):
     assert look("/search", "German", state, folder)
     assert "--- the user, request 1\nFrom now on, write in German." in said[0]
     said.clear()
+    assert look("/context", "", state, folder)
+    assert said[0].startswith("the run has ended") or said[-1].startswith("next prompt: about ")
+    said.clear()
     assert look("/search", "", state, folder)
     assert said == ["missing words: /search WORDS"]
 
@@ -102,6 +105,7 @@ def test_the_user_is_told_what_is_kept_in_the_terminal_and_in_the_editor(talked)
         "there is no entry R9; kept: R1, R2",
     ]  # fmt: skip
     assert [" ".join(line.split()) for line in said if " ".join(line.split()) in told] == told
+    assert next(line for line in said if "the next prompt" in line).startswith("(")
     assert [each["content"]["text"].strip("()\n") for each in sent] == [text.strip("()") for text in told]
 
 

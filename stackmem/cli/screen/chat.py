@@ -15,12 +15,15 @@ from prompt_toolkit.utils import get_cwidth
 
 from stackmem.core import facts
 from stackmem.core.conversation import keeping
+from stackmem.core.conversation.earlier import left_out_line
 from stackmem.core.conversation.standing import memory_line
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, Scope, TurnEnded
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
 from stackmem.core.text import shorten_text
+from stackmem.memory import open_strategy
+from stackmem.memory.next_prompt import next_prompt
 from stackmem.run.ports import Left
 
 from .line_editor import LineEditor, rows_of
@@ -52,6 +55,8 @@ class ChatScreen:
         self._words = ""
         self._reading = ""
         self.said = ""  # text of the last reply
+        self._paid_usd = 0.0  # the run's cost up to the last result
+        self._left_out = ""  # the line about what the last request's prompt lacks
 
     def hear(self, words: str) -> None:
         """Show part of a reply that is still streaming."""
@@ -75,11 +80,9 @@ class ChatScreen:
             case facts.ModelReplied():
                 self._show_reply(event, state)
             case facts.FramePushed() if event.request is not UNSET:
-                pass
-            case facts.FramePopped() if state.session is not None and len(state.stack) == 1:
-                self._show_result(event.result, event.forced)
-            case TurnEnded():
-                self._show_result(event.result, event.forced)
+                self._show_left_out(state)
+            case facts.FramePopped() | TurnEnded() if state.session is not None and len(state.stack) == 1:
+                self._show_result(event.result, event.forced, state)
             case facts.RunEnded():
                 self._end_words()
             case _:
@@ -133,11 +136,22 @@ class ChatScreen:
             if isinstance(part, ToolCall) and part.name == "edit_file" and isinstance(part.arguments, dict):
                 self.say(self.diff(_edit(part.arguments)))
 
-    def _show_result(self, result: str, forced: str) -> None:
+    def _show_left_out(self, state: State) -> None:
+        """Tell the user what is no longer in the prompt of requests, whenever that changes."""
+        left_out = left_out_line(state.running.context)
+        if left_out not in ("", self._left_out):
+            self.tell(f"{left_out}; /search finds it", color="dim")
+        self._left_out = left_out
+
+    def _show_result(self, result: str, forced: str, state: State) -> None:
         if forced:
             self.tell(f"(the request ended: {forced})", color="yellow")
         if result.strip() != self.said:
             self.tell(result)
+        prompt = next_prompt(state, open_strategy(state.begun.strategy))
+        cost = spell_cost(None if state.cost_usd is None else state.cost_usd - self._paid_usd, state.usage.total)
+        self.tell(f"({cost}; the next prompt has about {prompt.tokens:,} tokens, /context shows them)", color="dim")
+        self._paid_usd = state.usd
         self.say("")
         self.said = ""
 
@@ -318,7 +332,6 @@ class TerminalPerson:
 
 
 def _cut(line: str, columns: int) -> str:
-    """Cut a line to one row of the terminal; ``/show`` prints all of it."""
     return line if get_cwidth(line) <= columns else shorten_text(line, columns - get_cwidth(line) + len(line) - 1, "…")
 
 

@@ -19,6 +19,8 @@ from stackmem.core.messages import Text, ToolCall
 from stackmem.core.state import Frame, State
 from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError
+from stackmem.memory import open_strategy
+from stackmem.memory.next_prompt import next_prompt
 from stackmem.report.page import write_page
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.open_run import Run
@@ -70,6 +72,8 @@ class Look:
                     self._show_diff(state, run_dir)
                 case "/heap":
                     self._show_heap(state, rest)
+                case "/context":
+                    self._tell(*_context(state))
                 case "/memory":
                     self._tell(*_memory(state, run_dir))
                 case "/search" if rest:
@@ -125,6 +129,19 @@ class Look:
         with place.open("x", encoding="utf-8") as file:
             file.write(_markdown(state))
         self._tell(f"wrote {place}")
+
+
+def _context(state: State) -> list[str]:
+    """Return what fills the next prompt, by kind."""
+    if not state.stack:
+        return ["the run has ended, so there is no next prompt"]
+    found = next_prompt(state, open_strategy(state.begun.strategy))
+    free = max(0, found.window_tokens - found.tokens)
+    rows = [*found.by_kind().items(), ("free", free)]
+    window = found.window_tokens
+    lines = [f"{kind:<18}{tokens:>11,} tokens  {tokens / window:.1%}" for kind, tokens in rows if tokens and window]
+    cost = "" if found.usd is None else f"; it costs about ${found.usd:.4f} plus the reply if the cache still has them"
+    return [*lines, f"next prompt: about {found.tokens:,} tokens, {found.sent_tokens:,} of them sent before{cost}"]
 
 
 def _memory(state: State, run_dir: Path) -> list[str]:

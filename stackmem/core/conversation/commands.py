@@ -30,6 +30,7 @@ COMMANDS = {
     "forget": ChatCommand("N", "remove entry N of the kept words"),
     "memory": ChatCommand("", "list the words that are kept for every prompt"),
     "search": ChatCommand("WORDS", "search everything said, done and found"),
+    "context": ChatCommand("", "show what fills the next prompt, by kind, and what it costs"),
     "cost": ChatCommand("", "show tokens and cost"),
     "model": ChatCommand("NAME", "continue with another model"),
     "strategy": ChatCommand("NAME", "continue with another memory strategy"),

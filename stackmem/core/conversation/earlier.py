@@ -83,6 +83,16 @@ def _left_out(start: RunStarted, log: _Requests) -> str:
     return f"({'; '.join(missing)}; {how})"
 
 
+def left_out_line(log: str) -> str:
+    """Return what a log says that it lacks, without how the model finds it. Empty if it is complete."""
+    for line in log.split("\n"):
+        if line.startswith("REQUEST "):
+            break
+        if line.startswith("(requests "):
+            return line[1:].rpartition("; ")[0]
+    return ""
+
+
 class _LoggedRequest(Struct, frozen=True):
     number: int
     text: str  # as it is listed
