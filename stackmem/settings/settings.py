@@ -29,7 +29,7 @@ class Settings(Struct, frozen=True):
 
     model: str | None = None
     strategy: str = "adaptive"
-    isolation: Literal["auto", "bubblewrap", "namespaces", "landlock", "none", "memory"] = "auto"
+    isolation: str = "auto"
     network: Literal["none", "list", "host"] = "none"
     allow: tuple[str, ...] = ()
     credentials: tuple[str, ...] = ()

@@ -19,20 +19,20 @@ from stackmem.lab.bench.statistics import Comparison, Wanted, compare
 from stackmem.measure.metrics import METRICS, SHIPPED
 
 from .results import BenchRows, TrialRow
+from .run_columns import RUN_COLUMNS
 
 READ_MULTIPLES = (0.1, 0.05, 0.025)
-MEANS = (
-    "steps", "model_calls", "peak_context_tokens", "mean_context_tokens", "cache_read_share", "output_tokens",
-    "facts_lost", "rediscoveries", "repeated_looks", "rereads", "found_again", "memory_call_share",
-    "heap_reads_per_write", "never_read_share", "stale_reads", "false_pops", "bill_usd", "wall_seconds",
-    "model_seconds", "tools_seconds", "harness_seconds",
+_ALSO_MEANS = (
+    "model_calls", "peak_context_tokens", "mean_context_tokens", "output_tokens", "bill_usd", "model_seconds",
+    "tools_seconds", "harness_seconds",
 )  # fmt: skip
-"""Columns that the report shows as a mean over the trials."""
+"""Figures that the report shows as means elsewhere, or only in the spreadsheet."""
 
 
 def means() -> tuple[str, ...]:
-    """Return the columns shown as means, including metrics of plug-ins."""
-    return (*MEANS, *(name for name in METRICS if name not in SHIPPED))
+    """Return the figures shown as means, including metrics of plug-ins."""
+    own = (column.key for column in RUN_COLUMNS if column.key != "never_acted")
+    return (*own, *_ALSO_MEANS, *(name for name in METRICS if name not in SHIPPED))
 
 
 Value = Callable[[TrialRow], float]

@@ -12,10 +12,11 @@ from stackmem.core.pricing import Price
 from stackmem.lab.bench import intervals
 from stackmem.lab.bench.intervals import Interval
 
-from .columns import Kind, as_text, range_text
+from .columns import as_text, range_text
 from .figures import Wants, bill_of
 from .plots import Slope
 from .results import TrialRow
+from .run_columns import Kind
 
 FIFTH = 5
 """The request that the last one is compared with. By then the facts that all requests need have been found."""

@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from stackmem.lab.bench.statistics import AMOUNT_OF_INTEREST, SHARE_OF_INTEREST
 
-from .columns import Kind, as_text
+from .columns import as_text
 from .figures import Line, Section, Wants, bill_name
+from .run_columns import Kind
 
 
 class Band(Struct, frozen=True):

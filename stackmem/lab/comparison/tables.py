@@ -13,10 +13,11 @@ from urllib.parse import quote
 from stackmem.lab.bench.statistics import ALIKE, NONE_SHOWN, TOO_FEW
 
 from .anchors import Anchors
-from .columns import MEMORY, Column, as_text, cell_texts, columns, comparison_of, figure_of
+from .columns import as_text, cell_texts, columns, comparison_of, figure_of
 from .figures import Line, Section, Wants, bill, bill_name
 from .findings import findings
 from .results import BenchRows, TrialRow
+from .run_columns import MEMORY, Column
 from .svg import chip
 
 _MARKS = {"better": "▲ better", "worse": "▼ worse", ALIKE: "≈ alike", NONE_SHOWN: NONE_SHOWN, TOO_FEW: TOO_FEW}

@@ -19,13 +19,14 @@ from stackmem.models.catalog import lookup
 from stackmem.report.page import write_whole
 from stackmem.settings.options import suggestion
 
-from .columns import Column, cell_text, columns
+from .columns import cell_text, columns
 from .expectations import expectation_rows, expectation_text
 from .figures import Line, Section, Wants, sections
 from .findings import facts, findings, remarks, title
 from .page import page
 from .requests import request_rows, request_text
 from .results import BenchRows, read_bench
+from .run_columns import Column
 from .stability import map_rows, map_text, stability_maps
 
 KINDS = (".html", ".md", ".csv")
