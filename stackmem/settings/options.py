@@ -82,6 +82,15 @@ class Option(NamedTuple):
         return f"{self.says}{form} Default: {self.default_text}."
 
 
+LEVELS = (
+    "auto",
+    "bubblewrap",
+    "namespaces",
+    "landlock",
+    "none",
+    "memory",
+)
+
 _TABLE = (
     Option(
         "model", "text", None,
@@ -97,7 +106,7 @@ _TABLE = (
         "isolation", "choice", "auto",
         "How commands are sandboxed. auto uses bubblewrap, or otherwise namespaces, and nothing weaker. memory only "
         "runs worlds.",
-        choices=("auto", "bubblewrap", "namespaces", "landlock", "none", "memory"),
+        choices=LEVELS,
     ),
     Option(
         "network", "choice", "none",

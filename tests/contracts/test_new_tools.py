@@ -1,6 +1,5 @@
 """A lookup tool and a writing tool, added to a copy of the package by following docs/extending.md, work completely."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +8,10 @@ import pytest
 from msgspec import json
 
 from stackmem.core.facts import CallAnswered, RunEnded, RunStarted, ToolReturned
+from tests.contracts.edits import PAGE, copied_package
 from tests.run.killed import SOLVE
 from tests.stage import ROOT, Stage, call, command, events, pop
 
-PAGE = ROOT / "docs" / "extending.md"
 SEES = """
 import sys, stackmem
 events = (record.event for record in stackmem.TraceReader(__import__("pathlib").Path(sys.argv[1], "trace.jsonl")))
@@ -42,8 +41,7 @@ def blocks() -> dict[str, str]:
 @pytest.fixture
 def house(tmp_path: Path) -> Path:
     """Create a copy of the package with both tools, offered by the strategy ``notes``."""
-    copy = tmp_path / "house"
-    shutil.copytree(ROOT / "stackmem", copy / "stackmem", ignore=shutil.ignore_patterns("__pycache__"))
+    copy = copied_package(tmp_path / "house").parent
     code = blocks()
     edit(copy, "core/tools.py", "WorkspaceCall = ", code["core/tools.py"] + "WorkspaceCall = ")
     edit(copy, "core/tools.py", "WorkspaceCall = ReadFile", "WorkspaceCall = AppendLine | ReadFile")

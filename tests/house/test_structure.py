@@ -1,6 +1,9 @@
 """Nothing is split needlessly, and a class name means one thing."""
 
 from functools import cache
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
 
 from scripts import structure
 
@@ -54,3 +57,13 @@ def test_duplicate_class_names_have_a_reason():
     assert {name: places for name, places in doubled.items() if name not in DOUBLED} == {}
     assert [name for name in DOUBLED if name not in doubled] == []
     assert len(DOUBLED) <= MOST_DOUBLED
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    TopologicalSorter(structure.imports()).prepare()
+
+
+def test_a_circle_of_imports_is_found():
+    imports = {**structure.imports(), "stackmem.errors": {"stackmem.core.machine"}}
+    with pytest.raises(CycleError):
+        TopologicalSorter(imports).prepare()
