@@ -64,6 +64,6 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 def test_a_circle_of_imports_is_found():
-    imports = {**structure.imports(), "stackmem.errors": {"stackmem.core.machine"}}
+    imports = {**structure.imports(), "stackmem.core.facts": {"stackmem.core.machine"}}
     with pytest.raises(CycleError):
         TopologicalSorter(imports).prepare()
