@@ -22,12 +22,13 @@ from tests.stage import Stage
 CAMPAIGN = os.environ.get("STACKMEM_CAMPAIGN") == "1"
 # Files that take nine seconds or more in a parallel run, longest first.
 FEW_AND_LONG = [Path(__file__).parent / name for name in (
-    "run/test_resume_killed.py", "doors/serve/ui/test_keyboard.py", "tasks/test_shipped.py",
-    "docs/test_tutorials.py", "run/test_resume.py", "cli/test_solve.py", "lab/bench/test_engine_dask.py",
+    "test_benchmarks.py", "docs/test_tutorials.py", "house/test_docs.py", "run/test_resume_killed.py",
+    "doors/serve/ui/test_keyboard.py", "tasks/test_shipped.py",
+    "run/test_resume.py", "cli/test_solve.py", "lab/bench/test_engine_dask.py",
     "replays/test_live_and_model.py", "cli/test_chat.py", "tools/test_plugin_kinds.py",
     "workspace/test_command_files.py", "report/test_browser.py", "simulation/test_simulation.py",
     "workspace/test_command_time.py", "doors/serve/test_acp_clients.py", "run/test_session.py",
-    "contracts/test_runs_over_http.py", "formats/test_live_spans.py", "house/test_docs.py",
+    "contracts/test_runs_over_http.py", "house/test_english.py",
     "doors/serve/ui/test_states.py", "run/test_solve_anthropic.py", "report/test_comparison_browser.py",
     "cli/test_folder.py", "doors/serve/test_acp.py", "lab/bench/test_bench.py", "fuzz/test_fuzz.py",
     "cli/test_shapes.py", "lab/bench/test_agent.py", "replays/test_signed.py", "doors/serve/ui/test_browser.py",

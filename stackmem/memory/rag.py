@@ -39,7 +39,7 @@ QUERY_WORDS = 48
 _RANKED = 3  # how many times more passages are ranked than shown, because equal passages are shown only once
 
 
-class Passage(Struct, frozen=True):
+class OldPassage(Struct, frozen=True):
     """Some lines of an old turn."""
 
     turn: int  # number of its exchange
@@ -51,7 +51,7 @@ class Passages(Struct, frozen=True):
     """Everything that can be found. The index numbers the passages in order."""
 
     chars: int  # maximum characters of a passage
-    passages: Log[Passage]
+    passages: Log[OldPassage]
     index: Index
 
 
@@ -80,7 +80,7 @@ def _with_passages(known: Passages, exchange: Exchange) -> Passages:
     passages, index = known.passages, known.index
     turn = passages[-1].turn + 1 if len(passages) else 0
     for source, text in _pieces(exchange, known.chars):
-        passages = passages.append(Passage(turn, source, text))
+        passages = passages.append(OldPassage(turn, source, text))
         index = index.add(f"{source}\n{text}")
     return Passages(known.chars, passages, index)
 

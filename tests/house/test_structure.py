@@ -16,7 +16,9 @@ LISTS = {
 }
 # A module under 60 lines with a single importer, and why it is not merged into that one.
 SMALL = {
+    "stackmem.core.behavior": "the file of the tools has reached its size",
     "stackmem.core.guidance.finishing": "one piece of guidance a file",
+    "stackmem.core.schemas.keywords": "what JSON Schema defines is kept with the other schema modules",
     "stackmem.run.first_look": "it reads files, and the assembly only names classes",
     "stackmem.cli.placement": "the start of the command line is read for other things",
     "stackmem.doors.ui.server": "it loads uvicorn, which the app does without",

@@ -88,7 +88,7 @@ def test_a_deep_run_killed_after_any_fact_resumes_without_a_difference(never_kil
     agrees(run, resumed(run).result, whole, DEEP_FACTS)
 
 
-@pytest.mark.parametrize("after", boundaries(CALCULATOR_FACTS, 2, 18))
+@pytest.mark.parametrize("after", boundaries(CALCULATOR_FACTS, 18))
 def test_the_calculator_killed_after_any_fact_resumes_without_a_difference(never_killed, after: int):
     stage, task, whole = never_killed(calculator)
     run = killed(stage, after, task)

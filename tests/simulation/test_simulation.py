@@ -1,4 +1,4 @@
-"""Crash histories, one seed each: a thousand in CI, a hundred thousand in campaigns."""
+"""Crash histories, one seed each: five hundred in CI, a hundred thousand in campaigns."""
 
 import os
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.conftest import CAMPAIGN
 from tests.simulation.ground import Disk, mixed, weather
 from tests.simulation.histories import Reference, begin, ends_as, live_through, place_of_histories
 
-SEEDS = 100_000 if CAMPAIGN else 250
+SEEDS = 100_000 if CAMPAIGN else 125
 PARTS = 1 if CAMPAIGN else 4
 FOUND = (635, 23_114)
 """Seeds that once found a fault: a lock left by Ctrl-C, and a missing line end that went unnoticed."""
