@@ -19,7 +19,7 @@ from msgspec import Struct
 from .calls import bind_arguments, find_target
 from .literals import CallTo, LiteralFault, LiteralReader
 from .state import AgentState, PlaybookState, resolve, same_value
-from .tree import Playbook, StepLine, lines_after, target_of
+from .tree import Playbook, StepLine, is_conditional_queue, lines_after, target_of
 
 _CALL = re.compile(r"(?:\$(\w+)(?::\w+)?\s*=\s*)?(?<![\w.$])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\s*\(")
 _MAX_LINES = 200
@@ -129,7 +129,7 @@ class PathFinder(Struct, frozen=True):
             case "YLD":
                 return not self.waiting and line.text.lower().removeprefix("for ").startswith("call")
             case "QUE":
-                return self._claims(line, self.given) is not None
+                return is_conditional_queue(line) or self._claims(line, self.given) is not None
             case _:
                 return False
 
@@ -143,6 +143,8 @@ class PathFinder(Struct, frozen=True):
         left, passed = list(self.given), list[PassedLine]()
         for each in reversed(lines):
             claims = self._claims(each, left) if each.code == "QUE" else []
+            if claims is None and is_conditional_queue(each):
+                claims = []  # its condition was false
             if claims is None:
                 return None
             left = [call for call in left if all(call is not claim for claim, _ in claims)]

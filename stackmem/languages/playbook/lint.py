@@ -144,7 +144,8 @@ def _yields(book: Playbook) -> Iterator[_Fault]:
 def _lines(book: Playbook) -> Iterator[_Fault]:
     notes = {note.name for note in book.notes}
     for step in book.steps:
-        if step.code == "JMP" and target_of(step) not in book.order.place:
+        target = target_of(step)
+        if (step.code == "JMP" or target) and target not in book.order.place:
             yield step.line, "Unknown Line", f"{step.label} jumps to a line that {book.name} does not have", True
         for name in _NOTE.findall(step.text) if step.code == "CHK" else ():
             if name not in notes:

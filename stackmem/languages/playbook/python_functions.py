@@ -91,8 +91,9 @@ def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, mark: ast.expr, bloc
 
 
 def _triggers(texts: Any, line: int) -> tuple[Trigger, ...]:
+    texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise PlaybookError("Bad Trigger", "triggers of a function are a list of texts", line)
+        raise PlaybookError("Bad Trigger", "triggers of a function are a text or a list of texts", line)
     made = []
     for place, text in enumerate(texts, 1):
         try:

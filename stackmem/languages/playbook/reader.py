@@ -29,6 +29,7 @@ from .tree import (
     is_coded,
     is_plain_trigger,
     note_line,
+    split_lines,
     step_line,
     trigger_line,
 )
@@ -55,6 +56,22 @@ class _Draft(Struct):
     triggers: list[Trigger] = []
     notes: list[Remark] = []
     plain: list[str] = []  # the sections whose sentences have no codes
+
+    def add(self, text: str, line: int, place: Number) -> None:
+        """Add a line of the section, which is the steps or the triggers."""
+        if self.section == "triggers":
+            if is_plain_trigger(text):
+                self.mark_plain()
+            else:
+                self.triggers.append(trigger_line(text, line, len(self.triggers) + 1))
+        elif is_coded(text):
+            self.steps.append(step_line(text, line, place))
+        else:
+            self.mark_plain()
+
+    def next_number(self) -> int:
+        """Return the number of a step without bullet and number."""
+        return max((step.number[0] for step in self.steps), default=0) + 1
 
     def mark_plain(self) -> None:
         if self.section not in self.plain:
@@ -197,10 +214,9 @@ class _ProgramReader:
             draft.says.append(draft.meta.take_from(text, line + 1))
         elif draft.section == "notes":
             draft.notes.append(note_line(text, line + 1, len(draft.notes) + 1))
-        elif draft.section == "steps":
-            draft.mark_plain()
         else:
-            raise PlaybookError("Bad Trigger", "triggers are a list; begin the line with `- `", line + 1)
+            for part, below in split_lines(text):
+                draft.add(part, line + 1 + below, (draft.next_number(),))
 
     def _list(self, tokens: list[Token], line: int) -> None:
         draft = self._draft
@@ -208,17 +224,13 @@ class _ProgramReader:
             self._paragraph("\n".join(f"- {item.text}" for item in _items(tokens)), line)
             return
         for item in _items(tokens):
-            match draft.section:
-                case "triggers" if is_plain_trigger(item.text):
-                    draft.mark_plain()
-                case "triggers":
-                    draft.triggers.append(trigger_line(item.text, item.line, len(draft.triggers) + 1))
-                case "notes":
-                    draft.notes.append(note_line(item.text, item.line, len(draft.notes) + 1))
-                case _ if is_coded(item.text):
-                    draft.steps.append(step_line(item.text, item.line, item.place))
-                case _:
-                    draft.mark_plain()
+            if draft.section == "notes":
+                draft.notes.append(note_line(item.text, item.line, len(draft.notes) + 1))
+                continue
+            first, *more = split_lines(item.text, numbered=True) or [("", 0)]
+            draft.add(first[0], item.line, item.place)
+            for part, below in more:  # lines without bullets after a list belong to its last item in Markdown
+                draft.add(part, item.line + below, (draft.next_number(),))
 
     def _close_playbook(self) -> None:
         draft, self._draft = self._draft, None

@@ -91,6 +91,8 @@ _WORDS = re.compile(r"(recap|plan)\b[ \t]*(?:[-–—:]+|$)[ \t]*(.*)", re.I)
 _WHAT = re.compile(r"what\?[ \t]*(.*)", re.I)
 _TRIG = re.compile(r"trig\?[ \t]*:?[ \t]*", re.I)
 _YIELD = re.compile(r"`?yld\b\??[ \t:-]*(?:for[ \t]+)?(\w*)`?", re.I)
+_NO_YIELD = re.compile(r"`?yld\?[ \t:-]*no\b[^\n]*", re.I)
+"""``yld? no``, as later versions of the contract answer the question whether to yield."""
 _HEAD = re.compile(r"\\?`\s*(Step|Var|Trigger|Return)\s*\[", re.I)
 _BARE_HEAD = re.compile(r"(Step|Var|Trigger|Return)\[")
 _TYPED = r"(?::\s*+[A-Za-z_][\w\[\]%s |]*+)?+"
@@ -105,7 +107,8 @@ _VAR = re.compile(rf"""\s*+["']?\$?([A-Za-z_]\w{{0,99}})["']?\s*+{_TYPED % ""}\s
 _STOP = re.compile(r"[`\n]|<br", re.I)
 _END = re.compile(r"\\?`(?!``)|[ \t]{1,2}\\?`(?![`\s]|\s*[$A-Za-z_][\w.: ]*[\[(=])")
 _AFTER = re.compile(
-    r"\s*(?:[-*]\s+)?(?:trig\?[ \t]*:?[ \t]*no\.?|`?yld[ \t]+return`?\.?|(?:```|~~~)\w*|<br\s*/?>)\s*", re.I
+    r"\s*(?:[-*]\s+)?(?:trig\?[ \t]*:?[ \t]*no\.?|`?yld\?[ \t:-]*no\b[^\n]*|`?yld[ \t]+return`?\.?|(?:```|~~~)\w*|<br\s*/?>)\s*",
+    re.I,
 )
 
 
@@ -164,6 +167,8 @@ class _ReplyReader:
             self._add_text(found[1].lower(), found[2])
         elif found := _WHAT.match(self.text, self.at, end):
             self._add_text("what", found[1])
+        elif _NO_YIELD.match(self.text, self.at, end):
+            self.at = end + 1
         elif found := _YIELD.match(self.text, self.at, end):
             self._add_yield(found)
         else:
@@ -195,6 +200,9 @@ class _ReplyReader:
                 self.at = space.end()
             if self.at >= len(self.text) or self.text[self.at] == "\n":
                 self.at += 1
+                break
+            if (after_step or start) and _NO_YIELD.match(self.text, self.at):
+                self.at = self._line_end() + 1
                 break
             found = _YIELD.match(self.text, self.at) if after_step or start else None
             if found and found.end() <= self._line_end():

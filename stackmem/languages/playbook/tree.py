@@ -38,9 +38,22 @@ def number_of(label: str) -> Number:
 
 
 def target_of(step: StepLine) -> Number | None:
-    """Return the number of the line that a JMP leads to."""
-    found = _TARGET.search(step.text) if step.code == "JMP" else None
+    """Return the number of the line that a JMP, or the jump of a QUE with ``unless``, leads to."""
+    if step.code == "JMP":
+        found = _TARGET.search(step.text)
+    else:
+        found = _OWN_JUMP.search(step.text) if is_conditional_queue(step) else None
     return number_of(found[1]) if found else None
+
+
+def is_conditional_queue(step: StepLine) -> bool:
+    """Return whether a QUE has a condition of its own: ``unless`` outside of parentheses and quotes."""
+    return step.code == "QUE" and bool(_UNLESS.search(_INSIDE.sub("", step.text)))
+
+
+_UNLESS = re.compile(r"\bunless\b", re.I)
+_INSIDE = re.compile(r"\([^()]*\)|\"[^\"]*\"|'[^']*'")
+_OWN_JUMP = re.compile(r"\b(?:JMP|jump\s+to|go\s*to)\s+(?:line\s+|step\s+)?(\d{1,9}(?:\.\d{1,9}){0,19})", re.I)
 
 
 class _LineBlock:
@@ -264,6 +277,8 @@ class PlaybookProgram(Struct, frozen=True, dict=True):
 _CODED = re.compile(r"(?:(?:[A-Za-z_]\w*:)?(\d+(?:\.\d+)*)\s*:\s*|)([A-Z]{3})(?:(?=[\s:.,(])[:\s]*(.*)|$)", re.S)
 _TRIGGER = re.compile(r"(?:T?(\d+)\s*:\s*|)(BGN|CND|EVT)\b[:\s]*(.*)", re.S)
 _NUMBERED = re.compile(r"T?\d+\s*:")
+_NUMBERED_LINE = re.compile(r"(?:[A-Za-z_]\w*:)?\d+(?:\.\d+)*\s*:\s*[A-Z]{3}(?![A-Za-z])|T\d+\s*:")
+_CODED_LINE = re.compile(rf"{_NUMBERED_LINE.pattern}|(?:BGN|CND|EVT|EXE|TNK|QUE|CHK|RET|JMP|YLD|LOP|ELS)\b")
 _NOTE = re.compile(r"(N\d+)\b[:.\s]*(.*)", re.S)
 _MAX_DIGITS = 9
 _MAX_PARTS = 20
@@ -306,6 +321,22 @@ def trigger_line(text: str, line: int, place: int) -> Trigger:
     number = int(found[1]) if found[1] else place
     code = found[2]
     return Trigger(number, f"T{number}", code, found[3].strip(), line)  # type: ignore[arg-type]
+
+
+def split_lines(text: str, *, numbered: bool = False) -> list[tuple[str, int]]:
+    """Split a text without bullets at each line that begins a step or trigger, or only at those with a number.
+
+    Each part has the number of its first line within the text, from 0. Other lines continue the part before them.
+    """
+    begins = _NUMBERED_LINE if numbered else _CODED_LINE
+    parts: list[tuple[str, int]] = []
+    for number, line in enumerate(text.split("\n")):
+        bare = line.strip()
+        if parts and bare and not begins.match(bare):
+            parts[-1] = (f"{parts[-1][0]}\n{bare}", parts[-1][1])
+        elif bare:
+            parts.append((bare, number))
+    return parts
 
 
 def note_line(text: str, line: int, place: int) -> Remark:

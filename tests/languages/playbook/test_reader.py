@@ -137,7 +137,6 @@ def test_sentences_without_codes_are_plain():
         ("# A\n### Steps\n", "Unknown Heading", 2),
         ("# A\n## Steps\n", "Unknown Heading", 2),
         ("# A\n## P\n#### Deep\n", "Unknown Heading", 3),
-        ("# A\n## P\n### Triggers\ntext\n", "Bad Trigger", 4),
         ("# A\n## P\n### Triggers\n- T1:ODD when it rains\n", "Bad Trigger", 4),
         ("# A\n## P\n### Steps\n- 01:FOO x\n", "Unknown Code", 4),
         ("# A\n## P\n### Steps\n- 01:EXE x\n- 1:EXE y\n", "Duplicate Line", 5),
