@@ -43,6 +43,9 @@ class DebugMoment(Struct, frozen=True):
     agent: str = "program"
 
 
+MomentListener = Callable[[DebugMoment], object]
+"""Called by an interpreter at each of its moments. It may raise ``Halted`` to stop the program."""
+
 Watcher = Callable[[DebugMoment, State], object]
 """Called at each moment with the run's state at that moment."""
 

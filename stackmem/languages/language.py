@@ -16,7 +16,7 @@ from stackmem.core.program_facts import ProgramEvent
 from stackmem.core.requests import LoadSource
 from stackmem.errors import Halted
 
-from .debugger import DebugPort
+from .debugger import MomentListener
 from .operations import Answer, Operation, Program, ReplyRefused, Source
 
 Happening = Operation | ProgramEvent | Answer | ReplyRefused
@@ -44,7 +44,7 @@ class Launch(Struct, frozen=True):
     # ``window_tokens``; an option that was not given is absent
     options: dict[str, Any] = {}
     tools: tuple[ToolSpec, ...] = ()  # the user's own tools
-    watch: DebugPort | None = None  # a debugger, if one is attached
+    watch: MomentListener | None = None  # a debugger, if one is attached
 
 
 class Finding(Struct, frozen=True):

@@ -19,6 +19,9 @@ from stackmem.core.messages import Breakpoint, Message, Text, Usage
 from stackmem.core.program_facts import Note, ToolFailure
 from stackmem.core.requests import AskUser, InvokeTool, LoadSource, Wait
 
+RUN_PROGRAM_TOOL = "run_program"
+"""Name of the tool that runs another program; see ``languages.calling``."""
+
 
 class ToolAnswer(Struct, frozen=True):
     """The result of a tool call."""

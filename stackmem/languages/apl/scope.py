@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stackmem.core.program_facts import Note
 from stackmem.core.strict_json import strict_value
-from stackmem.languages.debugger import DebugMoment, DebugPort, FrameView
+from stackmem.languages.debugger import DebugMoment, FrameView, MomentListener
 from stackmem.languages.frame.values import brief, variable_set
 from stackmem.languages.operations import Answer, Operation
 
@@ -242,7 +242,7 @@ class Pointer(Struct, frozen=True):
     depth: int = 0  # number of enclosing programs and tools
     named: Mapping[str, tuple[Step, ...]] = {}
     while_limit: int = WHILE_LIMIT  # maximum rounds of a ``while`` loop
-    watch: DebugPort | None = None  # a debugger, if one is attached
+    watch: MomentListener | None = None  # a debugger, if one is attached
     frame: str = ""  # name of the running frame for the debugger; if empty, the file name of ``source``
     # the enclosing pointers, innermost first, each with the line of its call
     callers: tuple[tuple[Pointer, int], ...] = ()

@@ -19,7 +19,7 @@ from stackmem.core.program_facts import StepFailed
 from stackmem.core.requests import Wait
 from stackmem.core.schemas.json_schema import first_fault
 from stackmem.core.text import mark_cut
-from stackmem.languages.debugger import DebugMoment, DebugPort, FrameView
+from stackmem.languages.debugger import DebugMoment, FrameView, MomentListener
 from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.operations import ReadSpending, Routine, Say, Spending
 
@@ -54,7 +54,7 @@ class RunContext(Struct, frozen=True):
     files: dict[tuple[str, str], tuple[str, Agent]]
     numbers: Iterator[int]  # numbers for the names of result files
     window: int | None = None  # the model's window in tokens; None if unknown
-    watch: DebugPort | None = None  # a debugger, if one is attached
+    watch: MomentListener | None = None  # a debugger, if one is attached
     # names of agents for which the notice about uncounted dollars was printed
     unpriced: set[str] = field(default_factory=set)
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.languages.operations import RUN_PROGRAM_TOOL as TOOL
+
 from .literals import CallTo, Variable, calls_in, variables_in
 from .state import LARGE_CHARS, AgentState, PlaybookState
 from .tree import Param, Playbook, PlaybookProgram
@@ -22,6 +24,8 @@ _BUILT_IN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """Name to its parameters, and to the short parameter names that are also accepted."""
 BUILT_IN_CALLS = {name: f"{name}({', '.join(params)})" for name, (params, _) in _BUILT_IN.items()}
 """Name to the call's signature as shown to the model."""
+RUN_PROGRAM = "run_program(path, inputs)"
+"""Signature of the call of another program. Prompts show it only if the program uses it."""
 _ADDRESSED = ("target", "message")
 _MAX_LISTED = 30
 _MAX_NAME = 80
@@ -36,12 +40,14 @@ class Target(Struct, frozen=True):
 
     @property
     def params(self) -> tuple[Param, ...]:
+        if self.book is None and self.name == TOOL:
+            return (Param("path"), Param("inputs", default=None))
         return self.book.params if self.book else tuple(map(Param, _BUILT_IN[self.name][0]))
 
 
 def find_target(program: PlaybookProgram, agent: str, name: str) -> Target | None:
     """Resolve ``name`` for an agent: a built-in tool, one of its playbooks, or another agent's public playbook."""
-    if name in _BUILT_IN:
+    if name in _BUILT_IN or name == TOOL:
         return Target(name)
     owner, _, inner = name.rpartition(".")
     book = program.book(owner or agent, inner)
@@ -67,7 +73,7 @@ def bind_arguments(target: Target, call: CallTo) -> dict[str, Any] | str:
     if len(call.values) > len(names):
         return f"{_signature(target)} takes {len(names)} arguments, {len(call.values)} are given"
     found = dict(zip(names, call.values, strict=False))
-    short = dict(zip(_BUILT_IN[target.name][1], names, strict=True)) if target.book is None else {}
+    short = dict(zip(_BUILT_IN[target.name][1], names, strict=True)) if target.name in _BUILT_IN else {}
     for given, value in call.named:
         name = given if given in names else short.get(given, "")
         if not name:
@@ -89,7 +95,7 @@ def _addressee(call: CallTo) -> Any:
 
 
 def _signature(target: Target) -> str:
-    return target.book.signature if target.book else BUILT_IN_CALLS[target.name]
+    return target.book.signature if target.book else BUILT_IN_CALLS.get(target.name, RUN_PROGRAM)
 
 
 def fault_of(world: PlaybookState, agent: AgentState, call: CallTo, pending: Collection[str]) -> str:

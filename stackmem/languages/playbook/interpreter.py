@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from stackmem.core.program_facts import PhaseEnded
 from stackmem.errors import Halted, UsageError
-from stackmem.languages.debugger import DebugPort
+from stackmem.languages.debugger import MomentListener
 from stackmem.languages.frame.values import as_text, digest_of, variable_set
 from stackmem.languages.operations import Completion, Routine
 
@@ -94,7 +94,7 @@ class _Thread(Struct, eq=False):
 
 
 def run_agents(
-    world: PlaybookState, entries: dict[str, list[tuple[Playbook, dict[str, Any]]]], watch: DebugPort | None = None
+    world: PlaybookState, entries: dict[str, list[tuple[Playbook, dict[str, Any]]]], watch: MomentListener | None = None
 ) -> Routine:
     """Run the entry playbooks of each agent and return the value of the first agent's last one."""
     threads = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stackmem.core.messages import Breakpoint, Message, Text
 from stackmem.languages.operations import Complete
 
-from .calls import BUILT_IN_CALLS
+from .calls import BUILT_IN_CALLS, RUN_PROGRAM
 from .state import AgentState, PlaybookFrame, PlaybookState, state_json
 from .tree import Agent, Playbook, PlaybookProgram
 
@@ -42,7 +42,8 @@ def frame_part(program: PlaybookProgram, agent: Agent, book: Playbook) -> str:
         if each.public
     ]
     agents = [other.name for other in program.agents if other.name != agent.name]
-    built_in = [f"- `{call}`" for call in BUILT_IN_CALLS.values()]
+    calls_programs = any("run_program(" in step.text for each in agent.playbooks for step in each.steps)
+    built_in = [f"- `{call}`" for call in (*BUILT_IN_CALLS.values(), *((RUN_PROGRAM,) if calls_programs else ()))]
     known = "\n".join([*own, *others, *built_in])
     beside = f"\n\nYou are the agent {agent.name}. Other agents: {', '.join(agents)}" if agents else ""
     return (

@@ -107,7 +107,8 @@ _VAR = re.compile(rf"""\s*+["']?\$?([A-Za-z_]\w{{0,99}})["']?\s*+{_TYPED % ""}\s
 _STOP = re.compile(r"[`\n]|<br", re.I)
 _END = re.compile(r"\\?`(?!``)|[ \t]{1,2}\\?`(?![`\s]|\s*[$A-Za-z_][\w.: ]*[\[(=])")
 _AFTER = re.compile(
-    r"\s*(?:[-*]\s+)?(?:trig\?[ \t]*:?[ \t]*no\.?|`?yld\?[ \t:-]*no\b[^\n]*|`?yld[ \t]+return`?\.?|(?:```|~~~)\w*|<br\s*/?>)\s*",
+    r"\s*(?:[-*]\s+)?(?:trig\?[ \t]*:?[ \t]*no\.?|`?yld\?[ \t:-]*no\b[^\n]*"
+    r"|`?yld[ \t]+return`?\.?|(?:```|~~~)\w*|<br\s*/?>)\s*",
     re.I,
 )
 

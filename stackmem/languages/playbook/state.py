@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.errors import Halted
-from stackmem.languages.debugger import DebugMoment, DebugPort, FrameView
+from stackmem.languages.debugger import DebugMoment, FrameView, MomentListener
 from stackmem.languages.frame.artifacts import Artifact
 from stackmem.languages.frame.values import as_text
 from stackmem.languages.operations import EnterFrame, LeaveFrame, Routine
@@ -211,7 +211,7 @@ class Execution(Struct, frozen=True):
     opened: list[EnterFrame]  # open frames of the agent whose turn it is, outermost first
     # the interpreter's function that runs a playbook or function for an execution
     run: Callable[[Execution, Playbook, dict[str, Any]], Routine]
-    watch: DebugPort | None = None  # a debugger, if one is attached
+    watch: MomentListener | None = None  # a debugger, if one is attached
     called_at: str = ""  # file and line of the call; empty at the program's start
 
     def play(self, agent: str, book: Playbook, arguments: dict[str, Any], called_at: str) -> Routine:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from stackmem.core.requests import AskUser
+from stackmem.core.requests import AskUser, InvokeTool
 from stackmem.core.text import clip_chars
+from stackmem.languages import operations
 from stackmem.languages.frame import artifacts as kept
 from stackmem.languages.frame.values import as_text, variable_set
-from stackmem.languages.operations import Routine, Say
+from stackmem.languages.operations import Routine, Say, ToolAnswer
 
 from .calls import artifact_name, bind_arguments, find_target
 from .inference import GivenCall
@@ -148,6 +149,9 @@ def call_built_in(here: Execution, frame: PlaybookFrame, name: str, given: dict[
             frame.loaded.pop(name, None)
             frame.loaded[name] = text
             return name
+        case operations.RUN_PROGRAM_TOOL:
+            answer: ToolAnswer = yield InvokeTool(name, {"path": given["path"], "inputs": given["inputs"] or {}})
+            return CallFailure(answer.detail) if answer.failed else answer.value
         case "SendMessage":
             return (yield from _send(here, given["target_agent_id"], as_text(given["message"])))
         case _:

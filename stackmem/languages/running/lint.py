@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from stackmem.core.text import whole
 from stackmem.errors import UsageError
+from stackmem.languages.calling import with_run_program
 from stackmem.languages.language import INTERPRETERS, LINTED, Finding, Language, language_of, read_with
 from stackmem.run.programs.sources import Loader
 from stackmem.tools.own_tools import TOOLS
@@ -104,7 +105,7 @@ def _lint_file(
     text = read_program(path)
     given = {"config": str((cwd / os.path.expanduser(config)).resolve())} if config else {}
     named = str(with_config(given, opened, cwd, path).get("config", ""))
-    around: dict[str, Any] = {"tools": tuple(tool.spec for tool in TOOLS.values()), "lib": lib}
+    around: dict[str, Any] = {"tools": with_run_program([tool.spec for tool in TOOLS.values()]), "lib": lib}
     own = {"config": named, "tools": around["tools"]} if opened.config else {}
     own |= {name: around[name] for name in opened.lints_with}
     folders = (cwd, *([Path(named).parent] if named else []), *(Path(each).parent for each in lib))

@@ -12,6 +12,7 @@ from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
+from stackmem.languages.calling import linked, with_run_program
 from stackmem.languages.debugger import DebugPort, Watcher
 from stackmem.languages.language import INTERPRETERS, MODULES, Language, Launch
 from stackmem.languages.program import ProgramDecider
@@ -34,7 +35,13 @@ def open_program(
         port = DebugPort(watch, evolve(State(), start)) if watch else None
         launch = replace(launch_of(event, start, text_of(event.digest)), watch=port)
         return ProgramDecider(
-            event, lambda: language.start(launch), strategy, open_strategy, text_of, keep=keep, watch=port
+            event,
+            lambda: linked(launch, language, open_language),
+            strategy,
+            open_strategy,
+            text_of,
+            keep=keep,
+            watch=port,
         )
     except UsageError as error:
         raise TraceError(f"the program cannot be run again ({error}); use the stackmem version that ran it") from error
@@ -44,7 +51,8 @@ def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:
     """Rebuild the interpreter's arguments from the recorded events."""
     own = tuple(tool for tool in start.tools if tool.name in start.registered)
     options = {"window_tokens": start.window_tokens, **event.options}
-    return Launch(event.path, text, event.inputs, event.module_path, start.workspace, options, own)
+    tools = with_run_program(own)
+    return Launch(event.path, text, event.inputs, event.module_path, start.workspace, options, tools)
 
 
 def open_language(name: str) -> Language:

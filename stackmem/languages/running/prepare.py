@@ -15,6 +15,7 @@ from stackmem.core.requests import LoadSource
 from stackmem.core.text import whole_value
 from stackmem.errors import Halted, StackmemError, UsageError
 from stackmem.foreign.files import read_start
+from stackmem.languages.calling import with_run_program
 from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with
 from stackmem.languages.operations import Source
 from stackmem.models.registry import NOBODY, default_model
@@ -102,7 +103,7 @@ def with_outline(ready: PreparedProgram) -> PreparedProgram:
     place = Path(request.path)
     folders = reachable_folders(request, ready.prepared.subject.folder)
     inside = ready.prepared.subject.inside
-    own = tuple(tool.spec for tool in TOOLS.values())
+    own = with_run_program([tool.spec for tool in TOOLS.values()])
     launch = Launch(request.path, ready.text, request.inputs, str(place.parent), inside, request.options, own)
     try:
         outline = read_with(ready.language.outline(launch), source_reader(Loader(place, folders)))

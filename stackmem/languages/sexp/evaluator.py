@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stackmem.core.schemas.json_schema import first_fault, read_json
-from stackmem.languages.debugger import DebugPort
+from stackmem.languages.debugger import MomentListener
 
 from .calls import Calls, optional_params, typed_params
 from .errors import Budget, SexpEvaluationError, SourcePlace, TaskError, error_line
@@ -45,7 +45,7 @@ OPERATORS = OWN_FORMS | ADDITIONS | frozenset(DOCUMENT)
 class Evaluation:
     """Evaluates sources in order, with a common step count."""
 
-    def __init__(self, host: Host, budget: Budget, watch: DebugPort | None = None) -> None:
+    def __init__(self, host: Host, budget: Budget, watch: MomentListener | None = None) -> None:
         calls = Calls(host)
         forms = {**DOCUMENT_FORMS, **LOOPS, **OUTSIDE_FORMS, "defatom": defatom_of(host)}
         added = {**ADDED_FORMS, **OUTSIDE_ADDED}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from stackmem.languages.debugger import DebugPort
+from stackmem.languages.debugger import MomentListener
 
 from .compiler import AT_ONCE, BRANCH, CALL, STEPWISE, FormPlan, application_scope, compile_node, plan_of
 from .errors import (
@@ -78,7 +78,7 @@ class Machine:
         knows: Callable[[str], bool],
         invoke: Handler,
         apply_named: Callable[[Machine, str, list[Any], Form], Doing],
-        watch: DebugPort | None = None,
+        watch: MomentListener | None = None,
     ) -> None:
         self.forms, self.added, self.meter = forms, added, Meter(budget)
         self.knows, self.invoke, self.apply_named = knows, invoke, apply_named
