@@ -98,9 +98,10 @@ class _Caller:
         found = list((yield Group(tuple(others), asked.most)) if others else ())
         answers: list[Any] = []
         for each in asked.operations:
-            calls = isinstance(each, InvokeTool) and each.tool == TOOL
-            answer = (yield from self._call(each.arguments)) if calls else found.pop(0)
-            answers.append(answer)
+            if isinstance(each, InvokeTool) and each.tool == TOOL:
+                answers.append((yield from self._call(each.arguments)))
+            else:
+                answers.append(found.pop(0))
         return tuple(answers)
 
     def _call(self, arguments: dict[str, Any]) -> Routine:
