@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 
 import stackmem
+from stackmem.cli.screen.chat_commands import Look
 from stackmem.cli.screen.progress import Progress
 from stackmem.core import facts
+from stackmem.core.conversation.commands import IN_EDITORS
 from stackmem.core.pricing import Price
 from stackmem.core.state import State
 from stackmem.formats.recordings import IMPORTERS, guess
@@ -40,6 +42,7 @@ def main(package: str, place: str) -> None:
     check_the_metric()
     check_the_recording()
     check_the_event()
+    check_the_chat_command()
     check_the_language()
 
 
@@ -78,6 +81,13 @@ def check_the_event() -> None:
     assert stackmem.evolve(state, remarked) is state
     assert msgspec.json.decode(msgspec.json.encode(remarked), type=facts.Event) == remarked
     assert Progress().lines(remarked, state) == ["   0  a remark -> well done"]
+
+
+def check_the_chat_command() -> None:
+    told: list[str] = []
+    assert "steps" in IN_EDITORS
+    assert Look(told.extend, lambda *lines: told.extend(lines), str)("/steps", "", State(), Path())
+    assert told == ["0 replies"]
 
 
 def check_the_language() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.stage import ROOT
 
 PAGE = ROOT / "docs" / "extending.md"
-_PLACE = re.compile(r"^# ([\w/]+\.py)(?:: (in|before) (\w+))?$")
+_PLACE = re.compile(r"^# ([\w/]+\.py)(?:: (in|before) ([\w.]+))?$")
 
 
 class Edit:
@@ -57,7 +57,10 @@ def _edits(part: str) -> list[Edit]:
 
 
 def _inserted(text: str, where: str, name: str, code: str) -> str:
-    (node,) = [node for node in ast.parse(text).body if _name(node) == name]
+    body: list[ast.stmt] = ast.parse(text).body
+    for part in name.split("."):
+        (node,) = [each for each in body if _name(each) == part]
+        body = getattr(node, "body", [])
     lines = text.splitlines(keepends=True)
     if where == "before":
         return "".join((*lines[: node.lineno - 1], code, "\n\n\n", *lines[node.lineno - 1 :]))
