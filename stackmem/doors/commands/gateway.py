@@ -121,6 +121,9 @@ def status_command(runs_dir: str | None = _RUNS, json: JsonArray = False) -> Non
         return
     for line in align([_HEADINGS, *map(_cells, rows)], left=(0, 1, 2, 3), width=terminal_width()):
         typer.echo(line)
+    for row in rows:
+        if row.continues:
+            typer.echo(f"{one_line(row.run)} continues the session of {one_line(row.continues)}")
 
 
 _HEADINGS = (

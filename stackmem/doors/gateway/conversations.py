@@ -2,29 +2,33 @@
 
 - A request that continues the end of a known conversation is its next turn; one that continues an earlier point is
   an edit.
-- A new conversation is a child of the open call that contains its first words. Otherwise it is a child of the
-  conversation that waits for call results, if there is exactly one.
+- If the client sends ids of its sessions and agents, a new conversation is related only to those with the same ids.
+- A new conversation is a child of the call whose longest text is among its first words. Without ids it is otherwise a
+  child of the conversation that waits for call results, if there is exactly one.
 - A new conversation that begins with the last words of another one continues it: the client compacted its history.
-- A request with a single message, and without tools or for JSON output, is a side request if another conversation
-  has tools.
+  So does another history of the same agent or session, if the client sends ids.
+- A first request without tools, or for JSON output, is a side request if it has a session's id or another
+  conversation has tools.
 - A conversation grows only by a reply. A failed request leaves it unchanged, so a retry matches it again.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 from threading import RLock
 from typing import Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Text, ToolCall
 from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, message
 
-from .identity import ChainIndex, PrefixChain, grown, unseen
+from .identity import AgentIds, ChainIndex, PrefixChain, grown, unseen
 
 Kind = Literal["new", "turn", "edit", "child", "compacted", "side"]
 
@@ -32,6 +36,10 @@ _MAX_CONVERSATIONS = 4_096
 _SHORTEST_SUMMARY = 80
 _SHORTEST_PROMPT = 8
 _MAX_TEXTS = 64
+_MAX_FREE = 32
+_NO_IDS = AgentIds()
+_LOOKED_AT_CALL = 4_000
+_KEPT_OF_CALL = 1_000
 _MAX_LOOKED_AT = 256 * 1024
 """Characters of each text that are searched for words of other conversations, limited because of the lock."""
 
@@ -42,10 +50,16 @@ class ForeignConversation(Struct):
     number: int
     group: bytes  # wire format and key: children are searched only within the same group
     tip: bytes  # digest of the whole content, of ``length`` blocks
+    ids: AgentIds = AgentIds()
     length: int = 0
     tools: bool = False
+    parent: int | None = None
+    side: bool = False
     calls: tuple[ToolCall, ...] = ()  # calls of its last reply that still wait for results
-    words: str = ""  # text of its last reply, if the reply made no calls
+    # the longest texts of its newest calls that no conversation works for, including answered calls, by their ids:
+    # agents in the background begin late
+    free: deque[tuple[str, str]] = field(default_factory=partial(deque, maxlen=_MAX_FREE))
+    words: tuple[str, ...] = ()  # forms of the text of its last reply, if the reply made no calls
     asked: set[bytes] = field(default_factory=set)  # digests of request bodies in progress or failed
     digests: list[bytes] = field(default_factory=list)  # the conversation's entries in the index
 
@@ -59,9 +73,12 @@ class Placed(Struct, frozen=True):
     told: tuple[ForeignMessage, ...]  # messages that were not known before
     known: int = 0  # number of blocks that were known before
     retry: bool = False  # the same body is in progress or has failed
-    # for a child, the conversation it works for; ``call_id`` is the call, if it is certain
+    # for a child, the conversation it works for; ``call_id`` is the call, if it is certain. For a side request, the
+    # conversation that it belongs to
     parent: int | None = None
     call_id: str = ""
+    ids: AgentIds = AgentIds()
+    group: bytes = b""
 
 
 class Conversations:
@@ -73,12 +90,14 @@ class Conversations:
         self._count = 0
         self._lock = RLock()
 
-    def place(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
+    def place(
+        self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes, ids: AgentIds = _NO_IDS
+    ) -> Placed:
         """Assign a request; ``body`` is the digest of its bytes. The request counts as in progress from here on."""
         with self._lock:
-            return self._place(request, found, group, body)
+            return replace(self._place(request, found, group, body, ids), ids=ids, group=group)
 
-    def _place(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
+    def _place(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes, ids: AgentIds) -> Placed:
         match = self._index.longest(found)
         held = self._known.get(match[0]) if match is not None else None
         if match is not None and held is not None:
@@ -87,25 +106,29 @@ class Conversations:
             held.asked.add(body)
             self._known.move_to_end(held.number)
             return Placed(held.number, kind, found, unseen(request.messages, match[1], len(found)), match[1], retry)
-        return self._new(request, found, group, body)
+        return self._new(request, found, group, body, ids)
 
-    def _new(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes) -> Placed:
+    def _new(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes, ids: AgentIds) -> Placed:
         retried = next((one for one in self._known.values() if body in one.asked and not one.length), None)
-        if retried is not None:
+        if retried is not None and retried.ids == ids:
             return Placed(retried.number, "new", found, request.messages, retry=True)
-        others = [one for one in reversed(self._known.values()) if one.group == group]
+        others = [one for one in reversed(self._known.values()) if one.group == group and _related(one.ids, ids)]
         texts = (part.text for one in request.messages for part in one.parts if isinstance(part, Text))
-        opening = "\n".join(text[:_MAX_LOOKED_AT] for text in islice(texts, _MAX_TEXTS))
-        before = next((one for one in others if one.words and one.words in opening), None)
-        if before is not None and not before.calls:
+        opening = squeezed("\n".join(text[:_MAX_LOOKED_AT] for text in islice(texts, _MAX_TEXTS)))
+        first = all(one.role != "assistant" for one in request.messages)
+        side = first and ids.is_main and (request.wants_json or not request.tools)
+        side = side and (bool(ids.session) or any(one.tools for one in others))
+        before = None if side else _continued(others, opening, ids if request.tools else _NO_IDS)
+        if before is not None:
             before.asked.add(body)
             return Placed(before.number, "compacted", found, request.messages)
-        short = sum(one.role != "system" for one in request.messages) == 1
-        side = short and (request.wants_json or not request.tools) and any(one.tools for one in others)
-        parent, call_id = (None, "") if side else _parent(others, opening)
+        parent, call_id = _beside(others) if side else _parent(others, opening, ids)
         self._count += 1
         kind: Kind = "side" if side else "new" if parent is None else "child"
-        made = ForeignConversation(self._count, group, found.digests[0], tools=bool(request.tools), asked={body})
+        made = ForeignConversation(
+            self._count, group, found.digests[0], ids, tools=bool(request.tools), parent=parent, side=side,
+            asked={body},
+        )  # fmt: skip
         self._known[made.number] = made
         if len(self._known) > _MAX_CONVERSATIONS:
             self.forget([next(iter(self._known))])
@@ -128,8 +151,9 @@ class Conversations:
         held.digests += unknown
         held.tip, held.length = (added or [placed.chain.tip])[-1], len(placed.chain) + len(added)
         held.calls = tuple(part for part in reply.parts if isinstance(part, ToolCall))
-        words = "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
-        held.words = words if not held.calls and len(words) >= _SHORTEST_SUMMARY else ""
+        held.free.extend((call.id, text) for call in held.calls if (text := _longest_text(call)))
+        words = "\n".join(part.text for part in reply.parts if isinstance(part, Text))
+        held.words = () if held.calls or held.side else tuple(summary_forms(words))
         return elsewhere
 
     def forget(self, numbers: Iterable[int]) -> None:
@@ -146,13 +170,66 @@ def said(reply: ModelReplied) -> ForeignMessage:
     return message("assistant", reply.parts)
 
 
-def _parent(others: list[ForeignConversation], opening: str) -> tuple[int | None, str]:
-    """Return the conversation and the call whose text contains the words of a new conversation."""
-    waiting = [one for one in others if one.calls]
-    for one in waiting:
-        for call in one.calls:
-            given = call.arguments.values() if isinstance(call.arguments, dict) else ()
-            texts = (value.strip() for value in given if isinstance(value, str))
-            if any(len(text) >= _SHORTEST_PROMPT and text in opening for text in texts):
-                return one.number, call.id
-    return (waiting[0].number, "") if len(waiting) == 1 else (None, "")
+def squeezed(text: str) -> str:
+    """Return a text with single blanks, because clients change blanks when they quote."""
+    return " ".join(text.split())
+
+
+def summary_forms(words: str) -> Iterator[str]:
+    """Yield the forms in which a client may quote a summary: in full, or without the tags that it asked for."""
+    before, _, rest = words.partition("<analysis>")
+    bare = before + rest.partition("</analysis>")[2]
+    inner = bare.partition("<summary>")[2].rpartition("</summary>")[0]
+    for form in dict.fromkeys(map(squeezed, (words, bare, inner))):
+        if len(form) >= _SHORTEST_SUMMARY:
+            yield form
+
+
+def _related(one: AgentIds, ids: AgentIds) -> bool:
+    """Return whether two requests can belong to one run by their ids."""
+    if _NO_IDS in (ids, one):
+        return ids == one
+    return bool(({one.session, one.agent} & {ids.session, ids.agent, ids.parent}) - {""})
+
+
+def _continued(others: list[ForeignConversation], opening: str, ids: AgentIds) -> ForeignConversation | None:
+    """Return the conversation that a new history continues, because the client compacted it."""
+    for one in others:
+        if not one.calls and any(form in opening for form in one.words):
+            return one
+    same = (one for one in others if ids.strand and one.ids == ids and one.tools and one.length)
+    return next(same, None)
+
+
+def _beside(others: list[ForeignConversation]) -> tuple[int | None, str]:
+    """Return the conversation that a side request belongs to, if there is only one."""
+    main = [one for one in others if one.tools and one.parent is None]
+    return (main[-1].number if main and (len(main) == 1 or main[-1].ids.session) else None), ""
+
+
+def _parent(others: list[ForeignConversation], opening: str, ids: AgentIds) -> tuple[int | None, str]:
+    """Return the conversation and the call that a new conversation works for."""
+    named = ids != _NO_IDS and not (ids.is_main and ids.session)
+    if named:
+        found = [one for one in others if one.ids.strand == (ids.parent or ids.session) and not one.side]
+    else:
+        found = [one for one in others if one.calls]
+    guess = found[0] if found and (named or (ids == _NO_IDS and len(found) == 1)) else None
+    best, size = None, 0
+    for one in found:
+        waiting = {call.id for call in one.calls}
+        for call_id, text in one.free:
+            if len(text) > size and (named or call_id in waiting) and text in opening:
+                best, size = (one, call_id, text), len(text)
+    if best is None:
+        return (guess.number if guess else None), ""
+    best[0].free.remove(best[1:])
+    return best[0].number, best[1]
+
+
+def _longest_text(call: ToolCall) -> str:
+    """Return the beginning of a call's longest text; empty if it is too short to be told from others."""
+    given = call.arguments.values() if isinstance(call.arguments, dict) else ()
+    texts = (squeezed(value[:_LOOKED_AT_CALL]) for value in given if isinstance(value, str))
+    longest = max(texts, key=len, default="")[:_KEPT_OF_CALL].strip()
+    return longest if len(longest) >= _SHORTEST_PROMPT else ""

@@ -59,7 +59,9 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
 
     at: float  # seconds since 1970
     number: int  # the exchange's number in the run, from 1
-    conversation: int  # the conversation's number in the gateway; ``parent`` is the one whose call it works for
+    # the conversation's number in the gateway; ``parent`` is the one whose call it works for, or that a side request
+    # belongs to
+    conversation: int
     kind: Kind
     wire: str
     model: str
@@ -76,6 +78,7 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
     # system, tools: only in the first request of a conversation
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
+    session: str = ""  # the client's own id of its session, in the first request of a conversation
     continues: str = ""
     # the active strategy; empty for ``full``. It left out the first ``dropped`` exchanges, and ``short`` counts
     # those dropped or shortened

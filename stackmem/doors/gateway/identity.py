@@ -1,7 +1,7 @@
 """Identifies conversations by their content: a chain of digests, matched by its longest known prefix.
 
-- The chain starts from the wire format, the key and the agent's id, if the client sends one. Requests that differ
-  there never share a conversation; no other client metadata is considered.
+- The chain starts from the wire format, the key and the ids that known agents send. Requests that differ there never
+  share a conversation.
 - A known prefix counts only if it includes a reply, because agents of one kind all begin with the same words.
 - The index keeps the newest digests; a conversation that was evicted counts as new when it returns.
 """
@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from threading import Lock
 
 from msgspec import Struct
@@ -34,6 +35,55 @@ class PrefixChain(Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.digests) - 1
+
+
+class AgentIds(Struct, frozen=True):
+    """The ids that an agent sends with a request; each is empty if it sends none."""
+
+    session: str = ""  # all requests of a session belong to one run
+    agent: str = ""  # the sub-agent or thread; empty or the session's id for the main one
+    parent: str = ""  # the agent, thread or session that started it
+
+    @property
+    def strand(self) -> str:
+        return self.agent or self.session
+
+    @property
+    def is_main(self) -> bool:
+        return self.agent in ("", self.session) and not self.parent
+
+
+_ID_HEADERS = {
+    "session": ("x-claude-code-session-id", "session-id", "session_id"),
+    "agent": ("x-claude-code-agent-id", "thread-id", "thread_id"),
+    "parent": ("x-claude-code-parent-agent-id", "x-codex-parent-thread-id"),
+}
+_METADATA = "x-codex-turn-metadata"
+_METADATA_FIELDS = {"session": "session_id", "agent": "thread_id", "parent": "parent_thread_id"}
+_MAX_ID_CHARS = 200
+_MAX_METADATA_CHARS = 16_384
+
+
+def agent_ids(headers: Mapping[str, str]) -> AgentIds:
+    """Return the ids in the headers of Claude Code, Codex and opencode."""
+    found = {field: next((headers[name] for name in names if name in headers), "")
+             for field, names in _ID_HEADERS.items()}  # fmt: skip
+    if "x-session-affinity" in headers and "x-session-id" in headers and not found["session"]:  # opencode
+        found["session"], found["parent"] = headers["x-session-id"], headers.get("x-parent-session-id", "")
+    if _METADATA in headers:
+        for field, value in _metadata(headers[_METADATA]).items():
+            found[field] = found[field] or value
+    return AgentIds(**{field: value.strip()[:_MAX_ID_CHARS] for field, value in found.items()})
+
+
+def _metadata(text: str) -> dict[str, str]:
+    try:
+        value = json.loads(text) if len(text) <= _MAX_METADATA_CHARS else None
+    except (ValueError, RecursionError):
+        return {}
+    given = value if isinstance(value, dict) else {}
+    found = {field: given.get(name) for field, name in _METADATA_FIELDS.items()}
+    return {field: one for field, one in found.items() if isinstance(one, str)}
 
 
 def seed(wire: str, secret: str, agent: str) -> bytes:

@@ -30,14 +30,13 @@ from .conversations import Conversations, Placed
 from .cutting import ForeignCut
 from .estimates import TokenEstimates, part_texts, streamed_texts
 from .exchanges import AnswerPassed, RequestPassed, SummaryPassed, ToldMessage
-from .identity import Chains, seed
+from .identity import Chains, agent_ids, seed
 from .recording import Recording, RunBeingTold
 from .upstream import keys_in, secrets_in
 
 MAX_READ_ANSWER = 32 << 20
 """Bytes of an answer, decompressed, that are read; longer ones are only passed on."""
 _MAX_READ_REQUEST = 64 << 20
-_AGENT_HEADERS = ("x-claude-code-agent-id",)
 
 
 class UnderwayRequest(Struct):
@@ -60,9 +59,9 @@ class RequestOrigin:
     def __init__(self, chains: Chains, request: Request, wire: WireFormat, asked: ForeignRequest) -> None:
         self.keys = secrets_in(request)
         secret = "\0".join(keys_in(request.headers.raw))
-        agent = next((request.headers[name] for name in _AGENT_HEADERS if name in request.headers), "")
+        self.ids = agent_ids(request.headers)
         self.group = seed(wire.name, secret, "")
-        self.chain = chains.chain(seed(wire.name, secret, agent), asked.messages)
+        self.chain = chains.chain(seed(wire.name, secret, self.ids.strand), asked.messages)
 
 
 class CameRequest:
@@ -172,7 +171,7 @@ class GatewayLedger:
         """Assign a request to its conversation, and record its new messages."""
         wire, asked, origin = prepared.wire, prepared.asked, prepared.origin
         try:
-            placed = self._conversations.place(asked, origin.chain, origin.group, prepared.body)
+            placed = self._conversations.place(asked, origin.chain, origin.group, prepared.body, origin.ids)
             opens = placed.kind not in ("turn", "edit")
             passed = RequestPassed(
                 at=came.at,
@@ -191,6 +190,7 @@ class GatewayLedger:
                 call_id=placed.call_id,
                 system=asked.system if opens else "",
                 tools=asked.tools if opens else (),
+                session=origin.ids.session if opens else "",
                 continues=asked.continues,
                 strategy=self._strategy,
                 dropped=came.cut.dropped,

@@ -156,6 +156,7 @@ class Recording:
         self._runs_dir, self._environ, self._clock, self._forget = runs_dir, environ, clock, forget
         self._runs: OrderedDict[int, RunBeingTold] = OrderedDict()
         self._by_conversation: dict[int, RunBeingTold] = {}
+        self._by_id: dict[tuple[bytes, str], RunBeingTold] = {}
         self._side: RunBeingTold | None = None
         self._scrubbers: OrderedDict[tuple[str, ...], Scrubber] = OrderedDict()
         self._names: list[str] = []
@@ -189,13 +190,17 @@ class Recording:
     def _run_of(self, placed: Placed, passed: RequestPassed) -> RunBeingTold:
         family = placed.conversation if placed.parent is None else placed.parent
         run = self._by_conversation.get(placed.conversation) or self._by_conversation.get(family)
-        if run is None and placed.kind == "side":
+        ids = [(placed.group, one) for one in (placed.ids.parent, placed.ids.session, placed.ids.agent) if one]
+        run = run or next((self._by_id[one] for one in ids if one in self._by_id), None)
+        if run is None and placed.kind == "side" and not ids:
             run = self._side
         if run is None:
             run = RunBeingTold(self._runs_dir, passed)
             self._names.append(run.folder.name)
             self._runs[id(run)] = run
-            self._side = run if placed.kind == "side" else self._side
+            self._side = run if placed.kind == "side" and not ids else self._side
+        for one in ids:
+            self._by_id.setdefault(one, run)
         run.conversations.add(placed.conversation)
         self._by_conversation[placed.conversation] = run
         self._runs.move_to_end(id(run))
@@ -207,6 +212,7 @@ class Recording:
         self._side = None if run is self._side else self._side
         for number in run.conversations:
             self._by_conversation.pop(number, None)
+        self._by_id = {one: other for one, other in self._by_id.items() if other is not run}
         self._forget(run.conversations)
         return run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Usage
@@ -45,6 +46,9 @@ class GatewayRunStatus(Struct, frozen=True):
     usage: Usage  # reported by the provider, including the known part of incomplete answers
     cost_usd: float | None  # None if the price of a model is unknown
     sent_share: float  # share of the received bytes that went upstream
+    began: float = 0.0  # time of the first request, in seconds since 1970
+    session: str = ""  # the client's own id of its session, if it sends one
+    continues: str = ""  # the run before with the same session; empty if there is none
     savings: Savings | None = None  # None under ``full``, without a price, or while the run is being written
 
 
@@ -54,7 +58,12 @@ def gateway_status(runs_dir: Path) -> list[GatewayRunStatus]:
         folders = sorted(path.parent for path in runs_dir.glob(f"*/{EXCHANGES}"))
     except OSError as error:
         raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); name a folder with -o") from error
-    return [run_status(folder) for folder in folders]
+    rows, newest = [], dict[str, str]()
+    for row in sorted(map(run_status, folders), key=lambda one: one.began):
+        rows.append(replace(row, continues=newest.get(row.session, "")))
+        if row.session:
+            newest[row.session] = row.run
+    return rows
 
 
 def run_status(folder: Path) -> GatewayRunStatus:
@@ -102,6 +111,8 @@ def run_status(folder: Path) -> GatewayRunStatus:
         usage=usage,
         cost_usd=cost,
         sent_share=round(sent / came, 4) if came else 1.0,
+        began=requests[0].at if requests else 0.0,
+        session=next((one.session for one in requests if one.session), ""),
         savings=None if running or strategy in ("full", FRAMES) or cost is None else _savings(folder, cost),
     )
 

@@ -2,9 +2,11 @@
 
 - A reply with calls is emitted once their results are known. A call that a sub-agent worked for becomes a push,
   with the sub-agent's conversation as its frame.
+- A strand that runs beside the others becomes a frame when it ends: an agent that still works after the result of its
+  call, or again after its end; a side request; another conversation of the session. The push is the gateway's own.
 - A failure is emitted before the reply that followed it.
-- Anything a trace cannot represent becomes a notice: a history that the client changed, or steps of a sub-agent
-  after its result.
+- Anything a trace cannot represent becomes a notice, such as a history that the client changed.
+- The first conversation that is not a side request is the run's own.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from stackmem.core.facts import FramePopped, ModelFailed, ModelReplied, RunEnded
 from stackmem.core.messages import Text, ToolCall, ToolResult
 from stackmem.core.pricing import Answerer
 from stackmem.doors.gateway.wires.wire import has_identity
-from stackmem.formats.recordings.facts import Teller, TimedFact, result, started
+from stackmem.formats.recordings.facts import Teller, TimedFact, named, result, started
 from stackmem.formats.recordings.session import (
     RecordedFailure,
     RecordedReply,
@@ -38,45 +40,68 @@ _UNKNOWN_WINDOW = 200_000
 EDITED = "[the client went on from an earlier place, with another history]"
 COMPACTED = "[the client began a new conversation with a summary of this one]"
 ELSEWHERE = "[the client went on twice from the same place]"
-LATE = "[a sub-agent went on after its result; its later steps stand in exchanges.jsonl]"
 
 
 class Strand(Struct):
     """One conversation being converted, including later edits and compactions."""
 
     session: RecordedSession
+    parent: Strand | None = None
+    call_id: str = ""  # the parent's call that it works for, if known
     held: RecordedReply | None = None  # the last reply, waiting for the results of its calls
-    # conversations that work for those calls, each with its call id if known
-    children: list[tuple[Strand, str]] = field(default_factory=list)
+    children: list[Strand] = field(default_factory=list)  # conversations that work for those calls
     failures: list[RecordedFailure] = field(default_factory=list)
     # summaries of its beginning, held until the results before them are emitted
     written: list[RecordedSummary] = field(default_factory=list)
-    attached: bool = False  # whether this child's result was emitted
-    late: bool = False
+    after: list[RecordedTurn] = field(default_factory=list)  # what follows the waiting reply
+    under_way: int = 0  # requests without an answer
+    words: str = ""  # text of the last reply; ``done`` says whether it made no calls
+    done: bool = False
+    beside: bool = False  # whether it becomes a frame when it ends, and not with a result of its parent
 
     @property
     def turns(self) -> list[RecordedTurn]:
         return self.session.turns
 
-    def release(self, results: Iterable[tuple[ToolResult, float]]) -> None:
-        """Emit the waiting reply with these results and the child conversations of its calls."""
+    @property
+    def is_over(self) -> bool:
+        return self.held is None and not self.under_way
+
+    def release(self, results: Iterable[tuple[ToolResult, float]], *, at_end: bool = False) -> None:
+        """Emit the waiting reply with these results and the child conversations of its calls.
+
+        A child that still works is not part of the result, except at the end of the run.
+        """
         held, self.held = self.held, None
         if held is None:
             return
         given = {one.call_id: RecordedResult(one.call_id, one.text, one.failed, at) for one, at in results}
-        for child, wanted in self.children:
-            child.release(())
-            child.attached = True
-            free = (call.id for call in held.calls if call.id not in given or given[call.id].child is None)
-            name = wanted if any(call.id == wanted for call in held.calls) else next(free, "")
-            answer = given.get(name) or RecordedResult(name, result(child.session))
-            if name and answer.child is None:
-                answer.child = child.session
-                given[name] = answer
-            child.session = RecordedSession("", "", turns=[])
+        for child in self.children:
+            if not (child.is_over or at_end):
+                child.beside = True
+                continue
+            free = [call.id for call in held.calls if call.id not in given or given[call.id].child is None]
+            name = child.call_id or next(iter(free), "")
+            if name not in free:
+                child.beside = True
+                continue
+            answer, session = given.get(name), child.finish(at_end=at_end)
+            given[name] = answer = answer or RecordedResult(name, result(session))
+            answer.child = session
         self.children = []
         held.answers = [given[call.id] for call in held.calls if call.id in given]
         self.turns.append(held)
+        self.turns.extend(self.after)
+        self.after = []
+
+    def finish(self, *, at_end: bool = False) -> RecordedSession:
+        """Return everything said so far as one session; what is said later becomes another one, beside the others."""
+        self.release((), at_end=at_end)
+        self.turns.extend((*self.written, *self.failures))
+        self.written, self.failures = [], []
+        done, self.beside = self.session, True
+        self.session = msgspec.structs.replace(done, turns=[])
+        return done
 
 
 class Telling:
@@ -86,9 +111,10 @@ class Telling:
         self._origin = origin
         self._root: Strand | None = None
         self._teller: Teller | None = None
+        self._began: float | None = None
         self._strands: dict[int, Strand] = {}
         self._asked: dict[int, RequestPassed] = {}
-        self._words, self._done = "", False
+        self._frames = 0
 
     def take(self, passed: Passed) -> Iterator[TimedFact]:
         """Return the trace events that this log event makes possible."""
@@ -103,9 +129,11 @@ class Telling:
     def _ask(self, asked: RequestPassed) -> Iterator[TimedFact]:
         self._asked[asked.number] = asked
         yield from self._open(asked)
+        strand = self._strands[asked.conversation]
+        strand.under_way += 1
         if asked.summary is UNSET:
             return
-        strand, at = self._strands[asked.conversation], asked.at + asked.summary.seconds
+        at = asked.at + asked.summary.seconds
         if isinstance(asked.summary.reply, ModelFailed):
             strand.failures.append(RecordedFailure(asked.summary.reply, at))
         else:
@@ -114,19 +142,45 @@ class Telling:
             strand.written.append(RecordedSummary(recorded, asked.summary.kept, at))
 
     def _open(self, asked: RequestPassed) -> Iterator[TimedFact]:
+        self._began = asked.at if self._began is None else self._began
         if asked.conversation in self._strands:
             return
-        strand = Strand(self._session(asked))
-        self._strands[asked.conversation] = strand
         parent = self._strands.get(asked.parent) if asked.parent is not None else None
-        if parent is not None:
-            parent.children.append((strand, asked.call_id))
-        if self._teller is None:
-            self._root, self._teller = strand, Teller(asked.at, self._by)
-            row = lookup(asked.model)
-            price, window = (row.price, row.window_tokens) if row else (None, _UNKNOWN_WINDOW)
-            start = started(strand.session, price, window, asked.strategy or "full")
-            yield self._teller.fact(None, start)
+        strand = self._strands[asked.conversation] = Strand(self._session(asked), parent, asked.call_id)
+        if asked.kind == "side" or (self._root is not None and (parent is None or parent.held is None)):
+            strand.beside = True
+        elif parent is not None:
+            parent.children.append(strand)
+        if self._root is None and asked.kind != "side":
+            yield from self._start(strand, asked.strategy)
+
+    def _start(self, root: Strand, strategy: str) -> Iterator[TimedFact]:
+        """Begin the trace with its own conversation."""
+        root.beside = False
+        self._root, self._teller = root, Teller(self._began or 0.0, self._by)
+        row = lookup(root.session.model)
+        price, window = (row.price, row.window_tokens) if row else (None, _UNKNOWN_WINDOW)
+        yield self._teller.fact(None, started(root.session, price, window, strategy or "full"))
+        for strand in self._strands.values():
+            self._end_beside(strand)
+
+    def _end_beside(self, strand: Strand, *, at_end: bool = False) -> None:
+        """Emit a strand beside the others as a frame, if it is over."""
+        root = self._root
+        if root is None or strand is root or not strand.beside or not (strand.is_over or at_end):
+            return
+        session = strand.finish(at_end=at_end)
+        if not session.turns:
+            return
+        parent = strand.parent
+        home = parent if parent is not None and not parent.beside else root
+        self._frames += 1
+        call_id, at = f"strand_{self._frames}", session.turns[-1].at
+        of = f"Works for the call {strand.call_id}." if strand.call_id else "Runs beside the other conversations."
+        given = {"name": named(session.name) or "strand", "objective": session.task, "context": of, "return_spec": ""}
+        answer = RecordedResult(call_id, result(session), at=at, child=session)
+        turns = home.turns if home.held is None else home.after
+        turns.append(RecordedReply((ToolCall(call_id, "push_frame", given),), at, answers=[answer]))
 
     def _session(self, asked: RequestPassed) -> RecordedSession:
         task, name = opening_of(asked)
@@ -145,11 +199,7 @@ class Telling:
         strand = self._strands.get(asked.conversation) if asked is not None else None
         if asked is None or strand is None:
             return
-        if strand.attached:
-            if not strand.late and self._root is not None:
-                strand.late = True
-                self._root.turns.append(RecordedText(LATE, answered.at))
-            return
+        strand.under_way -= 1
         if isinstance(answered.reply, ModelFailed):
             strand.failures.append(RecordedFailure(answered.reply, answered.at))
             return
@@ -159,13 +209,13 @@ class Telling:
             strand.turns.append(failure)
         strand.failures.clear()
         recorded = _recorded(reply, answered, asked, strand)
-        if strand is self._root:
-            self._words = "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
-            self._done = not recorded.calls
+        strand.words = "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
+        strand.done = not recorded.calls
         if recorded.calls:
             strand.held = recorded
         else:
             strand.turns.append(recorded)
+            self._end_beside(strand)
         yield from self._ready()
 
     def _say(self, strand: Strand, asked: RequestPassed, *, elsewhere: bool) -> None:
@@ -204,15 +254,20 @@ class Telling:
             yield from self._teller.turn(turns.pop(0))
 
     def _close(self, at: float) -> Iterator[TimedFact]:
+        if self._root is None and self._strands:
+            yield from self._start(next(iter(self._strands.values())), "")
         root, teller = self._root, self._teller
         if root is None or teller is None:
             return
-        root.release(())
+        root.release((), at_end=True)
         root.turns.extend((*root.written, *root.failures))
+        for strand in self._strands.values():
+            strand.beside = strand is not root
+            self._end_beside(strand, at_end=True)
         yield from self._ready()
-        if self._done:
-            yield teller.fact(at, FramePopped("frame-0", self._words))
-        yield teller.fact(at, RunEnded("popped" if self._done else "interrupted", self._words))
+        if root.done:
+            yield teller.fact(at, FramePopped("frame-0", root.words))
+        yield teller.fact(at, RunEnded("popped" if root.done else "interrupted", root.words))
 
 
 def _recorded(reply: ModelReplied, answered: AnswerPassed, asked: RequestPassed, strand: Strand) -> RecordedReply:

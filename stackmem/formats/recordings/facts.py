@@ -230,6 +230,11 @@ def _times(session: RecordedSession) -> Iterator[float | None]:
         yield turn.at
 
 
+def named(text: str) -> str:
+    """Return a text as the name of a frame."""
+    return _NOT_NAME.sub("-", text).strip("-")[:64]
+
+
 def _as_push(call: ToolCall, child: RecordedSession) -> ToolCall:
     """Return the call as a push of stackmem, so that its frame is on the stack. Own pushes stay as they are."""
     if isinstance(parse(call, (PushFrame,)), PushFrame):
@@ -240,7 +245,7 @@ def _as_push(call: ToolCall, child: RecordedSession) -> ToolCall:
     purpose = next((text for key in ("description", "objective", "prompt", "task") if (text := given.get(key))), "")
     original = f"{call.name} {msgspec.json.encode(given).decode()}"
     spelled = {
-        "name": _NOT_NAME.sub("-", child.name or call.name).strip("-")[:64] or "agent",
+        "name": named(child.name or call.name) or "agent",
         "objective": purpose if isinstance(purpose, str) else "",
         "context": original,
         "return_spec": "",

@@ -1,15 +1,17 @@
 """Conversations are distinguished by their content."""
 
 from hashlib import sha256
+from itertools import starmap
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.doors.gateway.conversations import Conversations, Placed
-from stackmem.doors.gateway.identity import ChainIndex, chain, seed, unseen
+from stackmem.doors.gateway.identity import AgentIds, ChainIndex, agent_ids, chain, seed, unseen
 from stackmem.doors.gateway.wires.messages import read
 from tests.doors.gateway.upstream import assistant, request, result, text, use, user
 
@@ -20,14 +22,13 @@ class Client:
     def __init__(self) -> None:
         self.known = Conversations()
 
-    def ask(self, *messages: Any, agent: str = "", key: str = "k", **more: Any) -> tuple[Placed, bytes]:
+    def ask(
+        self, *messages: Any, agent: str = "", session: str = "", parent: str = "", key: str = "k", **more: Any
+    ) -> tuple[Placed, bytes]:
         body = request(*messages, **more)
-        digest = sha256(body).digest()
-        return self._placed(body, seed("w", key, agent), seed("w", key, ""), digest), digest
-
-    def _placed(self, body: bytes, start: bytes, group: bytes, digest: bytes) -> Placed:
-        asked = read(body)
-        return self.known.place(asked, chain(start, asked.messages), group, digest)
+        digest, asked, ids = sha256(body).digest(), read(body), AgentIds(session, agent, parent)
+        found = chain(seed("w", key, ids.strand), asked.messages)
+        return self.known.place(asked, found, seed("w", key, ""), digest, ids), digest
 
     def turn(self, *messages: Any, reply: tuple[ReplyPart, ...], **more: Any) -> Placed:
         placed, digest = self.ask(*messages, **more)
@@ -133,7 +134,7 @@ def test_a_request_for_a_title_is_a_side_request():
     client = Client()
     begun(client)
     placed, _ = client.ask(user("Title for: Mend the parser."), tools=())
-    assert (placed.kind, placed.parent) == ("side", None)
+    assert (placed.kind, placed.parent) == ("side", 1)
 
 
 def test_a_conversation_that_starts_with_anothers_last_words_continues_it():
@@ -142,6 +143,96 @@ def test_a_conversation_that_starts_with_anothers_last_words_continues_it():
     client.turn(*history, user(result("c1", "a.py"), "Sum up."), reply=(Text(LONG),))
     placed, _ = client.ask(user(f"This session goes on from another one:\n{LONG}\nGo on."))
     assert (placed.conversation, placed.kind) == (1, "compacted")
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        f"This session is being continued.\nAnalysis:\n\nSummary:\n{LONG}\n\nGo on.",
+        f"Another model wrote this:\n<summary>\n{LONG.replace('; ', ';  ')}\n</summary>",
+    ],
+)
+def test_a_summary_whose_tags_the_client_removed_continues_its_conversation(quoted):
+    client = Client()
+    history = begun(client)
+    written = f"<analysis>\nI think of it all.\n</analysis>\n\n<summary>\n{LONG}\n</summary>"
+    client.turn(*history, user(result("c1", "a.py"), "Sum up."), reply=(Text(written),))
+    placed, _ = client.ask(user(quoted))
+    assert (placed.conversation, placed.kind) == (1, "compacted")
+
+
+def test_another_history_of_the_same_session_continues_its_conversation():
+    client = Client()
+    client.turn(user("Mend the parser."), reply=(Text("I look."), RUN), session="s")
+    placed, _ = client.ask(user("What the provider compacted."), session="s")
+    other, _ = client.ask(user("What the provider compacted."), session="t")
+    assert [(one.conversation, one.kind) for one in (placed, other)] == [(1, "compacted"), (2, "new")]
+
+
+def test_a_client_that_normalizes_a_call_has_not_gone_back():
+    client = Client()
+    call = ToolCall("toolu_01A09q90qw90lq917835lq9", "edit", {"old": "a", "new": "b"})
+    client.turn(user("Mend it."), reply=(call,))
+    said = assistant(use(call.name, call.id, old="a", new="b", replace_all=False))
+    placed, _ = client.ask(user("Mend it."), said, user(result(call.id, "ok")))
+    assert (placed.kind, [len(one.parts) for one in placed.told]) == ("turn", [1])
+
+
+def delegate(number: int, prompt: str) -> ToolCall:
+    return ToolCall(f"c{number}", "task", {"prompt": prompt, "description": "List", "type": "general-purpose"})
+
+
+def test_sub_agents_with_ids_belong_to_the_call_with_their_words_and_equal_ones_to_one_call_each():
+    client = Client()
+    prompts = ["Part one of the work.", "Part two of the work, with general-purpose tools.", "Part one of the work."]
+    client.turn(user("Go."), reply=tuple(starmap(delegate, enumerate(prompts))), session="s")
+    client.turn(user("Other work."), reply=(RUN,), session="t")
+    asked = [
+        client.ask(user("The agents are general-purpose."), user(prompts[place]), session="s", agent=f"a{place}")[0]
+        for place in (2, 1, 0)
+    ]
+    assert [(one.kind, one.parent) for one in asked] == [("child", 1)] * 3
+    assert sorted(one.call_id for one in asked) == ["c0", "c1", "c2"]
+    assert asked[1].call_id == "c1"
+
+
+def test_an_agent_in_the_background_is_found_after_its_call_was_answered():
+    client = Client()
+    call = delegate(1, "Part one of the work.")
+    client.turn(user("Go."), reply=(call,), session="s")
+    said = assistant(use(call.name, call.id, **call.arguments))
+    client.turn(user("Go."), said, user(result("c1", "It runs.")), reply=(Text("Well."),), session="s")
+    child = client.turn(user("Part one of the work."), reply=(delegate(2, "A smaller part."),), session="s", agent="a")
+    grand, _ = client.ask(user("A smaller part."), session="s", agent="b", parent="a")
+    assert [(one.kind, one.parent, one.call_id) for one in (child, grand)] == [("child", 1, "c1"), ("child", 2, "c2")]
+
+
+def test_a_title_that_is_requested_first_is_a_side_request_of_its_session():
+    client = Client()
+    title = client.turn(user("Title for: Go."), tools=(), reply=(Text("A title."),), session="s")
+    main, _ = client.ask(user("Go."), session="s")
+    assert [(one.kind, one.conversation) for one in (title, main)] == [("side", 1), ("new", 2)]
+
+
+def test_many_equal_sessions_stay_apart():
+    client = Client()
+    said = assistant(use("run", "c1", command="ls"))
+    first = [client.turn(user("Mend it."), reply=(RUN,), session=f"s{number}") for number in range(50)]
+    later = [
+        client.turn(user("Mend it."), said, user(result("c1", "a.py")), reply=(RUN,), session=f"s{number}")
+        for number in reversed(range(50))
+    ]
+    assert [one.conversation for one in first] == [one.conversation for one in reversed(later)] == [*range(1, 51)]
+    assert {one.kind for one in later} == {"turn"}
+
+
+def test_the_ids_of_known_agents_are_read():
+    claude = {"x-claude-code-session-id": "s", "x-claude-code-agent-id": "a", "x-claude-code-parent-agent-id": "p"}
+    codex = {"session-id": "s", "thread-id": "a", "x-codex-turn-metadata": '{"parent_thread_id": "p"}'}
+    opencode = {"x-session-affinity": "a", "x-session-id": "a", "x-parent-session-id": "p"}
+    assert agent_ids(claude) == agent_ids(codex) == AgentIds("s", "a", "p")
+    assert agent_ids(opencode) == AgentIds("a", "", "p")
+    assert agent_ids({"x-session-id": "other", "x-codex-turn-metadata": "[" * 10_000}) == AgentIds()
 
 
 def test_a_failed_request_leaves_the_conversation_as_it_was():

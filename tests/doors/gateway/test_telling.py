@@ -6,7 +6,7 @@ from stackmem.core.facts import FramePopped, FramePushed, ModelFailed, ModelRepl
 from stackmem.core.machine import fold
 from stackmem.core.messages import Part, Text, ToolCall, ToolResult, ToolSpec, Usage
 from stackmem.doors.gateway.exchanges import AnswerPassed, Passed, RequestPassed, RunClosed, ToldMessage
-from stackmem.doors.gateway.telling import COMPACTED, EDITED, LATE, Telling
+from stackmem.doors.gateway.telling import COMPACTED, EDITED, Telling
 
 
 class Tape:
@@ -81,7 +81,21 @@ def test_an_edit_and_a_compaction_are_notices_in_the_same_run():
     assert notices == [EDITED, "No.", COMPACTED, "The summary."]
 
 
-def test_a_sub_agent_that_continues_after_its_result_is_recorded_up_to_it():
+def shape(events: list[Any]) -> list[str]:
+    """Return the frames and replies of a trace, one word each."""
+    words: list[str] = []
+    for event in events:
+        match event:
+            case FramePushed():
+                words.append(f"({event.intent}")
+            case FramePopped():
+                words.append(f"{event.result})")
+            case ModelReplied():
+                words.append(" ".join(part.text for part in event.parts if isinstance(part, Text)) or "call")
+    return words
+
+
+def test_an_agent_in_the_background_keeps_its_steps_and_cost():
     tape = Tape()
     tape.turn(Text("Go."), reply=(task(1),), kind="new")
     tape.turn(Text("Part 1."), reply=(ToolCall("x", "run", {}),), conversation=2, kind="child", parent=1, call_id="c1")
@@ -89,8 +103,63 @@ def test_a_sub_agent_that_continues_after_its_result_is_recorded_up_to_it():
     tape.turn(ToolResult("x", "out"), reply=(Text("Late."),), conversation=2)
     tape.turn(Text("And?"), reply=(Text("Done."),))
     events = tape.events()
-    assert [event.text for event in events if isinstance(event, NoticeGiven)] == [LATE, "And?"]
-    assert sum(isinstance(event, FramePushed) for event in events) == 1
+    assert shape(events) == ["call", "I wait.", "call", "(Part 1.", "call", "Late.", "Late.)", "Done.", "Done.)"]
+    assert [event.text for event in events if isinstance(event, ToolReturned)] == ["It runs beside.", "out"]
+    assert [event.text for event in events if isinstance(event, NoticeGiven)] == ["And?"]
+    assert fold(events).usage.prompt == 50
+
+
+def test_an_agent_that_works_again_after_its_end_becomes_another_frame():
+    tape = Tape()
+    tape.turn(Text("Go."), reply=(task(1),), kind="new")
+    tape.turn(Text("Part 1."), reply=(Text("One."),), conversation=2, kind="child", parent=1, call_id="c1")
+    tape.turn(ToolResult("c1", "One."), reply=(ToolCall("c2", "send", {}),))
+    tape.turn(Text("More."), reply=(Text("Two."),), conversation=2)
+    tape.turn(ToolResult("c2", "sent"), reply=(Text("Done."),))
+    events = tape.events()
+    assert shape(events) == ["call", "(Part 1.", "One.", "One.)", "call", "call", "(Part 1.", "Two.", "Two.)", "Done.",
+                             "Done.)"]  # fmt: skip
+    assert fold(events).usage.prompt == 50
+
+
+def test_an_agent_that_still_works_at_the_end_is_part_of_the_run():
+    tape = Tape()
+    tape.turn(Text("Go."), reply=(task(1), task(2)), kind="new")
+    tape.turn(Text("Part 1."), reply=(ToolCall("x", "run", {}),), conversation=2, kind="child", parent=1, call_id="c1")
+    tape.turn(ToolResult("c1", "It runs."), ToolResult("c2", "It runs."), reply=(Text("Done."),))
+    tape.ask(ToolResult("x", "out"), conversation=2)
+    tape.turn(Text("Part 2."), reply=(Text("Two."),), conversation=3, kind="child", parent=1, call_id="c2")
+    events = tape.events()
+    assert shape(events) == ["call", "Done.", "call", "(Part 2.", "Two.", "Two.)", "call", "(Part 1.", "call", ")",
+                             "Done.)"]  # fmt: skip
+    assert fold(events).usage.prompt == 40
+
+
+def test_a_side_request_before_the_first_one_is_a_frame_of_the_same_run():
+    tape = Tape()
+    tape.turn(Text("Title of: Go."), reply=(Text("A title."),), conversation=1, kind="side", model="claude-haiku-4-5")
+    tape.turn(Text("Go."), reply=(Text("Done."),), conversation=2, kind="new")
+    events = tape.events()
+    assert (events[0].task, events[0].model) == ("Go.", "claude-sonnet-5-5")
+    assert shape(events) == ["call", "(Title of: Go.", "A title.", "A title.)", "Done.", "Done.)"]
+    assert fold(events).outcome == "finished"
+
+
+def test_a_run_of_side_requests_alone_has_a_trace():
+    tape = Tape()
+    tape.turn(Text("Title?"), reply=(Text("A title."),), kind="side")
+    tape.turn(Text("Another?"), reply=(Text("Another."),), conversation=2, kind="side")
+    assert shape(tape.events()) == ["A title.", "call", "(Another?", "Another.", "Another.)", "A title.)"]
+
+
+def test_a_failed_request_of_a_sub_agent_is_part_of_its_frame():
+    tape = Tape()
+    tape.turn(Text("Go."), reply=(task(1),), kind="new")
+    tape.turn(Text("Part 1."), reply=(ModelFailed("overloaded", "HTTP 529"),), conversation=2, kind="child", parent=1,
+              call_id="c1")  # fmt: skip
+    tape.turn(ToolResult("c1", "It failed."), reply=(Text("Done."),))
+    assert names(tape.events()) == ["RunStarted", "ModelReplied", "FramePushed", "ModelFailed", "FramePopped",
+                                    "ModelReplied", "FramePopped", "RunEnded"]  # fmt: skip
 
 
 def test_calls_that_were_never_answered_end_the_run_as_interrupted():

@@ -25,6 +25,7 @@ _LEFT_OUT = ("<system-reminder>", "<environment_context>")
 """Texts with these prefixes come from the client itself and may change at the next turn."""
 THOUGHTS = ("thinking", "redacted_thinking")
 """Types of the blocks that contain a model's thinking in Anthropic's format."""
+_UNIQUE_ID_CHARS = 16
 _DATA_CHARS = 200
 MIN_REPLY_TOKENS = 8_192
 """Output limit of the gateway's own requests, including thinking."""
@@ -102,7 +103,9 @@ def identity_of(part: Part) -> tuple[bytes, ...]:
             bare = text.strip()
             return () if not bare or bare.startswith(_LEFT_OUT) else (_digest("text", bare),)
         case ToolCall():
-            return (_digest("call", part.id, part.name, part.malformed or part.arguments),)
+            # Clients may normalize the arguments; an id that is unique in any conversation needs no help from them.
+            given = "" if len(part.id) >= _UNIQUE_ID_CHARS else part.malformed or part.arguments
+            return (_digest("call", part.id, part.name, given),)
         case ToolResult():
             return (_digest("result", part.call_id, part.text.strip()),)
         case Thinking():
