@@ -122,7 +122,7 @@ class Conversations:
         if before is not None:
             before.asked.add(body)
             return Placed(before.number, "compacted", found, request.messages)
-        parent, call_id = _beside(others) if side else _parent(others, opening, ids)
+        parent, call_id = _main_of(others) if side else _parent(others, opening, ids)
         self._count += 1
         kind: Kind = "side" if side else "new" if parent is None else "child"
         made = ForeignConversation(
@@ -201,7 +201,7 @@ def _continued(others: list[ForeignConversation], opening: str, ids: AgentIds) -
     return next(same, None)
 
 
-def _beside(others: list[ForeignConversation]) -> tuple[int | None, str]:
+def _main_of(others: list[ForeignConversation]) -> tuple[int | None, str]:
     """Return the conversation that a side request belongs to, if there is only one."""
     main = [one for one in others if one.tools and one.parent is None]
     return (main[-1].number if main and (len(main) == 1 or main[-1].ids.session) else None), ""

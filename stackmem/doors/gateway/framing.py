@@ -98,7 +98,7 @@ def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...
 
 
 def _with_thinking(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...], hidden: set[int]) -> set[int]:
-    """Return the hidden exchanges without those that must begin what is shown of a tool loop."""
+    """Return the hidden exchanges, except those that must begin the visible part of a tool loop."""
     begin, begun, shown = 0, False, set[int]()
     for number in range(len(told)):
         begun = begun and not begins_turn(messages, told, number)

@@ -2,8 +2,8 @@
 
 - A reply with calls is emitted once their results are known. A call that a sub-agent worked for becomes a push,
   with the sub-agent's conversation as its frame.
-- A strand that runs beside the others becomes a frame when it ends: an agent that still works after the result of its
-  call, or again after its end; a side request; another conversation of the session. The push is the gateway's own.
+- A parallel strand becomes a frame when it ends: an agent that still works after the result of its call, or again
+  after its end; a side request; another conversation of the session. The gateway adds the push.
 - A failure is emitted before the reply that followed it.
 - Anything a trace cannot represent becomes a notice, such as a history that the client changed.
 - The first conversation that is not a side request is the run's own.
@@ -57,7 +57,7 @@ class Strand(Struct):
     under_way: int = 0  # requests without an answer
     words: str = ""  # text of the last reply; ``done`` says whether it made no calls
     done: bool = False
-    beside: bool = False  # whether it becomes a frame when it ends, and not with a result of its parent
+    parallel: bool = False  # whether it becomes a frame when it ends, and not with a result of its parent
 
     @property
     def turns(self) -> list[RecordedTurn]:
@@ -78,12 +78,12 @@ class Strand(Struct):
         given = {one.call_id: RecordedResult(one.call_id, one.text, one.failed, at) for one, at in results}
         for child in self.children:
             if not (child.is_over or at_end):
-                child.beside = True
+                child.parallel = True
                 continue
             free = [call.id for call in held.calls if call.id not in given or given[call.id].child is None]
             name = child.call_id or next(iter(free), "")
             if name not in free:
-                child.beside = True
+                child.parallel = True
                 continue
             answer, session = given.get(name), child.finish(at_end=at_end)
             given[name] = answer = answer or RecordedResult(name, result(session))
@@ -95,11 +95,11 @@ class Strand(Struct):
         self.after = []
 
     def finish(self, *, at_end: bool = False) -> RecordedSession:
-        """Return everything said so far as one session; what is said later becomes another one, beside the others."""
+        """Return the turns so far as one session; later turns become another, parallel one."""
         self.release((), at_end=at_end)
         self.turns.extend((*self.written, *self.failures))
         self.written, self.failures = [], []
-        done, self.beside = self.session, True
+        done, self.parallel = self.session, True
         self.session = msgspec.structs.replace(done, turns=[])
         return done
 
@@ -148,7 +148,7 @@ class Telling:
         parent = self._strands.get(asked.parent) if asked.parent is not None else None
         strand = self._strands[asked.conversation] = Strand(self._session(asked), parent, asked.call_id)
         if asked.kind == "side" or (self._root is not None and (parent is None or parent.held is None)):
-            strand.beside = True
+            strand.parallel = True
         elif parent is not None:
             parent.children.append(strand)
         if self._root is None and asked.kind != "side":
@@ -156,27 +156,31 @@ class Telling:
 
     def _start(self, root: Strand, strategy: str) -> Iterator[TimedFact]:
         """Begin the trace with its own conversation."""
-        root.beside = False
+        root.parallel = False
         self._root, self._teller = root, Teller(self._began or 0.0, self._by)
         row = lookup(root.session.model)
         price, window = (row.price, row.window_tokens) if row else (None, _UNKNOWN_WINDOW)
         yield self._teller.fact(None, started(root.session, price, window, strategy or "full"))
         for strand in self._strands.values():
-            self._end_beside(strand)
+            self._end_parallel(strand)
 
-    def _end_beside(self, strand: Strand, *, at_end: bool = False) -> None:
-        """Emit a strand beside the others as a frame, if it is over."""
+    def _end_parallel(self, strand: Strand, *, at_end: bool = False) -> None:
+        """Emit a parallel strand as a frame, if it is over."""
         root = self._root
-        if root is None or strand is root or not strand.beside or not (strand.is_over or at_end):
+        if root is None or strand is root or not strand.parallel or not (strand.is_over or at_end):
             return
         session = strand.finish(at_end=at_end)
         if not session.turns:
             return
         parent = strand.parent
-        home = parent if parent is not None and not parent.beside else root
+        home = parent if parent is not None and not parent.parallel else root
         self._frames += 1
         call_id, at = f"strand_{self._frames}", session.turns[-1].at
-        of = f"Works for the call {strand.call_id}." if strand.call_id else "Runs beside the other conversations."
+        of = (
+            f"Works for the call {strand.call_id}."
+            if strand.call_id
+            else "Runs in parallel."
+        )
         given = {"name": named(session.name) or "strand", "objective": session.task, "context": of, "return_spec": ""}
         answer = RecordedResult(call_id, result(session), at=at, child=session)
         turns = home.turns if home.held is None else home.after
@@ -215,7 +219,7 @@ class Telling:
             strand.held = recorded
         else:
             strand.turns.append(recorded)
-            self._end_beside(strand)
+            self._end_parallel(strand)
         yield from self._ready()
 
     def _say(self, strand: Strand, asked: RequestPassed, *, elsewhere: bool) -> None:
@@ -262,8 +266,8 @@ class Telling:
         root.release((), at_end=True)
         root.turns.extend((*root.written, *root.failures))
         for strand in self._strands.values():
-            strand.beside = strand is not root
-            self._end_beside(strand, at_end=True)
+            strand.parallel = strand is not root
+            self._end_parallel(strand, at_end=True)
         yield from self._ready()
         if root.done:
             yield teller.fact(at, FramePopped("frame-0", root.words))
@@ -284,7 +288,7 @@ def _recorded(reply: ModelReplied, answered: AnswerPassed, asked: RequestPassed,
 
 
 def opening_of(asked: RequestPassed) -> tuple[str, str]:
-    """Return a conversation's task and a short name; the request's kind is the name if there is no user text.
+    """Return a conversation's task and a short name; without user text the name is the request's kind.
 
     Some clients begin with a message about themselves; it is skipped.
     """

@@ -164,8 +164,8 @@ def test_a_summary_whose_tags_the_client_removed_continues_its_conversation(quot
 def test_another_history_of_the_same_session_continues_its_conversation():
     client = Client()
     client.turn(user("Mend the parser."), reply=(Text("I look."), RUN), session="s")
-    placed, _ = client.ask(user("What the provider compacted."), session="s")
-    other, _ = client.ask(user("What the provider compacted."), session="t")
+    placed, _ = client.ask(user("A compacted history."), session="s")
+    other, _ = client.ask(user("A compacted history."), session="t")
     assert [(one.conversation, one.kind) for one in (placed, other)] == [(1, "compacted"), (2, "new")]
 
 
