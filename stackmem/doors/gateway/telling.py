@@ -176,11 +176,7 @@ class Telling:
         home = parent if parent is not None and not parent.parallel else root
         self._frames += 1
         call_id, at = f"strand_{self._frames}", session.turns[-1].at
-        of = (
-            f"Works for the call {strand.call_id}."
-            if strand.call_id
-            else "Runs in parallel."
-        )
+        of = f"Works for the call {strand.call_id}." if strand.call_id else "Runs in parallel."
         given = {"name": named(session.name) or "strand", "objective": session.task, "context": of, "return_spec": ""}
         answer = RecordedResult(call_id, result(session), at=at, child=session)
         turns = home.turns if home.held is None else home.after
