@@ -17,6 +17,9 @@ from .trial import Row
 
 HEAD_TOKENS, STEP_TOKENS, REPLY_TOKENS, FIXED_TASK_STEPS = 6_000, 1_500, 300, 30
 
+POINTS = 5
+"""The difference in success, in points, for which a plan announces the number of paired trials."""
+
 ASSUMPTION = (
     f"assumed until trials have finished: {HEAD_TOKENS:,} prompt tokens before the first step, {STEP_TOKENS:,} more "
     f"and a reply of {REPLY_TOKENS} at each step, all cached; as many steps as the horizon, or {FIXED_TASK_STEPS} for "
@@ -93,3 +96,13 @@ def detectable(plan: BenchPlan, rows: Iterable[Row]) -> tuple[int, float, float 
     worlds = len({subject.task for subject in plan.subjects})
     units = worlds if worlds > 1 else len(plan.subjects) * plan.trials
     return units, rate, smallest_difference(units, rate, len(plan.variants) - 1)
+
+
+def paired_trials(plan: BenchPlan, rate: float) -> tuple[int, int | None]:
+    """Return the paired trials of each strategy, and how many find a difference of ``POINTS`` on these tasks and seeds.
+
+    This is about the trials that run, not about worlds in general. None means that too many would be needed.
+    """
+    from .statistics import pairs_to_find
+
+    return len(plan.subjects) * plan.trials, pairs_to_find(POINTS / 100, rate, len(plan.variants) - 1)

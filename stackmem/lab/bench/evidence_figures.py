@@ -1,8 +1,10 @@
 """Figures for a study of recordings. Models count equally, and tasks are resampled as a whole.
 
 A figure is a ratio of sums: of bills, facts or runs. The bootstrap draws tasks with replacement and always takes all
-runs of a task together, across models. The interval covers the middle 95 % of the draws. Fewer than eight tasks have no
-interval. When several models are pooled, models with fewer than five runs are excluded.
+runs of a task together, across models. An interval of bills is studentized, on the logarithm: tasks differ in size, so
+sums over few tasks are skewed, and the middle 95 % of the draws would be too narrow. A share has the t interval over
+the tasks plus one task at each end. Fewer than eight tasks have no interval. When several models are pooled, models
+with fewer than five runs are excluded.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from msgspec.structs import replace
 from stackmem.lab.whatif.hypothetical import MISSED
 
 from .evidence import CASES, READS, RecordingEntry
-from .intervals import CONFIDENCE, SEED, Interval, arrays
+from .intervals import CONFIDENCE, SEED, Interval, arrays, t_quantile
 
 MIN_TASKS, MIN_RUNS = 8, 5
 OVERRUN_RATIO = 1.02
@@ -106,8 +108,8 @@ def _line(name: str, entries: Sequence[RecordingEntry]) -> EvidenceLine:
     return EvidenceLine(
         name,
         tuple(over_tasks(chosen, _bills(name, position)) for position in positions),
-        tuple(over_tasks(chosen, _dearer(name, position)) for position in positions),
-        over_tasks(chosen, lambda entry: (entry.told[name].lost, entry.told[name].facts)),
+        tuple(over_tasks(chosen, _dearer(name, position), share=True) for position in positions),
+        over_tasks(chosen, lambda entry: (entry.told[name].lost, entry.told[name].facts), share=True),
         sum(entry.told[name].frames for entry in chosen) / len(chosen),
         sum(entry.told[name].again for entry in chosen) / len(chosen),
     )
@@ -121,7 +123,7 @@ def _dearer(name: str, position: int) -> Sums:
     return lambda entry: (float(entry.told[name].usd[position] > OVERRUN_RATIO * entry.told["full"].usd[position]), 1.0)
 
 
-def over_tasks(entries: Sequence[RecordingEntry], sums: Sums) -> Interval | None:
+def over_tasks(entries: Sequence[RecordingEntry], sums: Sums, *, share: bool = False) -> Interval | None:
     """Return the ratio of sums per model, averaged over the models; None if every denominator is 0."""
     np = arrays()
     tasks = {task: row for row, task in enumerate(sorted({entry.task for entry in entries}))}
@@ -134,13 +136,53 @@ def over_tasks(entries: Sequence[RecordingEntry], sums: Sums) -> Interval | None
     held = under.sum(axis=0) > 0
     if not held.any():
         return None
-    value = float(_mean_ratio(over.sum(axis=0)[None, held], under.sum(axis=0)[None, held])[0])
-    if len(tasks) < MIN_TASKS:
-        return Interval(value, None, None, len(tasks))
-    drawn = _draws(len(tasks))
-    ratios = _mean_ratio(drawn @ over[:, held], drawn @ under[:, held])
-    low, high = np.nanquantile(ratios, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
-    return Interval(value, float(low), float(high), len(tasks))
+    over, under, count = over[:, held], under[:, held], len(tasks)
+    value = float(_estimates(np.ones((1, count)), over, under)[0][0])
+    if count < MIN_TASKS:
+        return Interval(value, None, None, count)
+    return Interval(value, *(_share_ends(over, under) if share else _ends(over, under, count)), count)
+
+
+def _estimates(weights: Any, over: Any, under: Any) -> tuple[Any, Any]:
+    """Return the mean ratio of the models for each row of weights, and its standard error.
+
+    The error is linear: how much each task moves the mean ratio. A model without any task in a row is ignored there.
+    """
+    np = arrays()
+    tops, bottoms, count = weights @ over, weights @ under, over.shape[0]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(bottoms > 0, tops / bottoms, 0.0)
+        scale = np.where(bottoms > 0, 1 / bottoms, 0.0) / (bottoms > 0).sum(axis=1, keepdims=True)
+    moved = scale @ over.T - (scale * ratios) @ under.T
+    errors = np.sqrt((weights * moved**2).sum(axis=1) * count / max(1, count - 1))
+    return ratios.sum(axis=1) / (bottoms > 0).sum(axis=1), errors
+
+
+def _ends(over: Any, under: Any, count: int) -> tuple[float, float]:
+    """Return the interval on the logarithm: at each end the wider of t and studentized bootstrap."""
+    np = arrays()
+    values, errors = _estimates(np.ones((1, count)), over, under)
+    value, error = float(values[0]), float(errors[0])
+    if value <= 0 or error <= 1e-12 * value:
+        return value, value
+    drawn, drawn_errors = _estimates(_draws(count), over, under)
+    usable = (drawn > 0) & (drawn_errors > 1e-12 * drawn)
+    distances = np.log(drawn[usable] / value) * drawn[usable] / drawn_errors[usable]
+    reach = t_quantile(CONFIDENCE, count - 1)
+    least, most = np.quantile(distances, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
+    ends = np.array((-max(reach, float(most)), max(reach, -float(least)))) * error / value
+    low, high = value * np.exp(ends)
+    return float(low), float(high)
+
+
+def _share_ends(over: Any, under: Any) -> tuple[float, float]:
+    """Return the t interval of a share with one more task at 0 and one at 1, so that it is wide if all are equal."""
+    np = arrays()
+    usual = under.mean(axis=0)[None]
+    over, under = np.vstack((over, np.zeros_like(usual), usual)), np.vstack((under, usual, usual))
+    values, errors = _estimates(np.ones((1, len(over))), over, under)
+    reach = t_quantile(CONFIDENCE, len(over) - 1) * float(errors[0])
+    return max(0.0, float(values[0]) - reach), min(1.0, float(values[0]) + reach)
 
 
 @lru_cache(maxsize=2)
@@ -149,10 +191,3 @@ def _draws(tasks: int) -> Any:
     np = arrays()
     dice = np.random.default_rng(SEED)
     return dice.multinomial(tasks, np.full(tasks, 1 / tasks), _BOOTSTRAP_SAMPLES).astype(float)
-
-
-def _mean_ratio(over: Any, under: Any) -> Any:
-    """Return the mean over the models for each draw, ignoring models that the draw does not contain."""
-    np = arrays()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.nanmean(np.where(under > 0, over / under, np.nan), axis=1)

@@ -63,10 +63,7 @@ def mean(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval | 
     finite = [value for value in values if isfinite(value)]
     if len(finite) < 2 or min(finite) == max(finite):
         return _alike(finite[0], len(finite)) if finite else None
-    low, high = t_interval(finite, confidence)
-    if len(finite) >= _MIN_FOR_BOOTSTRAP:
-        lower, higher = _studentized(finite, confidence)
-        low, high = min(low, lower), max(high, higher)
+    low, high = wider_interval(finite, confidence)
     return Interval(fmean(finite), max(0.0, low) if min(finite) >= 0 else low, high, len(finite))
 
 
@@ -86,19 +83,48 @@ def t_quantile(confidence: float, degrees: int) -> float:
     return float(library().t.ppf((1 + confidence) / 2, degrees))
 
 
-def _studentized(values: Sequence[float], confidence: float) -> Pair:
-    """Return the interval by the studentized bootstrap (Efron and Tibshirani 1993)."""
+def wider_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Pair:
+    """Return the interval of the mean of two or more values: at each end the wider of t and studentized bootstrap.
+
+    The t interval assumes a normal distribution. The studentized bootstrap (Efron and Tibshirani 1993) follows the
+    skew of the values.
+    """
+    low, high = t_interval(values, confidence)
+    if len(values) < _MIN_FOR_BOOTSTRAP or min(values) == max(values):
+        return low, high
+    np = arrays()
+    middle, error, distances = _studentized(tuple(values))
+    least, most = np.quantile(distances, ((1 - confidence) / 2, (1 + confidence) / 2))
+    return min(low, middle - float(most) * error), max(high, middle - float(least) * error)
+
+
+def studentized_p(values: Sequence[float]) -> float:
+    """Return the p of the hypothesis that the mean is 0, by the studentized bootstrap; 0 if there are too few values.
+
+    It inverts the interval of ``wider_interval``. The caller combines it with a test that works for few values.
+    """
+    if len(values) < _MIN_FOR_BOOTSTRAP or min(values) == max(values):
+        return 0.0
+    np = arrays()
+    middle, error, distances = _studentized(tuple(values))
+    at = middle / error
+    rarer = min(int(np.sum(distances >= at)), int(np.sum(distances <= at)))
+    return min(1.0, 2 * (rarer + 1) / (len(distances) + 1))
+
+
+@lru_cache(maxsize=64)
+def _studentized(values: tuple[float, ...]) -> tuple[float, float, Any]:
+    """Return the mean, its standard error, and the distances of resampled means in their own standard errors."""
     np = arrays()
     sample, count = np.asarray(values, dtype=float), len(values)
-    middle, error = sample.mean(), sample.std(ddof=1) / sqrt(count)
+    middle, error = float(sample.mean()), float(sample.std(ddof=1)) / sqrt(count)
     dice, far = np.random.default_rng(SEED), []
     for size in _batches(count):
         drawn = sample[dice.integers(0, count, (size, count))]
         errors = drawn.std(axis=1, ddof=1) / sqrt(count)
         usable = errors > 0  # a resample that drew the same value every time has no standard error
         far.append((drawn.mean(axis=1)[usable] - middle) / errors[usable])
-    low, high = np.quantile(np.concatenate(far), ((1 - confidence) / 2, (1 + confidence) / 2))
-    return float(middle - high * error), float(middle - low * error)
+    return middle, error, np.concatenate(far)
 
 
 def _batches(count: int) -> list[int]:

@@ -5,7 +5,9 @@ Rule 1: differences are taken within a unit (one world under two strategies), ne
 Rule 2: every figure with uncertainty has an interval, or says that it has none. Rule 3: "better" and "worse" require
 three things: the interval, widened for the number of comparisons, excludes zero
         difference; the exact test agrees; the difference is large enough to matter.
-Rule 4: if no outcome could have passed the test, the verdict is ``too few``. Sources: see docs/report.md.
+Rule 4: if no outcome could have passed the test, the verdict is ``too few``. Rule 5: a success rate has two verdicts.
+        About worlds in general, the unit is a world. About these trials, it is a pair of trials with the same seed,
+        and the verdict says nothing about other worlds. Sources: see docs/report.md.
 """
 
 from __future__ import annotations
@@ -19,7 +21,19 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 
-from .intervals import CONFIDENCE, SEED, Interval, Pair, arrays, batch, library, padded, t_interval, whole_pairs
+from .intervals import (
+    CONFIDENCE,
+    SEED,
+    Interval,
+    Pair,
+    arrays,
+    batch,
+    library,
+    padded,
+    studentized_p,
+    whole_pairs,
+    wider_interval,
+)
 
 NONE_SHOWN = "no difference shown"
 TOO_FEW = "too few"
@@ -34,6 +48,7 @@ Wanted = Literal["more", "less"]
 
 _ALPHA = 1 - CONFIDENCE
 _POWER = 0.8
+_MOST_PAIRS = 1 << 20
 _MAX_EXACT_UNITS = 20
 """Up to this many units, all sign assignments are tried (about a million). Above, a sample is drawn."""
 _SIGN_SAMPLES = 9_999
@@ -46,13 +61,18 @@ class Comparison(Struct, frozen=True):
     # uncorrected interval. Without a reliable interval, its ends are None.
     effect: Interval
     corrected: Interval  # the same effect, with the interval widened for the number of comparisons (Holm)
-    p: float  # from an exact test: a sign test for yes/no figures, sign flips for amounts
+    p: float  # for yes/no figures, of the exact sign test; for amounts, the larger of sign flips and bootstrap
     p_corrected: float  # corrected by Holm over the comparisons made together
     verdict: str
+    gained: int = 0  # units in which the strategy was above the baseline
+    lost: int = 0  # units in which it was below
 
 
 def sign_test(gaps: Sequence[float]) -> float:
-    """Return the p of the exact sign test over the units that differ; 1 if none differs."""
+    """Return the p of the exact sign test over the units that differ; 1 if none differs.
+
+    For pairs of trials that were solved or not, this is the exact McNemar test.
+    """
     gained, lost = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
     return float(library().binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
@@ -79,6 +99,15 @@ def sign_flips(gaps: Sequence[float]) -> float:
     return (far + 1) / (drawn + 1)
 
 
+def amounts_test(gaps: Sequence[float]) -> float:
+    """Return the larger p of the sign flips and the studentized bootstrap.
+
+    Sign flips are exact if the gaps are symmetric. If they are skewed, equal strategies would too often be called
+    different; the studentized bootstrap follows the skew.
+    """
+    return max(sign_flips(gaps), studentized_p(gaps))
+
+
 def holm(values: Mapping[str, float]) -> dict[str, float]:
     """Return p values corrected for the chance that any of the differences found is false.
 
@@ -91,14 +120,17 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
     return {name: corrected[name] for name in values}
 
 
-def compare(pairs: Mapping[str, Sequence[Pair]], wanted: Wanted, *, yes_no: bool = False) -> dict[str, Comparison]:
+def compare(
+    pairs: Mapping[str, Sequence[Pair]], wanted: Wanted, *, yes_no: bool = False, least: float | None = None
+) -> dict[str, Comparison]:
     """Compare each strategy with the baseline, corrected for all of them.
 
-    Strategies without a complete pair are omitted.
+    Strategies without a complete pair are omitted. ``least`` is the smallest difference that matters, by default
+    ``SHARE_OF_INTEREST`` for yes/no figures and ``AMOUNT_OF_INTEREST`` for amounts.
     """
     gaps = {name: _gaps(unit_pairs, yes_no=yes_no) for name, unit_pairs in pairs.items()}
     gaps = {name: unit_gaps for name, unit_gaps in gaps.items() if unit_gaps}
-    test = sign_test if yes_no else sign_flips
+    test = sign_test if yes_no else amounts_test
     p_values = {name: test(unit_gaps) for name, unit_gaps in gaps.items()}
     corrected = holm(p_values)
     ranks = {name: rank for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name]))}
@@ -112,7 +144,9 @@ def compare(pairs: Mapping[str, Sequence[Pair]], wanted: Wanted, *, yes_no: bool
             corrected=widened,
             p=p_values[name],
             p_corrected=corrected[name],
-            verdict=TOO_FEW if few else verdict(widened, corrected[name], wanted, yes_no=yes_no),
+            verdict=TOO_FEW if few else verdict(widened, corrected[name], wanted, yes_no=yes_no, least=least),
+            gained=sum(gap > 0 for gap in unit_gaps),
+            lost=sum(gap < 0 for gap in unit_gaps),
         )
     return compared
 
@@ -137,24 +171,52 @@ def _effect(gaps: Sequence[float], confidence: float, *, yes_no: bool) -> Interv
         return Interval(middle, None, None, len(gaps)) if few else padded(gaps, (-1.0, 1.0), confidence)
     if len(gaps) < 2:
         return Interval(exp(middle), None, None, len(gaps))
-    low, high = t_interval(gaps, confidence)
+    low, high = wider_interval(gaps, confidence)
     return Interval(exp(middle), exp(low), exp(high) if high < 700 else inf, len(gaps))
 
 
-def verdict(corrected: Interval, p_corrected: float, wanted: Wanted, *, yes_no: bool = False) -> str:
+def verdict(
+    corrected: Interval, p_corrected: float, wanted: Wanted, *, yes_no: bool = False, least: float | None = None
+) -> str:
     """Apply rule 3. The verdict is ``alike`` if the interval contains only differences too small to matter."""
     low, high = corrected.low, corrected.high
     if low is None or high is None:
         return TOO_FEW
-    least, most = (-SHARE_OF_INTEREST, SHARE_OF_INTEREST) if yes_no else (
-        1 / (1 + AMOUNT_OF_INTEREST), 1 + AMOUNT_OF_INTEREST,
-    )  # fmt: skip
+    small, big = _negligible(SHARE_OF_INTEREST if yes_no else AMOUNT_OF_INTEREST, yes_no=yes_no)
     none = 0.0 if yes_no else 1.0
-    if least < low and high < most:
+    if small < low and high < big:
         return ALIKE
-    if low <= none <= high or least < corrected.value < most or p_corrected > _ALPHA:
+    if least is not None:
+        small, big = _negligible(least, yes_no=yes_no)
+    if low <= none <= high or small < corrected.value < big or p_corrected > _ALPHA:
         return NONE_SHOWN
     return "better" if (low > none) == (wanted == "more") else "worse"
+
+
+def _negligible(least: float, *, yes_no: bool) -> Pair:
+    """Return the open range of differences that do not matter."""
+    return (-least, least) if yes_no else (1 / (1 + least), 1 + least)
+
+
+def pairs_to_find(gap: float, base_rate: float, comparisons: int = 1) -> int | None:
+    """Return how many paired trials find a gap of two success rates with power 0.8, or None if a million do not.
+
+    The gap is towards the side with more room, and the outcomes of a pair are taken as independent. Trials with the
+    same seed mostly correlate, so fewer can be enough.
+    """
+    if not 0 <= base_rate <= 1 or not 0 < gap <= max(base_rate, 1 - base_rate):
+        raise UsageError(f"a gap of {gap} at a rate of {base_rate} cannot be planned; give a gap that fits the rate")
+    other = base_rate - gap if base_rate >= 0.5 else base_rate + gap
+    alpha = _ALPHA / max(1, comparisons)
+    low, high = 1, 2
+    while _power(high, base_rate, other, alpha) < _POWER:
+        low, high = high, high * 2
+        if high > _MOST_PAIRS:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _power(middle, base_rate, other, alpha) >= _POWER else (middle, high)
+    return high
 
 
 def smallest_difference(units: int, base_rate: float, comparisons: int = 1) -> float | None:

@@ -18,7 +18,7 @@ from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.lab.bench.bench import Came, EngineName, Means, left_usd, run_bench
-from stackmem.lab.bench.estimate import ASSUMPTION, detectable
+from stackmem.lab.bench.estimate import ASSUMPTION, POINTS, detectable, paired_trials
 from stackmem.lab.bench.ledger import latest_rows, read_plan, refuse_other
 from stackmem.lab.bench.plan import BenchPlan, Keep
 from stackmem.lab.bench.planning import make_plan, numbers, split_strategies
@@ -246,6 +246,7 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
     rows: Mapping[str, Row] = latest_rows(folder)
     usd = left_usd(plan, rows, environ)
     units, rate, gap = detectable(plan, rows.values())
+    pairs, needed = paired_trials(plan, rate)
     summary: dict[str, Any] = {
         "trials": plan.count,
         "done": len(rows),
@@ -258,6 +259,8 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
         "units": units,
         "assumed_rate": rate,
         "smallest_difference": gap,
+        "paired_trials": pairs,
+        "paired_trials_for_5_points": needed,
     }
     if as_json:
         echo_json(summary)
@@ -291,6 +294,11 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
         )
         + f" (power 0.8 at 5 %, corrected, {seen or 'assuming a success rate of'} {rate:.2f})"
     )
+    if needed is not None and len(plan.variants) > 1:
+        typer.echo(
+            f"on these tasks and seeds only: {needed:,} paired trials of each strategy find a difference of "
+            f"{POINTS} points; the plan has {pairs:,}"
+        )
 
 
 def _show(came: Came, plan: BenchPlan, output: Path, *, as_json: bool) -> None:

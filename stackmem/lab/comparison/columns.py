@@ -39,6 +39,14 @@ def _columns(wants: Wants, k: str) -> tuple[Column, ...]:
     return (
         Column("solved", "solved", "share of trials whose checks passed", SUCCESS, "share"),
         Column("solved", to_base, "difference in success rate, mean of worlds", SUCCESS, "share", against=True),
+        Column(
+            "solved_here",
+            "on these trials",
+            "difference in success rate, mean of paired trials; exact McNemar test, nothing about other worlds",
+            SUCCESS,
+            "share",
+            against=True,
+        ),
         Column("pass_at_k", f"pass@{k}", f"chance that at least one of {k} trials of a task passes", SUCCESS, "share"),
         Column("pass_hat_k", f"pass^{k}", f"chance that each of {k} trials of a task passes", SUCCESS, "share"),
         *bills,
@@ -71,7 +79,7 @@ def figure_of(line: Line, column: Column) -> Interval | None:
 
 def kind_of(line: Line, column: Column) -> Kind:
     """Return the kind of a column; comparisons of amounts are ratios."""
-    return "ratio" if comparison_of(line, column) and column.key != "solved" else column.kind
+    return "ratio" if comparison_of(line, column) and not column.key.startswith("solved") else column.kind
 
 
 def comparison_of(line: Line, column: Column) -> Comparison | None:

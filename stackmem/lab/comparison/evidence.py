@@ -99,7 +99,8 @@ def _remarks(entries: Sequence[RecordingEntry]) -> list[str]:
         *summary(entries),
         f"Bills use the prices of {PRICED_AS} and are relative to the bill of full. A token read from the cache costs "
         f"{reads} of an input token.",
-        "All models have the same weight. Intervals cover 95 %: tasks are drawn with replacement, with all their runs. "
+        "All models have the same weight. Intervals cover 95 %: tasks are drawn with replacement, with all their runs, "
+        "and studentized; those of shares are t intervals with one more task at each end. "
         f"Intervals need at least {MIN_TASKS} tasks. Models with fewer than {MIN_RUNS} runs are not "
         "in means.",
         "Runs of one conversation are cut into frames when a sub-goal is stated or tests turn green. The case fixed "

@@ -47,6 +47,7 @@ class Line(Struct, frozen=True):
     errors: int  # trials with an error, which are excluded
     figures: Mapping[str, Interval | None]  # name to figure; None if it was not measured
     # Comparisons of ``solved``, ``bill``, ``peak`` and the bills at other read prices with the baseline, if possible.
+    # ``solved_here`` compares the success of pairs of trials and says nothing about other worlds.
     against: Mapping[str, Comparison]
     k: int  # the k of ``pass_at_k`` and ``pass_hat_k``: trials per task
 
@@ -148,18 +149,19 @@ def _against(by_strategy: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dic
         judged[bill_name(multiple)] = (partial(bill, price=wants.price, multiple=multiple), "less")
     base = {trial.pairing: trial for trial in by_strategy.get(wants.baseline, ()) if not trial.failed}
     unit = _unit_of([trial for strategy_trials in by_strategy.values() for trial in strategy_trials])
-    return {
-        figure: compare(
-            {
-                name: _pairs(strategy_trials, base, value, unit)
-                for name, strategy_trials in by_strategy.items()
-                if name != wants.baseline
-            },
-            wanted,
-            yes_no=figure == "solved",
-        )
+    others = {name: trials for name, trials in by_strategy.items() if name != wants.baseline}
+
+    def pairs(value: Value, unit: UnitOf) -> dict[str, list[Pair]]:
+        return {name: _pairs(trials, base, value, unit) for name, trials in others.items()}
+
+    compared = {
+        figure: compare(pairs(value, unit), wanted, yes_no=figure == "solved")
         for figure, (value, wanted) in judged.items()
     }
+    if len({trial.task for trials in by_strategy.values() for trial in trials}) > 1:  # otherwise the same as ``solved``
+        here = pairs(lambda trial: trial.solved, lambda trial: trial.pairing)
+        compared["solved_here"] = compare(here, "more", yes_no=True, least=0.0)
+    return compared
 
 
 def _unit_of(trials: Sequence[TrialRow]) -> UnitOf:

@@ -24,7 +24,8 @@ READING = (
     f"and that the gap is at least {AMOUNT_OF_INTEREST * 100:.0f} % of a bill or a context, or "
     f"{SHARE_OF_INTEREST * 100:.0f} points of success. Alike means that the interval excludes such a gap. Too few "
     "means that no outcome could have passed the test. Everything else is no difference shown, which does not prove "
-    "that the strategies are equal."
+    "that the strategies are equal. The column on these trials takes each pair of trials as a unit and tests it by the "
+    "exact McNemar test: it is about the trials that ran, not about worlds in general."
 )
 _FIRST = ("command", "date", "version", "machine", "python")
 _SAID = ("models", "trials", "price")
@@ -90,11 +91,16 @@ def findings(section: Section, wants: Wants) -> list[str]:
     groups.append(
         (f"More expensive than {base}", [line.strategy for line in held if _verdict(line, "bill") == "worse"])
     )
+    groups += [
+        (f"Solved {says} than {base} on these trials, which says nothing about other worlds", _here(held, verdict))
+        for says, verdict in (("more", "better"), ("fewer", "worse"))
+    ]
     sentences = [*_turning(held, wants), *(f"{says}: {', '.join(names)}." for says, names in groups if names)]
     idle = [line.strategy for line in held if (share := line.figures.get("never_acted")) and share.value == 1]
     if idle:
         sentences.append(f"Never acted, so these trials do not show their differences: {', '.join(idle)}.")
-    if all(comparison.verdict == TOO_FEW for line in held for comparison in line.against.values()):
+    general = [one for line in held for name, one in line.against.items() if name != "solved_here"]
+    if all(one.verdict == TOO_FEW for one in general):
         sentences.append(f"There are too few units to compare {len(held)} strategies with {base}.")
     return sentences if section.task else sentences + _power(section, wants)
 
@@ -121,6 +127,12 @@ def _turning(held: Sequence[Line], wants: Wants) -> list[str]:
 
 def _better(lines: Sequence[Line], figure: str) -> list[str]:
     return [line.strategy for line in lines if _verdict(line, figure) == "better"]
+
+
+def _here(held: Sequence[Line], verdict: str) -> list[str]:
+    """Return the strategies with this verdict about the paired trials, with the discordant pairs."""
+    known = [(line.strategy, line.against["solved_here"]) for line in held if _verdict(line, "solved_here") == verdict]
+    return [f"{name} ({one.gained:,} pairs gained, {one.lost:,} lost)" for name, one in known]
 
 
 def _gap(line: Line) -> float:

@@ -162,7 +162,7 @@ def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join("".join(c if c.isprintable() else " " for c in text).split()))
 
 
-_COMPARED = ("solved", "bill", "peak")
+_COMPARED = ("solved", "solved_here", "bill", "peak")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 

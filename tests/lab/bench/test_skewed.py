@@ -1,0 +1,159 @@
+"""Intervals and verdicts hold for skewed data, and agree with a second implementation that uses scipy."""
+
+import random
+from math import exp, log, sqrt
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from stackmem.errors import UsageError
+from stackmem.lab.bench.evidence import RecordingEntry, StrategyBill
+from stackmem.lab.bench.evidence_figures import over_tasks
+from stackmem.lab.bench.intervals import wider_interval
+from stackmem.lab.bench.statistics import NONE_SHOWN, compare, pairs_to_find, sign_flips, studentized_p
+
+WORLDS = 23
+LOG_RATIOS = {
+    "even": [-0.3 + 0.02 * number for number in range(WORLDS)],
+    "skewed": [-0.1 + 0.9 * (number / WORLDS) ** 4 for number in range(WORLDS)],
+    "few": [0.05, -0.2, -0.15, -0.4, 0.3, -0.25, -0.1, -0.33],
+}
+
+
+def entry(task, bill, base, model="a"):
+    told = {"full": StrategyBill((base,) * 3, 1, 1, 0), "other": StrategyBill((bill,) * 3, 1, 1, 0)}
+    return RecordingEntry(f"{model}/{task}", "s", model, task, steps=20, told=told)
+
+
+def bills(one):
+    return one.told["other"].usd[0], one.told["full"].usd[0]
+
+
+def studentized_by_scipy(values, statistic):
+    """The interval from the definition: scipy draws, and each draw is measured in its own standard error."""
+    middle, error = statistic(np.array(values))
+
+    def distance(drawn):
+        its, its_error = statistic(drawn)
+        return (its - middle) / its_error if its_error > 0 else 0.0
+
+    ran = stats.bootstrap(
+        (np.array(values),), distance, n_resamples=1_000, method="percentile", vectorized=False, rng=5
+    )
+    least, most = np.quantile(ran.bootstrap_distribution, (0.025, 0.975))
+    reach = stats.t.ppf(0.975, len(values) - 1)
+    return middle - max(reach, most) * error, middle + max(reach, -least) * error
+
+
+@pytest.mark.parametrize("name", LOG_RATIOS)
+def test_the_interval_of_a_mean_agrees_with_scipy(name):
+    values = LOG_RATIOS[name]
+    low, high = studentized_by_scipy(values, lambda drawn: (drawn.mean(), stats.sem(drawn)))
+    assert wider_interval(values) == pytest.approx((low, high), abs=0.12 * (high - low))
+
+
+SIZES = {
+    "even": [(9.0 + number % 3, 10.0 + number % 4) for number in range(20)],
+    "skewed": [(exp(number / 5) * (0.7 + 0.03 * number), exp(number / 5)) for number in range(20)],
+    "few": [(1, 1), (2, 3), (9, 10), (4, 4), (1, 2), (30, 31), (5, 7), (6, 6)],
+}
+
+
+def ratio_and_error(pairs):
+    """The logarithm of the ratio of sums, and its standard error by the deltas of the tasks."""
+    over, under = np.array(pairs).T
+    ratio, count = over.sum() / under.sum(), len(over)
+    deltas = (over - ratio * under) / under.sum()
+    return log(ratio), sqrt((deltas**2).sum() * count / (count - 1)) / ratio
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_the_interval_of_a_study_agrees_with_scipy(name):
+    pairs = SIZES[name]
+    found = over_tasks([entry(f"t{number}", *pair) for number, pair in enumerate(pairs)], bills)
+    low, high = studentized_by_scipy(
+        range(len(pairs)), lambda drawn: ratio_and_error([pairs[int(number)] for number in drawn])
+    )
+    assert (log(found.low), log(found.high)) == pytest.approx((low, high), abs=0.12 * (high - low))
+
+
+def test_an_interval_over_ten_skewed_tasks_covers_the_ratio_far_more_often_than_percentiles():
+    dice, covered, percentiles, runs = np.random.default_rng(3), 0, 0, 100
+    true = exp(0.5 * 0.6**2)  # the ratios are independent of the sizes
+    for _ in range(runs):
+        sizes = np.exp(dice.normal(size=10))
+        pairs = list(zip(sizes * np.exp(dice.normal(size=10) * 0.6), sizes, strict=True))
+        found = over_tasks([entry(f"t{number}", *pair) for number, pair in enumerate(pairs)], bills)
+        covered += found.low <= true <= found.high
+        over, under = np.array(pairs).T
+        drawn = dice.integers(0, 10, (500, 10))
+        low, high = np.quantile(over[drawn].sum(axis=1) / under[drawn].sum(axis=1), (0.025, 0.975))
+        percentiles += low <= true <= high
+    assert covered >= 90
+    assert percentiles <= covered - 5
+
+
+def test_a_share_that_is_the_same_in_all_tasks_is_not_sure():
+    sample = [entry(f"t{number}", 0.0, 1.0) for number in range(10)]
+    found = over_tasks(sample, bills, share=True)
+    assert (found.value, found.low) == (0.0, 0.0)
+    assert 0.1 < found.high < 0.5
+    assert (over_tasks([entry(f"t{n}", 0.9, 1.0) for n in range(10)], bills).high) == pytest.approx(0.9)
+
+
+def test_equal_strategies_with_skewed_effects_are_seldom_called_different():
+    """Twenty strategies whose effects over worlds are exponential with mean zero: most worlds gain, few lose much."""
+    dice, called, by_signs, runs = np.random.default_rng(4), 0, 0, 15
+    for _ in range(runs):
+        gaps = dice.exponential(size=(20, WORLDS)) - 1
+        pairs = {f"{number}": [(exp(gap), 1.0) for gap in row] for number, row in enumerate(gaps)}
+        called += any(one.verdict in ("better", "worse") for one in compare(pairs, "less").values())
+        by_signs += min(map(sign_flips, gaps.tolist())) * 20 < 0.05
+    assert called <= 2
+    assert by_signs > called
+
+
+def test_the_bootstraps_p_is_small_for_a_clear_shift_only():
+    dice = random.Random(5)
+    noise = [dice.gauss(0, 1) for _ in range(20)]
+    assert studentized_p([one + 3 for one in noise]) < 0.01
+    assert studentized_p([one - sum(noise) / 20 for one in noise]) > 0.5
+    assert studentized_p([1.0] * 5) == 0.0
+
+
+def pairs_of(both, lost, gained, neither=0):
+    return [(1, 1)] * both + [(0, 1)] * lost + [(1, 0)] * gained + [(0, 0)] * neither
+
+
+def test_forty_four_to_no_discordant_pairs_get_a_verdict():
+    """74 against 98 % of 184 paired trials."""
+    found = compare({"mask": pairs_of(136, 44, 0, 4)}, "more", yes_no=True, least=0.0)["mask"]
+    assert (found.gained, found.lost, found.verdict) == (0, 44, "worse")
+    assert found.p == pytest.approx(2 * 0.5**44)
+    assert found.p == pytest.approx(stats.binomtest(0, 44).pvalue)
+
+
+def test_few_or_balanced_discordant_pairs_show_nothing():
+    found = compare({"it": pairs_of(90, 5, 5), "too": pairs_of(90, 4, 0)}, "more", yes_no=True, least=0.0)
+    assert found["it"].verdict == NONE_SHOWN
+    assert found["too"].verdict == "too few"
+
+
+def test_the_announced_number_of_pairs_finds_five_points_four_times_in_five():
+    needed, dice, found, runs = pairs_to_find(0.05, 0.9), np.random.default_rng(6), 0, 100
+    for _ in range(runs):
+        pairs = list(zip(dice.random(needed) < 0.85, dice.random(needed) < 0.9, strict=True))
+        made = compare({"it": [(float(own), float(base)) for own, base in pairs]}, "more", yes_no=True, least=0.0)
+        found += made["it"].verdict == "worse"
+    assert 70 <= found <= 92
+
+
+@pytest.mark.parametrize(("gap", "rate"), [(0.0, 0.5), (0.6, 0.5), (0.05, 1.2)])
+def test_a_gap_that_does_not_fit_the_rate_is_refused(gap, rate):
+    with pytest.raises(UsageError, match="cannot be planned"):
+        pairs_to_find(gap, rate)
+
+
+def test_more_comparisons_and_smaller_gaps_need_more_pairs():
+    assert pairs_to_find(0.05, 0.9) < pairs_to_find(0.05, 0.9, 10) < pairs_to_find(0.02, 0.9, 10)
