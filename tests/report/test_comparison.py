@@ -155,9 +155,19 @@ def test_the_price_of_reads_decides_whose_bill_is_better(tmp_path):
 
 def test_the_unit_is_the_world_and_eight_of_them_are_too_few_for_twenty_strategies(tmp_path):
     whole = shown(tmp_path, zoo((60,), 3))[0]
-    assert {one.verdict for line in whole.lines for one in line.against.values()} == {TOO_FEW}
+    general = [one for line in whole.lines for name, one in line.against.items() if name != "solved_here"]
+    assert {one.verdict for one in general} == {TOO_FEW}
     assert {line.against["bill"].effect.count for line in whole.lines if line.against} == {8}
     assert any("too few units to compare 20 strategies" in sentence for sentence in findings(whole, WANTS))
+
+
+def test_eight_worlds_can_be_enough_for_a_verdict_about_their_own_trials(tmp_path):
+    whole = shown(tmp_path, zoo((60,), 3))[0]
+    here = {line.strategy: line.against["solved_here"] for line in whole.lines if "solved_here" in line.against}
+    worse = [name for name, one in here.items() if one.verdict == "worse"]
+    assert worse
+    assert all(here[name].lost > here[name].gained and here[name].effect.count == 24 for name in worse)
+    assert f"on these trials, which says nothing about other worlds: {worse[0]} (" in "\n".join(findings(whole, WANTS))
 
 
 def test_a_verdict_that_turns_with_the_price_of_reads_is_said_first(tmp_path):

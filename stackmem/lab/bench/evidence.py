@@ -45,7 +45,7 @@ INTERACTIVE = ("claude-code", "codex", "gemini-cli")
 CASES = ("best", "middle", "worst")
 FIXED = PhaseRule("fixed", 16, 16)
 _LATENCY_SECONDS = 10.0
-_MAX_BYTES = 100_000_000
+MAX_RECORDING_BYTES = 100_000_000
 TOOLS = "tools.json"
 """File next to recordings with the tool list their agent received, in the format of a chat request."""
 
@@ -167,14 +167,14 @@ def _distinct(folder: Path) -> dict[str, Path]:
     paths: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or path.is_symlink() or _is_part_of_session(path):
+        if hidden or path.is_symlink() or is_part_of_session(path):
             continue
-        if path.is_file() and path.stat().st_size <= _MAX_BYTES:
-            paths.setdefault(digest_of_regular(path, _MAX_BYTES), path)
+        if path.is_file() and path.stat().st_size <= MAX_RECORDING_BYTES:
+            paths.setdefault(digest_of_regular(path, MAX_RECORDING_BYTES), path)
     return paths
 
 
-def _is_part_of_session(path: Path) -> bool:
+def is_part_of_session(path: Path) -> bool:
     """Return whether Claude Code stored a subagent in this file, next to its session, which is read with it."""
     subagents = path.parent
     return subagents.name == "subagents" and subagents.parent.with_suffix(".jsonl").is_file()
@@ -194,7 +194,7 @@ def each_entry(folder: Path, files: list[Path], jobs: int, strategies: tuple[str
 
 def entries_of(folder: Path, file: Path, strategies: tuple[str, ...] = STRATEGIES) -> list[RecordingEntry]:
     """Return one entry per session of a file, or one entry that explains why the file cannot be used."""
-    relative = file.relative_to(folder)
+    relative = file.relative_to(folder) if file.is_relative_to(folder) else Path(file.name)
     folder_model, suite, _ = relative.parts[0].partition("@")
     entry, entries = RecordingEntry(relative.as_posix(), strategies=strategies), list[RecordingEntry]()
     try:

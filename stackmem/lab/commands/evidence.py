@@ -9,10 +9,12 @@ from pathlib import Path
 import typer
 
 from stackmem.cli.options import argument, option
-from stackmem.cli.screen.text import one_line, readable
+from stackmem.cli.screen.text import align, one_line, readable, terminal_width
 from stackmem.core.text import quantity
 from stackmem.errors import UsageError
-from stackmem.lab.bench.evidence import STRATEGIES, RecordingEntry, study
+from stackmem.lab.bench.evidence import STRATEGIES, RecordingEntry, each_entry, study
+from stackmem.lab.bench.own_sessions import STRATEGIES as OWN_STRATEGIES
+from stackmem.lab.bench.own_sessions import own_sessions
 from stackmem.lab.comparison.evidence import summary, write_evidence
 from stackmem.lab.comparison.evidence_archive import (
     EvidenceArchive,
@@ -21,36 +23,42 @@ from stackmem.lab.comparison.evidence_archive import (
     refuse_unlike,
     write_archive,
 )
+from stackmem.lab.comparison.own_sessions import answer
+from stackmem.lab.comparison.own_sessions import rows as rows_of_own
 from stackmem.lab.whatif.recorded import parse_strategies
 from stackmem.tools.plugins import load_plugins
 
+MINE = "mine"
+
 
 def command(
-    folder: Path = argument("DIR", "Recordings of other agents; a folder MODEL@SUITE sets their model."),
-    output: Path = option("--output -o", "FILE.html, .md or .csv.", "FILE", default=Path("evidence.html")),
-    rows: Path | None = option("--rows", "The file with the figures of each recording, which is reused.", "FILE.jsonl"),
-    strategies: str = option(
-        "--strategies", "Strategies, separated by commas, or 'all'.", "LIST", default=",".join(STRATEGIES)
+    folder: Path = argument(
+        "DIR", "Recordings of other agents; a folder MODEL@SUITE sets their model. 'mine' studies your own sessions."
     ),
+    output: Path | None = option(
+        "--output -o", "FILE.html, .md or .csv; default evidence.html, with 'mine' none.", "FILE"
+    ),
+    rows: Path | None = option("--rows", "The file with the figures of each recording, which is reused.", "FILE.jsonl"),
+    strategies: str | None = option("--strategies", "Strategies, separated by commas, or 'all'.", "LIST"),
+    newest: int = option("--newest", "With 'mine', how many of the newest sessions.", "N", min=1, default=50),
     jobs: int = option("--jobs -j", "Parallel recordings; by default one per processor.", "N", min=0, default=0),
     archive: Path | None = option("--archive", "Save the study as one citable file.", "FILE"),
     repeat: Path | None = option("--repeat", "Repeat an archived study and compare.", "ARCHIVE"),
 ) -> None:
     """Compute what recordings of real agents would have cost under memory strategies, with intervals over tasks."""
     load_plugins()
+    jobs = jobs or os.cpu_count() or 1
+    chosen = parse_strategies(strategies) if strategies else ()
+    if str(folder) == MINE:
+        if rows or archive or repeat:
+            raise UsageError("evidence mine stores no figures; leave out --rows, --archive and --repeat")
+        _mine(newest, jobs, chosen or OWN_STRATEGIES, output)
+        return
+    output = output or Path("evidence.html")
     rows_file = rows or output.with_suffix(".jsonl")
     held = _held(repeat, folder, rows_file) if repeat else None
-    counted = [0]
-
-    def done(entry: RecordingEntry) -> None:
-        counted[0] += 1
-        if entry.unread:
-            typer.echo(one_line(f"not read: {entry.file}: {entry.unread}"), err=True)
-        if counted[0] % 50 == 0:
-            typer.echo(f"{counted[0]:,} recordings", err=True)
-
-    chosen = held.plan.strategies if held else parse_strategies(strategies)
-    entries = study(folder, rows_file, jobs or os.cpu_count() or 1, done, chosen)
+    chosen = held.plan.strategies if held else chosen or STRATEGIES
+    entries = study(folder, rows_file, jobs, _Progress().add, chosen)
     write_evidence(entries, output)
     typer.echo("\n".join(summary(entries)))
     typer.echo(f"wrote {output}; the figures of each recording are in {rows_file}")
@@ -59,6 +67,39 @@ def command(
         typer.echo(f"archive: {archive}")
     if held is not None:
         _compare(held, entries)
+
+
+class _Progress:
+    """Reports recordings that cannot be read, and every so many recordings how far the study is."""
+
+    def __init__(self, every: int = 50, of: int = 0) -> None:
+        self._every, self._of, self._count = every, of, 0
+
+    def add(self, entry: RecordingEntry) -> None:
+        self._count += 1
+        if entry.unread:
+            typer.echo(one_line(f"not read: {entry.file}: {entry.unread}"), err=True)
+        if self._count % self._every == 0 or self._count == self._of:
+            of = f" of {self._of:,}" if self._of else ""
+            typer.echo(f"{quantity(self._count, 'recording')}{of}", err=True)
+
+
+def _mine(newest: int, jobs: int, strategies: tuple[str, ...], output: Path | None) -> None:
+    """Study the user's own sessions. Nothing leaves this machine, and nothing is stored without ``output``."""
+    home = Path(os.environ.get("HOME") or "~").expanduser()
+    found = own_sessions(home, os.environ, newest)
+    progress, entries = _Progress(5, len(found.files)), list[RecordingEntry]()
+    for entry in each_entry(home, found.files, jobs, strategies):
+        entries.append(entry)
+        progress.add(entry)
+    first, *others = answer(entries)
+    typer.echo(first)
+    typer.echo("\n".join(["", *align(rows_of_own(entries), (0, 5), width=terminal_width()), "", *others]))
+    if found.older:
+        typer.echo(f"{found.older:,} older sessions are left out; --newest N takes more")
+    if output is not None:
+        write_evidence(entries, output)
+        typer.echo(f"wrote {output}")
 
 
 def _held(path: Path, folder: Path, rows: Path) -> EvidenceArchive:
