@@ -7,6 +7,7 @@ length, and again whenever it has doubled. The model is also told when a child w
 appended and never changed. Tools and prompt contain only what the first steps need; the instructions for pushing and
 popping come when they first matter.
 
+If the run has a clock, the advice counts requests after a pause, which write the whole conversation to the cache again.
 The part that all frames share is cached for five minutes, renewed by each request, or for an hour if the pace of the
 run makes that cheaper.
 
@@ -34,7 +35,17 @@ from stackmem.core.text import fill
 from stackmem.core.tool_schemas import prompt_slots
 from stackmem.core.tools import Tool
 
-from .shared.break_even import FrameAdvice, Rates, first_advice, frame_advice, hour_pays, rates, worth_the_risk
+from .shared.break_even import (
+    LIFE_SECONDS,
+    FrameAdvice,
+    Rates,
+    first_advice,
+    frame_advice,
+    hour_pays,
+    rates,
+    with_pauses,
+    worth_the_risk,
+)
 from .shared.constants import run_constants
 from .shared.conversation import Conversation, extend, first_conversation, rolling_breakpoints
 from .shared.linear import CHARS_PER_TOKEN
@@ -68,19 +79,24 @@ class AdvisedConversation(Struct, frozen=True):
     tokens: int = 0  # of all steps
     cost: float = 0.0  # of all steps, in input tokens: written, output, and read again at each later step
     reply_step: int = 0  # step of the last reply
+    asked_at: float = 0.0  # the run's clock when that reply was requested; 0 without a clock
+    pauses: int = 0  # requests after a pause in which the cache entry expired
 
 
 def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
     """Return the conversation with one more turn, and with new advice if the turn makes it useful."""
     size = int(_chars(turn) / CHARS_PER_TOKEN)
+    expired = isinstance(turn, Reply) and before.reply_step > 0 and turn.seconds - before.asked_at > LIFE_SECONDS
     after = replace(
         before,
         messages=extend(before.messages, turn),
         growth=before.growth.append(before.open_tokens) if isinstance(turn, Reply) and before.tokens else before.growth,
         open_tokens=size if isinstance(turn, Reply) else before.open_tokens + size,
         tokens=before.tokens + size,
-        cost=before.cost + _cost(before, turn, size),
+        cost=before.cost + _cost(before, turn, size, expired=expired),
         reply_step=turn.step if isinstance(turn, Reply) else before.reply_step,
+        asked_at=turn.seconds if isinstance(turn, Reply) else before.asked_at,
+        pauses=before.pauses + expired,
     )
     if before.rates is None or not isinstance(turn, Result):
         return after
@@ -88,7 +104,8 @@ def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
         after = _with_text(after, _short_child(turn.step - before.reply_step, before.advice))
     index_size, advice = index_tokens(turn.heap), None
     if after.tokens >= 2 * before.advised_at and worth_the_risk(before.rates, after.cost, index_size):
-        advice = frame_advice(before.rates, (*after.growth, after.open_tokens), index_size)
+        prices = with_pauses(before.rates, after.pauses, len(after.growth) + 1)
+        advice = frame_advice(prices, (*after.growth, after.open_tokens), index_size)
     if advice is None:
         return after
     lines = (f"Each step rereads these {after.tokens:,} tokens.", advice_text(advice), before.guide)
@@ -96,10 +113,11 @@ def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
     return replace(after, guide="", advice=advice, advised_at=after.tokens)
 
 
-def _cost(before: AdvisedConversation, turn: Turn, size: int) -> float:
+def _cost(before: AdvisedConversation, turn: Turn, size: int, *, expired: bool) -> float:
     prices = before.rates or Rates()
     if isinstance(turn, Reply):
-        return prices.read * before.tokens + (prices.write + prices.output) * size
+        reread = prices.write if expired else prices.read
+        return reread * before.tokens + (prices.write + prices.output) * size
     return prices.write * size
 
 

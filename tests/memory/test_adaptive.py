@@ -83,6 +83,17 @@ def test_cheaper_reads_delay_the_advice():
     assert first("0.1") < first("0.05") < first("0.025")
 
 
+def test_a_run_with_a_clock_is_advised_earlier_if_pauses_let_its_cache_expire():
+    def first(seconds: float) -> int | None:
+        played = run(*steps(60), seconds=seconds, limits=Limits(seconds=10**6))
+        return next((at for at, asked in enumerate(played.asked) if GUIDE in shown_text(asked.view)), None)
+
+    short, long = first(20.0), first(400.0)
+    assert short is not None
+    assert long is not None
+    assert long < short / 2
+
+
 def test_a_child_learns_how_to_pop_and_the_deepest_has_no_frame_advice():
     child, deepest = shown(run(push())), shown(run(push(), budgets=Budgets(depth=1)))
     assert (FAREWELL in child, ADVICE in child) == (True, True)

@@ -21,6 +21,7 @@ from stackmem.memory.shared.break_even import (
     looked_tokens,
     phase_steps,
     rates,
+    with_pauses,
     worth_the_risk,
 )
 
@@ -121,3 +122,18 @@ def test_an_hour_pays_where_pauses_of_five_minutes_are_usual(seconds, pays):
     """At 60 s a step 0.40 pauses an hour are expected, at 70 s 0.71; the longer cache pays from 0.75 / 1.15 = 0.65."""
     assert hour_pays(USUAL, seconds * 7, 7) is pays
     assert not hour_pays(USUAL, inf, 0)
+
+
+def test_a_request_after_a_pause_reads_at_the_price_of_a_write():
+    assert with_pauses(USUAL, 0, 10) is USUAL
+    assert with_pauses(USUAL, 5, 10).read == pytest.approx((0.1 + 1.25) / 2)
+    assert with_pauses(USUAL, 10, 10).read == pytest.approx(1.25)
+    assert with_pauses(USUAL, 0, 0) is USUAL
+
+
+def test_with_pauses_frames_pay_earlier():
+    growth = [700] * 12
+    assert frame_advice(USUAL, growth, 0) is None
+    paused = frame_advice(with_pauses(USUAL, 6, 12), growth, 0)
+    assert paused is not None
+    assert paused.least <= paused.phase

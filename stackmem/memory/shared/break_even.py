@@ -20,6 +20,8 @@ written to it and *o* of an output token.
    handover.
 9. The remaining work is unknown. If the run ends soon after a push, the frame has cost K for nothing. So the advice to
    push comes only once K is a small share of the conversation's cost so far, and a whole phase pays off.
+10. After a pause longer than the entry's life, a request writes its whole prompt again, at *w* instead of *r*. So *r*
+    is the mean over the steps so far, if the run has a clock.
 
 Source: docs/strategies.md, When a frame pays.
 """
@@ -82,6 +84,12 @@ def rates(price: Price | None, read: float | None = None) -> Rates:
             price.cache_read / unit, price.cache_write_5m / unit, price.cache_write_1h / unit, price.output / unit
         )
     return replace(known, read=max(_MIN_READ, known.read if read is None else read))
+
+
+def with_pauses(prices: Rates, pauses: int, steps: int) -> Rates:
+    """Return the rates if this many of the steps came after the cache entry had expired."""
+    share = pauses / steps if steps else 0.0
+    return replace(prices, read=prices.read + share * (prices.write - prices.read)) if share else prices
 
 
 def frame_tokens(prices: Rates, index_tokens: float) -> float:
