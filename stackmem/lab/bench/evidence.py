@@ -41,7 +41,7 @@ READS = (0.1, 0.05, 0.025)
 PRICED_AS = "claude-sonnet-5-5"
 STRATEGIES = ("boundary", "mask", "summary", "isolated", "fold", "stackheap", "adaptive")
 INTERACTIVE = ("claude-code", "codex", "gemini-cli")
-"""Formats of agents that people talk to. Each of their sessions is a task of its own."""
+"""Formats of agents that people talk to. Each of their sessions counts as a separate task."""
 CASES = ("best", "middle", "worst")
 FIXED = PhaseRule("fixed", 16, 16)
 _LATENCY_SECONDS = 10.0
@@ -217,7 +217,7 @@ def entries_of(folder: Path, file: Path, strategies: tuple[str, ...] = STRATEGIE
 
 
 def _task(session: RecordedSession, file: Path, suite: str) -> str:
-    """Return the task, which groups runs. A session of an interactive agent is a task of its own."""
+    """Return the task, which groups runs. Each session of an interactive agent is a separate task."""
     if session.origin.split(" ", 1)[0] not in INTERACTIVE:
         return session.name
     return file.name.split(".", 1)[0] if suite else f"{session.id} {file.name}"

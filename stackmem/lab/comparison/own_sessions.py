@@ -1,4 +1,4 @@
-"""What a study of the user's own sessions found: one sentence with the answer, then the figures behind it."""
+"""Describe a study of the user's own sessions: one sentence with the answer, then the figures behind it."""
 
 from __future__ import annotations
 
