@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,12 +18,11 @@ from stackmem.run.prepare import Prepared
 from stackmem.run.result import RunResult
 from stackmem.run.run_folder import PATCH, RESULT
 
+from .patch_stat import patch_stat, stat_lines
 from .text import readable, say, spell_cost
 
 _GIB = 1 << 30
-_PATCH_SHOWN_BYTES = 60_000
 _PATHS_SHOWN = 40
-_CARRIAGE_RETURN = "^M"  # as git displays it
 
 
 def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
@@ -127,11 +126,11 @@ def show_patch(result: RunResult) -> None:
     if not result.changed:
         typer.echo("no files changed")
         return
-    with open_regular(Path(result.run_dir) / PATCH) as file:
-        raw, left = file.read(_PATCH_SHOWN_BYTES), os.fstat(file.fileno()).st_size - _PATCH_SHOWN_BYTES
-    typer.echo(f"\n{readable(raw.decode('utf-8', 'replace').replace(chr(13), _CARRIAGE_RETURN))}")
-    if left > 0:
-        typer.echo(f"[... {left:,} more bytes in {result.run_dir}/{PATCH} ...]")
+    path = Path(result.run_dir) / PATCH
+    with open_regular(path) as file:
+        lines = stat_lines(patch_stat(file), shutil.get_terminal_size().columns)
+    typer.echo("\n" + "\n".join(map(readable, lines)))
+    typer.echo(f"the whole patch: {readable(str(path))}")
     if result.executed_by_host:
         typer.echo("check these before you use the folder, because your machine may execute them:")
         for path in result.executed_by_host[:_PATHS_SHOWN]:
