@@ -79,11 +79,11 @@ class Breaks:
         self._last: dict[str, _Last] = {}
 
     def why(self, frame: str, at: float, usage: Usage, same: int, messages: int) -> str:
-        """Return the reason; empty if the cache still had the frame's last request."""
+        """Return the reason; empty if the cache still had the frame's last request, or ``same`` is negative: none."""
         last = self._last.get(frame)
         held = usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
         self._last[frame] = _Last(at, held, messages)
-        if usage.estimated or last is None or usage.cache_read >= last.held * (1 - _SLACK):
+        if usage.estimated or last is None or same < 0 or usage.cache_read >= last.held * (1 - _SLACK):
             return ""
         lost = f"{last.held - usage.cache_read:,} tokens of the last prompt were not read"
         if 0 <= same < last.messages:
@@ -256,11 +256,11 @@ class PageFold:
             )
         frame = self._state.running.id
         triples, same = self._prompts.add(frame, view, appends=self._strategy.prefix_stable)
-        if self._imported:
-            return triples, recorded(event.usage)
-        if event.usage.estimated:
+        if event.usage.estimated and not self._imported:
             self.page.simulated = MINIMUM_TOKENS
             return triples, self._simulated.serve(view, self._last_at, event.usage.prompt)
+        if same == 0 and (self._asked is not None or self._imported):
+            same = -1  # a program or a recorded agent began another conversation
         return triples, recorded(event.usage, self._breaks.why(frame, at, event.usage, same, len(view.messages)))
 
     def _completion(self, record: Record, before: State) -> View | None:

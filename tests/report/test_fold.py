@@ -318,9 +318,22 @@ def test_a_prefix_that_broke_is_explained_by_what_was_sent():
     assert breaks.why("frame-1", 21.0, usage(0, 900), -1, 1) == ""
     assert "5.3 minutes ago" in breaks.why("frame-0", 340.0, usage(300, 900), 3, 5)
     assert "the provider dropped its entry" in breaks.why("frame-0", 350.0, usage(0, 1300), 5, 7)
+    assert breaks.why("frame-0", 351.0, usage(0, 900), -1, 1) == ""  # another conversation
 
 
 def test_a_run_with_a_price_and_a_pop_before_its_first_step_is_shown(tmp_path):
     replies = [push(constraint="steps=0"), pop()]
     run = opened(record(tmp_path / "run", started(price=PRICE), replies, World(), Clock()))["runs"][0]
     assert all(row["last"] is None or row["last"] >= row["first"] for row in run["frames"])
+
+
+def test_a_lost_prefix_of_an_imported_run_is_marked(tmp_path):
+    """The recording reports that the third reply read nothing of what the second had written."""
+    reads = iter((usage(0, 22_000), usage(22_000, 144), usage(0, 22_300)))
+    start = replace(started("full"), version="imported from claude-code")
+    replies = [do("list_files"), do("list_files"), do("list_files")]
+    folder = record(tmp_path / "run", start, replies, World(), Clock(), lambda *_: next(reads))
+    run = opened(folder)["runs"][0]
+    assert run["unrendered"].startswith("imported from")
+    assert [bool(step[13]) for step in run["steps"]] == [False, False, True]
+    assert "22,144 tokens of the last prompt were not read" in run["steps"][2][13]
