@@ -24,9 +24,9 @@ from .view import PageContent, read_runs
 
 _MODULES = (
     "text", "store", "theme", "timeline", "layer", "flame", "lanes", "charts", "parts", "inspector", "headline",
-    "search", "main",
+    "answer", "sizes", "life", "field", "film", "memory", "search", "main",
 )  # fmt: skip
-_STYLES = ("vendor/uPlot.min.css", "page.css")
+_STYLES = ("vendor/uPlot.min.css", "page.css", "memory.css")
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([a-z]+)\.js";$', re.M)
 _EXPORT = re.compile(r"^export ((?:const|function|async function|class) (\w+))", re.M)
 

@@ -102,13 +102,13 @@ def test_the_first_lines_say_what_happened_and_lead_there(show, made):
     assert step(page) == "Step 29"
 
 
-def test_the_chosen_step_stays_in_sight_beside_the_lanes_or_below_them(show, made):
+def test_the_chosen_step_is_named_on_the_first_screen(show, made):
     for width, height in ((390, 844), (1280, 900), (2560, 1200)):
         page = show(made["invoices"], width=width, height=height).open("#step=14")
         for _ in range(3):
             page.keyboard.press("ArrowRight")
-        box = page.locator(".where h2").bounding_box()
-        assert 0 <= box["y"] < height - 40, width
+        chosen = page.get_by_role("heading", name="Memory at step 17 of 39")
+        assert 0 <= chosen.bounding_box()["y"] < height - 40, width
         assert page.evaluate("scrollY") == 0
 
 

@@ -35,7 +35,7 @@ class Reader:
         expect(what.first).to_be_in_viewport()
 
     def at_step(self, number: int) -> None:
-        self.sees(self.page.locator(".where h2"), f"Step {number}")
+        self.sees(self.page.locator(".memory h2"), f"Memory at step {number} of")
 
 
 def solved(reader: Reader) -> None:
@@ -60,12 +60,12 @@ def asked(reader: Reader) -> None:
 def cache_broke(reader: Reader) -> None:
     reader.press(reader.happened("2 broken cache prefixes"))
     reader.at_step(33)
-    reader.sees(reader.page.locator(".inspector .warn"), "minutes ago, but entries expire after 5")
+    reader.sees(reader.page.locator(".memory .since"), "minutes ago, but entries expire after 5")
 
 
 def changed(reader: Reader) -> None:
     reader.press(reader.happened("5 steps that changed files"))
-    reader.at_step(6)
+    reader.sees(reader.page.locator(".where h2"), "Step 6")
     reader.sees(reader.page.get_by_role("region", name="Files changed"), "invoices/totals.py")
 
 

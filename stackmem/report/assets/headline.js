@@ -1,6 +1,6 @@
 // The head of a run's page: outcome, reason, and notable events with links to their steps.
 
-import { el, plain, preview, cost, count, plural, usd } from "./text.js";
+import { el, preview, count, plural } from "./text.js";
 
 const ENDINGS = {
   popped: "",
@@ -56,19 +56,19 @@ function events(run) {
 
 const largest = (values) => values.reduce((best, value, at) => (value > values[best] ? at : best), 0) + 1;
 
-// Returns notable events as [text, steps].
+// Returns notable events as [text, steps, the part of the step that shows them].
 function happened(run) {
   if (!run.count) return [];
   const found = events(run);
   const rows = [
-    [plural(found.refused.length, "call") + " refused", found.refused],
-    [plural(found.failed.length, "result") + " failed", found.failed],
-    [plural(found.provider.length, "provider failure"), found.provider],
-    [plural(found.forced.length, "frame") + " popped by force", found.forced],
-    [plural(found.checked.length, "frame") + " that failed its check", found.checked],
+    [plural(found.refused.length, "call") + " refused", found.refused, "Events"],
+    [plural(found.failed.length, "result") + " failed", found.failed, "Events"],
+    [plural(found.provider.length, "provider failure"), found.provider, "Events"],
+    [plural(found.forced.length, "frame") + " popped by force", found.forced, "Events"],
+    [plural(found.checked.length, "frame") + " that failed its check", found.checked, "Events"],
     [found.summed.length === 1 ? "1 summary" : `${count(found.summed.length)} summaries`, found.summed],
     [found.broke.length === 1 ? "1 broken cache prefix" : `${count(found.broke.length)} broken cache prefixes`, found.broke],
-    [plural(found.files.length, "step") + " that changed files", found.files],
+    [plural(found.files.length, "step") + " that changed files", found.files, "Files changed"],
   ].filter(([, steps]) => steps.length);
   rows.push(["largest context", [largest(run.column("prompt"))]]);
   if (run.priced && run.usd > 0) rows.push(["most expensive step", [largest(run.column("usd"))]]);
@@ -77,23 +77,15 @@ function happened(run) {
 
 // Lists notable events; each press on an item selects the next of its steps.
 export function whatHappened(timeline, run) {
-  const items = happened(run).map(([text, steps]) => {
+  const items = happened(run).map(([text, steps, region]) => {
     let next = 0;
     const go = () => {
       timeline.choose(steps[next % steps.length], run.place);
       next += 1;
+      if (region) document.querySelector(`.inspector [aria-label="${region}"]`)?.scrollIntoView({ block: "nearest" });
     };
     const where = steps.length > 3 ? `steps ${steps.slice(0, 3).map(count).join(", ")}, …` : `step${steps.length > 1 ? "s" : ""} ${steps.map(count).join(", ")}`;
     return el("li", {}, el("button", { type: "button", onclick: go }, el("b", { text }), ` ${where}`));
   });
   return items.length ? el("ul", { class: "happened", "aria-label": "What happened" }, ...items) : "";
-}
-
-// Shows outcome, cost and reason.
-export function verdict(run) {
-  const why = reason(run);
-  const stated = run.stated_usd ?? null;
-  const unpriced = stated === null ? "cost unknown" : `${usd(stated)}, stated by the recording`;
-  const shown = run.usd === null ? unpriced : cost(run.usd, run.count) + (run.outcome === "reading" ? " so far" : "");
-  return el("p", { class: "verdict" }, el("span", { class: `pill ${tone(run.outcome)}`, text: plain(run.outcome) }), el("strong", { text: shown }), el("span", { text: why }));
 }

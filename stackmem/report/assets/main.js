@@ -1,14 +1,16 @@
 // Assembles the page, and handles the keyboard and the address.
 
-import { el, plain, compact, cost, count, usd, duration } from "./text.js";
+import { el, plain, preview, compact, cost, count, usd, duration } from "./text.js";
 import { load } from "./store.js";
 import { DARK, forgetColours, switchTheme, isDark } from "./theme.js";
 import { Timeline, ruler, GUTTER, MARGIN } from "./timeline.js";
 import { Flame, OUTCOMES } from "./flame.js";
 import { HeapLanes } from "./lanes.js";
 import { ContextChart, CacheChart } from "./charts.js";
-import { Inspector, stepLine } from "./inspector.js";
-import { verdict, whatHappened } from "./headline.js";
+import { Inspector } from "./inspector.js";
+import { tone, whatHappened } from "./headline.js";
+import { answer, certainty, failureStep, subtitleOf, titleOf } from "./answer.js";
+import { Memory } from "./memory.js";
 import { Search } from "./search.js";
 
 class Tooltip {
@@ -138,19 +140,15 @@ function summary(timeline, run) {
   const tokens = run.bounds.tokens[run.count];
   const started = new Date(run.started * 1000);
   const words = [run.model, run.strategy, run.isolation, Number.isNaN(started.getTime()) ? "" : started.toISOString().slice(0, 16).replace("T", " ")];
-  const notes = [
-    run.forked ? `Forked from ${run.forked}.` : "",
-    run.estimated ? "Tokens are estimated from characters: the model reports none." : "",
-    run.torn_bytes ? `The trace's last ${count(run.torn_bytes)} bytes are incomplete and were ignored.` : "",
-  ].filter(Boolean);
   return el(
     "div",
     { class: "summary" },
     el(
       "div",
       { class: "name" },
-      el("h1", {}, run.letter ? el("b", { class: "letter", text: run.letter }) : "", el("span", { text: run.task_name || run.id })),
-      verdict(run),
+      el("h1", {}, run.letter ? el("b", { class: "letter", text: run.letter }) : "", el("span", { text: titleOf(run) }), el("span", { class: "subtitle faint", text: subtitleOf(run) })),
+      el("p", { class: "verdict" }, el("span", { class: `pill ${tone(run.outcome)}`, text: plain(run.outcome) }), el("strong", { text: answer(run) })),
+      el("p", { class: "certainty", text: certainty(run) }),
       el("p", { class: "faint words-of", text: words.filter(Boolean).join("  ·  ") }),
     ),
     el(
@@ -164,7 +162,6 @@ function summary(timeline, run) {
       tile("time", duration(run.wall_seconds)),
     ),
     whatHappened(timeline, run),
-    notes.length ? el("p", { class: "faint notes", text: notes.join(" ") }) : "",
     result(run),
   );
 }
@@ -172,7 +169,7 @@ function summary(timeline, run) {
 function result(run) {
   const [task, said] = [run.text(run.task), run.text(run.result)];
   const fold = (name, text) =>
-    text ? el("details", { class: "words" }, el("summary", { text: name }), el("p", { dir: "auto", text })) : "";
+    text ? el("details", { class: "words" }, el("summary", {}, name, el("span", { class: "faint", text: ` ${preview(text, 100)}` })), el("p", { dir: "auto", text })) : "";
   return el("div", { class: "told" }, fold("Task", task), fold("Result", said));
 }
 
@@ -228,7 +225,7 @@ function address(timeline) {
   const follow = () => {
     const wanted = new URLSearchParams(location.hash.slice(1));
     const run = Number(wanted.get("run") ?? 1) - 1;
-    timeline.choose(Number(wanted.get("step") ?? timeline.chosen.step), timeline.runs[run] ? run : 0);
+    timeline.choose(Number(wanted.get("step") ?? (failureStep(timeline.run) || timeline.chosen.step)), timeline.runs[run] ? run : 0);
   };
   addEventListener("hashchange", () => {
     seen = location.hash;
@@ -254,19 +251,21 @@ async function show(more) {
   const timeline = new Timeline(runs, parted);
   const tooltip = new Tooltip();
   const boards = runs.map((run) => new Board(timeline, run, tooltip));
+  const memory = new Memory(timeline, tooltip);
   const search = new Search(timeline);
   const inspector = new Inspector(timeline);
   const spoken = el("p", { class: "visually-hidden", role: "status", "aria-live": "polite", id: "spoken" });
   const repaint = () => {
     forgetColours();
     for (const board of boards) board.repaint();
+    memory.paint();
   };
   const theme = el("button", { type: "button", class: "icon", "aria-label": "Switch between light and dark", text: "◐", onclick: () => (switchTheme(), repaint()) });
   DARK.addEventListener("change", repaint);
   const out = el("button", { type: "button", class: "reset", onclick: () => timeline.reset(), text: "whole run" });
   timeline.on("view", () => (out.disabled = !timeline.zoomed));
   out.disabled = true;
-  timeline.on("choice", () => (spoken.textContent = timeline.run.count ? stepLine(timeline.run, timeline.chosen.step) : ""));
+  timeline.on("choice", () => (spoken.textContent = timeline.run.count ? memory.sentence() : ""));
   document.title = `${runs.map((run) => plain(run.task_name || run.id)).join(" and ")} · stackmem`;
   const heads = el("section", { class: `card heads heads-${runs.length}`, "aria-label": "The run" });
   const fillHeads = () => heads.replaceChildren(...runs.map((run) => summary(timeline, run)));
@@ -279,6 +278,7 @@ async function show(more) {
       {},
       heads,
       more.actions?.(timeline) ?? "",
+      memory.element,
       el(
         "div",
         { class: "work" },

@@ -70,7 +70,9 @@ export const preview = (text, most = 140) => {
   return line.length > most ? `${cutAt(line, most)}…` : line;
 };
 
-export const count = (number) => Math.round(number).toLocaleString("en-US");
+const WHOLE = new Intl.NumberFormat("en-US"); // made once, because toLocaleString makes one for each call
+
+export const count = (number) => WHOLE.format(Math.round(number));
 
 export function compact(number) {
   if (number < 10_000) return count(number);

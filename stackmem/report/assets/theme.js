@@ -7,6 +7,7 @@ export function colour(name) {
   if (!known.has(name)) {
     if (!probe.isConnected) {
       probe.hidden = true;
+      probe.className = "color-probe";
       document.body.append(probe);
     }
     probe.style.color = `var(--${name})`;

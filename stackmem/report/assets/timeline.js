@@ -146,11 +146,15 @@ export class Surface {
     this.element = el("div", { class: "surface" }, this.canvas);
     this.draw = draw;
     this.height = 20;
-    new ResizeObserver(() => this.paint()).observe(this.element);
+    new ResizeObserver(() => {
+      this.known = this.element.clientWidth;
+      this.paint();
+    }).observe(this.element);
   }
 
+  // The width at the last change of size; asking the element would lay out the page again.
   get width() {
-    return this.element.clientWidth;
+    return this.known ?? this.element.clientWidth;
   }
 
   paint() {

@@ -1,0 +1,106 @@
+// The first lines of a run's page: what happened, with its size, and how sure that is.
+
+import { plain, preview, count, plural, usd, duration } from "./text.js";
+import { GOOD, reason } from "./headline.js";
+
+const BAD = { result: (fact) => fact[2], verify: (fact) => fact[2] !== "exit 0", rejected: () => true, failed: () => true, halted: () => true, popped: (fact) => fact[2] !== "" };
+
+const isOver = (run) => !["running", "reading"].includes(run.outcome);
+
+// Returns the step at which a run failed: the last one with a failure; 0 for runs that did not fail.
+export function failureStep(run) {
+  if (!isOver(run) || GOOD.includes(run.outcome) || !run.count) return 0;
+  const at = run.rows.findLastIndex((row) => row[11].some((fact) => BAD[fact[0]]?.(fact)));
+  const changed = run.rows.findLastIndex((row) => row[12].length > 0);
+  return at >= 0 && at >= changed ? at + 1 : run.count;
+}
+
+// Returns what a run is called: its program, or its task.
+export function titleOf(run) {
+  const program = run.before.find((fact) => fact[0] === "program");
+  if (program && (!run.task_name || run.task_name === "main")) return program[2].split("/").at(-1);
+  return run.task_name || run.id;
+}
+
+// Returns the first line of the task, without the mark of a heading; empty if it is the title.
+export function subtitleOf(run) {
+  const line = preview((run.text(run.task).trim().split("\n")[0] ?? "").replace(/^#+\s*/, ""), 110);
+  return line === titleOf(run) ? "" : line;
+}
+
+const spent = (run) => {
+  const amount = run.usd ?? run.stated_usd ?? null;
+  if (amount === null || (amount === 0 && !run.count)) return "";
+  return amount === 0 ? ", free on this machine" : ` for ${usd(amount)}`;
+};
+
+// Returns the result of the run's checks in a few words; empty if they do not count tests.
+function tests(run) {
+  const said = run.rows.at(-1)?.[11].findLast((fact) => fact[0] === "checks");
+  const found = said && /(\d[\d,]*) passed/.exec(run.text(said[1]));
+  return found ? `; ${found[1]} tests pass` : "";
+}
+
+// Names the cause of a failure at a step, and the last change of files before it.
+function cause(run, step) {
+  const fact = run.rows[step - 1][11].findLast((one) => BAD[one[0]]?.(one));
+  const changed = run.rows.slice(0, step).findLastIndex((row) => row[12].length > 0) + 1;
+  const after = changed && fact ? ` after the edit of step ${count(changed)}` : "";
+  const call = run.rows[step - 1][10].map((one) => run.parts[one]).find((part) => part[0] === "c");
+  const made = call ? calledWith(run, call) : "";
+  if (fact?.[0] === "result") return `${made}${fact[3] === null ? " fails" : ` exits ${fact[3]}`}${after}`;
+  if (fact?.[0] === "verify") return `the verify command ends with ${fact[2]}${after}`;
+  if (fact?.[0] === "rejected") return `${made} was refused (${fact[2]})`;
+  return "";
+}
+
+const calledWith = (run, call) => {
+  const value = run.value(call[2]);
+  const said = value instanceof Map ? (value.get("command") ?? value.get("path") ?? value.get("name")) : null;
+  return `${call[1]}${said === null || said === undefined ? "" : ` ${preview(String(said), 50)}`}`;
+};
+
+// The first line: the outcome with its size.
+export function answer(run) {
+  const size = `${plural(run.count, "step")}${spent(run)}`;
+  if (run.outcome === "reading") return run.reading;
+  if (run.outcome === "running") return doing(run);
+  if (GOOD.includes(run.outcome)) return `${run.outcome === "solved" ? "Solved" : "Finished"} in ${size} and ${duration(run.wall_seconds)}${tests(run)}.`;
+  const step = failureStep(run);
+  if (!step) return `No step was made. ${reason(run)}`;
+  const why = cause(run, step);
+  const where = run.outcome === "interrupted" ? "Stopped" : "Failed";
+  return plain(`${where} at step ${count(step)} of ${size}${why ? `: ${why}` : ""}. ${reason(run)}`.trim());
+}
+
+// Says what a running run does.
+function doing(run) {
+  if (!run.count) return "Running: the first request is under way.";
+  const row = run.rows.at(-1);
+  const call = row[10].map((one) => run.parts[one]).find((part) => part[0] === "c");
+  const waits = row[11].length ? "the next request is under way" : call ? `${calledWith(run, call)} is under way` : "its reply is processed";
+  return plain(`Running for ${duration(run.wall_seconds)}: after step ${count(run.count)}${spent(run)}, ${waits}.`);
+}
+
+// The second line: how sure the first is, and what would make it surer.
+export function certainty(run) {
+  const last = run.rows.at(-1)?.[11] ?? run.before;
+  const checked = last.some((fact) => fact[0] === "checks");
+  const imported = run.unrendered.startsWith("imported from");
+  const judged = {
+    solved: "The task's own checks decided this.",
+    unsolved: "The task's own checks decided this.",
+    finished: imported ? "The recording does not say whether the work is right." : "No check judged the result; --check COMMAND lets one decide.",
+  };
+  const amount = run.usd ?? run.stated_usd ?? null;
+  const sentences = [
+    judged[run.outcome] ?? (checked ? judged.solved : ""),
+    isOver(run) && !imported ? "It is one run; stackmem bench repeats it and shows the spread." : "",
+    run.estimated ? `Tokens are estimated from characters: the model reports none${run.simulated ? ", and the cache is simulated" : ""}.` : "",
+    run.usd === null && (run.stated_usd ?? null) !== null ? "The recording states the cost." : "",
+    amount === null && run.count ? "The cost is unknown, because the model has no known price; --price sets one." : "",
+    run.forked ? `Forked from ${run.forked}.` : "",
+    run.torn_bytes ? `The trace's last ${count(run.torn_bytes)} bytes are incomplete and were ignored.` : "",
+  ];
+  return sentences.filter(Boolean).join(" ");
+}

@@ -1,0 +1,167 @@
+// Draws every prompt of a run as one stacked bar, all on one scale, with a marker at the selected step.
+
+import { el, count, compact } from "./text.js";
+import { colour } from "./theme.js";
+import { Surface } from "./timeline.js";
+import { KINDS } from "./sizes.js";
+import { spansOf, SEEN, STORED } from "./life.js";
+import { stepLine } from "./inspector.js";
+
+const HEIGHT = 96;
+const BAND = 12;
+const SAMPLES = 5; // per pixel
+const NARROWEST = 2; // pixels of a bar
+
+export class Film {
+  constructor(timeline, run, sizes, tooltip) {
+    Object.assign(this, { timeline, run, sizes, life: null });
+    this.surface = new Surface(timeline, this.name(), (context, width) => this.draw(context, width));
+    this.surface.height = HEIGHT;
+    this.band = new Surface(timeline, "", (context, width) => this.drawBand(context, width));
+    this.band.canvas.removeAttribute("role");
+    this.band.canvas.removeAttribute("aria-label");
+    this.band.height = BAND;
+    this.band.element.hidden = true;
+    this.head = el("div", { class: "frame-mark" });
+    const bars = el("div", { class: "bars clickable" }, this.surface.element, this.head);
+    const letter = run.letter ? el("b", { class: "letter", text: run.letter }) : "";
+    this.element = el("div", { class: "film" }, letter, el("div", {}, bars, this.band.element));
+    const choose = (event) => timeline.choose(this.stepAt(event), run.place);
+    bars.addEventListener("pointerdown", (event) => {
+      choose(event);
+      bars.setPointerCapture(event.pointerId);
+    });
+    bars.addEventListener("pointermove", (event) => {
+      if (event.buttons & 1) choose(event);
+      tooltip.follow(event, this.lines(this.stepAt(event)));
+    });
+    bars.addEventListener("pointerleave", () => tooltip.hide());
+    new ResizeObserver(() => this.mark()).observe(bars);
+  }
+
+  name() {
+    const { run } = this;
+    return `Every prompt of the run as a bar: ${count(run.count)} steps, the largest with ${count(run.peak)} tokens`;
+  }
+
+  // The highest prompt of all runs on the page.
+  get most() {
+    return Math.max(1, ...this.timeline.runs.map((run) => run.peak));
+  }
+
+  // Returns the bars as [first, last, shown] steps; several steps share a bar if there are many.
+  bars(width) {
+    const each = Math.max(1, Math.ceil(this.run.count / Math.max(1, Math.floor(width / NARROWEST))));
+    const found = [];
+    for (let first = 1; first <= this.run.count; first += each) {
+      const last = Math.min(this.run.count, first + each - 1);
+      let shown = first;
+      for (let step = first; step <= last; step += 1) if (this.run.rows[step - 1][2] > this.run.rows[shown - 1][2]) shown = step;
+      found.push([first, last, shown]);
+    }
+    return found;
+  }
+
+  pixel(step, width) {
+    return ((step - 1) / Math.max(1, this.run.count)) * width;
+  }
+
+  draw(context, width) {
+    const colours = KINDS.map(([name]) => colour(`kind-${name}`));
+    const card = colour("card");
+    this.highest = this.most;
+    for (const [first, last, shown] of this.bars(width)) {
+      const left = this.pixel(first, width);
+      const room = this.pixel(last + 1, width) - left;
+      this.bar(context, left, room > 5 ? Math.min(room - 1, 60) : room, shown, colours, card);
+    }
+  }
+
+  bar(context, left, width, step, colours, card) {
+    const row = this.run.rows[step - 1];
+    const height = Math.max(1, (row[2] / this.highest) * (HEIGHT - 2));
+    const kinds = mostFrequent(this.sizes.sample(step, SAMPLES * Math.max(1, Math.round(height))));
+    const cached = (row[3] / Math.max(1, row[2])) * kinds.length;
+    const unit = height / kinds.length;
+    for (let from = 0; from < kinds.length; ) {
+      let to = from + 1;
+      while (to < kinds.length && kinds[to] === kinds[from] && (to < cached) === (from < cached)) to += 1;
+      const place = [left, HEIGHT - to * unit, width, (to - from) * unit];
+      context.fillStyle = colours[kinds[from]];
+      context.fillRect(...place);
+      if (from >= cached) {
+        context.globalAlpha = 0.66;
+        context.fillStyle = card;
+        context.fillRect(...place);
+        context.globalAlpha = 1;
+      }
+      from = to;
+    }
+  }
+
+  // Shows when the selection is in the prompt or on the heap; null shows nothing.
+  follow(life) {
+    this.life = life;
+    this.band.element.hidden = life === null;
+    this.band.paint();
+  }
+
+  drawBand(context, width) {
+    if (!this.life) return;
+    for (const [state, first, last] of spansOf(this.life.states)) {
+      if (!state) continue;
+      context.fillStyle = colour(state === SEEN ? "accent" : "chunk");
+      const left = this.pixel(first, width);
+      const height = state === STORED ? 4 : 6;
+      context.fillRect(left, 1, Math.max(1, this.pixel(last + 1, width) - left), height);
+    }
+    context.fillStyle = colour("ink");
+    let before = -9;
+    for (const { step } of this.life.events) {
+      const x = this.pixel(Math.max(1, step) + 0.5, width);
+      if (x - before < 2) continue;
+      before = x;
+      context.fillRect(x - 1, 0, 2, BAND - 2);
+    }
+  }
+
+  stepAt(event) {
+    const box = this.surface.canvas.getBoundingClientRect();
+    return Math.min(this.run.count, Math.max(1, Math.floor(((event.clientX - box.left) / Math.max(1, box.width)) * this.run.count) + 1));
+  }
+
+  lines(step) {
+    const { run } = this;
+    if (!run.count) return [];
+    const row = run.rows[step - 1];
+    return [el("strong", { text: `step ${count(step)}` }), el("span", { text: `${compact(row[2])} tokens, ${share(row)} from the cache` }), el("span", { class: "faint", text: stepLine(run, step) })];
+  }
+
+  mark() {
+    const { timeline, run } = this;
+    const width = this.surface.width;
+    const { step } = timeline.chosen;
+    this.head.hidden = !run.count || timeline.chosen.run !== run.place;
+    if (this.head.hidden) return;
+    const left = this.pixel(step, width);
+    this.head.style.left = `${left - 1}px`;
+    this.head.style.width = `${Math.max(3, this.pixel(step + 1, width) - left + 1)}px`;
+  }
+
+  paint() {
+    this.surface.canvas.setAttribute("aria-label", this.name());
+    this.surface.paint();
+    this.band.paint();
+    this.mark();
+  }
+}
+
+export const share = (row) => `${Math.round((100 * row[3]) / Math.max(1, row[2]))} %`;
+
+// Returns the most frequent kind of each pixel.
+function mostFrequent(kinds) {
+  return Uint8Array.from({ length: kinds.length / SAMPLES }, (_, at) => {
+    const here = kinds.subarray(at * SAMPLES, (at + 1) * SAMPLES);
+    return here.reduce((best, kind) => (here.filter((one) => one === kind).length > here.filter((one) => one === best).length ? kind : best), here[0]);
+  });
+}

@@ -1,0 +1,286 @@
+// The memory picture: at one step the stack, the prompt and the heap, and below them every prompt of the run.
+
+import { el, keepPlace, plain, preview, count, plural, block } from "./text.js";
+import { forgetColours } from "./theme.js";
+import { Sizes, KINDS } from "./sizes.js";
+import { Field } from "./field.js";
+import { Film, share } from "./film.js";
+import { describe } from "./parts.js";
+import { stepLine } from "./inspector.js";
+import { lifeOfText, lifeOfChunk, lifeOfFrame, textOf } from "./life.js";
+
+const CHUNKS = 120; // drawn at once
+const TALLEST = 220; // pixels of a chunk that fills the heap
+const EVENTS = 40;
+const FASTEST = 30; // steps per second
+const PLAY_SECONDS = 12;
+
+export class Memory {
+  constructor(timeline, tooltip) {
+    Object.assign(this, { timeline, sizes: new Map(), selected: null, playing: 0 });
+    this.field = new Field(timeline, (run) => this.sizesOf(run), tooltip, (part) => this.selectPart(part));
+    this.films = timeline.runs.map((run) => new Film(timeline, run, this.sizesOf(run), tooltip));
+    this.stack = el("div", { class: "boxes" });
+    this.heap = el("div", { class: "blocks" });
+    this.heapHead = el("span", { class: "faint" });
+    this.promptHead = el("span", {});
+    this.title = el("h2", {});
+    this.line = el("p", { class: "now" });
+    this.keys = el("div", { class: "keys legend" });
+    this.since = el("p", { class: "since faint" });
+    this.detail = el("div", { class: "selection", hidden: true });
+    this.element = el(
+      "section",
+      { class: "card memory", "aria-label": "Memory" },
+      el("header", {}, this.move(-1, "Step back", "‹"), this.title, this.move(1, "Step forward", "›"), this.line),
+      el(
+        "div",
+        { class: "memory-columns" },
+        el("section", { "aria-label": "Frames on the stack" }, el("h3", { text: "Stack" }), this.stack),
+        el("section", { "aria-label": "Prompt of this step" }, el("h3", {}, "Prompt ", this.promptHead), this.field.element, this.keys, this.since),
+        el("section", { "aria-label": "Heap at this step" }, el("h3", {}, "Heap ", this.heapHead), this.heap),
+      ),
+      this.controls(),
+      ...this.films.map((film) => film.element),
+      this.detail,
+    );
+    this.legend();
+    timeline.on("choice", () => this.show());
+    timeline.on("growth", () => this.grow());
+    addEventListener("beforeprint", () => this.paint());
+    addEventListener("afterprint", () => this.paint());
+  }
+
+  sizesOf(run) {
+    if (!this.sizes.has(run)) this.sizes.set(run, new Sizes(run));
+    return this.sizes.get(run);
+  }
+
+  move(by, name, sign) {
+    return el("button", { type: "button", class: "move", "aria-label": name, onclick: () => this.timeline.choose(this.timeline.chosen.step + by), text: sign });
+  }
+
+  // Names the kinds that occur in the run.
+  legend() {
+    const used = new Set(this.timeline.runs.flatMap((run) => [...this.sizesOf(run).kinds()]));
+    const keys = KINDS.filter((_, kind) => used.has(kind)).map(([name, told]) => el("span", { class: "key" }, el("i", { class: `swatch kind-${name}` }), told));
+    const states = [["", "from the cache"], ["paid", "paid in full"], ["gone", "only in the last prompt"]];
+    this.keys.replaceChildren(...keys, ...states.map(([name, told]) => el("span", { class: "key" }, el("i", { class: `swatch cell ${name}` }), told)));
+  }
+
+  controls() {
+    this.slider = el("input", { type: "range", min: "1", "aria-label": "Step", oninput: () => this.timeline.choose(Number(this.slider.value)) });
+    this.back = el("button", { type: "button", onclick: () => this.play(-1), text: "◀ back" });
+    this.forth = el("button", { type: "button", onclick: () => this.play(1), text: "▶ play" });
+    this.previous = el("button", { type: "button", title: "The previous step at which the selection changed", onclick: () => this.jump(-1), text: "⇤ previous change" });
+    this.next = el("button", { type: "button", title: "The next step at which the selection changes", onclick: () => this.jump(1), text: "next change ⇥" });
+    return el("div", { class: "controls" }, this.back, this.forth, this.slider, this.previous, this.next);
+  }
+
+  show() {
+    const { run, chosen } = this.timeline;
+    this.title.textContent = run.count ? `Memory at step ${count(chosen.step)} of ${count(run.count)}` : "Memory";
+    this.slider.max = String(Math.max(1, run.count));
+    this.slider.value = String(chosen.step);
+    this.slider.setAttribute("aria-valuetext", run.count ? this.sentence() : "no steps");
+    this.line.textContent = run.count ? plain(stepLine(run, chosen.step)) : "This run has no steps yet.";
+    keepPlace(this.element, () => {
+      this.stack.replaceChildren(...(run.count ? this.frames(run, chosen.step) : []));
+      this.heap.replaceChildren(...this.chunks(run, chosen.step));
+    });
+    this.prompt(run, chosen.step);
+    this.field.show();
+    for (const film of this.films) film.mark();
+    this.nowSelected();
+  }
+
+  prompt(run, step) {
+    if (!run.count) return;
+    const row = run.rows[step - 1];
+    const unit = run.estimated ? " (estimated)" : "";
+    const cached = run.estimated && !run.simulated ? "cache not reported" : `${share(row)} from the cache${run.simulated ? " (simulated)" : ""}`;
+    this.promptHead.replaceChildren(el("strong", { text: count(row[2]) }), ` tokens${unit} · ${cached}`);
+    const dropped = this.sizesOf(run).dropped(step);
+    const known = run.unrendered ? ` ${run.unrendered}.` : "";
+    const since = step > 1 && row[9].length ? `Since the last prompt: ${plural(this.sizesOf(run).added(step), "new part")}, ${plural(dropped.length, "part")} dropped.` : "";
+    const broke = row[13] ? ` Cache: ${row[13]}.` : "";
+    this.since.textContent = `One cell is ${plural(this.field.size, "token")}. ${since}${broke}${known}`;
+  }
+
+  // Describes the step's memory in one sentence.
+  sentence() {
+    const { run, chosen } = this.timeline;
+    const row = run.rows[chosen.step - 1];
+    const chunks = run.heapAt(chosen.step).filter((one) => !one.freed);
+    const stale = chunks.filter((one) => one.stale).length;
+    const stack = run.stackOf(row[0]).map((at) => run.frames[at].name).join(", ");
+    return plain(`${stepLine(run, chosen.step)}. Prompt of ${count(row[2])} tokens, ${share(row)} from the cache. Stack: ${stack}. Heap: ${plural(chunks.length, "chunk")}${stale ? `, ${stale} STALE` : ""}.`);
+  }
+
+  frames(run, step) {
+    const stack = run.stackOf(run.rows[step - 1][0]).reverse();
+    return stack.map((number, at) => {
+      const frame = run.frames[number];
+      const state = at === 0 ? "running" : `waits for ${run.frames[stack[at - 1]].name}`;
+      return el(
+        "button",
+        { type: "button", class: `frame-box${at ? "" : " running"}`, "aria-pressed": this.isSelected("frame", number), "data-key": `frame ${number}`, onclick: () => this.select(run, "frame", number, lifeOfFrame(run, number)) },
+        el("strong", { text: frame.name }),
+        el("span", { class: "waits", text: state }),
+        el("span", { class: "asked", text: preview(run.text(frame.intent), 150) }),
+      );
+    });
+  }
+
+  chunks(run, step) {
+    const found = run.heapAt(step);
+    const used = found.reduce((sum, one) => sum + (one.freed ? 0 : one.version.chars), 0);
+    this.heapHead.textContent = `${count(used)} of ${count(run.heap_chars)} characters`;
+    if (!found.length) return [el("p", { class: "faint", text: "No chunks." })];
+    const whole = Math.max(run.heap_chars, used, 1);
+    const blocks = found.slice(-CHUNKS).map((one) => this.chunk(run, one, whole));
+    if (found.length > CHUNKS) blocks.unshift(el("p", { class: "faint", text: `${count(found.length - CHUNKS)} older chunks are not drawn.` }));
+    return blocks;
+  }
+
+  chunk(run, { lane, version, freed, stale, read, fresh }, whole) {
+    const marks = [fresh && (version.again ? "rewritten" : "stored"), read && "read", stale && "STALE", freed && "freed"].filter(Boolean);
+    const names = [fresh && "fresh", read && "read", stale && "stale", freed && "freed"].filter(Boolean).join(" ");
+    const block = el(
+      "button",
+      { type: "button", class: `chunk-block ${names}`, "aria-pressed": this.isSelected("chunk", lane.name), "data-key": `chunk ${lane.name}`, onclick: () => this.select(run, "chunk", lane.name, lifeOfChunk(run, lane)) },
+      el("code", { text: lane.name }),
+      el("span", { text: count(version.chars) }),
+      ...marks.map((mark) => el("em", { text: mark })),
+    );
+    block.style.minHeight = `${24 + Math.round((TALLEST * version.chars) / whole)}px`;
+    return block;
+  }
+
+  isSelected(kind, key) {
+    return this.selected?.kind === kind && this.selected.key === key && this.selected.run === this.timeline.run;
+  }
+
+  selectPart(number) {
+    const { run } = this.timeline;
+    const text = textOf(run, number);
+    this.select(run, "part", number, lifeOfText(run, text, text.length < 20 ? new Set([number]) : null));
+  }
+
+  selectText(text) {
+    const { run } = this.timeline;
+    this.select(run, "text", text, lifeOfText(run, text));
+  }
+
+  select(run, kind, key, life) {
+    if (this.isSelected(kind, key)) return this.clear();
+    this.selected = { run, kind, key, life };
+    this.follow();
+    this.detail.scrollIntoView({ block: "nearest" });
+    return undefined;
+  }
+
+  clear() {
+    this.selected = null;
+    this.follow();
+  }
+
+  follow() {
+    const life = this.selected?.life ?? null;
+    this.field.highlight(life?.parts ?? new Set());
+    for (const film of this.films) film.follow(this.selected?.run === film.run ? life : null);
+    this.detail.hidden = life === null;
+    if (life) this.detail.replaceChildren(...this.selection());
+    this.show();
+  }
+
+  selection() {
+    const { run, kind, key, life } = this.selected;
+    const events = life.events.slice(0, EVENTS).map(({ step, text }) =>
+      el("li", {}, el("button", { type: "button", "data-step": String(step), onclick: () => this.timeline.choose(step, run.place) }, el("strong", { text: `step ${count(step)}` }), ` ${text}`)),
+    );
+    if (life.events.length > EVENTS) events.push(el("li", { class: "faint", text: `and ${count(life.events.length - EVENTS)} more` }));
+    const [name, text] = this.named(run, kind, key);
+    return [
+      el("header", {}, el("h3", { text: name }), el("span", { class: "faint", text: life.events.length ? plural(life.events.length, "change") : "It never changes." }), el("button", { type: "button", class: "close", "aria-label": "Close the selection", onclick: () => this.clear(), text: "×" })),
+      el("ol", { class: "life", "aria-label": "Its life" }, ...events),
+      this.followable(block(text)),
+    ];
+  }
+
+  // Adds a button that follows the text which the reader has marked.
+  followable(node) {
+    const button = el("button", { type: "button", class: "more", disabled: true, text: "follow the marked text" });
+    const marked = () => String(getSelection()).trim();
+    node.addEventListener("mouseup", () => (button.disabled = !marked()));
+    button.addEventListener("mousedown", (event) => event.preventDefault()); // keeps the text marked
+    button.addEventListener("click", () => marked() && this.selectText(marked()));
+    const field = el("input", { type: "search", "aria-label": "Follow a text", placeholder: "or type a text to follow" });
+    field.addEventListener("keydown", (event) => {
+      event.stopPropagation();
+      if (event.key === "Enter" && field.value.trim()) this.selectText(field.value.trim());
+    });
+    return el("div", { class: "followed" }, node, el("div", { class: "follow" }, button, field));
+  }
+
+  named(run, kind, key) {
+    if (kind === "frame") return [`Frame ${run.frames[key].name}`, run.text(run.frames[key].intent)];
+    if (kind === "chunk") {
+      const version = run.laneOf.get(key).versions.findLast((one) => one.start <= this.timeline.chosen.step) ?? run.laneOf.get(key).versions[0];
+      return [`Chunk ${key}`, run.text(version.content)];
+    }
+    if (kind === "text") return [`Text “${preview(key, 60)}”`, key];
+    return [describe(run, key).title, textOf(run, key)];
+  }
+
+  nowSelected() {
+    const events = this.selected?.run === this.timeline.run ? this.selected.life.events : [];
+    const { step } = this.timeline.chosen;
+    this.previous.disabled = !events.some((one) => one.step < step && one.step > 0);
+    this.next.disabled = !events.some((one) => one.step > step);
+    for (const node of this.detail.querySelectorAll("[data-step]")) node.toggleAttribute("aria-current", Number(node.dataset.step) === step);
+  }
+
+  // Goes to the previous or next change of the selection.
+  jump(way) {
+    const { step } = this.timeline.chosen;
+    const steps = this.selected.life.events.map((one) => one.step).filter((one) => one > 0);
+    const to = way > 0 ? steps.find((one) => one > step) : steps.findLast((one) => one < step);
+    if (to !== undefined) this.timeline.choose(to);
+  }
+
+  // Plays the run forward or backward; a second press stops.
+  play(way) {
+    const stop = this.playing === way;
+    clearInterval(this.timer);
+    this.playing = stop ? 0 : way;
+    const { run } = this.timeline;
+    if (!stop) {
+      const wanted = run.count / PLAY_SECONDS;
+      const each = Math.max(1, Math.round(wanted / FASTEST));
+      this.timer = setInterval(() => this.tick(each * way), 1000 / Math.min(FASTEST, Math.max(3, wanted / each)));
+      if (way > 0 && this.timeline.chosen.step === run.count) this.timeline.choose(1);
+    }
+    this.back.textContent = this.playing < 0 ? "❚❚ pause" : "◀ back";
+    this.forth.textContent = this.playing > 0 ? "❚❚ pause" : "▶ play";
+  }
+
+  tick(by) {
+    const before = this.timeline.chosen.step;
+    this.timeline.choose(before + by);
+    if (this.timeline.chosen.step === before) this.play(this.playing);
+  }
+
+  grow() {
+    this.field.scale();
+    this.legend();
+    for (const film of this.films) film.paint();
+    this.show();
+  }
+
+  paint() {
+    forgetColours();
+    this.field.surface.paint();
+    for (const film of this.films) film.paint();
+  }
+}
