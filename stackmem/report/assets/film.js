@@ -160,8 +160,16 @@ export const share = (row) => `${Math.round((100 * row[3]) / Math.max(1, row[2])
 
 // Returns the most frequent kind of each pixel.
 function mostFrequent(kinds) {
-  return Uint8Array.from({ length: kinds.length / SAMPLES }, (_, at) => {
-    const here = kinds.subarray(at * SAMPLES, (at + 1) * SAMPLES);
-    return here.reduce((best, kind) => (here.filter((one) => one === kind).length > here.filter((one) => one === best).length ? kind : best), here[0]);
-  });
+  const found = new Uint8Array(kinds.length / SAMPLES);
+  const counts = new Uint8Array(KINDS.length);
+  for (let at = 0; at < found.length; at += 1) {
+    counts.fill(0);
+    let best = kinds[at * SAMPLES];
+    for (let place = at * SAMPLES; place < (at + 1) * SAMPLES; place += 1) {
+      counts[kinds[place]] += 1;
+      if (counts[kinds[place]] > counts[best]) best = kinds[place];
+    }
+    found[at] = best;
+  }
+  return found;
 }
