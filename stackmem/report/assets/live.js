@@ -1,6 +1,6 @@
 // A page connected to a server: it follows its run and can run commands.
 
-import { el, keepPlace } from "./text.js";
+import { el, duration, keepPlace } from "./text.js";
 import { open } from "./main.js";
 import { ACTIONS, openCommand } from "./commands.js";
 
@@ -36,10 +36,14 @@ function follow({ timeline, inspector }) {
     else if (timeline.chosen.step >= before) inspector.show();
     tell();
   };
-  const tell = () => (state.textContent = shown.outcome === "running" ? "live" : "");
+  let last = Date.now();
+  const ago = () => Math.floor((Date.now() - last) / 1000);
+  const tell = () => (state.textContent = shown.outcome === "running" ? `live${ago() > 1 ? `, last event ${duration(ago())} ago` : ""}` : "");
+  setInterval(() => shown.outcome === "running" && source.readyState === EventSource.OPEN && tell(), 5000);
   source.addEventListener("facts", ({ data }) => {
     if (!waiting.length) setTimeout(take, 100);
     waiting.push(JSON.parse(data));
+    last = Date.now();
   });
   source.addEventListener("whole", () => location.reload());
   source.addEventListener("broken", ({ data }) => {

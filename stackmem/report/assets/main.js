@@ -11,6 +11,7 @@ import { Inspector } from "./inspector.js";
 import { tone, whatHappened } from "./headline.js";
 import { answer, certainty, failureStep, subtitleOf, titleOf } from "./answer.js";
 import { Memory } from "./memory.js";
+import { spentCard } from "./spent.js";
 import { Search } from "./search.js";
 
 class Tooltip {
@@ -279,6 +280,7 @@ async function show(more) {
       heads,
       more.actions?.(timeline) ?? "",
       memory.element,
+      spentCard(timeline, (run) => memory.sizesOf(run)),
       el(
         "div",
         { class: "work" },
