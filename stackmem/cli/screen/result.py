@@ -126,11 +126,11 @@ def show_patch(result: RunResult) -> None:
     if not result.changed:
         typer.echo("no files changed")
         return
-    path = Path(result.run_dir) / PATCH
-    with open_regular(path) as file:
+    patch = Path(result.run_dir) / PATCH
+    with open_regular(patch) as file:
         lines = stat_lines(patch_stat(file), shutil.get_terminal_size().columns)
     typer.echo("\n" + "\n".join(map(readable, lines)))
-    typer.echo(f"the whole patch: {readable(str(path))}")
+    typer.echo(f"the whole patch: {readable(str(patch))}")
     if result.executed_by_host:
         typer.echo("check these before you use the folder, because your machine may execute them:")
         for path in result.executed_by_host[:_PATHS_SHOWN]:

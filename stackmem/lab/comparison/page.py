@@ -15,6 +15,7 @@ from math import isfinite
 from pathlib import Path
 
 from .anchors import FAMILIES, Anchors
+from .answer import answer, certainty
 from .expectations import expectation_rows, expectation_text
 from .figures import Section, Wants, bill
 from .findings import READING, facts, remarks
@@ -230,11 +231,17 @@ def _summary(results: BenchRows, all_sections: Sequence[Section], wants: Wants) 
         whole = next(section for section in all_sections if (section.model, section.noise) == group)
         if (words := verdicts(whole, wants)) and len(groups) > 1:
             verdict_html += f"<h2>{escape(group[0])}{escape(f' · noise {group[1]}' if group[1] else '')}</h2>"
-        verdict_html += words
+        verdict_html += _answered(whole, wants) + words
     remark_html = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(results, wants) if remark != READING)
     empty = "" if results.trials else "<p class=empty>No trial has ended yet.</p>"
     after = f"<div class=remarks>{remark_html}</div>" if remark_html else ""
-    return f"<h1>Strategies side by side</h1><p class=told>{escape(lead)}</p>{empty}{verdict_html}{after}"
+    return f"<h1>Strategies side by side</h1>{empty}{verdict_html}<p class=told>{escape(lead)}</p>{after}"
+
+
+def _answered(section: Section, wants: Wants) -> str:
+    """Return the answer of a section and how sure it is, as two lines."""
+    first, second = answer(section, wants), certainty(section, wants)
+    return f"<p class=answer>{escape(first)}</p><p class=sure>{escape(second)}</p>" if first else ""
 
 
 def _made(results: BenchRows, wants: Wants) -> str:

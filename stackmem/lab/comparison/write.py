@@ -19,6 +19,7 @@ from stackmem.models.catalog import lookup
 from stackmem.report.page import write_whole
 from stackmem.settings.options import suggestion
 
+from .answer import answer, certainty
 from .columns import cell_text, columns
 from .expectations import expectation_rows, expectation_text
 from .figures import Line, Section, Wants, sections
@@ -141,6 +142,9 @@ def _section(section: Section, wants: Wants) -> list[str]:
     used = columns(section, wants)
     heads = ["strategy", "trials", *(_head(column) for column in used)]
     lines = ["", f"## {escaped(title(section))}", ""]
+    lines += [
+        line for says in (answer(section, wants), certainty(section, wants)) if says for line in (escaped(says), "")
+    ]
     lines += [f"- {escaped(finding)}" for finding in findings(section, wants)]
     lines += ["", _row(heads), _row(["---", *("---:" for _ in heads[1:])])]
     for line in section.lines:
