@@ -28,6 +28,8 @@ def test_the_resume_hint_names_the_newest_interrupted_run():
     rows = [RunRow("run-2", "", "interrupted"), RunRow("run-1", "", "interrupted"), RunRow("run-3", "", "running")]
     assert how_to_resume(rows).endswith("stackmem resume run-2")
     assert how_to_resume(rows[2:]) == ""
+    recorded = ("imported:claude-code", "full (stated by the recording)")
+    assert how_to_resume([RunRow("run-4", "", "interrupted", strategy=name) for name in recorded]) == ""
 
 
 def test_a_narrow_terminal_has_short_ids_and_is_spared_the_columns_that_matter_least():

@@ -146,7 +146,8 @@ def _cells(row: RunRow) -> dict[str, str]:
 
 def how_to_resume(rows: Sequence[RunRow]) -> str:
     """Return a hint on resuming, with the newest interrupted run; empty if there is none."""
-    stopped = sorted(row.run for row in rows if row.outcome == INTERRUPTED)
+    own = (row for row in rows if not row.strategy.startswith("imported:") and "recording)" not in row.strategy)
+    stopped = sorted(row.run for row in own if row.outcome == INTERRUPTED)
     return f"to continue an interrupted run: stackmem resume {one_line(stopped[-1])}" if stopped else ""
 
 

@@ -43,12 +43,8 @@ def certainty(section: Section, wants: Wants) -> str:
     if comparison.verdict in ("better", "worse"):
         return f"The difference in cost is shown over {units} {of} (p = {comparison.p_corrected:.2g})."
     needed = _enough(comparison)
-    more = (
-        f" about {needed:,} would be needed."
-        if needed
-        else " the costs are too alike or too varied to tell how many are needed."
-    )
-    return f"This is not shown yet over {units} {of}:{more}"
+    more = f"about {needed:,} would be needed." if needed else "the costs are too alike, or vary too much."
+    return f"This is not shown yet over {units} {of}: {more}"
 
 
 def _cheapest(section: Section, base: Line, wants: Wants) -> Line | None:

@@ -23,6 +23,8 @@ export const tone = (outcome) => (GOOD.includes(outcome) ? "ok" : ["running", "r
 export function reason(run) {
   if (run.outcome === "running") return "The run is in progress.";
   if (run.outcome === "reading") return run.reading;
+  const imported = run.unrendered.startsWith("imported from");
+  if (imported && (run.outcome === "interrupted" || run.ending === "interrupted")) return "The recording ends here.";
   if (run.outcome === "interrupted") return "The run's process is gone. The run can be resumed.";
   const facts = run.count ? run.rows.at(-1)[11] : run.before;
   const said = (kind, place) => {
