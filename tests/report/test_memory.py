@@ -126,3 +126,32 @@ def test_a_page_of_thousands_of_prompts_draws_one_bar_per_pixel_pair(show, tmp_p
     expect(page.locator(".memory h2")).to_contain_text("step 2,900 of 3,000")
     page.get_by_role("region", name="Heap at this step").get_by_role("button").first.press("Enter")
     assert life(page)
+
+
+def test_it_says_where_the_tokens_went_and_what_another_strategy_would_send(show, made):
+    page = show(made["invoices"]).open()
+    page.locator("summary", has_text="Where the tokens went").press("Enter")
+    kinds = page.get_by_role("table", name="Tokens by kind").locator("tbody tr")
+    assert 98 <= sum(int(cell.split()[0]) for cell in kinds.locator("td:nth-of-type(2)").all_inner_texts()) <= 102
+    frames = page.get_by_role("table", name="Tokens by frame").locator("tbody tr")
+    assert frames.first.locator("td").all_inner_texts()[:3] == ["30.8k", "132k", "$0.14"]
+    page.locator("summary", has_text="another strategy").press("Enter")
+    difference = page.locator(".difference")
+    expect(difference).to_contain_text("With full, the same 39 steps would send")
+    first = difference.inner_text()
+    page.get_by_role("combobox", name="Other strategy").select_option("mask")
+    expect(difference).to_contain_text("With mask, the same 39 steps")
+    page.get_by_role("slider", name="Price of a cached token").fill("1")
+    expect(difference).not_to_have_text(first)
+
+
+def test_a_printed_page_has_the_picture_and_no_controls(show, made):
+    page = open_at(show, made["invoices"], 16)
+    page.emulate_media(media="print")
+    expect(page.get_by_role("region", name="Prompt of this step")).to_be_visible()
+    expect(page.get_by_role("button", name="play")).to_be_hidden()
+    page.emulate_media(media="screen", forced_colors="active")
+    tone = "getComputedStyle(document.querySelector('.legend .kind-results')).color"
+    forced = page.evaluate(tone)
+    page.emulate_media(forced_colors="none")
+    assert page.evaluate(tone) == forced  # the legend keeps the colors of the cells
