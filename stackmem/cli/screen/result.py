@@ -19,7 +19,7 @@ from stackmem.run.result import RunResult
 from stackmem.run.run_folder import PATCH, RESULT
 
 from .patch_stat import patch_stat, stat_lines
-from .text import readable, say, spell_cost
+from .text import readable, say, spell_cost, wrapped
 
 _GIB = 1 << 30
 _PATHS_SHOWN = 40
@@ -77,8 +77,10 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
     outcome = "finished, not checked" if result.outcome == "finished" and not checked else result.outcome
     ended = "" if result.ending == result.outcome else f" ({result.ending})"
     typer.echo(
-        f"{outcome}{ended} in {quantity(result.steps, 'step')}, {quantity(result.frames, 'frame')} pushed, {tokens}, "
-        f"{cost}, {result.wall_seconds:.1f} s"
+        wrapped(
+            f"{outcome}{ended} in {quantity(result.steps, 'step')}, {quantity(result.frames, 'frame')} pushed, {tokens}, "
+            f"{cost}, {result.wall_seconds:.1f} s"
+        )
     )
     for label, text in (("result", result.result), ("checks", result.check_error)):
         if text:

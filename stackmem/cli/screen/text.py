@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -13,6 +14,7 @@ import typer
 from typer import style
 
 _SHORT_CHARS = 100
+_LAST_CELLS = 24
 
 
 def readable(text: str) -> str:
@@ -91,6 +93,31 @@ def align(
             cells[outcomes] = _color(cells[outcomes])
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def without_columns(
+    rows: Sequence[Sequence[str]], spared: Sequence[str], width: int | None, last: int = _LAST_CELLS
+) -> list[Sequence[str]]:
+    """Drop columns by their heading, in the order of ``spared``, until the rows fit ``width``.
+
+    The last column needs room for ``last`` cells only, because ``align`` cuts it.
+    """
+    from rich.cells import cell_len
+
+    kept = list(range(len(rows[0])))
+    needs = [max(cell_len(row[column]) for row in rows) for column in kept]
+    needs[-1] = min(needs[-1], last)
+    for name in spared:
+        if width is None or sum(needs[column] + 2 for column in kept) - 2 <= width:
+            break
+        kept = [column for column in kept if rows[0][column] != name]
+    return [[row[column] for column in kept] for row in rows]
+
+
+def wrapped(text: str) -> str:
+    """Wrap a line at the terminal's width without tearing words."""
+    width = terminal_width()
+    return text if width is None else textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def terminal_width() -> int | None:

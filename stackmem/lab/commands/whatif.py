@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from stackmem.cli.options import JsonArray, argument, flag, option, runs_folder
-from stackmem.cli.screen.text import align, echo_json, one_line, terminal_width
+from stackmem.cli.screen.text import align, echo_json, one_line, terminal_width, without_columns
 from stackmem.core.text import quantity
 from stackmem.lab.whatif.hypothetical import phase_rule
 from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, WhatIfRow, parse_strategies, what_if
@@ -18,6 +18,8 @@ _HEADS = {
     "USD": (*_PROMPTS, "read", "written", "uncached", "output", "bill", *_LOSSES),
     "tokens": (*_PROMPTS, "cached", "evaluated", "output", "seconds", *_LOSSES),
 }
+# columns to drop on a narrow terminal, in this order
+_SPARED = ("uncached", "written", "evaluated", "output", "cached", "read", "mean", "gone", "lost", "first loss")
 
 
 def command(
@@ -74,7 +76,8 @@ def _lines(result: WhatIf, width: int | None) -> list[str]:
         )
     head = _HEADS[result.unit]
     rows = [head, *(_cells(row, result.unit) for row in result.rows)]
-    lines += ["", *align(rows, (0, len(head) - 1), width=width)]
+    rows = without_columns(rows, _SPARED, width)
+    lines += ["", *align(rows, (0, len(rows[0]) - 1), width=width)]
     lines += [
         "",
         f"* the strategy of the recording; ratio: {'its bill is' if result.unit == 'USD' else 'its seconds are'} 1",
