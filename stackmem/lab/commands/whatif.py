@@ -76,8 +76,8 @@ def _lines(result: WhatIf, width: int | None) -> list[str]:
         )
     head = _HEADS[result.unit]
     rows = [head, *(_cells(row, result.unit) for row in result.rows)]
-    rows = without_columns(rows, _SPARED, width)
-    lines += ["", *align(rows, (0, len(rows[0]) - 1), width=width)]
+    kept = without_columns(rows, _SPARED, width)
+    lines += ["", *align(kept, (0, len(kept[0]) - 1), width=width)]
     lines += [
         "",
         f"* the strategy of the recording; ratio: {'its bill is' if result.unit == 'USD' else 'its seconds are'} 1",

@@ -19,6 +19,7 @@ from stackmem.lab.bench.evidence_figures import MIN_RUNS, MIN_TASKS, OVERRUN_RAT
 from stackmem.lab.bench.intervals import Interval
 from stackmem.report.page import write_whole
 
+from .evidence_verdict import forest_plot, verdict
 from .tables import plain_table
 from .write import KINDS, escaped
 
@@ -151,6 +152,7 @@ def _titled(table: EvidenceTable) -> str:
 
 def _markdown(entries: Sequence[RecordingEntry], all_tables: Sequence[EvidenceTable]) -> str:
     lines = ["# Recordings under memory strategies", ""]
+    lines += [line for sentence in (verdict(all_tables[0]) if all_tables else ()) for line in (escaped(sentence), "")]
     lines += [f"- {escaped(remark)}" for remark in _remarks(entries)]
     for table in all_tables:
         lines += ["", f"## {escaped(_titled(table))}", "", _row(_HEADS), _row(["---", *("---:" for _ in _HEADS[1:])])]
@@ -164,9 +166,14 @@ def _row(cells: Sequence[str]) -> str:
 
 def _page(entries: Sequence[RecordingEntry], all_tables: Sequence[EvidenceTable]) -> str:
     remarks = "".join(f"<p>{escape(remark)}</p>" for remark in _remarks(entries))
-    body = f"<section><h1>Recordings under memory strategies</h1><div class=remarks>{remarks}</div></section>"
+    answers = "<p class=empty>No recording could be used.</p>"
+    if all_tables:
+        first, sure = verdict(all_tables[0])
+        answers = f"<p class=answer>{escape(first)}</p><p class=sure>{escape(sure)}</p>{forest_plot(all_tables[0])}"
+    body = f"<section><h1>Recordings under memory strategies</h1>{answers}</section>"
     for table in all_tables:
         body += f"<section><h2>{escape(_titled(table))}</h2>{plain_table([_HEADS, *_rows(table)])}</section>"
+    body += f"<section><h2>How it was made</h2><div class=remarks>{remarks}</div></section>"
     style = files("stackmem.report").joinpath("assets", "comparison.css").read_text(encoding="utf-8")
     return _PAGE.format(style=style, body=body)
 

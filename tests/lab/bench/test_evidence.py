@@ -1,6 +1,7 @@
 """Recordings of real runs under strategies: the entries, the figures with their intervals, and the pages."""
 
 import csv
+import re
 import random
 from functools import partial
 from io import StringIO
@@ -24,6 +25,7 @@ from stackmem.lab.bench.evidence import (
 )
 from stackmem.lab.bench.evidence_figures import over_tasks, table, tables
 from stackmem.lab.comparison.evidence import summary, write_evidence
+from stackmem.lab.comparison.evidence_verdict import verdict
 from stackmem.lab.whatif.hypothetical import start_with_frames
 from stackmem.lab.whatif.recorded import WhatIfQuestion, tell_again
 from stackmem.measure.moments import moments
@@ -233,6 +235,29 @@ def test_names_from_recordings_are_shown_and_never_obeyed(tmp_path, ending):
         assert float(rows[1]["bill_0.1"]) == 0.9
     if ending == "html":
         assert "default-src 'none'" in text
+
+
+def test_the_page_begins_with_the_cheapest_strategy_and_a_plot(tmp_path):
+    name = next(name for name in entry("a", "t0", 0.7).told if name != "full")
+    path = tmp_path / "out.html"
+    write_evidence([entry("a", f"t{number}", 0.7 + number / 100) for number in range(10)], path)
+    text = path.read_text("utf-8")
+    answer = text.index(f"<p class=answer>{name} costs 2")
+    assert re.search(r"costs 2\d % less than full \[2\d, [23]\d\] at cached reads of 0\.1\.", text)
+    assert "This covers 10 runs of 10 tasks." in text
+    assert (
+        answer
+        < text.index(f'aria-label="Bill relative to full at cached reads of 0.1: {name} 0.7')
+        < text.index("<h2>")
+    )
+    assert text.index("All models have the same weight") > text.index("<table")
+
+
+def test_a_study_in_which_nothing_is_cheaper_says_so():
+    first, sure = verdict(table("all", [entry("a", "t0", 1.4)]))
+    assert first.startswith("No strategy costs less than full at cached reads of 0.1;")
+    assert first.endswith("costs 40 % more.")
+    assert "An interval needs at least 8 tasks." in sure
 
 
 def test_a_study_is_written_by_the_end_of_its_name_only(tmp_path):
