@@ -78,8 +78,8 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
     ended = "" if result.ending == result.outcome else f" ({result.ending})"
     typer.echo(
         wrapped(
-            f"{outcome}{ended} in {quantity(result.steps, 'step')}, {quantity(result.frames, 'frame')} pushed, {tokens}, "
-            f"{cost}, {result.wall_seconds:.1f} s"
+            f"{outcome}{ended} in {quantity(result.steps, 'step')}, {quantity(result.frames, 'frame')} pushed, "
+            f"{tokens}, {cost}, {result.wall_seconds:.1f} s"
         )
     )
     for label, text in (("result", result.result), ("checks", result.check_error)):

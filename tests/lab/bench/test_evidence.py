@@ -1,8 +1,8 @@
 """Recordings of real runs under strategies: the entries, the figures with their intervals, and the pages."""
 
 import csv
-import re
 import random
+import re
 from functools import partial
 from io import StringIO
 
