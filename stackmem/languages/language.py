@@ -7,6 +7,7 @@ A language is a module ``stackmem.languages.<name>.language`` with a ``LANGUAGE`
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable
+from itertools import dropwhile, takewhile
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -62,6 +63,27 @@ class Finding(Struct, frozen=True):
     suggestion: str = ""
 
 
+class ProgramInterface(Struct, frozen=True):
+    """A program as a tool: what it does, and what it takes."""
+
+    description: str  # from the program's own text; empty if it says nothing about itself
+    inputs: dict[str, Any]  # JSON Schema of its inputs, an object
+
+
+def inputs_schema(properties: dict[str, Any], required: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the schema of a program's inputs."""
+    needed = list(required)
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    return schema | ({"required": needed} if needed else {})
+
+
+def leading_comment(text: str, sign: str) -> str:
+    """Return the comment at the beginning of a text as one line, without the first line of a script."""
+    lines = [line.strip() for line in text.splitlines() if not line.startswith("#!")]
+    comment = takewhile(lambda line: line.startswith(sign), dropwhile(lambda line: not line, lines))
+    return " ".join(" ".join(line.lstrip(sign) for line in comment).split())
+
+
 class Language(Struct, frozen=True):
     """One language and its entry points."""
 
@@ -94,6 +116,8 @@ class Language(Struct, frozen=True):
     settings: Callable[[str], dict[str, str]] | None = None
     # further keyword arguments of ``lint``: ``tools`` (the user's own tools), ``lib`` (paths of libraries)
     lints_with: tuple[str, ...] = ()
+    # returns the ``ProgramInterface`` of a program that can be read
+    interface: Callable[[Launch], Reading] | None = None
     # Whether new runs get the option ``checked``, which looks for static faults before the first effect. A run recorded
     # without the option is replayed without the check.
     is_checked: bool = False

@@ -15,7 +15,16 @@ from stackmem.core.messages import Text
 from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolAnswered, VariableSet
 from stackmem.core.requests import InvokeTool
 from stackmem.errors import Halted, UsageError
-from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
+from stackmem.languages.language import (
+    Announcer,
+    Happening,
+    Language,
+    Launch,
+    ProgramInterface,
+    Reading,
+    inputs_schema,
+    leading_comment,
+)
 from stackmem.languages.operations import FrameAnswer, Group, Program, RunFrame
 
 from . import tree
@@ -163,6 +172,21 @@ def outline(launch: Launch) -> Reading:
         raise halt.within(INITIALIZATION, LOAD_AND_PARSE, ()).to_halted(INITIALIZATION) from halt
 
 
+def interface(launch: Launch) -> Reading:
+    """Return the program's interface. Its description is the comment at its beginning."""
+    yield from ()  # a reading must be a generator, even if it reads no other source
+    try:
+        program = read_program(launch.path, launch.text)
+    except Halt as halt:
+        raise halt.within(INITIALIZATION, LOAD_AND_PARSE, ()).to_halted(INITIALIZATION) from halt
+    properties = {
+        each.name: {"description": each.description} | ({"default": each.default} if each.has_default else {})
+        for each in program.inputs
+    }
+    required = [each.name for each in program.inputs if each.required and not each.has_default]
+    return ProgramInterface(leading_comment(launch.text, "#"), inputs_schema(properties, required))
+
+
 def stop_lines(path: str, text: str) -> Iterator[int]:
     """Yield the lines of the steps of a program or tool. Steps under ``def_step`` count only if some step runs them."""
     if path.lower().endswith(".tool.apl"):
@@ -266,6 +290,7 @@ LANGUAGE = Language(
     announcer=announcer,
     lint_report=lint_report,
     config=CONFIG,
+    interface=interface,
     is_checked=True,
     no_main=no_main,
 )

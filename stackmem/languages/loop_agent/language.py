@@ -6,6 +6,7 @@ import itertools
 import json
 import posixpath
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,7 +14,7 @@ from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolA
 from stackmem.core.requests import InvokeTool
 from stackmem.errors import Halted, UsageError
 from stackmem.languages.frame.values import digest_of
-from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
+from stackmem.languages.language import Announcer, Happening, Language, Launch, ProgramInterface, Reading, inputs_schema
 from stackmem.languages.operations import Complete, EnterFrame, Group, LeaveFrame, Program, Say
 
 from .interpreter import run_agent
@@ -47,6 +48,32 @@ def start(launch: Launch) -> Program:
         yield Say(finish.message)
     yield PhaseEnded(agent.name, {"payload": digest_of(finish.payload)})
     return finish.payload
+
+
+_KINDS: dict[type, str] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+
+def interface(launch: Launch) -> Reading:
+    """Return the program's interface: the keys of the payload, typed by its schemas or its initial values."""
+    yield from ()  # a reading must be a generator, even if it reads no other source
+    agent, faults = load_agent(launch.text)
+    if agent is None:
+        raise Halted("Invalid Agent", fault_report(launch.path, launch.text, faults[0]), launch.path)
+    properties: dict[str, Any] = {}
+    for name, value in agent.payload.items():
+        kind = _KINDS.get(type(value))
+        properties[name] = ({"type": kind} if kind else {}) | {"default": value}
+    properties |= declared_properties(agent)
+    required = agent.start_schema.get("required")
+    named = required if isinstance(required, list) else []
+    return ProgramInterface(agent.description, inputs_schema(properties, [x for x in named if x not in agent.payload]))
 
 
 def _load(launch: Launch) -> Reading:
@@ -175,5 +202,6 @@ LANGUAGE = Language(
     models=models,
     settings=settings_of,
     lints_with=("tools",),
+    interface=interface,
     is_checked=True,
 )

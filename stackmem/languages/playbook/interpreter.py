@@ -51,7 +51,7 @@ def _must_be_known(name: str, known: list[str]) -> None:
 
 def entries_of(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) -> Entries:
     """Map each agent to its entry playbooks and their arguments."""
-    chosen = _choose_entries(program, named)
+    chosen = choose_entries(program, named)
     known = list(dict.fromkeys(param.name for _, book in chosen for param in book.params))
     given = {name.lstrip("$"): value for name, value in inputs.items()}
     for name in given:
@@ -67,7 +67,8 @@ def entries_of(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) 
     return found
 
 
-def _choose_entries(program: PlaybookProgram, named: str) -> list[tuple[Agent, Playbook]]:
+def choose_entries(program: PlaybookProgram, named: str) -> list[tuple[Agent, Playbook]]:
+    """Return the playbooks that the program starts with, each with its agent."""
     every = list(program.all())
     if named:
         owner, _, name = named.rpartition(".")

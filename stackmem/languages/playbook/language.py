@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterator
+from typing import Any
 
 from stackmem.core.program_facts import StepEntered, UserAnswered, VariableSet
 from stackmem.core.requests import InvokeTool, LoadSource
 from stackmem.errors import UsageError
-from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
+from stackmem.languages.language import Announcer, Happening, Language, Launch, ProgramInterface, Reading, inputs_schema
 from stackmem.languages.operations import Complete, EnterFrame, LeaveFrame, Program, Source
 
 from . import tree as nodes
 from .compiler import REFUSED, compile_program, compiled_path, kept_program, with_default_steps
 from .errors import PlaybookError, halt
-from .interpreter import check_inputs, entries_of, run_agents
+from .interpreter import check_inputs, choose_entries, entries_of, run_agents
 from .lint import findings_of, lint, remarks
 from .reader import read_program
 from .session_log import brief
@@ -75,6 +76,27 @@ def outline(launch: Launch) -> Reading:
         starts = [f"{name}.{book.name}" for name, books in entries.items() for book, _ in books]
         lines.insert(0, f"starts with: {', '.join(starts)}")
     return (*lines, *_outline_lines(with_default_steps(program)))
+
+
+_SCHEMAS = {
+    "str": "string", "int": "integer", "float": "number", "bool": "boolean", "list": "array", "dict": "object",
+}  # fmt: skip
+
+
+def interface(launch: Launch) -> Reading:
+    """Return the program's interface: the parameters of the playbooks that it starts with."""
+    yield from ()  # a reading must be a generator, even if it reads no other source
+    program = _read(launch)
+    books = [book for _, book in choose_entries(program, str(launch.options.get("entry") or ""))]
+    params = {param.name: param for book in books for param in book.params}
+    properties: dict[str, Any] = {}
+    for name, param in params.items():
+        kind = _SCHEMAS.get(param.kind.partition("[")[0].strip())
+        properties[name] = ({"type": kind} if kind else {}) | ({} if param.required else {"default": param.default})
+    says = next((book.says for book in books if book.says), program.agents[0].says)
+    return ProgramInterface(
+        " ".join(says.split()), inputs_schema(properties, [name for name, param in params.items() if param.required])
+    )
 
 
 def _outline_lines(program: nodes.PlaybookProgram) -> Iterator[str]:
@@ -186,5 +208,6 @@ LANGUAGE = Language(
     remarks=remarks,
     stop_lines=stop_lines,
     announcer=announcer,
+    interface=interface,
     is_checked=True,
 )

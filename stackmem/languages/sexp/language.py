@@ -11,7 +11,16 @@ from stackmem.core.requests import AskUser
 from stackmem.errors import Halted, UsageError
 from stackmem.languages.debugger import DebugMoment, FrameView
 from stackmem.languages.frame.values import step_left
-from stackmem.languages.language import Announcer, Happening, Language, Launch, Reading
+from stackmem.languages.language import (
+    Announcer,
+    Happening,
+    Language,
+    Launch,
+    ProgramInterface,
+    Reading,
+    inputs_schema,
+    leading_comment,
+)
 from stackmem.languages.operations import Completion, FrameAnswer, Program, Say, Value
 
 from .analysis import Analysis
@@ -96,6 +105,17 @@ def outline(launch: Launch) -> Reading:
         raise Halted("Static Fault", f"{_STATIC}\n{found.report}")
     needs = [f"needs the input {name}" for name in sorted({*found.free, *found.needed})]
     return (*(_line(node) for part in parts for node in part.nodes), *needs)
+
+
+def interface(launch: Launch) -> Reading:
+    """Return the program's interface: its free names are its inputs, and the comment at its beginning describes it."""
+    try:
+        parts, _ = yield from _load(launch)
+    except SexpSyntaxError as error:
+        raise Halted("Syntax Error", str(error)) from error
+    found: LintResult = yield from examine(parts, frozenset(), launch.tools)
+    names = sorted({*found.free, *found.needed})
+    return ProgramInterface(leading_comment(launch.text, ";"), inputs_schema({name: {} for name in names}, names))
 
 
 def models(launch: Launch) -> Reading:
@@ -249,5 +269,6 @@ LANGUAGE = Language(
     announcer=announcer,
     models=models,
     lints_with=("tools", "lib"),
+    interface=interface,
     is_checked=True,
 )
