@@ -110,7 +110,7 @@ def run_command(
 
 @app.command("status", short_help="Show the runs of gateways, including running ones.")
 def status_command(runs_dir: str | None = _RUNS, json: JsonArray = False) -> None:
-    """Show gateway runs: conversations, context, cost, and a strategy's savings with their uncertainty."""
+    """Show gateway runs: conversations, context, cost, and a strategy's estimated savings."""
     folder = runs_folder(runs_dir)
     rows = gateway_status(folder)
     if json:
@@ -133,7 +133,7 @@ _HEADINGS = (
 
 def _cells(row: GatewayRunStatus) -> tuple[str, ...]:
     cost = _cost(row.cost_usd, row.usage)
-    saved = "" if row.savings is None else f"${row.savings.usd:.4f} ± {row.savings.off_usd:.4f}"
+    saved = "" if row.savings is None else f"about ${row.savings.usd:.4f}"
     return (
         one_line(row.run), row.state, one_line(row.strategy), one_line(row.model), f"{row.conversations:,}",
         f"{row.requests:,}", f"{row.failed:,}", f"{row.context_tokens:,}", cost, f"{row.sent_share:.0%}", saved,

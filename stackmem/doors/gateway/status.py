@@ -23,10 +23,12 @@ from .recording import tell_to_end
 
 
 class Savings(Struct, frozen=True):
-    """A strategy's savings, estimated with a simulation of the provider's cache that assumes identical replies."""
+    """A strategy's savings: an estimate without a bound, from a simulation that assumes identical replies."""
 
     usd: float  # simulated bill under ``full`` minus that under the strategy; negative if the strategy cost more
-    off_usd: float  # difference between simulated and real bill under the strategy: the uncertainty of ``usd``
+    # difference between the simulated and the real bill under the strategy. The error of ``usd`` may be larger, because
+    # the simulated bill under ``full`` has an error too
+    off_usd: float
 
 
 class GatewayRunStatus(Struct, frozen=True):

@@ -30,6 +30,7 @@ from stackmem.formats.recordings.session import (
     RecordedText,
     RecordedTurn,
 )
+from stackmem.memory.shared.foreign_tools import does
 from stackmem.models.calls.text_calls import recorded_call
 from stackmem.models.catalog import lookup
 
@@ -55,7 +56,7 @@ class Strand(Struct):
     written: list[RecordedSummary] = field(default_factory=list)
     after: list[RecordedTurn] = field(default_factory=list)  # what follows the waiting reply
     under_way: int = 0  # requests without an answer
-    words: str = ""  # text of the last reply; ``done`` says whether it made no calls
+    words: str = ""  # text of the last reply; ``done`` says whether it made no calls, or only one that ends the work
     done: bool = False
     parallel: bool = False  # whether it becomes a frame when it ends, and not with a result of its parent
 
@@ -210,7 +211,7 @@ class Telling:
         strand.failures.clear()
         recorded = _recorded(reply, answered, asked, strand)
         strand.words = "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
-        strand.done = not recorded.calls
+        strand.done = not recorded.calls or any(does(call) == "ends" for call in recorded.calls)
         if recorded.calls:
             strand.held = recorded
         else:

@@ -32,6 +32,7 @@ from stackmem.core.messages import ReplyPart, Text, ToolCall, Usage
 from stackmem.core.pricing import Answerer, Price
 from stackmem.core.tool_schemas import parse
 from stackmem.core.tools import PushFrame
+from stackmem.memory.shared.foreign_tools import does
 from stackmem.trace.imported import mark
 
 from .session import (
@@ -108,13 +109,13 @@ def _has_children(session: RecordedSession) -> bool:
 
 
 def ending(session: RecordedSession) -> Ending:
-    """Return ``popped`` if the last reply has no calls or the recording says that it finished."""
+    """Return ``popped`` if the last reply has no calls or one that ends the work, or the recording says so."""
     if session.ending is not None:
         return session.ending
     if session.finished is not None:
         return "popped" if session.finished else "interrupted"
     last = next((turn for turn in reversed(session.turns) if isinstance(turn, RecordedReply)), None)
-    done = last is not None and (not last.calls or last.calls[0].name == "pop_frame")
+    done = last is not None and (not last.calls or does(last.calls[0]) == "ends")
     return "popped" if done else "interrupted"
 
 

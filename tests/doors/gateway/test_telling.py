@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from stackmem.core.facts import FramePopped, FramePushed, ModelFailed, ModelReplied, NoticeGiven, RunEnded, ToolReturned
 from stackmem.core.machine import fold
 from stackmem.core.messages import Part, Text, ToolCall, ToolResult, ToolSpec, Usage
@@ -169,6 +171,18 @@ def test_calls_that_were_never_answered_end_the_run_as_interrupted():
     assert isinstance(events[-1], RunEnded)
     assert (events[-1].ending, events[-1].result) == ("interrupted", "I look.")
     assert not any(isinstance(event, ToolReturned) for event in events)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [ToolCall("c1", "bash", {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}), ToolCall("c1", "submit", {})],
+)
+def test_an_agent_that_ends_with_a_call_has_finished(call):
+    tape = Tape()
+    tape.turn(Text("Go."), reply=(Text("All is done."), call), kind="new")
+    events = tape.events()
+    assert (events[-1].ending, events[-1].result) == ("popped", "All is done.")
+    assert fold(events).outcome == "finished"
 
 
 def test_a_reply_of_another_model_says_whose_it_is():
