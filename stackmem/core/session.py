@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from .conversation import keeping
 from .conversation.earlier import earlier_requests
+from .conversation.related import related_requests
 from .conversation.standing import Changes, StandingChange, add
 from .facts import Event, FramePopped, FramePushed, RunStarted
 from .frames import ROOT_RETURNS, last_words, standing_chars, tell
@@ -257,7 +258,8 @@ def open_request(state: State, session: Session, event: FramePushed) -> State:
     text = event.request if event.request is not UNSET else ""
     listed = index(state.heap, state.begun.budgets)
     context = event.context if session.rules.words is UNSET else earlier_requests(state)
-    chars = standing_chars(state.begun) + len(text) + len(context) + len(listed)
+    related = related_requests(state, text)
+    chars = standing_chars(state.begun) + len(text) + len(context) + len(related) + len(listed)
     depth = state.running.depth + 1
     frame = Frame(
         id=event.frame,
@@ -276,6 +278,7 @@ def open_request(state: State, session: Session, event: FramePushed) -> State:
         chars=chars,
         pushed_at=depth,
         request=True,
+        related=related,
         standing_seen=len(session.standing),
         standing_step=state.step,
     )

@@ -121,6 +121,7 @@ class Frame(Struct, frozen=True):
         model: The model of this frame and of those pushed from it. Empty for the run's own.
         window_tokens: The window of that model, known after its first reply; otherwise 0.
         request: Whether the frame handles a user's request, which is its task.
+        related: Earlier requests that may matter for a user's request, as it shows them.
         standing: The user's standing words at the push, for a frame that the agent pushed.
         standing_seen: Number of changes of them that its prompt contains; -1 if a summary replaced them.
         standing_step: Number of replies of the run when its prompt last got some of them.
@@ -153,6 +154,7 @@ class Frame(Struct, frozen=True):
     model: str = ""
     window_tokens: int = 0
     request: bool = False
+    related: str = ""
     standing: str = ""
     standing_seen: int = 0
     standing_step: int = 0

@@ -15,7 +15,7 @@ import re
 from msgspec import UNSET, Struct
 
 from stackmem.core.facts import RunStarted
-from stackmem.core.state import PoppedFrame, State
+from stackmem.core.state import Frame, PoppedFrame, State
 from stackmem.core.text import mark_cut
 
 from .standing import block
@@ -53,8 +53,7 @@ def earlier_requests(state: State) -> str:
     """Return the log for the next request."""
     if state.session is None or state.session.rules.words is UNSET:
         return _old_log(state)
-    most = log_chars(state.begun)
-    log = state.popped.fold(_with_request, _Requests(most), f"requests in {most} characters")
+    log = _logged(state)
     now = state.session.requests
     # The request itself says what its own wording made an entry; from the next request on, the log says it after it.
     changes = tuple(change for change in state.session.standing if change.request < now or change.by != "wording")
@@ -81,6 +80,23 @@ def _left_out(start: RunStarted, log: _Requests) -> str:
     found = any(tool.name == "recall" for tool in start.tools)
     how = "recall shows everything that was said, done and found" if found else "ask the user if you need them"
     return f"({'; '.join(missing)}; {how})"
+
+
+def last_shortened(state: State) -> int:
+    """Return the number of the last request that the log may show cut to one line, or not at all; 0 if it is whole."""
+    if state.session is None or state.session.rules.words is UNSET:
+        return 0
+    return _logged(state).shortened
+
+
+def request_number(frame: Frame) -> int:
+    """Return the number of the request that a frame handles."""
+    return int(frame.name.rpartition("-")[2])
+
+
+def _logged(state: State) -> _Requests:
+    most = log_chars(state.begun)
+    return state.popped.fold(_with_request, _Requests(most), f"requests in {most} characters")
 
 
 def left_out_line(log: str) -> str:
@@ -116,7 +132,7 @@ def _with_request(log: _Requests, popped: PoppedFrame) -> _Requests:
     frame = popped.frame
     if not frame.request:
         return log
-    number, forced = int(frame.name.rpartition("-")[2]), f" ({popped.forced})" if popped.forced else ""
+    number, forced = request_number(frame), f" ({popped.forced})" if popped.forced else ""
     verbatim = int(log.most * _VERBATIM_SHARE)
     task, result = own_words(frame.task), own_words(popped.result)
     whole = f"REQUEST {number}: {mark_cut(task, verbatim)}\nRESULT {number}{forced}: {mark_cut(result, verbatim)}"

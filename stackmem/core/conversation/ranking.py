@@ -77,9 +77,13 @@ class Index:
             self._store.lengths[: self._length], {word: remaining for word, remaining in postings.items() if remaining}
         )
 
+    def count(self, word: str) -> int:
+        """Return the number of texts of this view that contain the word."""
+        return bisect_left(self._store.postings.get(word, ()), (self._length, 0))
+
     def rarity(self, word: str) -> float:
         """Return the weight of a word: the fewer texts of this view contain it, the more."""
-        holding = bisect_left(self._store.postings.get(word, ()), (self._length, 0))
+        holding = self.count(word)
         return math.log(1 + (self._length - holding + 0.5) / (holding + 0.5))
 
     def holds(self, word: str, first: int) -> bool:

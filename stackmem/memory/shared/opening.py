@@ -45,8 +45,9 @@ def opening(frame: Frame, budgets: Budgets, listed: str = "", *, task: str = "",
 
 
 def request_opening(frame: Frame, listed: str = "") -> str:
-    """Return the block of a user's request: the heap index, then the request."""
-    return "\n".join([*([listed, ""] if listed else []), "REQUEST", frame.task])
+    """Return the block of a user's request: the heap index, earlier requests that may matter, then the request."""
+    before = [text for part in (listed, frame.related) if part for text in (part, "")]
+    return "\n".join([*before, "REQUEST", frame.task])
 
 
 def task_opening(frame: Frame, listed: str) -> str:

@@ -1,0 +1,67 @@
+"""Earlier requests that may matter for a new one, chosen by the words that they share."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from stackmem.core.log import Log
+from stackmem.core.state import PoppedFrame, State
+from stackmem.core.text import mark_cut
+
+from .earlier import last_shortened, own_words, request_number
+from .ranking import Index, words
+
+_SHOWN = 2
+_TEXT_CHARS = 400
+_MIN_SHARED = 2
+"""Rare words that a request must share with the new one."""
+_MIN_WORD_CHARS = 4
+_RARE_SHARE = 0.2
+"""A word is rare if at most this share of the earlier requests contains it."""
+
+
+class _Indexed(Struct, frozen=True):
+    index: Index
+    frames: Log[PoppedFrame]
+
+
+def related_requests(state: State, text: str) -> str:
+    """Return earlier requests that the log shows cut or not at all, and that fit the new one. Empty if none does."""
+    last = last_shortened(state)
+    if not last:
+        return ""
+    known = state.popped.fold(_with_request, _Indexed(Index(), Log()), "requests by their words")
+    count = next(
+        (place for place in range(len(known.frames)) if _number(known.frames[place]) > last), len(known.frames)
+    )
+    asked = {word for word in words(text) if len(word) >= _MIN_WORD_CHARS}
+    rare = {word: known.index.rarity(word) for word in sorted(asked) if _is_rare(known.index, word)}
+    fits = known.index.fits(rare, count)
+    lines: list[str] = []
+    for place in sorted(range(count), key=lambda place: -fits[place]):
+        if len(lines) >= 2 * _SHOWN or not fits[place]:
+            break
+        done = known.frames[place]
+        if len(rare.keys() & set(words(_text(done)))) >= _MIN_SHARED:
+            number = _number(done)
+            lines.append(f"REQUEST {number}: {mark_cut(own_words(done.frame.task), _TEXT_CHARS)}")
+            lines.append(f"RESULT {number}: {mark_cut(own_words(done.result), _TEXT_CHARS)}")
+    return "\n".join(["EARLIER REQUESTS THAT MAY MATTER", *lines]) if lines else ""
+
+
+def _with_request(known: _Indexed, done: PoppedFrame) -> _Indexed:
+    if not done.frame.request:
+        return known
+    return _Indexed(known.index.add(_text(done)), known.frames.append(done))
+
+
+def _text(done: PoppedFrame) -> str:
+    return f"{done.frame.task}\n{done.result}"
+
+
+def _number(done: PoppedFrame) -> int:
+    return request_number(done.frame)
+
+
+def _is_rare(index: Index, word: str) -> bool:
+    return 0 < index.count(word) <= max(1, _RARE_SHARE * len(index))
