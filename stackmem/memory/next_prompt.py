@@ -1,4 +1,4 @@
-"""What the next prompt consists of, by kind, what of it the provider's cache may hold, and what it costs."""
+"""Estimates the next prompt by kind, the part that the provider's cache may contain, and the cost."""
 
 from __future__ import annotations
 

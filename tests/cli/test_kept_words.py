@@ -102,7 +102,7 @@ def test_the_user_is_told_what_is_kept_in_the_terminal_and_in_the_editor(talked)
         before = state
     told = [
         "kept as R1", "STANDING R2, rule from request 1: From now on, write in German. (/forget 2 removes it)",
-        "there is no entry R9; kept: R1, R2",
+        "R9 is not a kept entry; kept: R1, R2",
     ]  # fmt: skip
     assert [" ".join(line.split()) for line in said if " ".join(line.split()) in told] == told
     assert next(line for line in said if "the next prompt" in line).startswith("(")

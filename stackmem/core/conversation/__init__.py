@@ -1,1 +1,1 @@
-"""What a conversation with a user keeps: the user's standing words, the log of earlier requests, and the search."""
+"""The memory of a conversation with a user: standing words, the log of earlier requests, and the search."""

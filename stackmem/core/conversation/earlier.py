@@ -27,7 +27,7 @@ _DEFAULT_READ = 0.1
 _CHARS_PER_TOKEN = 2.5
 _MIN_CHARS = 1_000
 _MAX_CHANGES_CHARS = 16_000
-"""Maximum of the changes of standing words that are shown at their place."""
+"""Maximum characters of the changes of standing words at their place in the log."""
 _VERBATIM_SHARE = 1 / 8
 """Maximum length of a request or a result in full, relative to the log."""
 _LEFT_SHARE = 0.5
@@ -78,7 +78,7 @@ def _left_out(start: RunStarted, log: _Requests) -> str:
     if log.shortened >= first:
         missing.append(f"requests up to {log.shortened} may be cut to one line")
     found = any(tool.name == "recall" for tool in start.tools)
-    how = "recall shows everything that was said, done and found" if found else "ask the user if you need them"
+    how = "recall searches the whole conversation" if found else "ask the user if you need them"
     return f"({'; '.join(missing)}; {how})"
 
 

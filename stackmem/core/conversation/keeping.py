@@ -123,7 +123,7 @@ def with_entry(state: State, changes: Changes) -> State:
 
 
 def up_to_date(state: State) -> State:
-    """Return the state after the running frame was shown all changes."""
+    """Return the state after a notice with all changes reached the running frame."""
     return state if state.session is None else _with_seen(state, len(state.session.standing))
 
 

@@ -18,7 +18,7 @@ _REPEATS = frozenset({"recall", "heap_read", "heap_load"})
 """Tools whose results only repeat text from elsewhere."""
 
 
-class Passage(Struct, frozen=True):
+class RecalledPassage(Struct, frozen=True):
     """A piece of text with its place.
 
     Attributes:
@@ -35,7 +35,7 @@ def recalled(state: State, query: str) -> str:
     return best_of(passages, query, "this conversation")
 
 
-def best_of(passages: list[Passage], query: str, searched: str) -> str:
+def best_of(passages: list[RecalledPassage], query: str, searched: str) -> str:
     """Return the passages that fit best, in their order, with a first line about what was searched."""
     index = Index()
     for passage in passages:
@@ -54,11 +54,11 @@ def best_of(passages: list[Passage], query: str, searched: str) -> str:
     return "\n".join([head, *lines, f"[{len(chosen):,} of {len(passages):,} passages]"])
 
 
-def _shown(passage: Passage) -> str:
+def _shown(passage: RecalledPassage) -> str:
     return f"--- {passage.source}\n{passage.text}\n"
 
 
-def passages_of(state: State) -> Iterator[Passage]:
+def passages_of(state: State) -> Iterator[RecalledPassage]:
     """Yield everything that a search can find, oldest first."""
     for said in state.session.said if state.session is not None else ():
         yield from _cut(f"the user, request {said.request}", said.text)
@@ -75,7 +75,7 @@ def passages_of(state: State) -> Iterator[Passage]:
         yield from _cut(f"heap {chunk.name!r}", f"{chunk.description}\n{chunk.content}")
 
 
-def _of_turn(where: str, turn: Turn) -> Iterator[Passage]:
+def _of_turn(where: str, turn: Turn) -> Iterator[RecalledPassage]:
     match turn:
         case Reply():
             for part in turn.parts:
@@ -90,7 +90,7 @@ def _of_turn(where: str, turn: Turn) -> Iterator[Passage]:
             return
 
 
-def _cut(source: str, text: str) -> Iterator[Passage]:
+def _cut(source: str, text: str) -> Iterator[RecalledPassage]:
     """Cut a text into passages of whole lines. A line that is too long is split."""
     lines: list[str] = []
     length = 0
@@ -98,9 +98,9 @@ def _cut(source: str, text: str) -> Iterator[Passage]:
         for start in range(0, max(1, len(line)), _PASSAGE_CHARS):
             piece = line[start : start + _PASSAGE_CHARS]
             if lines and length + len(piece) >= _PASSAGE_CHARS:
-                yield Passage(source, "\n".join(lines))
+                yield RecalledPassage(source, "\n".join(lines))
                 lines, length = [], 0
             lines.append(piece)
             length += len(piece) + 1
     if words(" ".join(lines)):
-        yield Passage(source, "\n".join(lines))
+        yield RecalledPassage(source, "\n".join(lines))

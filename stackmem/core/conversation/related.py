@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from msgspec import Struct
 
 from stackmem.core.log import Log
@@ -31,9 +33,7 @@ def related_requests(state: State, text: str) -> str:
     if not last:
         return ""
     known = state.popped.fold(_with_request, _Indexed(Index(), Log()), "requests by their words")
-    count = next(
-        (place for place in range(len(known.frames)) if _number(known.frames[place]) > last), len(known.frames)
-    )
+    count = bisect_right(range(len(known.frames)), last, key=lambda place: _number(known.frames[place]))
     asked = {word for word in words(text) if len(word) >= _MIN_WORD_CHARS}
     rare = {word: known.index.rarity(word) for word in sorted(asked) if _is_rare(known.index, word)}
     fits = known.index.fits(rare, count)

@@ -2,7 +2,7 @@
 
 Rule 1: An entry is a text of the user, word for word. No other text becomes an entry: neither a file nor the output of
     a command, and not the agent's own words.
-Rule 2: An entry is shown in full until the user removes it, or contradicts it and so replaces it.
+Rule 2: Prompts show an entry in full until the user removes it, or contradicts it and so replaces it.
 Rule 3: Changes are only appended, so a prompt that has shown some of them stays valid and shows only the new ones.
 """
 
@@ -33,7 +33,7 @@ class StandingChange(Struct, frozen=True, omit_defaults=True):
         number: Number of the entry, from 1. Numbers are never used twice.
         request: Number of the request in or after which it changed; 0 before the first request. Never decreases.
         source: Number of the request in which the user said it.
-        by: Who stored it: the user with a command, the agent with ``remember``, or the rules because of its wording.
+        by: The origin: the user with a command, the agent with ``remember``, or the rules because of its wording.
         replaces: Number of the entry that it replaces; 0 if it replaces none.
         earlier: Whether the entry comes from an earlier conversation about the folder.
     """
@@ -94,7 +94,7 @@ def add(changes: Changes, entry: StandingChange) -> StandingOutcome:
     if not text:
         return StandingOutcome(changes, "nothing to remember: the text is empty", done=False)
     if entry.replaces and entry.replaces not in found:
-        return StandingOutcome(changes, f"there is no entry R{entry.replaces}; {_known(found)}", done=False)
+        return StandingOutcome(changes, f"R{entry.replaces} is not a kept entry; {_known(found)}", done=False)
     if same is not None:
         return StandingOutcome(changes, f"R{same.number} already says this", done=False)
     if len(text) > ENTRY_CHARS:
@@ -117,7 +117,7 @@ def remove(changes: Changes, number: int, request: int) -> StandingOutcome:
     if not number:
         return StandingOutcome(changes, f"missing number: /forget N; {_known(found)}", done=False)
     if number not in found:
-        return StandingOutcome(changes, f"there is no entry R{number}; {_known(found)}", done=False)
+        return StandingOutcome(changes, f"R{number} is not a kept entry; {_known(found)}", done=False)
     message = f"removed R{number}: {mark_cut(found[number].text, _QUOTED_CHARS)}"
     return StandingOutcome((*changes, StandingChange(number, request)), message)
 

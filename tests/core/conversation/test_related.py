@@ -1,4 +1,4 @@
-"""Earlier requests that a new one brings back into the prompt, because they share rare words."""
+"""Earlier requests that are repeated in front of a new one, because they share rare words with it."""
 
 from tests.build import pop, shown_text
 from tests.core.conversation.days import day, flat, requests

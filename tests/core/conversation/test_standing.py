@@ -193,8 +193,8 @@ def test_they_have_a_maximum_size_and_say_so():
     long = add((), StandingChange(0, 0, 0, "x" * (ENTRY_CHARS + 1)))
     assert long.message == "the entry has 501 characters, maximum is 500; shorten it"
     assert add((), StandingChange(0, 0, 0, " \n")).message == "nothing to remember: the text is empty"
-    assert add((), StandingChange(0, 0, 0, "x", replaces=7)).message == "there is no entry R7; nothing is kept yet"
-    assert remove(changes, 99_999, 0).message.startswith("there is no entry R99999; kept: R")
+    assert add((), StandingChange(0, 0, 0, "x", replaces=7)).message == "R7 is not a kept entry; nothing is kept yet"
+    assert remove(changes, 99_999, 0).message.startswith("R99999 is not a kept entry; kept: R")
 
 
 def test_the_same_words_are_kept_once():
@@ -225,7 +225,7 @@ def test_recall_finds_what_is_no_longer_shown():
     played = with_tools(*texts, replies=[*[pop("Done. " * 90) for _ in range(60)], do("recall", query="secret port")])
     assert "4711" not in shown_text(played.asked[-2].view)
     assert "--- the user, request 1\nThe secret port is 4711; note it." in played.answer
-    assert "recall shows everything" in shown_text(played.asked[-2].view)
+    assert "recall searches the whole conversation" in shown_text(played.asked[-2].view)
 
 
 def test_recall_says_when_it_finds_nothing():
