@@ -18,4 +18,54 @@ LISTS = {
 SMALL = {
     "stackmem.core.behavior": "the file of the tools has reached its size",
     "stackmem.core.guidance.finishing": "one piece of guidance a file",
-    "stackmem.core.behavior": "the file of the tools is full",
+    "stackmem.core.schemas.keywords": "what JSON Schema defines is kept with the other schema modules",
+    "stackmem.run.first_look": "it reads files, and the assembly only names classes",
+    "stackmem.cli.placement": "the start of the command line is read for other things",
+    "stackmem.doors.ui.server": "it loads uvicorn, which the app does without",
+    "stackmem.workspace.images.pins": "the check of digests can be reviewed alone",
+}
+LANGUAGES = "several languages name the same idea"
+PRIVATE = "each is private to its file"
+OTHER = "two things of one name, to be parted"
+DOUBLED = {
+    "Agent": LANGUAGES,
+    "Execution": LANGUAGES,
+    "Expand": "a tool; and a step that the loop agent's compliance data names",
+    "Fault": LANGUAGES,
+    "While": LANGUAGES,
+    "_Task": PRIVATE,
+}
+
+
+@cache
+def small_single_importers() -> dict[str, str]:
+    """Map modules under 60 lines to their only importer, without those of the lists."""
+    importers = structure.importers()
+    single = {name: next(iter(importers[name])) for name in structure.small_single_importers()}
+    return {name: importer for name, importer in single.items() if importer not in LISTS}
+
+
+def test_a_small_module_that_one_other_imports_has_a_reason():
+    assert {name: by for name, by in small_single_importers().items() if name not in SMALL} == {}
+
+
+def test_every_listed_reason_is_needed():
+    assert [name for name in SMALL if name not in small_single_importers()] == []
+    assert len(SMALL) <= MOST_SMALL
+
+
+def test_duplicate_class_names_have_a_reason():
+    doubled = structure.doubled_classes()
+    assert {name: places for name, places in doubled.items() if name not in DOUBLED} == {}
+    assert [name for name in DOUBLED if name not in doubled] == []
+    assert len(DOUBLED) <= MOST_DOUBLED
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    TopologicalSorter(structure.imports()).prepare()
+
+
+def test_a_circle_of_imports_is_found():
+    imports = {**structure.imports(), "stackmem.core.facts": {"stackmem.core.machine"}}
+    with pytest.raises(CycleError):
+        TopologicalSorter(imports).prepare()
