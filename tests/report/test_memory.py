@@ -92,6 +92,12 @@ def test_a_cell_is_reached_by_keyboard_and_its_text_followed(show, made):
     assert any("out of the prompt, still on the heap" in line for line in lived)
 
 
+def test_a_file_is_followed_from_change_to_change(show, made):
+    page = open_at(show, made["invoices"], 14)
+    page.get_by_role("button", name="follow this file").first.press("Enter")
+    assert [line.split(",")[0] for line in life(page)] == ["step 6 new", "step 14 changed", "step 23 changed"]
+
+
 def test_the_film_strip_the_slider_and_play_choose_the_step(show, made):
     page = open_at(show, made["invoices"], 1)
     title = page.locator(".memory h2")

@@ -32,7 +32,8 @@ export function reason(run) {
     return fact ? preview(run.text(fact[place]), 220) : "";
   };
   if (run.outcome === "unsolved") return `The checks failed. ${said("checks", 1)}`;
-  if (run.ending === "model_error") return `The provider failed. ${said("failed", 2)}`;
+  const scripted = facts.some((fact) => fact[0] === "failed" && fact[1] === "script");
+  if (run.ending === "model_error") return `${scripted ? "The script does not fit this run." : "The provider failed."} ${said("failed", 2)}`;
   if (run.ending === "halted") return `The program halted. ${said("halted", 1)}`;
   return ENDINGS[run.ending] ?? `The run ended with ${run.ending}.`;
 }

@@ -125,7 +125,7 @@ export class Inspector {
 
   files(run, step) {
     const section = el("section", { "aria-label": "Files changed" }, el("h3", { text: "Files changed" }));
-    if (step.files.length) section.append(...step.files.map(diff));
+    if (step.files.length) section.append(...step.files.map((change) => diff(change, () => this.timeline.selectFile(change.heading))));
     else section.append(el("p", { class: "faint", text: run.files_missing || "None." }));
     return section;
   }
@@ -138,7 +138,6 @@ export class Inspector {
     section.append(title);
     if (run.unrendered) section.append(el("p", { class: "warn", text: run.unrendered }));
     if (!numbers.length) return section;
-    title.append(el("span", { class: "faint", text: ` ${plural(numbers.length, "part")}${shared ? `, ${count(numbers.length - shared)} of them new` : ""}` }));
     const list = el("div", { class: "parts" });
     const tools = numbers.findIndex((one) => run.parts[one][0] !== "s" && run.parts[one][0] !== "d");
     const standing = numbers.slice(0, Math.max(0, tools));
@@ -146,6 +145,8 @@ export class Inspector {
     for (const one of standing.filter((each) => run.parts[each][0] === "s" && run.text(run.parts[each][1]))) list.append(row(describe(run, one)));
     const offered = standing.filter((each) => run.parts[each][0] === "d");
     if (offered.length) list.append(toolRow(run, offered));
+    const withTools = offered.length ? ` and ${plural(offered.length, "tool")}` : "";
+    title.append(el("span", { class: "faint", text: ` ${plural(numbers.length - offered.length, "part")}${withTools}${shared ? `, ${count(numbers.length - shared)} of them new` : ""}` }));
     let from = Math.max(0, rest.length - PARTS_AT_ONCE);
     const rows = (start, end) =>
       rest.slice(start, end).map((one, at) => row(describe(run, one), { fresh: shared > 0 && standing.length + start + at >= shared }));
@@ -306,8 +307,8 @@ function withBefore(node, asked) {
   return node;
 }
 
-// One file's changes.
-function diff(change) {
+// One file's changes, with a button that follows the file.
+function diff(change, follow) {
   const details = el(
     "details",
     { class: "diff" },
@@ -325,7 +326,7 @@ function diff(change) {
       const name = line.startsWith("@@") ? "hunk" : line[0] === "+" ? "added" : line[0] === "-" ? "removed" : "";
       pre.append(showText(el("span", { class: `line ${name}` }), `${line}\n`));
     }
-    details.append(pre);
+    details.append(pre, el("button", { type: "button", class: "more", onclick: follow, text: "follow this file" }));
   };
   details.addEventListener("toggle", () => details.open && details.childElementCount === 1 && fill());
   if (change.patch.length < 4000) {

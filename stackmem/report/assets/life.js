@@ -57,9 +57,16 @@ function anyIn(sorted, from, to) {
   return low < sorted.length && sorted[low] < to;
 }
 
+// The life of one part, for texts too short to recognize elsewhere.
+export function lifeOfPart(run, number) {
+  const parts = new Set([number]);
+  const states = sightOf(run, parts);
+  return { parts, states, events: eventsOf(run, null, parts, states) };
+}
+
 // The life of a text: { parts, states, events }; `states` has one value per step, an event is { step, text }.
-export function lifeOfText(run, needle, only = null) {
-  const parts = only ?? matchesOf(run, needle);
+export function lifeOfText(run, needle) {
+  const parts = matchesOf(run, needle);
   const states = sightOf(run, parts);
   const chunks = run.lanes.filter((lane) => lane.versions.some((one) => run.text(one.content).includes(needle)));
   for (const lane of chunks) {
@@ -72,7 +79,7 @@ export function lifeOfText(run, needle, only = null) {
 
 function eventsOf(run, needle, parts, states) {
   const events = [];
-  const has = (ref) => ref !== null && ref !== undefined && run.text(ref).includes(needle);
+  const has = (ref) => needle !== null && ref !== null && ref !== undefined && run.text(ref).includes(needle);
   const tell = (step, text) => events.some((one) => one.step === step && one.text === text) || events.push({ step, text });
   let known = false;
   let shown = false; // whether a prompt has contained it
@@ -150,13 +157,16 @@ export function lifeOfFrame(run, number) {
   return { parts: new Set(), states, events: inOrder(events) };
 }
 
-export function lifeOfFile(run, heading) {
+// Returns the path in the heading of a file's changes.
+export const pathOf = (heading) => heading.replace(/ \((?:new|deleted)\)$/, "");
+
+export function lifeOfFile(run, path) {
   const states = new Uint8Array(run.count);
   const events = [];
   run.rows.forEach((row, at) => {
-    const changed = row[12].find((one) => one[0] === heading);
+    const changed = row[12].find((one) => pathOf(one[0]) === path);
     states[at] = events.length ? STORED : NOWHERE;
-    if (changed) events.push({ step: at + 1, text: `changed, +${changed[2]} −${changed[3]}` });
+    if (changed) events.push({ step: at + 1, text: `${/ \((new|deleted)\)$/.exec(changed[0])?.[1] ?? "changed"}, +${changed[2]} −${changed[3]}` });
   });
   return { parts: new Set(), states, events };
 }

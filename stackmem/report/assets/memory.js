@@ -7,11 +7,12 @@ import { Field } from "./field.js";
 import { Film, share } from "./film.js";
 import { describe } from "./parts.js";
 import { stepLine } from "./inspector.js";
-import { lifeOfText, lifeOfChunk, lifeOfFrame, textOf } from "./life.js";
+import { lifeOfPart, lifeOfText, lifeOfChunk, lifeOfFrame, lifeOfFile, pathOf, textOf } from "./life.js";
 
 const CHUNKS = 120; // drawn at once
 const TALLEST = 220; // pixels of a chunk that fills the heap
 const EVENTS = 40;
+const SHORTEST = 20; // characters of a text that is followed beyond its part
 const FASTEST = 30; // steps per second
 const PLAY_SECONDS = 12;
 
@@ -47,6 +48,7 @@ export class Memory {
     this.legend();
     timeline.on("choice", () => this.show());
     timeline.on("growth", () => this.grow());
+    timeline.on("file", () => this.selectFile(pathOf(timeline.file)));
     addEventListener("beforeprint", () => this.paint());
     addEventListener("afterprint", () => this.paint());
   }
@@ -124,7 +126,7 @@ export class Memory {
       const state = at === 0 ? "running" : `waits for ${run.frames[stack[at - 1]].name}`;
       return el(
         "button",
-        { type: "button", class: `frame-box${at ? "" : " running"}`, "aria-pressed": this.isSelected("frame", number), "data-key": `frame ${number}`, onclick: () => this.select(run, "frame", number, lifeOfFrame(run, number)) },
+        { type: "button", class: `frame-box${at ? "" : " running"}`, "aria-pressed": this.isSelected("frame", number), "data-key": `frame ${number}`, onclick: () => this.select(run, "frame", number, () => lifeOfFrame(run, number)) },
         el("strong", { text: frame.name }),
         el("span", { class: "waits", text: state }),
         el("span", { class: "asked", text: preview(run.text(frame.intent), 150) }),
@@ -148,7 +150,7 @@ export class Memory {
     const names = [fresh && "fresh", read && "read", stale && "stale", freed && "freed"].filter(Boolean).join(" ");
     const block = el(
       "button",
-      { type: "button", class: `chunk-block ${names}`, "aria-pressed": this.isSelected("chunk", lane.name), "data-key": `chunk ${lane.name}`, onclick: () => this.select(run, "chunk", lane.name, lifeOfChunk(run, lane)) },
+      { type: "button", class: `chunk-block ${names}`, "aria-pressed": this.isSelected("chunk", lane.name), "data-key": `chunk ${lane.name}`, onclick: () => this.select(run, "chunk", lane.name, () => lifeOfChunk(run, lane)) },
       el("code", { text: lane.name }),
       el("span", { text: count(version.chars) }),
       ...marks.map((mark) => el("em", { text: mark })),
@@ -164,17 +166,23 @@ export class Memory {
   selectPart(number) {
     const { run } = this.timeline;
     const text = textOf(run, number);
-    this.select(run, "part", number, lifeOfText(run, text, text.length < 20 ? new Set([number]) : null));
+    this.select(run, "part", number, () => (text.length < SHORTEST ? lifeOfPart(run, number) : lifeOfText(run, text)));
   }
 
   selectText(text) {
     const { run } = this.timeline;
-    this.select(run, "text", text, lifeOfText(run, text));
+    this.select(run, "text", text, () => lifeOfText(run, text));
   }
 
-  select(run, kind, key, life) {
+  selectFile(path) {
+    const { run } = this.timeline;
+    this.select(run, "file", path, () => lifeOfFile(run, path));
+  }
+
+  // `live` computes the life of the selection, again whenever the run has grown.
+  select(run, kind, key, live) {
     if (this.isSelected(kind, key)) return this.clear();
-    this.selected = { run, kind, key, life };
+    this.selected = { run, kind, key, live, life: live() };
     this.follow();
     this.detail.scrollIntoView({ block: "nearest" });
     return undefined;
@@ -229,6 +237,7 @@ export class Memory {
       const version = run.laneOf.get(key).versions.findLast((one) => one.start <= this.timeline.chosen.step) ?? run.laneOf.get(key).versions[0];
       return [`Chunk ${key}`, run.text(version.content)];
     }
+    if (kind === "file") return [`File ${key}`, key];
     if (kind === "text") return [`Text “${preview(key, 60)}”`, key];
     return [describe(run, key).title, textOf(run, key)];
   }
@@ -275,7 +284,9 @@ export class Memory {
     this.field.scale();
     this.legend();
     for (const film of this.films) film.paint();
-    this.show();
+    if (this.selected) this.selected.life = this.selected.live();
+    if (this.selected) this.follow();
+    else this.show();
   }
 
   paint() {

@@ -12,7 +12,7 @@ export class Timeline {
     this.parted = parted;
     this.mode = "steps";
     this.chosen = { run: 0, step: Math.min(1, runs[0].count) };
-    this.listeners = { view: [], choice: [], growth: [], full: [] };
+    this.listeners = { view: [], choice: [], growth: [], full: [], file: [] };
     this.showsFull = false;
     this.domain = this.whole();
   }
@@ -93,6 +93,12 @@ export class Timeline {
   reset() {
     this.domain = this.whole();
     this.tell("view");
+  }
+
+  // Selects a file, so that its changes can be followed.
+  selectFile(path) {
+    this.file = path;
+    this.tell("file");
   }
 
   // After the runs have grown, a view of everything still shows everything.
