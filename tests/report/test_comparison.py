@@ -231,6 +231,8 @@ def test_an_interval_of_one_value_is_not_shown_twice():
     assert range_text(Interval(1.0, 1.0, 1.0, 9), "count") == ""
     assert range_text(Interval(1.0, None, None, 1), "count") == ""
     assert range_text(Interval(0.5, 0.25, 0.75, 9), "share") == "25–75"
+    assert range_text(Interval(1.2, 0.000004, 377_038.0, 2), "ratio") == "too wide"
+    assert range_text(Interval(1.2, 0.0, 3.0, 9), "ratio") == "0.00–3.00×".rstrip("×")
 
 
 def test_markdown_has_a_table_for_the_whole_and_for_each_task(tmp_path):

@@ -107,10 +107,18 @@ def as_text(value: float, kind: Kind, *, signed: bool = False) -> str:
             assert_never(kind)
 
 
+_WIDEST = 1_000  # ratio of the ends of an interval that is still printed
+
+
 def range_text(figure: Interval, kind: Kind, *, signed: bool = False) -> str:
-    """Format the ends of the interval. Returns an empty string if there is none or both ends look the same."""
+    """Format the ends of the interval. Returns an empty string if there is none or both ends look the same.
+
+    An interval of an amount over several orders of magnitude is only called too wide, because its ends say nothing.
+    """
     if figure.low is None or figure.high is None:
         return ""
+    if kind in ("ratio", "usd", "tokens") and not signed and figure.high > _WIDEST * max(0.0, figure.low) > 0:
+        return "too wide"
     low, high = (as_text(end, kind, signed=signed).rstrip(" %×") for end in (figure.low, figure.high))
     return "" if low == high else f"{low} … {high}" if signed else f"{low}–{high}"
 
