@@ -191,6 +191,7 @@ def test_two_runs_stand_on_one_scale_with_their_parting(show, made):
     assert step(page) == "B · Step 5"
     expect(page.locator(".board")).to_have_count(2)
     expect(page.locator(".summary")).to_have_count(2)
+    expect(page.locator(".parted")).to_contain_text("A and B do not differ in their steps. A needs 1.02")
     page.keyboard.press("b")
     assert step(page) == "A · Step 5"
     page.wait_for_url("**#step=5&run=1")
@@ -208,6 +209,7 @@ def test_a_line_marks_where_two_runs_diverge(show, tmp_path):
     box = lane(page, "Frames of the run").first.bounding_box()
     assert abs(one["x"] - box["x"] - 54 - (box["width"] - 68) * 23 / 39) < 2
     expect(page.locator(".summary").nth(1)).to_contain_text(f"Forked from parent at record {at}")
+    expect(page.locator(".parted")).to_contain_text("A and B part at step 24: A frame refunds: run_command")
 
 
 def test_light_and_dark_follow_the_system_and_can_be_switched(show, made):

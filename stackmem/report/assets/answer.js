@@ -2,6 +2,7 @@
 
 import { plain, preview, count, plural, usd, duration } from "./text.js";
 import { GOOD, reason } from "./headline.js";
+import { stepLine } from "./inspector.js";
 
 const BAD = { result: (fact) => fact[2], verify: (fact) => fact[2] !== "exit 0", rejected: () => true, failed: () => true, halted: () => true, popped: (fact) => fact[2] !== "" };
 
@@ -103,4 +104,16 @@ export function certainty(run) {
     run.torn_bytes ? `The trace's last ${count(run.torn_bytes)} bytes are incomplete and were ignored.` : "",
   ];
   return sentences.filter(Boolean).join(" ");
+}
+
+// The first line of a page with two runs: where they part, and which of them sends fewer tokens.
+export function difference(runs, parted) {
+  if (runs.length !== 2) return "";
+  const [one, other] = runs;
+  const [less, more] = one.bounds.tokens[one.count] <= other.bounds.tokens[other.count] ? [one, other] : [other, one];
+  const ratio = more.bounds.tokens[more.count] / Math.max(1, less.bounds.tokens[less.count]);
+  const size = ratio > 1.005 ? `${more.letter} needs ${ratio.toFixed(ratio < 10 ? 2 : 0)} times the tokens of ${less.letter}.` : "Both need the same tokens.";
+  if (parted === null || parted.steps === null) return `A and B do not differ in their steps. ${size}`;
+  const lines = runs.map((run) => `${run.letter} ${parted.steps < run.count ? stepLine(run, parted.steps + 1).replace(/^step \d+, /, "") : "has ended"}`);
+  return `A and B part at step ${count(parted.steps + 1)}: ${lines.join("; ")}. ${size}`;
 }

@@ -9,7 +9,7 @@ import { HeapLanes } from "./lanes.js";
 import { ContextChart, CacheChart } from "./charts.js";
 import { Inspector } from "./inspector.js";
 import { tone, whatHappened } from "./headline.js";
-import { answer, certainty, failureStep, subtitleOf, titleOf } from "./answer.js";
+import { answer, certainty, difference, failureStep, subtitleOf, titleOf } from "./answer.js";
 import { Memory } from "./memory.js";
 import { spentCard } from "./spent.js";
 import { OtherStrategy } from "./other.js";
@@ -270,7 +270,7 @@ async function show(more) {
   timeline.on("choice", () => (spoken.textContent = timeline.run.count ? memory.sentence() : ""));
   document.title = `${runs.map((run) => plain(run.task_name || run.id)).join(" and ")} · stackmem`;
   const heads = el("section", { class: `card heads heads-${runs.length}`, "aria-label": "The run" });
-  const fillHeads = () => heads.replaceChildren(...runs.map((run) => summary(timeline, run)));
+  const fillHeads = () => heads.replaceChildren(runs.length === 2 ? el("p", { class: "parted", text: difference(runs, parted) }) : "", ...runs.map((run) => summary(timeline, run)));
   fillHeads();
   timeline.on("growth", fillHeads);
   document.body.prepend(

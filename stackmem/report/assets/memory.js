@@ -81,7 +81,7 @@ export class Memory {
 
   show() {
     const { run, chosen } = this.timeline;
-    this.title.textContent = run.count ? `Memory at step ${count(chosen.step)} of ${count(run.count)}` : "Memory";
+    this.title.textContent = run.count ? `${run.letter ? `${run.letter} · ` : ""}Memory at step ${count(chosen.step)} of ${count(run.count)}` : "Memory";
     this.slider.max = String(Math.max(1, run.count));
     this.slider.value = String(chosen.step);
     this.slider.setAttribute("aria-valuetext", run.count ? this.sentence() : "no steps");
