@@ -8,6 +8,7 @@ const said = (name) => [...document.querySelectorAll(`meta[name="${name}"]`)].ma
 
 const home = el("a", { class: "brand", href: "./", title: "All runs and benches", text: "stackmem" });
 const state = el("span", { class: "state", role: "status" });
+const age = el("span", { class: "age faint", "aria-hidden": "true" }); // not announced, because it changes all the time
 
 function actions(timeline) {
   const [run, other] = said("run");
@@ -16,7 +17,7 @@ function actions(timeline) {
   const buttons = ["resume", "fork", "export", "rm"].map((action) =>
     el("button", { type: "button", onclick: () => openCommand(action, run, given[action]?.()), text: ACTIONS[action][0] }),
   );
-  return el("div", { class: "actions", role: "group", "aria-label": "Commands for this run" }, ...buttons, state);
+  return el("div", { class: "actions", role: "group", "aria-label": "Commands for this run" }, ...buttons, state, age);
 }
 
 function follow({ timeline, inspector }) {
@@ -38,8 +39,12 @@ function follow({ timeline, inspector }) {
   };
   let last = Date.now();
   const ago = () => Math.floor((Date.now() - last) / 1000);
-  const tell = () => (state.textContent = shown.outcome === "running" ? `live${ago() > 1 ? `, last event ${duration(ago())} ago` : ""}` : "");
-  setInterval(() => shown.outcome === "running" && source.readyState === EventSource.OPEN && tell(), 5000);
+  const tell = () => {
+    const running = shown.outcome === "running";
+    state.textContent = running ? "live" : "";
+    age.textContent = running && ago() > 1 ? `last event ${duration(ago())} ago` : "";
+  };
+  setInterval(() => source.readyState === EventSource.OPEN && tell(), 5000);
   source.addEventListener("facts", ({ data }) => {
     if (!waiting.length) setTimeout(take, 100);
     waiting.push(JSON.parse(data));
