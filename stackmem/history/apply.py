@@ -1,7 +1,7 @@
-"""Applies a run's changes to the folder it was copied from: all of them, or none.
+"""Applies a run's changes to the folder it was copied from.
 
-Rule 1: A file that matches neither the run's initial nor its final version is the user's work. The error names
-    it, and nothing is applied.
+Rule 1: A file that the user changed as well is merged. If both changed the same lines, the user's version stays and is
+    named; the other files are applied.
 Rule 2: Nothing is written through a link, outside the folder, or into ``.git``.
 Rule 3: Every file is always either in its old or its new version, so a killed apply can be repeated.
 """
@@ -12,7 +12,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,14 +24,13 @@ from stackmem.workspace.clip import shown_name
 from stackmem.workspace.tree import remove_tree
 
 from .exchange import STAGE, FileExchange, PathState, look
+from .following.merging import has_conflict, merge_modes, merge_texts
 from .history import History, PathChange
-from .objects import REMOVED, Node, ObjectStore, alternates
+from .objects import REMOVED, Node, ObjectStore, alternates, object_id
 from .patching import contents_after, sections
 from .walk import path_bytes
 
 _TRIES, _TRY_SECONDS = 20, 0.05  # for acquiring the lock
-_NAMED = 10  # maximum number of files named in one message
-
 # Files and folders that tools on the host execute or obey without being asked.
 _FOLDERS = re.compile(
     r"\.git(hub|lab|ea|-?hooks)|\.(husky|circleci|buildkite|woodpecker|ci|vscode|idea|fleet|zed|devcontainer|cargo|mvn"
@@ -83,22 +82,45 @@ class Patch(Struct, frozen=True):
     changes: Sequence[PathChange]
 
 
-def apply_patch(patch: bytes, changes: list[PathChange], origin: Path) -> tuple[str, ...]:
-    """Apply one patch to ``origin``, see ``apply_patches``."""
-    return apply_patches([Patch(patch, changes)], origin)
+class Outcome(Struct, frozen=True):
+    """What an apply did. Paths are spelled by ``shown_name``.
+
+    Attributes:
+        changed: Files that were written or deleted.
+        merged: Those of them that also contain changes of the user.
+        refused: Files that stay as they are, because the user changed the same lines.
+        conflicts: Files that stay as they are, because the run's version contains marks of an unresolved conflict.
+    """
+
+    changed: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
 
 
-def apply_patches(ways: Sequence[Patch], origin: Path) -> tuple[str, ...]:
+def _no_content(_: str) -> bytes | None:
+    return None
+
+
+def apply_patches(
+    ways: Sequence[Patch],
+    origin: Path,
+    read: Callable[[str], bytes | None] = _no_content,  # returns the content of a blob of the run, for merging
+    wanted: Callable[[str], bool] = bool,  # selects paths to apply
+) -> Outcome:
     """Apply the changes to ``origin``, a folder of any kind. Changes that are already there are skipped.
 
-    If several patches change a file, the first that fits is used. Returns the paths that were changed.
+    If several patches change a file, the first that fits is used. The first patch decides which files are applied.
     """
     todo: dict[bytes, list[_Task]] = {}
-    for way in ways:
+    for number, way in enumerate(ways):
         for task in _tasks(way):
-            todo.setdefault(task.path, []).append(task)
+            if not number and wanted(task.change.path):
+                todo[task.path] = [task]
+            elif task.path in todo:
+                todo[task.path].append(task)
     if not todo:
-        return ()
+        return Outcome()
     try:
         place = origin.resolve()
         root = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -108,7 +130,7 @@ def apply_patches(ways: Sequence[Patch], origin: Path) -> tuple[str, ...]:
         ) from error
     try:
         with _staged(place) as stage:
-            return _exchange(list(todo.values()), place, root, stage)
+            return _exchange(list(todo.values()), read, root, stage)
     except OSError as error:
         named = f", {shown_name(error.filename)}" if error.filename else ""
         raise WorkspaceError(
@@ -196,43 +218,89 @@ def _lock(stage: Path) -> int | None:
     return None
 
 
-def _exchange(todo: list[list[_Task]], origin: Path, root: int, stage: int) -> tuple[str, ...]:
+class _FileStep(Struct, frozen=True):
+    """How one path is changed: by the patch of its task, or to a merged content."""
+
+    task: _Task
+    after: Node | None
+    merged: bytes | None = None
+
+
+def _exchange(todo: list[list[_Task]], read: Callable[[str], bytes | None], root: int, stage: int) -> Outcome:
     here = {ways[0].path: look(root, ways[0].path) for ways in todo}
-    gone = {ways[0].path for ways in todo if ways[0].after is None}
-    pending, changed = [], []
-    for ways in todo:
-        state = here[ways[0].path]
-        if state.node == ways[0].after:
-            continue
-        fitting = next((task for task in ways if not _has_changed(state, task, gone)), None)
-        if fitting is None:
-            changed.append(ways[0].change.path)
-        else:
-            pending.append(fitting)
-    if changed:
-        names = ", ".join(changed[:_NAMED]) + (f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else "")
-        raise UsageError(
-            f"{names} changed in {shown_name(str(origin))} since the run started, so nothing is applied;"
-            " undo that, or apply the run's changes.patch manually with git apply --3way"
-        )
-    if pending:
-        before = {task.path: (task.before, here[task.path].content) for task in pending if task.before}
-        after = {task.path: task.after for task in pending}
-        patch = b"".join(task.patch for task in pending)
-        contents = contents_after(patch, before, {path: node for path, node in after.items() if node})
-        FileExchange(root, stage).run(here, after, contents)
-    return tuple(task.change.path for task in pending)
+    open_tasks = [ways for ways in todo if here[ways[0].path].node != ways[0].after]
+    conflicts = {ways[0].path for ways in open_tasks if _is_conflict(ways[0], read)}
+    found = {
+        ways[0].path: _step(ways, here[ways[0].path], read) for ways in open_tasks if ways[0].path not in conflicts
+    }
+    steps = _unobstructed([step for step in found.values() if step is not None], here, root)
+    if steps:
+        plain = [step.task for step in steps if step.merged is None]
+        before = {task.path: (task.before, here[task.path].content) for task in plain if task.before}
+        after = {task.path: task.after for task in plain}
+        patch = b"".join(task.patch for task in plain)
+        contents = contents_after(patch, before, {path: node for path, node in after.items() if node}) if plain else {}
+        contents |= {step.task.path: step.merged for step in steps if step.merged is not None}
+        FileExchange(root, stage).run(here, {step.task.path: step.after for step in steps}, contents)
+    done = {step.task.path for step in steps}
+    names = {ways[0].path: ways[0].change.path for ways in open_tasks}
+    return Outcome(
+        tuple(name for path, name in names.items() if path in done),
+        tuple(step.task.change.path for step in steps if step.merged is not None),
+        tuple(name for path, name in names.items() if path not in done | conflicts),
+        tuple(name for path, name in names.items() if path in conflicts),
+    )
 
 
-def _has_changed(here: PathState, task: _Task, gone: set[bytes]) -> bool:
-    """Return whether a path differs from the run's initial state. Obstacles that the same patch removes do not
-    count.
-    """
-    if here.node != task.before:
+def _is_conflict(task: _Task, read: Callable[[str], bytes | None]) -> bool:
+    return task.after is not None and b">>>>>>>" in task.patch and has_conflict(read(task.after.id) or b"")
+
+
+def _step(ways: list[_Task], here: PathState, read: Callable[[str], bytes | None]) -> _FileStep | None:
+    """Return how to change a path, or None if the user's version must stay."""
+    fitting = next((task for task in ways if here.node == task.before), None)
+    if fitting is not None:
+        return _FileStep(fitting, fitting.after)
+    task = ways[0]
+    if task.before is None or task.after is None or here.node is None:
+        return None
+    mode = merge_modes(task.before, task.after, here.node)
+    base, agent = read(task.before.id), read(task.after.id)
+    if mode is None or base is None or agent is None:
+        return None
+    merge = merge_texts(base, agent, here.content)
+    if merge is None or merge.conflicts:
+        return None
+    return _FileStep(task, Node(mode, object_id("blob", merge.content)), merge.content)
+
+
+def _unobstructed(steps: list[_FileStep], here: dict[bytes, PathState], root: int) -> list[_FileStep]:
+    """Return the steps that are possible. Obstacles that other steps remove do not count."""
+    while True:
+        gone = {step.task.path for step in steps if step.after is None}
+        free = [step for step in steps if not _is_obstructed(step.task.path, here[step.task.path].obstacle, gone, root)]
+        if len(free) == len(steps):
+            return steps
+        steps = free
+
+
+def _is_obstructed(path: bytes, obstacle: bytes, gone: set[bytes], root: int) -> bool:
+    if obstacle != path:
+        return bool(obstacle) and obstacle not in gone
+    try:
+        inside = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
+    except OSError:  # not a folder
         return True
-    if here.obstacle == task.path:
-        return not any(path.startswith(task.path + b"/") for path in gone)
-    return bool(here.obstacle) and here.obstacle not in gone
+    try:
+        for at, folders, names, fd in os.fwalk(".", dir_fd=inside):
+            links = [name for name in folders if os.path.islink(f"/proc/self/fd/{fd}/{name}")]  # noqa: PTH114
+            below = os.fsencode(os.path.normpath(at))
+            prefix = path + b"/" if below == b"." else path + b"/" + below + b"/"
+            if any(prefix + os.fsencode(name) not in gone for name in [*names, *links]):
+                return True
+    finally:
+        os.close(inside)
+    return False
 
 
 def patch_across(first: History, before: str, second: History, after: str) -> Patch:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -35,7 +35,7 @@ from .census import Census
 from .durable import make_durable
 from .git import git, git_into, store_environment
 from .layer import Overlay
-from .lower import LowerFolder, changed_since, file_clock_ns
+from .lower import FileKeeper, LowerFolder, changed_since, file_clock_ns
 from .objects import EXECUTABLE, FOLDER, GONE, REMOVED, Node, ObjectStore, alternates
 from .walk import LeftOut, Seen, path_bytes
 
@@ -157,7 +157,44 @@ class History:
 
     def base_files(self) -> dict[bytes, Node]:
         """Return the folder's versions of the files that the run changed in an overlay; empty without an overlay."""
+        if self._lower is not None:
+            return dict(self._lower.base)
         return self.listed(self._base) if self._base else {}
+
+    def keep(self, content: bytes) -> str:
+        """Store a file's content and return its id."""
+        return self._store.add("blob", content)
+
+    def keeper(self, root: int) -> FileKeeper:
+        """Return a keeper that stores files of an open folder. The caller must close it."""
+        return FileKeeper(root, self._store, self._largest_bytes, self._withholds)
+
+    def trust_until(self, since: int) -> None:
+        """See ``LowerFolder.trust_until``."""
+        if self._lower is not None:
+            self._lower.trust_until(since)
+
+    def tree_of(self, files: Mapping[bytes, Node]) -> str:
+        """Store files as a tree of this history, which for an overlay contains only differences from the folder."""
+        base = self.base_files()
+        changed = {path: node for path, node in files.items() if base.get(path) != node}
+        return self._store.add_folders((changed | dict.fromkeys(base.keys() - files.keys(), GONE)).items())
+
+    def plain_tree(self, files: Mapping[bytes, Node]) -> str:
+        """Store exactly these files as a tree, to be read with ``listed``."""
+        return self._store.add_folders(files.items())
+
+    def replaced(self, tree: str, nodes: Mapping[bytes, Node | None]) -> str:
+        """Return a tree with other content at these paths; None means that the path does not exist."""
+        held = self.listed(tree)
+        base = self.base_files()
+        for path, node in nodes.items():
+            held.pop(path, None)
+            if node is None and path in base:
+                held[path] = GONE
+            elif node is not None and base.get(path) != node:
+                held[path] = node
+        return self._store.add_folders(held.items())
 
     def changed_meanwhile(self) -> tuple[str, ...]:
         """Return the names of files in the folder under an overlay that changed since the run began."""

@@ -19,7 +19,7 @@ from stackmem.workspace.clip import shown_name
 
 from .objects import EXECUTABLE, FILE, LINK, Node, ObjectStore
 from .selection import DEPENDENCIES
-from .walk import CACHES, LeftOut
+from .walk import CACHES, GONE, LeftOut
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _NAMED = 1_000
@@ -45,9 +45,13 @@ class LowerFolder:
         self._known: set[tuple[bytes, str]] = set()
         self._since = file_clock_ns()
 
+    def trust_until(self, since: int) -> None:
+        """Accept files as they were at a ``file_clock_ns``, when the workspace had all changes of the folder."""
+        self._since = since
+
     def look(self, store: ObjectStore, largest_bytes: int, withholds: Callable[[bytes], bool]) -> None:
         """Read the files that were replaced since the last call."""
-        self._keep = _Keeper(self._folder, store, largest_bytes, withholds)
+        self._keep = FileKeeper(open_folder(self._folder), store, largest_bytes, withholds)
         try:
             self._look()
         finally:
@@ -136,21 +140,34 @@ class LowerFolder:
             self.left_out.append(LeftOut(shown_name(path), why, status.st_size))
 
 
-class _Keeper:
-    """Stores files of the user's folder during one scan."""
+class FileKeeper:
+    """Stores files of a folder during one scan."""
 
-    def __init__(
-        self, folder: bytes, store: ObjectStore, largest_bytes: int, withholds: Callable[[bytes], bool]
-    ) -> None:
-        self._root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    def __init__(self, root: int, store: ObjectStore, largest_bytes: int, withholds: Callable[[bytes], bool]) -> None:
+        """``root`` is the open folder, which ``close`` closes."""
+        self._root = root
         self._open: Opener = opener_for(self._root)
         self._store, self._largest_bytes, self._withholds = store, largest_bytes, withholds
+        self.content = b""  # of the last file
 
     def close(self) -> None:
         os.close(self._root)
 
     def empty(self) -> Node:
         return Node(FILE, self._store.add("blob", b""))
+
+    def look(self, path: bytes) -> tuple[Node | None, str]:
+        """Store the content that the path has now. Returns None if there is no such file, or with the reason."""
+        try:
+            fd = self._open(self._root, path, os.O_PATH | os.O_NOFOLLOW)
+            try:
+                status = os.fstat(fd)
+            finally:
+                os.close(fd)
+            is_file = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
+            return self.node(path, status) if is_file else (None, "")
+        except OSError as error:
+            return None, "" if error.errno in GONE else f"cannot be read: {error.strerror}"
 
     def node(self, path: bytes, status: os.stat_result) -> tuple[Node | None, str]:
         """Store the path's content and return its node, or the reason why it is not kept."""
@@ -168,7 +185,12 @@ class _Keeper:
                 content, mode = file.read(self._largest_bytes), EXECUTABLE if status.st_mode & 0o100 else FILE
         if self._withholds(content):
             return None, "holds a secret"
+        self.content = content
         return Node(mode, self._store.add("blob", content)), ""
+
+
+def open_folder(folder: bytes) -> int:
+    return os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _is_opaque(folder: int, name: bytes) -> bool:

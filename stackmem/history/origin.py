@@ -50,6 +50,11 @@ class Origin(Struct, frozen=True):
     def ask(self, *arguments: str, stdin: bytes = b"", seconds: float = USER_GIT_SECONDS) -> bytes:
         return git(*arguments, cwd=self.git_dir, environment=self.environment, stdin=stdin, seconds=seconds)
 
+    def ask_in_work_tree(self, *arguments: str) -> bytes:
+        """Like ``ask``, for a query that needs the work tree."""
+        environment = self.environment | {"GIT_WORK_TREE": os.fspath(self.root)}
+        return git(*arguments, cwd=self.root, environment=environment, seconds=USER_GIT_SECONDS)
+
     def tags(self, commits: Collection[str]) -> dict[str, str]:
         """Return the tags of these commits by full name. Annotated tags map directly to the commit."""
         wanted = "--format=%(objectname) %(*objectname) %(refname)"

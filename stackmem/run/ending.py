@@ -5,12 +5,14 @@ Rule 2: A patch is complete if ``changes.json`` exists, which is written last an
 Rule 3: A failure to write the patch does not lose the result.
 Rule 4: ``/undo`` and ``/fork`` continue in another run for the same folder. The first run of such a family stores which
     tree was applied last. Applying a run brings the folder from that tree to the run's tree, so it also reverts what an
-    undo took back. A file that the user restored to the run's initial state counts as not applied.
+    undo took back. A file that the user restored to the run's initial state counts as not applied. A file that could
+    not be applied has its previous version in the stored tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -21,21 +23,25 @@ from msgspec.structs import replace
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.foreign.files import read_regular
-from stackmem.history.apply import Patch, apply_patches, executed_by_host, patch_across
+from stackmem.history.apply import Outcome, Patch, apply_patches, executed_by_host, patch_across
 from stackmem.history.history import History, PathChange
+from stackmem.history.objects import Node
+from stackmem.history.restore import content_of
+from stackmem.history.walk import path_bytes
 from stackmem.settings.keys import signing_key
 from stackmem.trace.lineage import came_from
 from stackmem.trace.private import write_json
 from stackmem.trace.signatures import MAX_SIGNED_BYTES, Signer
 from stackmem.workspace.secrets import Scrubber
 
+from .following.common import Applied, applied_last, first_of_family, history_of
 from .in_memory import MEMORY, NoHistory
 from .request import read_request
 from .result import RunResult, failure_of, read_result, result_fields, write_result
 from .run_folder import APPLIED, CHANGES, HISTORY, PATCH, RESULT
 from .stopped import Stopped
 
-_GENERATIONS = 200
+_NAMED = 10  # maximum number of files named in one message
 
 
 def missing_of_end(run_dir: Path, digest: str) -> tuple[str, ...]:
@@ -117,11 +123,13 @@ def _apply(result: RunResult, folder: str, signer: Signer) -> RunResult:
     if not (folder and result.outcome in ("solved", "finished")):
         return result
     try:
-        apply_run(Path(result.run_dir))
+        brought = apply_run(Path(result.run_dir))
     except (UsageError, WorkspaceError) as error:
         raise type(error)(
             f"{result.run} ended ({result.outcome}) and is saved, but its patch is not applied: {error}"
         ) from error
+    if brought.not_applied:
+        raise UsageError(f"{result.run} ended ({result.outcome}) and is saved; {brought.describe()}")
     return _save(replace(result, applied_to=folder), signer)
 
 
@@ -177,36 +185,61 @@ class Brought(msgspec.Struct, frozen=True):
     """Outcome of applying a run."""
 
     folder: Path  # the user's folder that the run worked on a copy of
-    changed: tuple[str, ...]  # files that were applied or reverted; empty if nothing was left to do
+    done: Outcome  # what happened to each file; nothing was changed if nothing was left to do
     has_changes: bool  # whether the run has any changes to apply
     outcome: str  # as in ``RunResult.outcome``; empty if the run has no result
 
+    @property
+    def changed(self) -> tuple[str, ...]:
+        return self.done.changed
+
     def describe(self) -> str:
-        """Return a summary in one line."""
+        """Return what was applied and what was not, in one line."""
+        return f"{self.summary}; {self.not_applied}" if self.not_applied else self.summary
+
+    @property
+    def summary(self) -> str:
+        """What was applied, in one line."""
         count = f"{len(self.changed)} {'file' if len(self.changed) == 1 else 'files'}"
         if self.changed and not self.has_changes:
-            return f"reverted the changes applied to {self.folder}: {count}"
-        if self.changed:
-            return f"applied to {self.folder}: {count}"
-        if not self.has_changes:
-            return f"nothing to apply to {self.folder}: the run changed no files"
-        return f"already applied to {self.folder}"
+            summary = f"reverted the changes applied to {self.folder}: {count}"
+        elif self.changed:
+            summary = f"applied to {self.folder}: {count}"
+        elif self.not_applied:
+            summary = f"nothing was applied to {self.folder}"
+        elif not self.has_changes:
+            summary = f"nothing to apply to {self.folder}: the run changed no files"
+        else:
+            summary = f"already applied to {self.folder}"
+        return f"{summary}; merged with your edits: {_names(self.done.merged)}" if self.done.merged else summary
+
+    @property
+    def not_applied(self) -> str:
+        """Name the files that stay as they are, with the reason; empty if there are none."""
+        refused, conflicts = self.done.refused, self.done.conflicts
+        parts = []
+        if refused:
+            stays = "stays" if len(refused) == 1 else "stay"
+            parts.append(f"{_names(refused)} {stays} as you left it, because you changed what the run changed")
+        if conflicts:
+            holds = "contains" if len(conflicts) == 1 else "contain"
+            parts.append(f"{_names(conflicts)} {holds} an unresolved conflict in the run and was not applied")
+        return "; ".join(parts)
 
 
-class Applied(msgspec.Struct, frozen=True):
-    """The tree that a family of runs applied to its folder last."""
-
-    tree: str
-    # the run of the tree; empty if an older version wrote this, then it is the run whose directory contains it
-    run: str = ""
+def _names(paths: Sequence[str]) -> str:
+    return ", ".join(paths[:_NAMED]) + (f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else "")
 
 
 def _kept(run_dir: Path) -> Kept:
     return decode_json(read_regular(run_dir / CHANGES), Kept)
 
 
-def apply_run(run_dir: Path) -> Brought:
-    """Apply a finished run's patch to the folder it was copied from. Changes that are already there are skipped."""
+def apply_run(run_dir: Path, only: Sequence[str] = ()) -> Brought:
+    """Apply a finished run's patch to the folder it was copied from. Changes that are already there are skipped.
+
+    ``only`` names the files and folders to apply; without it, all files are.
+    """
     result = read_result(run_dir / RESULT)
     try:
         kept = _kept(run_dir)
@@ -223,21 +256,54 @@ def apply_run(run_dir: Path) -> Brought:
         raise UsageError(
             f"the run {run_dir.name} worked on a task, not on a folder of yours; its patch is {run_dir / PATCH}"
         )
-    folder = Path(kept.folder)
-    first = _first_of_family(run_dir)
+    first = first_of_family(run_dir)
     whole = Patch(patch, kept.changes)
     since = _since_applied(run_dir, kept, first) if kept.tree else None
-    if since is None:
-        changed = apply_patches([whole], folder)
-    else:
-        try:
-            changed = apply_patches([since], folder)
-        except UsageError:  # the user may have restored files to their initial state
-            changed = apply_patches([since, whole], folder)
+    ways = [whole] if since is None else [since, whole]  # the user may have restored files to their initial state
+    left_out = [change for change in ways[0].changes if not _is_wanted(change.path, only)]
+    if only and len(left_out) == len(ways[0].changes):
+        raise UsageError(f"the run has no changes to apply in {_names(only)}; omit the names to apply everything")
+    read = partial(_content, run_dir, applied_last(run_dir, first))
+    done = apply_patches(ways, Path(kept.folder), read, partial(_is_wanted, only=only))
     if kept.tree:
-        with suppress(OSError):  # the run may be on read-only media
-            write_json(first / APPLIED, Applied(kept.tree, run_dir.name))
-    return Brought(folder, changed, bool(kept.changes), result.outcome if result is not None else "")
+        missed = {*done.refused, *done.conflicts}
+        missed_changes = [*left_out, *(change for change in ways[0].changes if change.path in missed)]
+        with suppress(OSError, WorkspaceError):  # the run may be on read-only media
+            tree = _tree_applied(run_dir, kept.tree, missed_changes, read) if missed_changes else kept.tree
+            write_json(first / APPLIED, Applied(tree, run_dir.name))
+    return Brought(Path(kept.folder), done, bool(kept.changes), result.outcome if result is not None else "")
+
+
+def paths_of(text: str) -> tuple[str, ...]:
+    """Split what follows ``/apply`` into paths, which may be quoted."""
+    try:
+        return tuple(path.removeprefix("./") for path in shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"cannot read the paths {text!r} ({error}); close the quotation mark") from error
+
+
+def _is_wanted(path: str, only: Sequence[str]) -> bool:
+    return not only or any(path == name or path.startswith(f"{name.rstrip('/')}/") for name in only)
+
+
+def _content(run_dir: Path, last: Applied | None, name: str) -> bytes | None:
+    """Return the content of a blob of the run, or of the run that was applied last."""
+    for place in (run_dir, run_dir.parent / last.run if last is not None else run_dir):
+        with suppress(WorkspaceError):
+            return content_of(place / HISTORY, name)
+    return None
+
+
+def _tree_applied(run_dir: Path, tree: str, missed: Sequence[PathChange], read: Callable[[str], bytes | None]) -> str:
+    """Return the run's tree, with the previous version of the files that were not applied."""
+    history = history_of(run_dir)
+    before: dict[bytes, Node | None] = {}
+    for change in missed:
+        content = read(change.before) if change.before else None
+        if content is not None:
+            history.keep(content)  # it may be in the store of another run
+        before[path_bytes(change.path)] = Node(change.before_mode, change.before) if change.before else None
+    return history.replaced(tree, before)
 
 
 def _since_applied(run_dir: Path, kept: Kept, first: Path) -> Patch | None:
@@ -245,46 +311,11 @@ def _since_applied(run_dir: Path, kept: Kept, first: Path) -> Patch | None:
 
     None if no tree or this tree was applied last, or if the run of that tree no longer exists.
     """
-    last = _applied_last(run_dir, first)
+    last = applied_last(run_dir, first)
     if last is None or last.tree == kept.tree:
         return None
     try:
-        before, after = (_history(place) for place in (run_dir.parent / last.run, run_dir))
+        before, after = (history_of(place) for place in (run_dir.parent / last.run, run_dir))
         return patch_across(before, last.tree, after, kept.tree)
     except (TraceError, WorkspaceError, OSError):
         return None
-
-
-def _applied_last(run_dir: Path, first: Path) -> Applied | None:
-    for place in (first, run_dir):  # older versions wrote into the run's own directory
-        with suppress(OSError, msgspec.DecodeError):
-            last = decode_json(read_regular(place / APPLIED), Applied)
-            if _is_plain(last.run or place.name):
-                return Applied(last.tree, last.run or place.name)
-    return None
-
-
-def _history(run_dir: Path) -> History:
-    if not (run_dir / HISTORY).is_dir():
-        raise WorkspaceError(f"the run {run_dir.name} has no history")
-    request = read_request(run_dir)
-    return History(run_dir / HISTORY, Path(request.workspace), request.leave_out)
-
-
-def _first_of_family(run_dir: Path) -> Path:
-    """Return the directory of the run that all forks of a conversation descend from."""
-    place = run_dir
-    for _ in range(_GENERATIONS):
-        try:
-            parent = came_from(place)
-        except TraceError:
-            break
-        if not _is_plain(parent) or not (run_dir.parent / parent).is_dir():
-            break
-        place = run_dir.parent / parent
-    return place
-
-
-def _is_plain(name: str) -> bool:
-    """Return whether ``name`` is a plain directory name, not a path, so that it cannot leave the runs directory."""
-    return name not in ("", ".", "..") and not {"/", "\0"} & set(name)

@@ -1,4 +1,4 @@
-"""Applying a run's changes to the user's folder: all or none, and never over the user's own work."""
+"""Applying a run's changes to the user's folder: next to the user's own work, and never over it."""
 
 import errno
 import fcntl
@@ -8,18 +8,21 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.history.apply import apply_patch, executed_by_host
+from stackmem.history.apply import Outcome, Patch, apply_patches, executed_by_host
 from stackmem.history.exchange import STAGE, FileExchange, look
+from stackmem.history.following.merging import merge_texts
 from stackmem.history.history import History, PathChange
 from stackmem.history.objects import FILE, Node, object_id
 from stackmem.history.patching import sections
 from stackmem.history.repository import copy_planned, plan_copy
+from stackmem.history.restore import content_of
 from tests.history.folders import Content, folder, holds, repository, run_git
 from tests.workspace.people import NOBODY, as_user, for_everyone
 
@@ -89,8 +92,17 @@ class Run:
         self.patch = (origin.parent / "patch").read_bytes()
         self.changes = kept.changed(before, after)
 
-    def apply(self) -> None:
-        apply_patch(self.patch, self.changes, self.origin)
+    def apply(self, **options: Any) -> Outcome:
+        def read(name: str) -> bytes:
+            return content_of(self.origin.parent / "store", name)
+
+        return apply_patches([Patch(self.patch, self.changes)], self.origin, read, **options)
+
+    def applied_except(self, *paths: str) -> None:
+        """Require that the folder has the run's version of all changed files except these."""
+        changed = {change.path for change in self.changes} - set(paths)
+        here, there = holds(self.origin), holds(self.work)
+        assert {path: here.get(path) for path in changed} == {path: there.get(path) for path in changed}
 
 
 def writes(**files: Content) -> Callable[[Path], object]:
@@ -136,7 +148,7 @@ def test_a_second_apply_changes_nothing(tmp_path):
 
 
 def test_a_patch_without_changes_is_nothing(tmp_path):
-    apply_patch(b"", [], tmp_path / "not even a folder")
+    apply_patches([Patch(b"", [])], tmp_path / "not even a folder")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -151,30 +163,59 @@ def test_files_next_to_the_changed_ones_stay(tmp_path):
     ("path", "mine"),
     [("text", "mine"), ("gone", "mine"), ("new", "mine"), ("link", "->same"), ("run", "#!x2"), ("to-link", "mine")],
 )
-def test_a_file_that_changed_since_is_named_and_nothing_is_done(tmp_path, path, mine):
+def test_a_file_that_both_changed_stays_and_the_others_are_applied(tmp_path, path, mine):
     run = Run(plain(tmp_path), work_on)
     folder(run.origin, {path: mine})
-    before = holds(run.origin)
-    with pytest.raises(UsageError, match=rf"^{path} changed in") as caught:
-        run.apply()
-    assert str(tmp_path / "p") in str(caught.value)
-    assert holds(run.origin) == before
+    before = holds(run.origin)[path]
+    done = run.apply()
+    assert (done.refused, done.merged) == ((path,), ())
+    assert holds(run.origin)[path] == before
+    run.applied_except(path)
     assert not (run.origin / STAGE).exists()
 
 
-def test_each_file_that_changed_since_is_named(tmp_path):
+def test_each_file_that_both_changed_is_named(tmp_path):
     run = Run(plain(tmp_path), work_on)
     folder(run.origin, {"text": "mine", "a\nb": "mine"})
     (run.origin / "binary").unlink()
-    with pytest.raises(UsageError, match=r"^a\\nb, binary, text changed"):
-        run.apply()
+    done = run.apply()
+    assert done.refused == ("a\\nb", "binary", "text")
+    run.applied_except("a\nb", "binary", "text")
+    assert not (run.origin / "binary").exists()
 
 
-def test_an_executable_bit_that_changed_since_counts_as_a_change(tmp_path):
+def test_edits_of_other_lines_are_merged(tmp_path):
+    lines = [f"{number}\n" for number in range(9)]
+    run = Run(
+        folder(tmp_path / "p", {"f": "".join(lines), "g": "g"}), writes(f="".join([*lines[:8], "EIGHT\n"]), g="h")
+    )
+    folder(run.origin, {"f": "".join(["ZERO\n", *lines[1:]])})
+    (run.origin / "f").chmod(0o755)
+    done = run.apply()
+    assert done == Outcome(("f", "g"), ("f",))
+    assert holds(run.origin) == {"f": "".join(["ZERO\n", *lines[1:8], "EIGHT\n"]), "g": b"h"}
+
+
+def test_a_file_with_an_unresolved_conflict_is_not_applied(tmp_path):
+    merge = merge_texts(b"base\n", b"agent\n", b"mine\n")
+    assert merge is not None
+    assert merge.conflicts == 1
+    run = Run(folder(tmp_path / "p", {"f": "mine\n", "g": "g"}), writes(f=merge.content, g="h"))
+    assert run.apply() == Outcome(("g",), conflicts=("f",))
+    assert holds(run.origin) == {"f": b"mine\n", "g": b"h"}
+
+
+def test_only_wanted_files_are_applied(tmp_path):
+    run = Run(folder(tmp_path / "p", {"a": "1", "b": "1"}), writes(a="2", b="2"))
+    assert run.apply(wanted="a".__eq__) == Outcome(("a",))
+    assert holds(run.origin) == {"a": b"2", "b": b"1"}
+
+
+def test_an_executable_bit_of_the_user_is_kept(tmp_path):
     run = Run(plain(tmp_path), work_on)
     (run.origin / "text").chmod(0o755)
-    with pytest.raises(UsageError, match=r"^text changed"):
-        run.apply()
+    assert run.apply().merged == ("text",)
+    assert holds(run.origin)["text"] == "one\nTWO\nthree\nfour"
 
 
 @pytest.mark.parametrize("obstacle", ["a", "a/b", "a/b/c/d/", "to-file/mine", "new/", "a->"])
@@ -187,10 +228,11 @@ def test_files_in_the_way_are_never_removed(tmp_path, obstacle):
         (run.origin / obstacle[:-2]).symlink_to(outside)
     else:
         folder(run.origin, {obstacle: "m"})
-    before = holds(run.origin)
-    with pytest.raises((UsageError, WorkspaceError)):
-        run.apply()
-    assert holds(run.origin) == before
+    mine = {path: content for path, content in holds(run.origin).items() if path.startswith(obstacle.rstrip("/->"))}
+    done = run.apply()
+    assert done.refused
+    assert mine.items() <= holds(run.origin).items()
+    run.applied_except(*done.refused)
     assert list(outside.iterdir()) == []
 
 
@@ -200,8 +242,7 @@ def test_nothing_is_written_through_a_folder_that_became_a_link(tmp_path):
     run = Run(origin, writes(**{"d/f": "2", "d/new": "n"}))
     shutil.rmtree(origin / "d")
     (origin / "d").symlink_to(outside)
-    with pytest.raises(UsageError, match="changed in"):
-        run.apply()
+    assert run.apply().refused == ("d/f", "d/new")
     assert holds(outside) == {"f": b"1"}
 
 
@@ -209,8 +250,7 @@ def test_a_fifo_in_place_of_a_file_is_a_change_and_does_not_block(tmp_path):
     run = Run(plain(tmp_path), work_on)
     (run.origin / "text").unlink()
     os.mkfifo(run.origin / "text")
-    with pytest.raises(UsageError, match=r"^text changed"):
-        run.apply()
+    assert run.apply().refused == ("text",)
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", ".git/hooks/x", "sub/.GIT/config", "a//b", "./a", "", f"{STAGE}/x"])
@@ -219,7 +259,7 @@ def test_patches_with_foreign_paths_are_refused(tmp_path, path):
     forged = PathChange(path, "added", "", object_id("blob", b"x\n"), "", FILE)
     patch = f"diff --git a/{path} b/{path}\nnew file mode 100644\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x\n"
     with pytest.raises(UsageError, match="the patch writes"):
-        apply_patch(patch.encode(), [forged], origin)
+        apply_patches([Patch(patch.encode(), [forged])], origin)
     assert list(tmp_path.iterdir()) == [origin]
     assert list(origin.iterdir()) == []
 
@@ -239,7 +279,7 @@ def test_a_patch_that_is_not_the_runs_own_is_refused(tmp_path, forge):
     run = Run(plain(tmp_path), work_on)
     before = holds(run.origin)
     with pytest.raises(UsageError, match="patch"):
-        apply_patch(forge(run.patch), run.changes, run.origin)
+        apply_patches([Patch(forge(run.patch), run.changes)], run.origin)
     assert holds(run.origin) == before
 
 
@@ -374,7 +414,7 @@ def test_an_apply_that_ended_after_any_of_its_steps_can_be_run_again(tmp_path):
     in_order = sorted(zip(run.changes, sections(run.patch), strict=True), key=lambda step: bool(step[0].after))
     for done in range(0, len(in_order) + 1, 3):
         steps = sorted(in_order[:done], key=lambda step: run.changes.index(step[0]))
-        apply_patch(b"".join(part for _, part in steps), [change for change, _ in steps], run.origin)
+        apply_patches([Patch(b"".join(part for _, part in steps), [change for change, _ in steps])], run.origin)
         run.apply()
         assert holds(run.origin) == holds(run.work)
         shutil.rmtree(run.origin)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError, WorkspaceError
-from stackmem.history.apply import apply_patch
+from stackmem.errors import WorkspaceError
+from stackmem.history.apply import Outcome, Patch, apply_patches
 from stackmem.history.hidden import plan_layer
 from stackmem.history.history import History, folder_under, share
 from stackmem.history.layer import Overlay, make_upper, why_no_layer
@@ -52,6 +52,11 @@ class Laid:
         return (self.place / "patch").read_bytes()
 
 
+def apply(here: Laid) -> Outcome:
+    changes = here.history.changed(here.start, here.history.snapshot())
+    return apply_patches([Patch(here.patch(), changes)], here.hers)
+
+
 def make(path: Path) -> Path:
     path.mkdir(mode=0o700)
     return path
@@ -79,7 +84,7 @@ def test_the_patch_contains_exactly_the_changes_of_the_run(place: Path):
         }  # fmt: skip
         assert holds(here.hers) == before
         assert {path.name for path in here.over.upper.iterdir()} == {"a.txt", "d", "n", "out2", "run.sh"}
-        apply_patch(here.patch(), here.history.changed(here.start, here.history.snapshot()), here.hers)
+        apply(here)
         assert holds(here.hers) == holds_merged(here)
 
 
@@ -159,13 +164,13 @@ def test_whiteouts_cannot_be_created_and_forged_marks_hide_nothing(place: Path):
 def test_concurrent_changes_in_the_folder_are_reported_and_not_overwritten(place: Path):
     with laid(place) as here:
         folder(here.hers, {"d/two.txt": "hers\n", "new.txt": "hers\n"})
+        before = holds(here.hers)
         kinds = here.changes("echo b >> a.txt; echo mine > d/two.txt")
         assert kinds == {"a.txt": "modified", "d/two.txt": "modified"}
         assert {"d/two.txt", "new.txt"} <= set(here.history.changed_meanwhile())
         assert [left.path for left in here.history.left_out] == ["d/two.txt"]
-        with pytest.raises(UsageError, match=r"d/two\.txt changed in"):
-            apply_patch(here.patch(), here.history.changed(here.start, here.history.snapshot()), here.hers)
-        assert (here.hers / "a.txt").read_text() == "a\n"
+        assert apply(here) == Outcome(("a.txt",), refused=("d/two.txt",))
+        assert holds(here.hers) == {**before, "a.txt": b"a\nb\n"}
 
 
 @for_everyone

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from stackmem import Record, UsageError
 from stackmem.core.facts import RunForked
 from stackmem.history.history import History, share
-from stackmem.run.ending import Applied, Kept, apply_run
+from stackmem.run.ending import Brought, Kept, apply_run
+from stackmem.run.following.common import Applied
 from stackmem.run.request import RunRequest, write_request
 from stackmem.run.run_folder import APPLIED, CHANGES, HISTORY, PATCH
 from stackmem.trace.store import write_line
@@ -65,14 +67,14 @@ class Family:
         """Continue in a new run from an earlier state of the conversation's files."""
         self.now = self.begin(f"run{len(self.trees)}", parent, at)
 
-    def apply(self) -> Any:
+    def apply(self, only: Sequence[str] = ()) -> Brought:
         run = self.root / "runs" / self.now
         history = History(run / HISTORY, self.root / "work" / self.now)
         before, after = self.begun[self.now], history.snapshot()
         history.write_patch(before, after, run / PATCH)
         kept = Kept(str(self.folder), tuple(history.changed(before, after)), after)
         (run / CHANGES).write_bytes(msgspec.json.encode(kept))
-        return apply_run(run)
+        return apply_run(run, only)
 
     def held(self) -> dict[str, Content]:
         return holds(self.folder)
@@ -92,21 +94,22 @@ def write_in(files: dict[str, Any], path: str, content: bytes | None) -> None:
         files[path] = content
 
 
-def expected(here: Files, last: Files, after: Files) -> Files | None:
-    """Return the folder after an apply; None if the apply must refuse."""
-    since = {path for path in NAMES if last.get(path) != after.get(path)}
-    if since and all(here.get(path) in (last.get(path), after.get(path)) for path in since):
-        paths = since
-    else:
-        paths = since | {path for path in NAMES if START.get(path) != after.get(path)}
-        allowed = ((last.get(path), after.get(path), START.get(path)) if path in since else
-                   (after.get(path), START.get(path)) for path in paths)  # fmt: skip
-        if not all(here.get(path) in one for path, one in zip(paths, allowed, strict=True)):
-            return None
-    made = dict(here)
-    for path in paths:
-        write_in(made, path, after.get(path))
-    return made
+def expected(here: Files, last: Files, after: Files) -> tuple[Files, set[str]]:
+    """Return the folder after an apply, and the files that the user changed as well.
+
+    All texts are single lines, so two changes of a file always conflict.
+    """
+    made, refused = dict(here), set()
+    start = last if any(last.get(path) != after.get(path) for path in NAMES) else START
+    for path in NAMES:
+        if start.get(path) == after.get(path) or here.get(path) == after.get(path):
+            continue
+        restored = START.get(path) != after.get(path) and here.get(path) == START.get(path)
+        if here.get(path) == start.get(path) or restored:
+            write_in(made, path, after.get(path))
+        else:
+            refused.add(path)
+    return made, refused
 
 
 edits = st.tuples(st.just("work"), st.sampled_from(NAMES), st.none() | st.sampled_from(TEXTS))
@@ -138,17 +141,15 @@ def test_every_apply_leads_from_what_was_applied_last_to_the_runs_own_tree(todo:
                     family.now = sorted(family.trees)[number % len(family.trees)]
                 case _:
                     before = family.held()
-                    wanted = expected(before, last, family.trees[family.now])  # type: ignore[arg-type]
-                    if wanted is None:
-                        with pytest.raises(UsageError, match="nothing is applied"):
-                            family.apply()
-                        assert family.held() == before
-                        continue
+                    wanted, refused = expected(before, last, family.trees[family.now])  # type: ignore[arg-type]
                     brought = family.apply()
                     assert family.held() == wanted
+                    assert set(brought.done.refused) == refused
                     assert set(brought.changed) == {path for path in NAMES if before.get(path) != wanted.get(path)}
                     assert ("changed no files" in brought.describe()) <= (before == wanted)
-                    last = dict(family.trees[family.now])
+                    previous, last = last, dict(family.trees[family.now])
+                    for path in refused:
+                        write_in(last, path, previous.get(path))
     finally:
         shutil.rmtree(root)
 
@@ -165,7 +166,7 @@ def test_an_apply_after_everything_was_undone_says_that_it_took_files_back(tmp_p
     assert family.apply().describe() == f"nothing to apply to {family.folder}: the run changed no files"
 
 
-def test_a_file_that_the_user_edited_after_the_apply_is_named_and_nothing_counts_as_taken_back(tmp_path: Path):
+def test_a_file_that_the_user_edited_after_the_apply_is_named_and_is_not_counted_as_taken_back(tmp_path: Path):
     """Regression test: apply reported that there was nothing to do, and recorded itself as done."""
     family = Family(tmp_path)
     family.work("a", b"1\n")
@@ -173,12 +174,38 @@ def test_a_file_that_the_user_edited_after_the_apply_is_named_and_nothing_counts
     family.apply()
     write(family.folder, "a", b"mine\n")
     family.undo("run0", dict(START))
-    for _ in range(2):
-        with pytest.raises(UsageError, match=r"^a changed in .*nothing is applied"):
-            family.apply()
-    assert family.held() == {**START, "a": b"mine\n", "b": b"1\n"}
+    brought = family.apply()
+    assert brought.describe().startswith(
+        f"reverted the changes applied to {family.folder}: 1 file; a stays as you left it"
+    )
+    assert family.held() == {**START, "a": b"mine\n"}
+    assert family.apply().describe().startswith(f"nothing was applied to {family.folder}; a stays")
     write(family.folder, "a", b"1\n")
-    assert family.apply().changed == ("a", "b")
+    assert family.apply().changed == ("a",)
+    assert family.held() == START
+
+
+def test_edits_of_other_lines_survive_an_apply_and_its_reversal(tmp_path: Path):
+    family = Family(tmp_path)
+    family.work("a", b"a\nb\nc\nd\n")
+    family.apply()
+    write(family.folder, "a", b"mine\na\nb\nc\nd\n")
+    family.work("a", b"a\nb\nc\nD\n")
+    brought = family.apply()
+    assert brought.done.merged == ("a",)
+    assert brought.describe() == f"applied to {family.folder}: 1 file; merged with your edits: a"
+    assert family.held()["a"] == b"mine\na\nb\nc\nD\n"
+
+
+def test_named_files_and_folders_are_applied_and_the_others_wait(tmp_path: Path):
+    family = Family(tmp_path)
+    for name in ("a", "d/c", "d/new"):
+        family.work(name, b"1\n")
+    assert family.apply(["d"]).changed == ("d/c", "d/new")
+    assert family.held() == {**START, "d/c": b"1\n", "d/new": b"1\n"}
+    with pytest.raises(UsageError, match="no changes to apply in d;"):
+        family.apply(["d"])
+    assert family.apply().changed == ("a",)
 
 
 def test_a_run_that_was_undone_knows_what_the_run_after_it_applied(tmp_path: Path):

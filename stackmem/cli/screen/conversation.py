@@ -13,7 +13,7 @@ from stackmem.core.facts import RunEnded
 from stackmem.core.requests import AskUser
 from stackmem.errors import StackmemError
 from stackmem.models.spoken import listening, watching
-from stackmem.run.ending import apply_run
+from stackmem.run.ending import apply_run, paths_of
 from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.limits import LIMITS
 from stackmem.run.open import Person
@@ -146,7 +146,7 @@ class ChatSession:
             case "/quit" | "/exit":
                 self._leave(None)
             case "/apply":
-                self._leave(self._apply)
+                self._leave(partial(self._apply, rest))
             case "/fork":
                 self._leave(partial(self._fork, ForkChanges()))
             case "/model" if rest:
@@ -171,8 +171,8 @@ class ChatSession:
         self.then = then
         raise Left
 
-    def _apply(self) -> RunResult | None:
-        self.screen.tell(apply_run(self._run_dir()).describe())
+    def _apply(self, rest: str) -> RunResult | None:
+        self.screen.tell(apply_run(self._run_dir(), paths_of(rest)).describe())
         return None
 
     def _undo(self, rest: str) -> None:

@@ -1,0 +1,1 @@
+"""Keeps a run and the user's folder together while both change."""

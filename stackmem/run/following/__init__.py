@@ -1,0 +1,1 @@
+"""Keeps a conversation and the user's folder together: what was applied, and what the user changed."""

@@ -1,0 +1,387 @@
+"""Takes the user's changes of the folder into the workspace of a conversation, before the agent works on.
+
+Rule 1: A file that only the user changed is in the workspace as it is in the folder.
+Rule 2: A file that both changed is merged. Lines that both changed get conflict markers in the workspace. A version
+    that cannot be merged is kept next to the folder's version.
+Rule 3: The folder is only read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.core.facts import FolderChanged
+from stackmem.core.state import State
+from stackmem.errors import StackmemError
+from stackmem.history.following.inventory import (
+    Entry,
+    Inventory,
+    blobs_in_index,
+    changed_lines,
+    read_inventory,
+    take_inventory,
+    without_ignored,
+    write_inventory,
+)
+from stackmem.history.following.merging import merge_modes, merge_texts
+from stackmem.history.history import History
+from stackmem.history.layer import Overlay
+from stackmem.history.lower import FileKeeper, file_clock_ns, open_folder
+from stackmem.history.objects import Node
+from stackmem.history.origin import Origin, find_origin
+from stackmem.history.restore import put_file, remove_file
+from stackmem.history.walk import Key, path_bytes
+from stackmem.run.run_folder import FOLDER_SEEN
+from stackmem.workspace.clip import shown_name
+from stackmem.workspace.overlay.mount import refresh
+
+from .common import Family
+
+_MAX_NAMED = 40
+_MAX_CONTENT_BYTES = 64 * 1024 * 1024
+_KEPT_NEXT_TO = b".agent-version"
+"""Suffix of the agent's version of a file that cannot be merged."""
+
+Files = dict[bytes, Node]
+
+
+class FollowedFolder(Struct, frozen=True):
+    """The folder of a conversation, and where its changes go.
+
+    Attributes:
+        folder: The user's folder.
+        run_dir: The directory of the run.
+        work: The workspace on the host, if it is not an overlay.
+        history: The history of the workspace.
+        leave_out: Folders that the history leaves out.
+        own: Folders of stackmem's own files.
+        git: Whether the run may read the folder's repository.
+    """
+
+    folder: Path
+    run_dir: Path
+    work: Path
+    history: History
+    leave_out: tuple[str, ...]
+    own: tuple[Path, ...]
+    git: bool
+
+    @property
+    def over(self) -> Overlay | None:
+        return self.history.over
+
+
+class Follower:
+    """Looks at the folder once for each request, and once when a run begins or goes on."""
+
+    def __init__(self, place: FollowedFolder, digest: Callable[[str], str]) -> None:
+        self._place, self._digest = place, digest
+        self._history = place.history
+        self._seen_at = place.run_dir / FOLDER_SEEN
+        self._inventory: Inventory | None = None
+        self._unsaved = False
+        self._request, self._is_joined = 0, False
+        hidden = place.over.hidden if place.over is not None else ()
+        self._hidden = {*hidden, *(os.fsencode(os.path.relpath(path, place.folder)) for path in place.own)}
+        self._leave_out = {path_bytes(path) for path in place.leave_out}
+
+    def changed(self, state: State) -> FolderChanged | None:
+        """Return the fact that the workspace has new changes of the folder, or None if there are none."""
+        self.save()
+        if state.session is None or state.failures:
+            return None
+        if not self._is_joined:
+            self._is_joined = True
+            if (event := self._join(state)) is not None:
+                return event
+        if state.session.requests == self._request or not state.session.working:
+            return None
+        self._request = state.session.requests
+        return self._look(state)
+
+    def _join(self, state: State) -> FolderChanged | None:
+        """Bring the changes of the user that other runs of the family took in, or that an undo went back before."""
+        with closing(_FolderLook(self._place, state)) as look:
+            if look.number == state.folder:
+                return None
+            look.take_in([], Inventory({}), None)
+            return self._event((), look.number, state)
+
+    def _event(self, news: Iterable[str], number: int, state: State) -> FolderChanged:
+        digests = {path: self._digest(path) for path in state.heap.sources}
+        return FolderChanged(tuple(news), number, digests, self._history.snapshot())
+
+    def save(self) -> None:
+        """Save what is known of the folder. Call it once the fact of the last look is recorded."""
+        if self._unsaved and self._inventory is not None:
+            write_inventory(self._seen_at, self._inventory)
+            self._unsaved = False
+
+    def _look(self, state: State) -> FolderChanged | None:
+        now = file_clock_ns()
+        before = self._inventory or read_inventory(self._seen_at)
+        keys = take_inventory(self._place.folder, self._hidden, self._leave_out)
+        origin = self._origin()
+        with closing(_FolderLook(self._place, state)) as look:
+            begins = before is None and state.session is not None and state.session.requests == 1 and look.is_new
+            changed = self._changed_paths(before, keys)
+            if not begins:
+                look.take_in(changed, before, origin)
+        self._history.trust_until(now)
+        self._inventory = self._now(before, keys, look, origin)
+        self._unsaved = self._inventory != before
+        news = [*_moves(before, self._inventory.head), *look.news]
+        if len(news) > _MAX_NAMED:
+            news[_MAX_NAMED:] = [f"and {len(news) - _MAX_NAMED:,} more files"]
+        if not (news or look.number != state.folder or look.has_moved):
+            return None
+        return self._event(news, look.number, state)
+
+    def _changed_paths(self, before: Inventory | None, keys: Mapping[bytes, Key]) -> list[bytes]:
+        if before is None:
+            return []
+        fresh = without_ignored(
+            [path for path in keys if path not in before.files], self._history.git_dir, self._place.folder
+        )
+        later = [path for path, entry in before.files.items() if keys.get(path) != entry.key]
+        return sorted({*fresh, *later})
+
+    def _now(
+        self, before: Inventory | None, keys: Mapping[bytes, Key], look: _FolderLook, origin: Origin | None
+    ) -> Inventory:
+        """Return the inventory after a look. Ignored files are not in it."""
+        known = before.files if before is not None else {}
+        is_same = all(path in known and known[path].key == key for path, key in keys.items())
+        if before is not None and is_same and len(known) == len(keys) and _head(origin) == before.head:
+            return before
+        blobs = blobs_in_index(origin, keys)
+        files = {}
+        for path, key in keys.items():
+            entry = known.get(path)
+            if entry is not None and entry.key == key:
+                files[path] = entry if entry.blob else Entry(key, blobs.get(path, ""))
+            elif before is None or path in look.nodes:
+                node = look.nodes.get(path)
+                files[path] = Entry(key, node.id if node is not None else blobs.get(path, ""))
+        return Inventory(files, _head(origin))
+
+    def _origin(self) -> Origin | None:
+        if not self._place.git:
+            return None
+        with suppress(StackmemError, OSError):
+            return find_origin(self._place.folder)
+        return None
+
+
+def _moves(before: Inventory | None, head: tuple[str, str]) -> list[str]:
+    """Return a line that says where the repository's HEAD is now, if it moved."""
+    if before is None or before.head == head or not head[1]:
+        return []
+    branch = head[0].removeprefix("refs/heads/")
+    return [f"the repository's HEAD is now {head[1][:10]}{f' on {branch}' if branch else ''}"]
+
+
+def _head(origin: Origin | None) -> tuple[str, str]:
+    return ("", "") if origin is None else (origin.branch, origin.head)
+
+
+class _FolderLook:
+    """One look at the folder.
+
+    Attributes:
+        news: What the user changed, in a line for each file.
+        nodes: The content of the files that were read.
+        number: The number of the last change in the family's log.
+        has_moved: Whether the workspace or the common version changed.
+        is_new: Whether the folder is as the conversation found it, as far as its runs know.
+    """
+
+    def __init__(self, place: FollowedFolder, state: State) -> None:
+        self.news: list[str] = []
+        self.nodes: dict[bytes, Node | None] = {}
+        self.has_moved = False
+        self._place, self._state, self._history = place, state, place.history
+        self._family = Family(place.run_dir, place.history)
+        self._log = self._family.log()
+        self.number = len(self._log)
+        self.is_new = not self._log and not self._family.is_known
+        self._contents: dict[str, bytes] = {}
+        self._room = _MAX_CONTENT_BYTES
+        self._conflict = False
+        over = place.over
+        self._root = os.dup(over.view.fd) if over is not None else open_folder(os.fsencode(place.work))
+        self._folder: FileKeeper = self._history.keeper(open_folder(os.fsencode(place.folder)))
+        self._view: FileKeeper = self._history.keeper(os.dup(self._root))
+
+    def close(self) -> None:
+        os.close(self._root)
+        self._folder.close()
+        self._view.close()
+
+    def take_in(self, changed: list[bytes], before: Inventory | None, origin: Origin | None) -> None:
+        missing = [self._family.files_taken(entry) for entry in self._log[self._state.folder :]]
+        if not (changed or missing or before is None):
+            return
+        if self._place.over is not None:
+            refresh(self._place.over.view)
+        ours = self._history.files(self._history.snapshot())
+        common = self._family.common(self._state.begun.tree)
+        known = {*ours, *common, *self._history.base_files()}
+        for past, present in missing:
+            self._join(ours, past, present, known)
+        looked = changed if before is not None else sorted(known)
+        taken: tuple[Files, Files] = ({}, {})
+        meeting = paths_in(missing) & known
+        for path in looked:
+            if path in known or self._place.over is None:
+                node, why = self._read(path)
+                if not why:
+                    self._meet(path, node, ours, common, taken)
+                    meeting.add(path)
+            else:
+                self._tell_of_visible(path, before, origin)
+        for path in sorted(meeting):
+            self._materialize(path, ours.get(path))
+        if taken[0] or taken[1]:
+            self._family.add_to_log(*taken)
+            self.number += 1
+            self._family.set_common(common)
+
+    def _read(self, path: bytes) -> tuple[Node | None, str]:
+        """Return the folder's version of a file, or None with the reason if it cannot be read."""
+        node, why = self._folder.look(path)
+        if not why:
+            self.nodes[path] = node
+        if node is not None and len(self._folder.content) <= self._room:
+            self._room -= len(self._folder.content)
+            self._contents[node.id] = self._folder.content
+        return node, why
+
+    def _tell_of_visible(self, path: bytes, before: Inventory | None, origin: Origin | None) -> None:
+        """Tell of a file that the workspace shows as it is in the folder."""
+        if len(self.news) >= _MAX_NAMED:  # it will not be named, so it is not read
+            self.nodes[path] = None
+            self.news.append("")
+            return
+        node, why = self._read(path)
+        entry = before.files.get(path) if before is not None else None
+        if not why and (entry is None or node is None or entry.blob != node.id):
+            self._tell(path, "added" if entry is None else "changed", self._old(entry, origin), node)
+
+    def _content(self, node: Node | None) -> bytes | None:
+        if node is None:
+            return None
+        found = self._contents.get(node.id)
+        return self._family.content(node) if found is None else found
+
+    def _join(self, ours: Files, before: Files, after: Files, known: set[bytes]) -> None:
+        """Bring a change of the user that another run of the family took in."""
+        for path in sorted({*before, *after}):
+            if path in known or self._place.over is None:
+                _set(ours, path, self._merged(path, before.get(path), ours.get(path), after.get(path), ours))
+                self._conflict = False
+
+    def _meet(self, path: bytes, theirs: Node | None, ours: Files, common: Files, taken: tuple[Files, Files]) -> None:
+        """Bring the folder's version of a file to the workspace's version."""
+        base, own = common.get(path), ours.get(path)
+        if theirs == base:
+            return
+        result = self._merged(path, base, own, theirs, ours)
+        for files, node in zip(taken, (base, theirs), strict=True):
+            _set(files, path, node)
+        _set(common, path, theirs)
+        _set(ours, path, result)
+        self.has_moved = True
+        content = self._content(base) if len(self.news) < _MAX_NAMED else None
+        kind = "changed" if base is not None else "added"
+        self._tell(path, kind, content, theirs, self._suffix(own, base, theirs, result))
+
+    def _merged(
+        self, path: bytes, base: Node | None, own: Node | None, theirs: Node | None, ours: Files
+    ) -> Node | None:
+        if own in (base, theirs):
+            return theirs
+        if theirs == base or theirs is None or own is None:
+            return own if own is not None else theirs
+        start = self._content(base) if base is not None else b""
+        mode = merge_modes(base or theirs, own, theirs)
+        mine, other = self._content(own), self._content(theirs)
+        if mode is not None and start is not None and mine is not None and other is not None:
+            merge = merge_texts(start, mine, other)
+            if merge is not None:
+                self._conflict = bool(merge.conflicts)
+                merged = Node(mode, self._history.keep(merge.content))
+                self._contents[merged.id] = merge.content
+                return merged
+        ours[path + _KEPT_NEXT_TO] = own
+        self._materialize(path + _KEPT_NEXT_TO, own)
+        return theirs
+
+    def _suffix(self, own: Node | None, base: Node | None, theirs: Node | None, result: Node | None) -> str:
+        """Say what became of the agent's own change."""
+        conflict, self._conflict = self._conflict, False
+        if own in (base, theirs):
+            return ""
+        if theirs is None:
+            return "; you had changed it, so your workspace keeps it"
+        if own is None:
+            return "; you had deleted it, so it is back"
+        if result == theirs:
+            return f"; it cannot be merged, so your version is in the file with the suffix {_KEPT_NEXT_TO.decode()}"
+        if conflict:
+            return "; you had changed the same lines, so resolve the conflict markers in it"
+        return "; it is merged with your changes"
+
+    def _tell(self, path: bytes, kind: str, old: bytes | None, node: Node | None, suffix: str = "") -> None:
+        name = shown_name(path)
+        if node is None:
+            self.news.append(f"the user deleted {name}{suffix}")
+            return
+        lines = ""
+        if kind == "changed" and old is not None:
+            content = self._content(node)
+            span = changed_lines(old, content) if content is not None and b"\0" not in content else None
+            if span is not None:
+                lines = f", line {span[0]}" if span[0] == span[1] else f", lines {span[0]} to {span[1]}"
+        self.news.append(f"the user {kind} {name}{lines}{suffix}")
+
+    def _old(self, entry: Entry | None, origin: Origin | None) -> bytes | None:
+        """Return the content that a file had at the last look, if it is known."""
+        if entry is None or not entry.blob:
+            return None
+        found = self._content(Node("", entry.blob))
+        if found is None and origin is not None:
+            with suppress(StackmemError):
+                found = origin.ask("cat-file", "blob", entry.blob)
+        return found
+
+    def _materialize(self, path: bytes, node: Node | None) -> None:
+        """Let the workspace have this version of a file. A failure leaves the file as it is."""
+        seen, _ = self._view.look(path)
+        if seen == node:
+            return
+        self.has_moved = True
+        try:
+            if node is None:
+                remove_file(self._root, path)
+            elif (content := self._content(node)) is not None:
+                put_file(self._root, path, node.mode, content)
+        except OSError as error:
+            self.news.append(f"{shown_name(path)} cannot be written to your workspace ({error.strerror})")
+
+
+def _set(files: Files, path: bytes, node: Node | None) -> None:
+    if node is None:
+        files.pop(path, None)
+    else:
+        files[path] = node
+
+
+def paths_in(entries: Iterable[tuple[Files, Files]]) -> set[bytes]:
+    """Return all paths in log entries."""
+    return {path for before, after in entries for path in {*before, *after}}
