@@ -472,6 +472,31 @@ class NoticeGiven(Struct, frozen=True, tag=True):
         return Voice("notice", self.code, self.text)
 
 
+class FolderChanged(Struct, frozen=True, tag=True):
+    """The user's folder changed outside the conversation, and the workspace has the changes now.
+
+    Attributes:
+        changes: What changed, one line for each file.
+        number: The number of the change in the folder's log. Undone and repeated runs share that log.
+        digests: As in ``ToolReturned``.
+        tree: As in ``ToolReturned``.
+    """
+
+    changes: tuple[str, ...]
+    number: int
+    digests: dict[str, str]
+    tree: str = ""
+
+    @property
+    def text(self) -> str:
+        """What the model reads."""
+        return "\n".join(("The user's folder changed. Your workspace has these changes now:", *self.changes))
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("notice", "the user's folder changed", "\n".join(self.changes))
+
+
 class RunEnded(Struct, frozen=True, tag=True):
     """The run is over, until it is resumed. ``result`` is what it achieved."""
 
@@ -487,5 +512,5 @@ Event = (
     RunStarted | RunResumed | RunForked | ModelReplied | ModelFailed | ContextCompacted | ToolReturned
     | VerifyReturned | SourcesDigested | ClockRead | ChecksReturned | FramePushed | FramePopped | ChunkAllocated
     | ChunkRead | ChunkWritten | ChunkFreed | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | RunEnded
-    | ProgramEvent | PersonEvent
+    | FolderChanged | ProgramEvent | PersonEvent
 )  # fmt: skip

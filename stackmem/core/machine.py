@@ -28,6 +28,7 @@ from .facts import (
     ClockRead,
     ContextCompacted,
     Event,
+    FolderChanged,
     FramePopped,
     FramePushed,
     ModelFailed,
@@ -274,7 +275,7 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
 def _evolve_derived(
     state: State,
     event: FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed
-    | CallAnswered | CallRejected | ReplyNudged | NoticeGiven,
+    | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | FolderChanged,
 ) -> State:  # fmt: skip
     match event:
         case FramePushed() if event.program is not UNSET:
@@ -297,6 +298,10 @@ def _evolve_derived(
             return replace(frames.tell(state, Notice(event.text, state.heap)), idle=state.idle + 1, pending=None)
         case NoticeGiven():
             return _give_notice(state, event)
+        case FolderChanged():
+            heap = state.heap.with_digests(event.digests)
+            after = replace(state, heap=heap, tree=event.tree or state.tree, folder=event.number)
+            return frames.tell(after, Notice(event.text, heap)) if event.changes else after
         case _:
             assert_never(event)
 

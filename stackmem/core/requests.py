@@ -12,6 +12,7 @@ from .facts import (
     ContextCompacted,
     Ending,
     Event,
+    FolderChanged,
     ModelFailed,
     ModelReplied,
     RunForked,
@@ -229,7 +230,7 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
 }
 """The facts that may answer each effect. ``perform`` returns them; replay and resume look for them."""
 
-GIVEN = (RunStarted, RunResumed, RunForked, ProgramStarted, PersonSteppedIn, PersonStopped)
+GIVEN = (RunStarted, RunResumed, RunForked, ProgramStarted, PersonSteppedIn, PersonStopped, FolderChanged)
 """Facts that do not follow from earlier ones. Together with the answers, they are all that comes from outside."""
 
 STOPS_WITH_PARTIAL: tuple[Ending, ...] = ("interrupted", "limit:seconds")

@@ -273,6 +273,7 @@ class State(Struct, frozen=True):
         result: The root's result; in a conversation that of the last request.
         program: The status of the program. None in other runs.
         session: The status of the conversation. None in other runs.
+        folder: The number of the last change of the user's folder that the workspace has.
     """
 
     start: RunStarted | None = None
@@ -301,6 +302,7 @@ class State(Struct, frozen=True):
     checks: ChecksReturned | None = None
     program: ProgramState | None = None
     session: Session | None = None
+    folder: int = 0
 
     @property
     def begun(self) -> RunStarted:

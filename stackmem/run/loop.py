@@ -17,7 +17,7 @@ from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
 
 from .interrupts import Interrupts, OutOfTime
-from .perform import World, interrupted, meanwhile, perform
+from .perform import World, changed_folder, interrupted, meanwhile, perform
 from .ports import Left
 
 
@@ -74,8 +74,11 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
                     raise KeyboardInterrupt
                 if interrupts.out_of_time and not isinstance(upcoming, ReadClock | RunChecks):
                     raise OutOfTime
-                message = meanwhile(world) if state.session is not None and state.end is None else None
-                return perform(upcoming, world) if message is None else message
+                if state.session is not None and state.end is None:
+                    message = meanwhile(world) or changed_folder(upcoming, state, world)
+                    if message is not None:
+                        return message
+                return perform(upcoming, world)
             finally:
                 interrupts.open = False
         except OutOfTime:

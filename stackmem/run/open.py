@@ -29,6 +29,7 @@ from stackmem.history.layer import UPPER, Layer, Overlay, OwnFolder, hidden_agai
 from stackmem.history.lent_folders import lend_folders
 from stackmem.history.repository import CopyPlan, copy_planned
 from stackmem.history.restore import restore
+from stackmem.history.selection import own_below
 from stackmem.history.walk import path_bytes
 from stackmem.settings.keys import signing_key
 from stackmem.tools.own_tools import TOOLS
@@ -44,6 +45,7 @@ from .assemble import RunParts, RunPlaces, assemble, scrubber_of
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed, run_places
 from .checking.checks import as_found
 from .folder_choice import way_to_lend
+from .following.taking_in import FollowedFolder, Follower
 from .git_inside import GIT, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
@@ -197,7 +199,23 @@ def _opened(
         live=live_spans(places.run, prepared.resolved.settings.otel, environ) if writer else None,
     )  # fmt: skip
     _take_up(opened, beginning)
+    _follow(opened, beginning, stack)
     return opened
+
+
+def _follow(opened: Opened, beginning: Beginning, stack: ExitStack) -> None:
+    """Let a conversation about a user's folder follow the folder."""
+    history, prepared, request = opened.history, beginning.prepared, opened.request
+    if not (opened.folder and opened.writer is not None and isinstance(history, History)):
+        return
+    folder = Path(opened.folder)
+    place = FollowedFolder(
+        folder, opened.places.run, opened.places.work, history, request.leave_out,
+        tuple(own_below(folder, prepared.folders)), request.git is not None,
+    )  # fmt: skip
+    follower = Follower(place, opened.parts.workspace.digest)
+    stack.callback(follower.save)
+    opened.parts.world.follow = follower.changed
 
 
 def _take_up(opened: Opened, beginning: Beginning) -> None:

@@ -22,6 +22,7 @@ from stackmem.core.guidance.sizing import UNREAD
 from stackmem.core.messages import Text
 from stackmem.core.person_facts import PersonSaid, PersonSteppedIn, PersonStopped
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
+from stackmem.core.state import State
 from stackmem.core.text import clip_bytes, mark_cut, tail
 from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, SearchFiles, WorkspaceCall, WriteFile
 from stackmem.errors import WorkspaceError
@@ -51,6 +52,10 @@ def _there_is_room() -> None:
 
 def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
     return f"the tool {name} is not here any more", True
+
+
+def _no_folder(state: State) -> facts.FolderChanged | None:
+    return None
 
 
 class Answering(Protocol):
@@ -92,6 +97,8 @@ class World(Struct):
     started: float = 0.0  # value of ``clock()`` at the start of the run
     person: PersonPort = Unattended()  # the user who answers the run's questions
     program: ProgramWorld | None = None  # set only for a program run
+    # takes the changes of the user's folder into the workspace, and returns what changed
+    follow: Callable[[State], facts.FolderChanged | None] = _no_folder
     under_way: Iterator[facts.Event] | None = None  # answers of the current parallel effect, as they arrive
 
     def close(self) -> None:
@@ -274,6 +281,14 @@ def meanwhile(world: World) -> PersonSteppedIn | PersonStopped | None:
     """Return what the user wrote or stopped since the last effect."""
     event = world.person.meanwhile()
     return replace(event, text=world.scrub(event.text)) if isinstance(event, PersonSteppedIn) else event
+
+
+def changed_folder(upcoming: requests.Effect, state: State, world: World) -> facts.FolderChanged | None:
+    """Return what changed in the user's folder, if the model or the user is asked next."""
+    if not isinstance(upcoming, requests.AskModel | requests.AskPerson) or state.session is None:
+        return None
+    event = world.follow(state)
+    return replace(event, changes=tuple(map(world.scrub, event.changes))) if event is not None else None
 
 
 def interrupted(

@@ -101,8 +101,9 @@ def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, 
 
 
 def _may_come_meanwhile(state: State, event: facts.Event) -> bool:
-    """Return whether the event is a text or a stop from the user, which may come before any effect."""
-    return isinstance(event, PersonSteppedIn | PersonStopped) and state.session is not None and state.end is None
+    """Return whether the event is a text, a stop or an edit from the user, which may come before any effect."""
+    given = isinstance(event, PersonSteppedIn | PersonStopped | facts.FolderChanged)
+    return given and state.session is not None and state.end is None
 
 
 def _may_stop(state: State, event: facts.RunEnded) -> bool:

@@ -19,11 +19,12 @@ from msgspec import Struct
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import shown_name
 
-from . import helper
+from . import helper, refresher
 from .view import WorkspaceView
 
 # passed as text, because the file may not be readable for the user who runs it
 _HELPER = Path(helper.__file__).read_text("utf-8")
+_REFRESHER = Path(refresher.__file__).read_text("utf-8")
 _SECONDS = 20
 
 
@@ -78,6 +79,20 @@ def show_read_only(folder: Path, others: Iterable[tuple[Path, bytes]]) -> Worksp
     view = _view(folder, fds)
     view.layered = False
     return view
+
+
+def refresh(view: WorkspaceView) -> None:
+    """Let an overlay show what changed in its lower folders, whose names it has cached."""
+    if not (view.namespaces and view.layered):
+        return
+    command = (_python(), "-I", "-S", "-c", _REFRESHER, os.fspath(view.root), *map(str, view.fds))
+    try:
+        done = subprocess.run(command, pass_fds=view.fds, capture_output=True, check=False, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise WorkspaceError(f"the overlay cannot be refreshed ({error}); resume the run") from error
+    if done.returncode:
+        why = shown_name(done.stderr.strip().split(b"\n")[-1])[:200]
+        raise WorkspaceError(f"the overlay cannot be refreshed ({why}); resume the run")
 
 
 def _view(root: Path, fds: list[int]) -> WorkspaceView:

@@ -1,0 +1,234 @@
+"""A conversation and its folder: the user's changes reach the agent, and nothing of either is lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stackmem.core.facts import FolderChanged
+from stackmem.core.person_facts import PersonSteppedIn, PersonStopped, SessionRules
+from stackmem.run.ending import apply_run
+from stackmem.run.fork import ForkChanges, before_request, fork
+from stackmem.run.open import Person
+from stackmem.run.ports import Left
+from stackmem.run.prepare import prepare
+from stackmem.run.resume import resume
+from stackmem.run.solve import solve
+from stackmem.trace.open_run import Run
+from tests.history.folders import folder, holds, repository, run_git
+from tests.run.people import replayed
+from tests.stage import Stage, call, command, events, records
+
+LINES = [f"{number}\n" for number in range(1, 10)]
+DAY = "".join(LINES)
+
+
+def says(text: str) -> dict[str, str]:
+    return {"text": text}
+
+
+def edited(**lines: str) -> str:
+    """Return the day's text with other lines: ``_3="x"`` replaces the third."""
+    return "".join(lines.get(f"_{number}", text.strip()) + "\n" for number, text in enumerate(LINES, 1))
+
+
+class User:
+    """A user who does something before each request; a request is a text, or a function that returns one."""
+
+    def __init__(self, *requests: str | Callable[[], str]) -> None:
+        self.requests = list(requests)
+        self.run_dir = Path()
+
+    def attend(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+
+    def request(self) -> str:
+        if not self.requests:
+            raise Left
+        request = self.requests.pop(0)
+        return request if isinstance(request, str) else request()
+
+    def answer(self, asked: Any) -> str | None:
+        raise Left
+
+    def decide(self, asked: Any) -> Any:
+        raise Left
+
+    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+        return None
+
+
+class Talk:
+    """A conversation about the folder ``mine``, which the user leaves and takes up again."""
+
+    def __init__(self, stage: Stage, files: dict[str, str], *replies: Any, layer: str = "auto") -> None:
+        self.mine = Path(stage.root) / "mine"
+        if not self.mine.exists():
+            folder(self.mine, dict(files))
+        flags = {
+            "model": stage.script(*replies), "runs_dir": str(stage.runs), "sandbox_dir": str(stage.work),
+            "fsync": "none", "network": "none", "layer": layer,
+        }  # fmt: skip
+        self._prepared = prepare(str(self.mine), None, flags, os.environ, Path.cwd(), SessionRules())
+        self.run_dir = Path()
+
+    def say(self, *requests: str | Callable[[], str]) -> None:
+        user = User(*requests)
+        if self.run_dir == Path():
+            self.result = solve(self._prepared, os.environ, person=user)
+        else:
+            resumed = resume(self.run_dir, {}, os.environ, person=Person(port=user)).result
+            assert resumed is not None
+            self.result = resumed
+        self.run_dir = user.run_dir
+        assert self.result.ending == "left", self.result
+
+    def undo(self, count: int = 1) -> None:
+        found = before_request(Run(self.run_dir).records(), count)
+        assert found is not None
+        user = User()
+        fork(self.run_dir, 0, ForkChanges(), os.environ, person=user, record=found[0])
+        self.run_dir = user.run_dir
+
+    def news(self) -> list[str]:
+        return [line for event in events(self.run_dir, FolderChanged) for line in event.changes]
+
+    def shown(self) -> list[str]:
+        """The results of the commands so far."""
+        return [record.event.text for record in records(self.run_dir) if type(record.event).__name__ == "ToolReturned"]
+
+
+LAYERS = pytest.mark.parametrize("layer", ["auto", "copy"])
+
+
+@LAYERS
+def test_after_an_apply_the_file_is_the_folders_again(stage: Stage, layer: str):
+    """Regression test: later edits of the user were invisible, and each later apply was refused."""
+    talk = Talk(
+        stage, {"a": DAY}, call("write_file", path="a", content=edited(_2="agent")), says("One."),
+        command("cat a"), call("edit_file", path="a", old_string="9", new_string="nine"), says("Two."), layer=layer,
+    )  # fmt: skip
+    talk.say("first")
+    assert apply_run(talk.run_dir).changed == ("a",)
+
+    def edit() -> str:
+        folder(talk.mine, {"a": edited(_2="agent", _5="mine")})
+        return "second"
+
+    talk.say(edit)
+    assert talk.news() == ["the user changed a, line 5"]
+    assert talk.shown()[1].startswith(edited(_2="agent", _5="mine").strip())
+    assert apply_run(talk.run_dir).describe() == f"applied to {talk.mine}: 1 file"
+    assert (talk.mine / "a").read_text() == edited(_2="agent", _5="mine", _9="nine")
+    assert replayed(talk.result)
+
+
+@LAYERS
+def test_a_file_that_both_changed_is_merged_and_a_conflict_is_marked(stage: Stage, layer: str):
+    talk = Talk(
+        stage, {"a": DAY, "b": DAY, "c": "c\n", "d": "d\n"},
+        command("sed -i 's/^2$/agent/' a b; echo agent > c; rm d; echo new > n"), says("One."),
+        command("cat a; cat b; cat c; ls"), says("Two."), layer=layer,
+    )  # fmt: skip
+    talk.say("first")
+
+    def edit() -> str:
+        folder(talk.mine, {"a": edited(_8="mine"), "b": edited(_2="mine"), "d": "mine\n", "e": "e\n"})
+        (talk.mine / "c").unlink()
+        return "second"
+
+    talk.say(edit)
+    assert talk.news() == [
+        "the user changed a, line 8; it is merged with your changes",
+        "the user changed b, line 2; you had changed the same lines, so resolve the conflict markers in it",
+        "the user deleted c; you had changed it, so your workspace keeps it",
+        "the user changed d, line 1; you had deleted it, so it is back",
+        "the user added e",
+    ]
+    shown = talk.shown()[-1]
+    assert edited(_2="agent", _8="mine") in shown
+    assert "<<<<<<< the agent's version\nagent\n" in shown
+    assert "=======\nmine\n>>>>>>> the version in your folder\n" in shown
+    brought = apply_run(talk.run_dir)
+    assert brought.done.conflicts == ("b",)
+    assert holds(talk.mine) == {
+        "a": edited(_2="agent", _8="mine").encode(), "b": edited(_2="mine").encode(), "c": b"agent\n",
+        "d": b"mine\n", "e": b"e\n", "n": b"new\n",
+    }  # fmt: skip
+
+
+@LAYERS
+def test_an_undo_never_takes_back_the_users_own_edits(stage: Stage, layer: str):
+    talk = Talk(
+        stage, {"a": DAY}, call("write_file", path="a", content=edited(_2="agent")), says("One."),
+        command("true"), says("Two."), layer=layer,
+    )  # fmt: skip
+    talk.say("first")
+    apply_run(talk.run_dir)
+
+    def edit() -> str:
+        folder(talk.mine, {"a": edited(_2="agent", _8="mine")})
+        return "second"
+
+    talk.say(edit)
+    talk.undo(2)
+    apply_run(talk.run_dir)
+    assert (talk.mine / "a").read_text() == edited(_8="mine")
+    talk.say("third")
+    assert talk.news() == []
+    assert f"it had {len(edited(_8='mine'))} bytes" in talk.shown()[-1]  # the first reply is given again
+
+
+def test_commits_and_branches_are_told_and_ignored_files_are_not(stage: Stage):
+    mine = repository(Path(stage.root) / "mine", {"a": DAY, "b": "b\n", ".gitignore": "*.log\n"})
+    talk = Talk(stage, {}, says("One."), command("cat a new; ls"), says("Two."))
+
+    def edit() -> str:
+        folder(mine, {"a": edited(_3="x", _4="y"), "new": "new\n", "x.log": "log\n"})
+        (mine / "b").unlink()
+        run_git(mine, "checkout", "-q", "-b", "side")
+        run_git(mine, "commit", "-q", "-am", "more")
+        return "second"
+
+    talk.say("first", edit)
+    head = run_git(mine, "rev-parse", "HEAD").strip()[:10]
+    assert talk.news() == [
+        f"the repository's HEAD is now {head} on side", "the user changed a, lines 3 to 4", "the user deleted b",
+        "the user added new",
+    ]  # fmt: skip
+    assert talk.shown()[-1].startswith(edited(_3="x", _4="y") + "new\n")
+
+
+def test_a_chunk_about_a_changed_file_is_stale(stage: Stage):
+    talk = Talk(
+        stage, {"a": DAY}, call("heap_alloc", name="about-a", content="nine lines", source="a"), says("One."),
+        says("Two."),
+    )  # fmt: skip
+
+    def edit() -> str:
+        folder(talk.mine, {"a": "mine\n"})
+        return "second"
+
+    talk.say("first", edit)
+    event = events(talk.run_dir, FolderChanged)[0]
+    assert event.digests.keys() == {"a"}
+    state = Run(talk.run_dir).state
+    chunk = state.heap.chunks["about-a"]
+    assert state.heap.current["a"] != chunk.digest
+
+
+def test_a_file_that_cannot_be_merged_keeps_both_versions(stage: Stage):
+    talk = Talk(stage, {"a": "a\0"}, command("printf 'agent\\0' > a"), says("One."), command("ls"), says("Two."))
+
+    def edit() -> str:
+        folder(talk.mine, {"a": "mine\0"})
+        return "second"
+
+    talk.say("first", edit)
+    assert talk.shown()[-1].split()[:2] == ["a", "a.agent-version"]
+    apply_run(talk.run_dir)
+    assert holds(talk.mine) == {"a": b"mine\0", "a.agent-version": b"agent\0"}
