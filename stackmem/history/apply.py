@@ -107,6 +107,8 @@ def apply_patches(
     origin: Path,
     read: Callable[[str], bytes | None] = _no_content,  # returns the content of a blob of the run, for merging
     wanted: Callable[[str], bool] = bool,  # selects paths to apply
+    *,
+    again: bool = False,  # whether they were applied before: then files that the user changed since are skipped
 ) -> Outcome:
     """Apply the changes to ``origin``, a folder of any kind. Changes that are already there are skipped.
 
@@ -130,7 +132,7 @@ def apply_patches(
         ) from error
     try:
         with _staged(place) as stage:
-            return _exchange(list(todo.values()), read, root, stage)
+            return _exchange(list(todo.values()), read, root, stage, again=again)
     except OSError as error:
         named = f", {shown_name(error.filename)}" if error.filename else ""
         raise WorkspaceError(
@@ -226,9 +228,13 @@ class _FileStep(Struct, frozen=True):
     merged: bytes | None = None
 
 
-def _exchange(todo: list[list[_Task]], read: Callable[[str], bytes | None], root: int, stage: int) -> Outcome:
+def _exchange(
+    todo: list[list[_Task]], read: Callable[[str], bytes | None], root: int, stage: int, *, again: bool
+) -> Outcome:
     here = {ways[0].path: look(root, ways[0].path) for ways in todo}
     open_tasks = [ways for ways in todo if here[ways[0].path].node != ways[0].after]
+    if again:
+        open_tasks = [ways for ways in open_tasks if here[ways[0].path].node == ways[0].before]
     conflicts = {ways[0].path for ways in open_tasks if _is_conflict(ways[0], read)}
     found = {
         ways[0].path: _step(ways, here[ways[0].path], read) for ways in open_tasks if ways[0].path not in conflicts

@@ -11,7 +11,6 @@ Rule 4: ``/undo`` and ``/fork`` continue in another run for the same folder. The
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -187,6 +186,7 @@ class Brought(msgspec.Struct, frozen=True):
     folder: Path  # the user's folder that the run worked on a copy of
     done: Outcome  # what happened to each file; nothing was changed if nothing was left to do
     has_changes: bool  # whether the run has any changes to apply
+    reverted: tuple[str, ...]  # files that are now as before the run, because what was applied was undone
     outcome: str  # as in ``RunResult.outcome``; empty if the run has no result
 
     @property
@@ -211,6 +211,8 @@ class Brought(msgspec.Struct, frozen=True):
             summary = f"nothing to apply to {self.folder}: the run changed no files"
         else:
             summary = f"already applied to {self.folder}"
+        if self.reverted and self.has_changes:
+            summary += f"; taken back after an undo: {_names(self.reverted)}"
         return f"{summary}; merged with your edits: {_names(self.done.merged)}" if self.done.merged else summary
 
     @property
@@ -263,23 +265,20 @@ def apply_run(run_dir: Path, only: Sequence[str] = ()) -> Brought:
     left_out = [change for change in ways[0].changes if not _is_wanted(change.path, only)]
     if only and len(left_out) == len(ways[0].changes):
         raise UsageError(f"the run has no changes to apply in {_names(only)}; omit the names to apply everything")
-    read = partial(_content, run_dir, applied_last(run_dir, first))
-    done = apply_patches(ways, Path(kept.folder), read, partial(_is_wanted, only=only))
+    last = applied_last(run_dir, first)
+    read = partial(_content, run_dir, last)
+    again = last is not None and last.tree == kept.tree
+    done = apply_patches(ways, Path(kept.folder), read, partial(_is_wanted, only=only), again=again)
     if kept.tree:
         missed = {*done.refused, *done.conflicts}
         missed_changes = [*left_out, *(change for change in ways[0].changes if change.path in missed)]
         with suppress(OSError, WorkspaceError):  # the run may be on read-only media
             tree = _tree_applied(run_dir, kept.tree, missed_changes, read) if missed_changes else kept.tree
             write_json(first / APPLIED, Applied(tree, run_dir.name))
-    return Brought(Path(kept.folder), done, bool(kept.changes), result.outcome if result is not None else "")
-
-
-def paths_of(text: str) -> tuple[str, ...]:
-    """Split what follows ``/apply`` into paths, which may be quoted."""
-    try:
-        return tuple(path.removeprefix("./") for path in shlex.split(text))
-    except ValueError as error:
-        raise UsageError(f"cannot read the paths {text!r} ({error}); close the quotation mark") from error
+    own = {change.path for change in kept.changes}
+    reverted = tuple(path for path in done.changed if path not in own)
+    outcome = result.outcome if result is not None else ""
+    return Brought(Path(kept.folder), done, bool(kept.changes), reverted, outcome)
 
 
 def _is_wanted(path: str, only: Sequence[str]) -> bool:

@@ -13,7 +13,7 @@ from stackmem.core.facts import RunEnded
 from stackmem.core.requests import AskUser
 from stackmem.errors import StackmemError
 from stackmem.models.spoken import listening, watching
-from stackmem.run.ending import apply_run, paths_of
+from stackmem.run.following.committing import apply_order
 from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.limits import LIMITS
 from stackmem.run.open import Person
@@ -172,7 +172,7 @@ class ChatSession:
         raise Left
 
     def _apply(self, rest: str) -> RunResult | None:
-        self.screen.tell(apply_run(self._run_dir(), paths_of(rest)).describe())
+        self.screen.tell(*apply_order(self._run_dir(), rest))
         return None
 
     def _undo(self, rest: str) -> None:

@@ -19,7 +19,7 @@ from stackmem.core.facts import RunEnded
 from stackmem.core.state import State
 from stackmem.errors import StackmemError
 from stackmem.models.spoken import listening
-from stackmem.run.ending import apply_run, paths_of
+from stackmem.run.following.committing import apply_order
 from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.limits import LIMITS
 from stackmem.run.open import Person
@@ -173,7 +173,7 @@ class Turns:
             return None
         match name:
             case "apply":
-                conversation.say(apply_run(run_dir, paths_of(rest)).describe())
+                conversation.say("\n\n".join(apply_order(run_dir, rest)))
             case "undo":
                 return self._undo(conversation, run_dir, rest)
             case "model" if rest:

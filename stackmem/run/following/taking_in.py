@@ -194,7 +194,7 @@ class _FolderLook:
     """One look at the folder.
 
     Attributes:
-        news: What the user changed, in a line for each file.
+        news: The user's changes, in a line for each file.
         nodes: The content of the files that were read.
         number: The number of the last change in the family's log.
         has_moved: Whether the workspace or the common version changed.

@@ -1,0 +1,124 @@
+"""Commits what was applied, in the user's own repository and with the user's identity.
+
+Rule 1: Only the applied files are committed. Other staged files stay staged.
+Rule 2: Hooks run only if the user asks for them.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.core.text import shorten_text
+from stackmem.errors import UsageError
+from stackmem.history.git import git_program
+from stackmem.history.walk import path_bytes
+from stackmem.run.ending import apply_run
+from stackmem.trace.open_run import Run
+from stackmem.workspace.clip import shown_name
+
+_SECONDS = 600.0
+_SUBJECT_CHARS = 72
+_NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
+
+
+class ApplyOrder(Struct, frozen=True):
+    """The arguments of ``/apply``.
+
+    Attributes:
+        paths: The files and folders to apply; all if empty.
+        commits: Whether to commit what was applied.
+        branch: A new branch for the commit; empty for the current one.
+        hooks: Whether the repository's hooks run.
+    """
+
+    paths: tuple[str, ...] = ()
+    commits: bool = False
+    branch: str = ""
+    hooks: bool = False
+
+
+def read_order(text: str) -> ApplyOrder:
+    """Parse the arguments of ``/apply``: paths, which may be quoted, and flags."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"cannot read the paths {text!r} ({error}); close the quotation mark") from error
+    paths: list[str] = []
+    rest = iter(words)
+    commits = hooks = False
+    branch = ""
+    for word in rest:
+        match word:
+            case "--commit":
+                commits = True
+            case "--hooks":
+                hooks = True
+            case "--branch":
+                branch = next(rest, "")
+                if not branch:
+                    raise UsageError("--branch needs a name, as in: /apply --branch fix-totals")
+            case "--":
+                paths += rest
+            case _ if word.startswith("--"):
+                raise UsageError(f"/apply has no flag {word!r}; it takes --commit, --branch NAME, --hooks and paths")
+            case _:
+                paths.append(word.removeprefix("./"))
+    return ApplyOrder(tuple(paths), commits or bool(branch), branch, hooks)
+
+
+def apply_order(run_dir: Path, text: str) -> list[str]:
+    """Execute ``/apply`` with its arguments. Returns one or two lines about the outcome."""
+    order = read_order(text)
+    brought = apply_run(run_dir, order.paths)
+    lines = [brought.describe()]
+    if order.commits:
+        lines.append(commit_applied(brought.folder, brought.changed, order, commit_message(run_dir)))
+    return lines
+
+
+def commit_message(run_dir: Path) -> str:
+    """Return the agent's result of the last request as a commit message."""
+    text = Run(run_dir).state.result.strip() or "Apply the agent's changes"
+    first, _, rest = text.partition("\n")
+    subject = shorten_text(first, _SUBJECT_CHARS, "…")
+    body = text if subject != first else rest.strip()
+    return f"{subject}\n\n{body}\n" if body else f"{subject}\n"
+
+
+def commit_applied(folder: Path, changed: Sequence[str], order: ApplyOrder, message: str) -> str:
+    """Commit the changed files. Returns a line that says what was committed, or why it was not."""
+    if not changed:
+        return "nothing was applied, so nothing is committed"
+    paths = b"".join(path_bytes(path) + b"\0" for path in changed)
+    named = ("--pathspec-from-file=-", "--pathspec-file-nul")
+    try:
+        if order.branch:
+            _git(folder, order, "switch", "-q", "-c", order.branch)
+        _git(folder, order, "--literal-pathspecs", "add", "-A", *named, stdin=paths)
+        _git(folder, order, "--literal-pathspecs", "commit", "-q", "-m", message, "--only", *named, stdin=paths)
+        head = _git(folder, order, "log", "-1", "--format=%h %s").strip()
+    except UsageError as error:
+        return f"the files are applied, but not committed: {error}"
+    return f"committed {head}" + (f" on the new branch {order.branch}" if order.branch else "")
+
+
+def _git(folder: Path, order: ApplyOrder, *arguments: str, stdin: bytes = b"") -> str:
+    """Run git as the user would, in the user's environment."""
+    command = [git_program(), *(() if order.hooks else _NO_HOOKS), *arguments]
+    environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, input=stdin, capture_output=True, check=False, timeout=_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UsageError(f"git cannot be run ({error})") from error
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or [b"it failed"]
+        raise UsageError(shown_name(lines[0])[:300])
+    return done.stdout.decode("utf-8", "replace")

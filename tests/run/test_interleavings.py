@@ -1,0 +1,203 @@
+"""Interleavings of agent and user on one folder, with an oracle: nothing is lost, and only overlaps are blocked.
+
+A file has five slots with constant lines between them, so edits of two slots never touch. The oracle merges slot by
+slot. A longer suite: ``INTERLEAVINGS=40 pytest tests/run/test_interleavings.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stackmem import Record
+from stackmem.core.facts import FolderChanged, RunForked
+from stackmem.core.person_facts import SessionRules
+from stackmem.core.state import Session, State
+from stackmem.history.following.merging import has_conflict
+from stackmem.history.history import History, share
+from stackmem.run.ending import Brought, Kept, apply_run
+from stackmem.run.following.taking_in import FollowedFolder, Follower
+from stackmem.run.request import RunRequest, write_request
+from stackmem.run.run_folder import CHANGES, HISTORY, PATCH
+from stackmem.trace.store import write_line
+from tests.build import started
+from tests.history.folders import folder, holds, run_git
+
+NAMES = ("a", "b", "d/c")
+SLOTS = 5
+Slots = tuple[str, ...]
+Files = dict[str, Slots]
+START: Files = dict.fromkeys(NAMES, tuple(f"slot {number}" for number in range(SLOTS)))
+_COUNT = int(os.environ.get("INTERLEAVINGS", "5"))
+
+
+def text(slots: Slots) -> str:
+    return "".join(f"{slot}\n--\n==\n--\n" for slot in slots)
+
+
+def merged(base: Slots, ours: Slots, theirs: Slots) -> tuple[Slots, bool]:
+    """Return the merge, in which ``theirs`` wins a conflict, and whether there is one."""
+    slots = [own if other == old else other for old, own, other in zip(base, ours, theirs, strict=True)]
+    rows = zip(base, ours, theirs, strict=True)
+    return tuple(slots), any(own not in (old, other) and other != old for old, own, other in rows)
+
+
+class Scene:
+    """A conversation without a model, and the expected files.
+
+    Attributes:
+        mine: Expected content of the user's folder.
+        agents: Expected content of the workspace.
+        common: The last content that both had.
+        taken: The user's changes so far, as versions before and after.
+    """
+
+    def __init__(self, root: Path, dice: random.Random) -> None:
+        self.root, self.dice = root, dice
+        self.folder = folder(root / "mine", {name: text(slots) for name, slots in START.items()})
+        run_git(self.folder, "init", "-q")
+        self.mine, self.agents, self.common = dict(START), dict(START), dict(START)
+        self.taken: list[tuple[Files, Files]] = []
+        self.moments: list[tuple[str, Files, int]] = []
+        self.requests = self.edits = 0
+        self.begun = ""
+        self._begin("run0", "", START, 0)
+
+    def _begin(self, name: str, parent: str, at: Files, number: int) -> None:
+        self.run, self.work = self.root / "runs" / name, self.root / "work" / name
+        self.run.mkdir(parents=True)
+        folder(self.work, {path: text(slots) for path, slots in at.items()})
+        line = b""
+        if parent:
+            line, _ = write_line(Record(2, 0.0, RunForked(parent, 1, "0" * 64, started())), "")
+            share(self.root / "runs" / parent / HISTORY, self.run / HISTORY, self.begun)
+        (self.run / "trace.jsonl").write_bytes(line)
+        write_request(RunRequest(str(self.folder), "Do it.", {}, str(self.root), str(self.work)), self.run)
+        self.history = History(self.run / HISTORY, self.work)
+        self.begun = self.begun or self.history.snapshot()
+        self.number = number
+        place = FollowedFolder(self.folder, self.run, self.work, self.history, (), (), False)
+        self.follower = Follower(place, lambda _: "")
+
+    def _look(self, *, working: bool) -> FolderChanged | None:
+        session = Session(SessionRules(), requests=self.requests, working=working)
+        event = self.follower.changed(State(start=started(tree=self.begun), session=session, folder=self.number))
+        if event is not None:
+            self.number = event.number
+        return event
+
+    def _slot(self) -> tuple[str, int, str]:
+        self.edits += 1
+        return self.dice.choice(NAMES), self.dice.randrange(SLOTS), f"{self.edits}"
+
+    def agent_edits(self) -> None:
+        name, slot, mark = self._slot()
+        slots = list(self.agents[name])
+        slots[slot] = f"agent {mark}"
+        self.agents[name] = tuple(slots)
+        folder(self.work, {name: text(self.agents[name])})
+
+    def user_edits(self) -> None:
+        name, slot, mark = self._slot()
+        slots = list(self.mine[name])
+        slots[slot] = f"user {mark}"
+        self._write(name, tuple(slots))
+
+    def user_formats(self) -> None:
+        name = self.dice.choice(NAMES)
+        self._write(name, tuple(slot.upper() for slot in self.mine[name]))
+
+    def user_restores(self) -> None:
+        name = self.dice.choice(NAMES)
+        self._write(name, START[name])
+
+    def user_commits(self) -> None:
+        run_git(self.folder, "add", "-A")
+        run_git(self.folder, "commit", "-q", "--allow-empty", "-m", "work")
+
+    def _write(self, name: str, slots: Slots) -> None:
+        self.mine[name] = slots
+        folder(self.folder, {name: text(slots)})
+
+    def request(self) -> None:
+        """Begin a request: the user's changes are taken in, and the agent resolves conflicts in the user's favor."""
+        self.requests += 1
+        self._look(working=True)
+        before, after = {}, {}
+        for name in NAMES:
+            if self.mine[name] != self.common[name]:
+                before[name], after[name] = self.common[name], self.mine[name]
+                self._merge(name, before[name], after[name])
+                self.common[name] = self.mine[name]
+        if before:
+            self.taken.append((before, after))
+        self._agree()
+        self.moments.append((self.run.name, dict(self.agents), self.number))
+
+    def _merge(self, name: str, before: Slots, after: Slots) -> None:
+        self.agents[name], conflict = merged(before, self.agents[name], after)
+        assert has_conflict((self.work / name).read_bytes()) == conflict
+        if conflict:
+            folder(self.work, {name: text(self.agents[name])})
+
+    def _agree(self) -> None:
+        assert self.number == len(self.taken)
+        assert holds(self.work) == {name: text(slots).encode() for name, slots in self.agents.items()}
+        assert holds(self.folder) == {name: text(slots).encode() for name, slots in self.mine.items()}
+
+    def apply(self) -> None:
+        brought = self._apply()
+        refused = set()
+        again = self.agents == self.common
+        for name in NAMES:
+            result, conflict = merged(self.common[name], self.agents[name], self.mine[name])
+            if self.mine[name] == START[name] and (again or self.agents[name] != self.common[name]):
+                self.mine[name] = self.common[name] = self.agents[name]  # a restored file counts as not applied
+            elif conflict:
+                refused.add(name)
+            elif self.agents[name] != self.common[name]:
+                self.mine[name], self.common[name] = result, self.agents[name]
+        assert set(brought.done.refused) == refused
+        assert not brought.done.conflicts
+        self._agree()
+
+    def _apply(self) -> Brought:
+        after = self.history.snapshot()
+        self.history.write_patch(self.begun, after, self.run / PATCH)
+        kept = Kept(str(self.folder), tuple(self.history.changed(self.begun, after)), after)
+        (self.run / CHANGES).write_bytes(msgspec.json.encode(kept))
+        return apply_run(self.run)
+
+    def undo(self) -> None:
+        """Continue in another run from an earlier moment, with all changes of the user that came after it."""
+        if not self.moments:
+            return
+        parent, files, number = self.dice.choice(self.moments)
+        self.agents = dict(files)
+        self.follower.save()
+        self._begin(f"run{len(list((self.root / 'runs').iterdir()))}", parent, files, number)
+        self._look(working=False)
+        for before, after in self.taken[number:]:
+            for name in before:
+                self.agents[name], _ = merged(before[name], self.agents[name], after[name])
+        folder(self.work, {name: text(slots) for name, slots in self.agents.items()})
+        self._agree()
+
+
+@pytest.mark.parametrize("seed", range(_COUNT))
+def test_nothing_is_lost_and_only_overlaps_are_blocked(tmp_path: Path, seed: int):
+    dice = random.Random(seed)
+    scene = Scene(tmp_path, dice)
+    scene.request()
+    steps = [
+        scene.agent_edits, scene.agent_edits, scene.user_edits, scene.user_edits, scene.user_formats,
+        scene.user_restores, scene.user_commits, scene.request, scene.request, scene.apply, scene.apply, scene.undo,
+    ]  # fmt: skip
+    for _ in range(14):
+        dice.choice(steps)()
+    scene.request()
+    scene.apply()
