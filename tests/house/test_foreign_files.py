@@ -123,7 +123,7 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/workspace/isolation/probe.py": (1, KERNEL),
     "stackmem/workspace/isolation/skeleton.py": (1, KERNEL),
     "stackmem/workspace/overlay/helper.py": (2, KERNEL),
-    "stackmem/workspace/overlay/mount.py": (1, INSTALLED),
+    "stackmem/workspace/overlay/mount.py": (2, INSTALLED),
     "stackmem/workspace/python.py": (1, INSTALLED),
     "stackmem/workspace/search_program.py": (1, IN_SANDBOX),
     "stackmem/workspace/searching.py": (1, INSTALLED),

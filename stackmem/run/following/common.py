@@ -16,7 +16,7 @@ import msgspec
 
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, WorkspaceError
-from stackmem.foreign.files import read_regular
+from stackmem.foreign.files import descriptor_of_regular, read_regular
 from stackmem.history.history import History
 from stackmem.history.objects import REMOVED, Node
 from stackmem.history.restore import content_of
@@ -128,7 +128,7 @@ class Family:
         trees = self._history.plain_tree(before), self._history.plain_tree(after)
         line = msgspec.json.encode(Taken(self.run_dir.name, *trees)) + b"\n"
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(self.first / FOLDER_LOG, flags, 0o600)
+        fd = descriptor_of_regular(self.first / FOLDER_LOG, flags)
         try:
             os.write(fd, line)
         finally:
