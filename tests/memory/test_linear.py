@@ -28,10 +28,27 @@ def test_the_system_prompt_the_tools_and_the_task_have_the_same_bytes_in_every_r
 
 
 @pytest.mark.parametrize("spelled", LINEAR)
-def test_thinking_is_never_sent_back(spelled):
-    thought = Thinking({"type": "thinking", "thinking": "secret thought", "signature": "s"})
-    played = play(*[reply(thought, call("list_files"))] * 6, start=started(spelled))
-    assert "secret thought" not in "".join(map(shown_text, requests(played)))
+def test_thinking_is_sent_back_only_behind_the_prompt_that_it_answered(spelled):
+    """A provider may refuse thinking after the text before it has changed."""
+    thoughts = [Thinking({"type": "thinking", "thinking": f"thought {n}", "signature": "s"}) for n in range(12)]
+    replies = [reply(thought, call("list_files")) for thought in thoughts]
+    prompts = [settled(asked.view).messages for asked in play(*replies, start=started(spelled)).asked]
+    for number, messages in enumerate(prompts):
+        for at, message in enumerate(messages):
+            for part in message.parts:
+                if isinstance(part, Thinking):
+                    answered = prompts[thoughts.index(part)]
+                    assert (number, list(messages[:at])) == (number, list(answered))
+
+
+def test_thinking_is_sent_back_until_results_are_shortened():
+    thought = Thinking({"type": "thinking", "thinking": "a thought", "signature": "s"})
+    played = play(*[reply(thought, call("list_files"))] * 6, start=started("mask:3,poll=2"))
+    sent = [
+        sum(isinstance(part, Thinking) for message in asked.view.messages for part in message.parts)
+        for asked in played.asked
+    ]
+    assert sent == [0, 1, 2, 3, 4, 0, 1]
 
 
 @pytest.mark.parametrize("spelled", LINEAR)

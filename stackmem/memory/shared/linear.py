@@ -121,7 +121,7 @@ class Linear(Struct, frozen=True):
         if head:
             messages[-1] = Message("user", (*messages[-1].parts, Text(head)))
         for number, exchange in enumerate(self.past[self.cut.dropped :], self.cut.dropped):
-            messages.append(self.rules.say(exchange.said))
+            messages.append(self.rules.say(without_thoughts(exchange.said)))
             messages.append(self.shorten_results(exchange) if number < self.cut.short else exchange.told)
         return replace(self, shown=Log(messages), chars=sum(map(size, messages)))
 
@@ -158,6 +158,13 @@ class Linear(Struct, frozen=True):
         # the exchange of the last result is not finished yet
         known = replace(self, answer=len(self.past)) if answered else self
         return replace(known.move_borders(cut), summary=turn.text).redraw()
+
+
+def without_thoughts(message: Message) -> Message:
+    """Return a reply without its thinking, which a provider may refuse after the text before it has changed."""
+    if not any(isinstance(part, Thinking) for part in message.parts):
+        return message
+    return replace(message, parts=tuple(part for part in message.parts if not isinstance(part, Thinking)))
 
 
 def unmoved(conversation: Linear) -> Cut:
@@ -242,7 +249,7 @@ class OneConversation(Struct, frozen=True):
     prefix_stable: bool = False
 
     def render(self, state: State) -> View:
-        shown = conversation(state, self.rules, self.name)
+        shown = conversation(state, self.rules, self.name, thoughts=self.tail is no_tail)
         return view(state, shown, self.tail(state, shown))
 
     def upkeep(self, state: State) -> Effect | None:
@@ -265,10 +272,16 @@ def proceed(conversation: Linear, turn: Turn) -> Linear:
             assert_never(turn)
 
 
-def conversation(state: State, rules: Rules, name: str, *, summarizes: bool = False) -> Linear:
-    """Return the running frame's conversation with its last user message finished."""
+def conversation(state: State, rules: Rules, name: str, *, summarizes: bool = False, thoughts: bool = False) -> Linear:
+    """Return the running frame's conversation with its last user message finished.
+
+    Args:
+        thoughts: Whether the model's thinking may be sent back until a border moves. It must not if prompts end with
+            text that later prompts do not keep, because a provider may bind thinking to the whole prompt before it.
+    """
     start, frame = state.begun, state.running
-    opening, thoughts = (Text(run_constants(start)), Text(_task(frame))), start.thinking == "kept"
+    thoughts = thoughts and start.thinking == "kept"
+    opening = Text(run_constants(start)), Text(_task(frame))
     standing = len(start.system) + sum(len(f"{tool.name}{tool.description}{tool.schema}") for tool in start.tools)
     first = Message("user", opening)
     initial = Linear(
