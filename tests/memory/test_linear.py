@@ -12,7 +12,7 @@ from stackmem.core.messages import Text, Thinking, ToolCall
 from stackmem.core.state import Notice, Registers, Reply
 from stackmem.memory import open_strategy
 from tests.build import alloc, call, do, play, push, reply, settled, shown_text, started
-from tests.memory.long_runs import commands, head, requests, results, whole, worked
+from tests.memory.long_runs import commands, head, results, whole, worked
 from tests.spellings import SHORT
 
 LINEAR = sorted({*SHORT, *(spelled.partition(":")[0] for spelled in SHORT)})
