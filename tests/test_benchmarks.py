@@ -93,6 +93,12 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
         words("--seconds", "0.01"),
         ["program +nodes", "fib", "closures", "lets", "logic"],
     ),
+    "standing_rules": (
+        words("--requests", "12", "--days", "1"),
+        ["1 days of 12 requests", r"\| policy", r"\|---", r"\| frames, before \|", r"\| frames \| 0 \| 0 of ",
+         r"\| frames, careless agent", r"\| adaptive \| 0 \| 0 of ", r"\| flat with summaries, before",
+         r"\| flat with summaries \| 0 \| 0 of ", r"\| flat, full \| 0 \| 0 of "],
+    ),
     "terminal": (
         words("--keys", "2", "--words", "2"),
         ["a key, at rest", "a key, while a command prints", "ratio of the medians", "the first word",
