@@ -68,6 +68,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         circles: ``refused`` if repeated calls are refused (guidance/repetition.py). Omitted in older runs.
         small: The settings for a small model (``--size``). Omitted in other runs.
         text_calls: ``prompt`` if tools and calls are sent as text. Omitted otherwise.
+        unseen: What the agent does not see, or sees changed, one sentence each. Omitted if it sees everything.
     """
 
     task: str
@@ -106,6 +107,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     circles: Literal["refused"] | UnsetType = UNSET
     small: SmallSize | UnsetType = UNSET
     text_calls: Literal["prompt"] | UnsetType = UNSET
+    unseen: tuple[str, ...] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:
@@ -172,6 +174,8 @@ class ModelReplied(Struct, frozen=True, tag=True):
         branch: The index in its group, from 0, of a completion that a program requested. Omitted elsewhere.
         answerer: The model, if it is not the run's own. Omitted otherwise.
         repairs: Repairs made to the reply before it was recorded, one sentence each. Omitted if there were none.
+        mended: Changes to the request, and to the ids of the reply's calls, without which the run could not go on:
+            one sentence each. Omitted if there were none.
     """
 
     parts: tuple[ReplyPart, ...]
@@ -183,6 +187,7 @@ class ModelReplied(Struct, frozen=True, tag=True):
     branch: int | UnsetType = UNSET
     answerer: Answerer | UnsetType = UNSET
     repairs: tuple[str, ...] | UnsetType = UNSET
+    mended: tuple[str, ...] | UnsetType = UNSET
 
     @property
     def voice(self) -> Voice:
@@ -197,6 +202,7 @@ class ModelFailed(Struct, frozen=True, tag=True):
     Attributes:
         retry_after_seconds: How long the provider asks to wait, as received and without an upper bound.
         usage: Estimated, for a reply that was cut off. Omitted otherwise.
+        mended: As in ``ModelReplied``.
     """
 
     kind: FailureKind
@@ -205,6 +211,7 @@ class ModelFailed(Struct, frozen=True, tag=True):
     prompt_digest: str = ""
     branch: int | UnsetType = UNSET
     usage: Usage | UnsetType = UNSET
+    mended: tuple[str, ...] | UnsetType = UNSET
 
     @property
     def voice(self) -> Voice:
@@ -219,7 +226,7 @@ class ContextCompacted(Struct, frozen=True, tag=True):
         up_to_step: The summary covers everything up to this reply and its answer.
         text: The text of the reply; its other parts are dropped. Empty means that nothing was kept.
         prompt_digest: The digest of the view that requested it.
-        stop, detail, reply_id, answerer: As in ``ModelReplied``.
+        stop, detail, reply_id, answerer, mended: As in ``ModelReplied``.
     """
 
     frame: str
@@ -231,6 +238,7 @@ class ContextCompacted(Struct, frozen=True, tag=True):
     detail: str = ""
     reply_id: str = ""
     answerer: Answerer | UnsetType = UNSET
+    mended: tuple[str, ...] | UnsetType = UNSET
 
     @property
     def voice(self) -> Voice:

@@ -52,7 +52,7 @@ from .resume import apply_fork, apply_resume
 from .state import Notice, Pending, Reply, Result, State
 from .strategy import MemoryStrategy
 from .text import clip_chars
-from .tool_schemas import parameters, parse, read, tool_named
+from .tool_schemas import parameters, parse, read, tool_named, unreadable
 from .tools import (
     AskQuestion,
     Branch,
@@ -168,7 +168,7 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
 def _use_own(state: State, call: ToolCall, pending: Pending) -> Effect | Refusal:
     """Call one of the user's own tools, which checks its arguments itself."""
     if call.malformed is not None or not isinstance(call.arguments, dict):
-        return Refusal("bad_arguments", f"the arguments of {call.name} must be one JSON object")
+        return Refusal("bad_arguments", f"{unreadable(call)} one JSON object")
     obstacle = limits.closing_refusal(state) or session.permission(state, pending, call)
     return obstacle or UseOwnTool(call.name, call.arguments, state.shown_bytes, state.heap.sources)
 

@@ -52,6 +52,31 @@ def line_and_column(text: str, at: int) -> str:
     return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
 
 
+_CURES = {
+    "Invalid control character": "in a string, write a line break as \\n and a tab as \\t",
+    "Invalid \\escape": "in a string, write a backslash as \\\\",
+    "Invalid \\uXXXX escape": "write \\u with four hexadecimal digits, or the character itself",
+    "Extra data": "write nothing after the object",
+}
+_NEAR = 20
+
+
+def fault_of_json(text: str) -> str:
+    """Return what is wrong with a text that is not JSON, where, and what to write instead. Empty if it is JSON."""
+    try:
+        strict_value(text)
+    except json.JSONDecodeError as error:
+        at = error.pos
+        if not text.strip() or at >= len(text.rstrip()) or error.msg.startswith("Unterminated"):
+            return f"they break off after {len(text):,} characters; make a shorter call"
+        near = text[max(0, at - _NEAR) : at + _NEAR]
+        cure = next((cure for fault, cure in _CURES.items() if error.msg.startswith(fault)), "")
+        return f"{error.msg} at {line_and_column(text, at)}, near {near!r}{'; ' if cure else ''}{cure}"
+    except (ValueError, RecursionError) as error:
+        return str(error)
+    return ""
+
+
 def offset_of(text: str, path: tuple[str | int, ...]) -> int:
     """Return the offset of the value at a path of a JSON text, or of its nearest existing ancestor."""
     offset, ancestors = 0, [list(path[:steps]) for steps in range(len(path) + 1)]

@@ -12,6 +12,7 @@ from msgspec.structs import asdict, fields, replace
 
 from .budgets import Budgets
 from .messages import ToolCall, ToolSpec
+from .strict_json import fault_of_json
 from .text import fill
 from .tools import CALLS, OPTIONAL_TOOLS, Call, Offer, Refusal, StoreEntry, Tool, tool_name
 
@@ -133,12 +134,20 @@ def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) 
         names = ", ".join(map(tool_name, offered))
         return Refusal("unknown_tool", f"there is no tool {call.name[:80]!r}", f"the tools are {names}")
     if call.malformed is not None or not isinstance(call.arguments, dict):
-        reason = f"the arguments of {call.name} must be one JSON object with {_accepted(tool)}"
+        reason = f"{unreadable(call)} one JSON object with {_accepted(tool)}"
         return Refusal("bad_arguments", reason)
     faults = _faults(_form(tool), call.arguments, "")
     if faults:
         return Refusal("bad_arguments", f"{call.name}: {'; '.join(faults)}.", f"Accepted: {_accepted(tool)}")
     return _build(_call(tool), call.arguments) if known is None else known
+
+
+def unreadable(call: ToolCall) -> str:
+    """Begin the refusal of a call without arguments that can be read: why not, and that they must be..."""
+    fault = fault_of_json(call.malformed or "") if call.malformed is not None else ""
+    if fault:
+        return f"the arguments of {call.name} are not JSON: {fault}. They must be"
+    return f"the arguments of {call.name} must be"
 
 
 @lru_cache(maxsize=64)

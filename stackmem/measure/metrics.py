@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from inspect import getdoc
 from typing import Any, Protocol
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from stackmem.core.facts import ContextCompacted, ModelFailed, ModelReplied
 from stackmem.core.messages import Usage
@@ -23,6 +23,7 @@ Value = int | float | None
 Kinds = Any
 """A type of events, or several in the form that ``isinstance`` accepts."""
 _WITH_USAGE = ModelReplied | ContextCompacted
+_ANSWERS = ModelReplied | ModelFailed | ContextCompacted
 _LARGEST = 1 << 63  # beyond this, a table cannot store a whole number
 
 
@@ -129,6 +130,14 @@ def context_tokens(moment: Moment) -> int:
     return moment.event.usage.prompt or moment.before.running.context_tokens
 
 
+def mendings(moment: Moment) -> int:
+    """Changes to requests and replies without which the run could not have gone on, such as a schema that the provider
+    refused, a repeated call id, or arguments that were not quite JSON. The trace has the reason of each.
+    """
+    changes = (getattr(moment.event, name, UNSET) for name in ("mended", "repairs"))
+    return sum(len(each) for each in changes if each is not UNSET)
+
+
 def _usage(moment: Moment) -> Usage:
     return moment.event.usage if isinstance(moment.event, ModelReplied | ContextCompacted) else Usage()
 
@@ -191,6 +200,7 @@ METRICS: dict[str, Metric] = {
     "never_read_share": _folded("share of chunks", memory_use.NeverReadShare),
     "stale_reads": _summed("reads", memory_use.stale_reads),
     "false_pops": _summed("pops", memory_use.false_pops),
+    "mendings": _summed("changes", mendings, kinds=_ANSWERS),
     "model_seconds": _seconds("model", "Wall time from each request to its answer, including waits between attempts."),
     "tools_seconds": _seconds("tools", "Wall time of commands, file access, verify commands and checks."),
     "harness_seconds": _seconds("harness", "Wall time of everything else, which is the overhead of stackmem itself."),

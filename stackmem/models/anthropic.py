@@ -15,6 +15,7 @@ from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, Tool
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.core.text import whole, whole_value
+from stackmem.core.tools import CALLS
 
 from .anthropic_stream import read_reply
 from .asked import NOTHING_ASKED, Asked
@@ -23,6 +24,7 @@ from .connection import Connection
 from .endpoint import Endpoint
 from .event_stream import server_events
 from .failures import answered_with, failed, unanswered
+from .mending.mediator import NOTHING_LEARNED, Learned, Mediator
 from .openai_messages import FOREIGN_THOUGHT
 from .spoken import overheard
 from .tokens import estimated_usage
@@ -65,13 +67,17 @@ class AnthropicModel:
         self._max_tokens = max_output_tokens or most
         self._headers = dict(asked.headers)
         self._wished = _wished(asked)
+        self._mediator = Mediator(plain_ids=True, signs=True)
         self._client: Anthropic | None = None
         self._connection: Connection | None = None
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Make one attempt; Ctrl-C interrupts it immediately."""
+        return self._mediator.reply(request, self._answer)
+
+    def _answer(self, request: AskModel, learned: Learned) -> ModelReplied | ModelFailed:
         longest = min(self._max_tokens, request.reply_tokens or self._max_tokens)
-        body = request_body(request.view, self._model, longest, self._thinking)
+        body = request_body(request.view, self._model, longest, self._thinking, learned)
         answer = self._attempt(body, self._endpoint.attempt_seconds(request.left_seconds))
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
@@ -135,36 +141,43 @@ _NOTHING = "(no text)"
 _NOT_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def request_body(view: View, model: str, max_tokens: int, thinking: str | None) -> dict[str, Any]:
+def request_body(
+    view: View, model: str, max_tokens: int, thinking: str | None, learned: Learned = NOTHING_LEARNED
+) -> dict[str, Any]:
     """Build the request body, without ``stream``.
 
     ``max_tokens`` limits the reply including thinking. ``thinking="adaptive"`` requests thinking; other values keep
     the model's default.
     """
-    marks: dict[tuple[int, int], str] = {(point.message, point.part): point.ttl for point in view.breakpoints}
+    # an empty time to live leaves it to the server
+    marks = {(at.message, at.part): "" if "ttl" in learned.fields else str(at.ttl) for at in view.breakpoints}
     body: dict[str, Any] = {"model": model, "max_tokens": max_tokens}
-    if thinking == "adaptive":
-        body["thinking"] = {"type": "adaptive", "display": "summarized"}
+    without = learned.fields
+    if thinking == "adaptive" and learned.thoughts != "off" and "adaptive" not in without:
+        body["thinking"] = {"type": "adaptive"} | ({} if "display" in without else {"display": "summarized"})
     if view.tools:
-        body["tools"] = [_tool(tool) for tool in view.tools]
-        body["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
+        body["tools"] = [_tool(tool, strict="strict" not in without) for tool in view.tools]
+        one_call = {} if "disable_parallel_tool_use" in without else {"disable_parallel_tool_use": True}
+        body["tool_choice"] = {"type": "auto", **one_call}
     if view.system.strip():
         system: Block = {"type": "text", "text": whole(view.system)}
         body["system"] = [_marked(system, next((ttl for (at, _), ttl in marks.items() if at == -1), None))]
-    body["messages"] = [_message(message, index, marks) for index, message in enumerate(view.messages)]
+    unsigned = learned.thoughts == "all"
+    body["messages"] = [_message(message, index, marks, unsigned) for index, message in enumerate(view.messages)]
     return body
 
 
-def _tool(tool: ToolSpec) -> Block:
+def _tool(tool: ToolSpec, *, strict: bool) -> Block:
     schema = tool.parameters
-    strict = {"strict": True} if "properties" in schema else {}  # ``strict`` requires closed schemas
-    return {"name": tool.name, "description": whole(tool.description), **strict, "input_schema": schema}
+    # ``strict`` requires closed schemas, and other people's tools use keywords that it does not support
+    closed = {"strict": True} if strict and "properties" in schema and tool.name in CALLS else {}
+    return {"name": tool.name, "description": whole(tool.description), **closed, "input_schema": schema}
 
 
-def _message(message: Message, index: int, marks: dict[tuple[int, int], str]) -> dict[str, Any]:
+def _message(message: Message, index: int, marks: dict[tuple[int, int], str], unsigned: bool) -> dict[str, Any]:
     blocks: list[Block] = []
     for number, part in enumerate(message.parts):
-        block = _block(part)
+        block = _block(part, unsigned)
         if block is not None:
             blocks.append(block)
         ttl = marks.get((index, number))
@@ -174,12 +187,14 @@ def _message(message: Message, index: int, marks: dict[tuple[int, int], str]) ->
     return {"role": message.role, "content": blocks or [{"type": "text", "text": _NOTHING}]}
 
 
-def _block(part: Part) -> Block | None:
-    """Convert a part to a block; None for blank text, which the API refuses."""
+def _block(part: Part, unsigned: bool) -> Block | None:
+    """Convert a part to a block; None for blank text and for a thought without signature, which the API refuses."""
     match part:
         case Text():
             return {"type": "text", "text": whole(part.text)} if part.text.strip() else None
         case Thinking() if part.raw.get("type") == FOREIGN_THOUGHT:
+            return None
+        case Thinking() if part.raw.get("type") == "thinking" and not part.raw.get("signature") and not unsigned:
             return None
         case Thinking():
             block: Block = whole_value(part.raw)
@@ -220,4 +235,6 @@ def _input(call: ToolCall) -> dict[str, Any]:
 
 
 def _marked(block: Block, ttl: str | None) -> Block:
-    return block if ttl is None else {**block, "cache_control": {"type": "ephemeral", "ttl": ttl}}
+    if ttl is None:
+        return block
+    return {**block, "cache_control": {"type": "ephemeral", "ttl": ttl} if ttl else {"type": "ephemeral"}}

@@ -30,6 +30,7 @@ from .endpoint import GEMINI, Endpoint, without_login
 from .failures import answered_with, cause, failed, kind_of_error, one_line, sentence, unanswered, web_page
 from .gemini_messages import contents, declaration, read_chunks
 from .json_text import MAX_TOKENS
+from .mending.mediator import Learned, Mediator
 from .served import ASK_SECONDS
 from .tokens import estimated_usage
 
@@ -88,6 +89,7 @@ class GeminiModel:
         self._asked = asked
         self._seed = seed
         self._signed, self._filled = True, False
+        self._mediator = Mediator(own_ids=False)
         self._client: Client | None = None
         self._connection: Connection | None = None
 
@@ -115,6 +117,9 @@ class GeminiModel:
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Make one attempt; Ctrl-C interrupts it immediately."""
         self._connected()  # importing the SDK takes seconds, which must not count against the server
+        return self._mediator.reply(request, self._answer)
+
+    def _answer(self, request: AskModel, _: Learned) -> ModelReplied | ModelFailed:
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)

@@ -30,6 +30,7 @@ from .endpoint import OPENAI, Endpoint, without_login
 from .event_stream import server_events
 from .failures import answered_with, failed, kind_of_status, leaves_no_room, one_line, unanswered
 from .local_servers import ASSUMED_FREE
+from .mending.mediator import Learned, Mediator
 from .openai_messages import Extras, chat_body
 from .openai_responses import read_response, responses_body
 from .openai_stream import read_chat
@@ -167,6 +168,7 @@ class OpenAIModel:
         self._refused: frozenset[str] = frozenset()
         self._writes_text = self._schema_sent = False
         self._extras = Extras()
+        self._mediator = Mediator()
         self._client: OpenAI | None = None
         self._connection: Connection | None = None
 
@@ -209,6 +211,9 @@ class OpenAIModel:
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Make one attempt; Ctrl-C interrupts it immediately."""
+        return self._mediator.reply(request, self._answer)
+
+    def _answer(self, request: AskModel, _: Learned) -> ModelReplied | ModelFailed:
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
         if isinstance(answer, ModelReplied) and self._asked.text_calls != "off":
             self._note_form(answer, request)

@@ -26,6 +26,7 @@ from stackmem.core.state import State
 from stackmem.core.text import clip_bytes, mark_cut, tail
 from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, SearchFiles, WorkspaceCall, WriteFile
 from stackmem.errors import WorkspaceError
+from stackmem.models.mending.arguments import with_mended_arguments
 from stackmem.tools.bounded_calls import next_of
 from stackmem.workspace.clip import visible
 from stackmem.workspace.command import CommandInterrupted
@@ -164,6 +165,10 @@ def _ask(effect: requests.AskModel, world: World) -> facts.ModelReplied | facts.
     answer = world.model.reply(effect)
     if isinstance(answer, facts.ModelFailed):
         answer = replace(answer, detail=world.scrub(answer.detail))
+    else:
+        answer = with_mended_arguments(answer, effect)
+    if answer.mended is not UNSET:
+        answer = replace(answer, mended=tuple(world.scrub(note) for note in answer.mended))
     return replace(answer, prompt_digest=effect.view.digest)
 
 
@@ -183,6 +188,7 @@ def _compact(effect: requests.Compact, world: World) -> facts.ContextCompacted |
         stop=answer.stop,
         detail=answer.detail,
         reply_id=answer.reply_id,
+        mended=answer.mended,
     )
 
 

@@ -205,3 +205,9 @@ def test_the_time_a_run_lay_dead_is_not_counted():
     times = [1_000.0, 1_001.0, 1_002.0, 1_003.0, 90_000.0, 90_001.0, 90_002.0]
     found = measure(moments(zip(times, events, strict=True)))
     assert found["model_seconds"] + found["tools_seconds"] + found["harness_seconds"] == 5.0
+
+
+def test_each_change_to_a_request_or_a_reply_is_a_mending():
+    mended = replace(alloc("a"), repairs=("read a number",), mended=("left a tool out", "renamed an id"))
+    assert of("mendings", replace(failed(), mended=("left a tool out",)), mended, pop()) == 4
+    assert of("mendings", alloc("a"), pop()) == 0

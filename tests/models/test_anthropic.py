@@ -6,6 +6,7 @@ import signal
 import threading
 
 import pytest
+from msgspec import UNSET
 
 from stackmem.core.budgets import Budgets
 from stackmem.core.facts import ModelFailed, ModelReplied
@@ -154,14 +155,15 @@ def test_thinking_goes_back_unchanged_and_its_signature_holds() -> None:
         assert server.bodies[2]["messages"][3]["content"][0]["type"] == "redacted_thinking"
 
 
-def test_an_edited_history_with_thinking_in_it_is_refused_and_not_worth_another_try() -> None:
-    with MessagesServer(calls("read_file", {"path": "a"}, thought="hm")) as server:
+def test_an_edited_history_with_thinking_in_it_is_sent_once_more_without_the_thinking() -> None:
+    with MessagesServer(calls("read_file", {"path": "a"}, thought="hm"), says("Done.")) as server:
         model = client(server)
         first = replied(model.reply(asking(user("Do it."))))
         edited = (user("Do that."), Message("assistant", first.parts), user(ToolResult("toolu_0001_1", "text")))
-        answer = failure(model.reply(asking(*edited)))
-    assert answer.kind == "rejected"
-    assert "bound to a different conversation" in answer.detail
+        answer = replied(model.reply(asking(*edited)))
+    assert answer.mended is not UNSET
+    assert "sent no thoughts back" in answer.mended[0]
+    assert "bound to a different conversation" in answer.mended[0]
 
 
 def test_cache_reads_and_writes_are_counted_by_time_to_live() -> None:
