@@ -116,7 +116,11 @@ class RunStarted(Struct, frozen=True, tag=True):
 
     @property
     def voice(self) -> Voice:
-        return Voice("run", f"task {self.task_name} with {self.model} under {self.strategy}", self.task)
+        return Voice("run", f"task {self.task_name} with {self.model} under {self.strategy}", self._words)
+
+    @property
+    def _words(self) -> str:
+        return self.task if self.unseen is UNSET else "\n".join((self.task, *(f"note: {one}" for one in self.unseen)))
 
 
 class RunResumed(Struct, frozen=True, tag=True):

@@ -48,7 +48,7 @@ def plan_layer(folder: Path, include: tuple[str, ...] = (), own: Iterable[Path] 
         folders=tuple(map(shown_name, sorted(look.dependencies))),
         skipped=tuple(map(shown_name, sorted(look.skipped))),
         outside_links=tuple(map(shown_name, sorted(look.outside))),
-        hidden=tuple(sorted({*look.hidden, *_SECRETS})),
+        hidden=tuple(sorted({*look.hidden, *_SECRETS} - look.open_env)),
         obstacle=look.foreign or _mount_point_in(os.fsencode(folder)),
     )
 
@@ -62,7 +62,7 @@ class _FolderScan:
         self.foreign = ""
         self._root = os.fsencode(folder)
         self._picked = Picked(self._root, own)
-        self.skipped = self._picked.skipped
+        self.skipped, self.open_env = self._picked.skipped, self._picked.open_env
         self._shown = [self._included(folder, name) for name in include]
         self._above = {above for path in self._shown for above in _folders(path)}
         self._work_tree = in_work_tree(folder)

@@ -27,6 +27,11 @@ _NAME = (
     r"[^.\x00-\x20\x7f~^:?*\[\\][^\x00-\x20\x7f~^:?*\[\\]*"
 )
 _BRANCH, _TAG = re.compile(f"refs/heads/{_NAME}"), re.compile(f"refs/tags/{_NAME}")
+_INTERRUPTED = {
+    "MERGE_HEAD": "merge", "rebase-merge": "rebase", "rebase-apply": "rebase", "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert", "BISECT_LOG": "bisection",
+}  # fmt: skip
+"""Files of a repository while an operation waits for the user."""
 _MAX_TAGS = 5_000
 _SMALL_BYTES = 4096  # for a name or path
 _LISTS_BYTES = 16 * 1024 * 1024  # for the list of a shallow clone's boundary commits
@@ -65,6 +70,25 @@ class Origin(Struct, frozen=True):
             if (commit := peeled or named) in commits and _TAG.fullmatch(name):
                 found[name] = commit
         return found
+
+    def unfinished(self) -> tuple[str, ...]:
+        """Return what the repository of a run lacks: interrupted work, staged changes, files that were not fetched."""
+        begun = [word for name, word in _INTERRUPTED.items() if os.path.lexists(self.git_dir / name)]
+        notes = []
+        if begun:
+            notes.append(
+                f"the folder is in the middle of a {begun[0]}; the run has its files with their conflict marks, but "
+                "git in the run knows neither the other side nor its stages"
+            )
+        elif self.head and self._staged():
+            notes.append("the folder has staged changes; the run has them as unstaged ones")
+        return tuple(notes)
+
+    def _staged(self) -> bool:
+        try:
+            return bool(self.ask("diff-index", "--cached", "--name-only", "-z", self.head))
+        except WorkspaceError:  # objects that a partial clone lacks, for example
+            return False
 
     def shallow(self) -> set[str]:
         """Return the commits whose parents are missing."""

@@ -2,7 +2,9 @@
 
 In a git work tree: tracked and unignored files, including nested repositories and submodules, and ignored dependency
 folders. Elsewhere: all files. Paths of ``--include`` are added in either case, even if ignored. Never: ``.git``,
-``.env*`` at any depth, special files, and folders of stackmem's own runs.
+``.env*`` at any depth, special files, and folders of stackmem's own runs. A tracked file such as ``.env.example`` or
+``.env.test`` is selected nevertheless unless it contains a key of a known form, because tests read it and everyone who
+has the repository has it; ``--include`` selects it even then.
 """
 
 # Paths are bytes here, since a name need not be text.
@@ -19,11 +21,26 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.foreign.files import read_start
 from stackmem.workspace.clip import shown_name
+from stackmem.workspace.secrets import Scrubber
 
 from .exchange import STAGE
 from .git import USER_GIT_SECONDS, git, git_and_warnings, user_git_environment
 
+HOME_SECRETS = frozenset(os.fsencode(name) for name in (
+    ".ssh", ".aws", ".gnupg", ".netrc", ".git-credentials", ".pgpass", ".kube", ".azure", ".docker/config.json",
+    ".config/gh", ".config/gcloud", ".config/git/credentials", ".config/op", ".config/rclone", ".config/stackmem",
+    ".config/google-chrome", ".config/chromium", ".config/BraveSoftware", ".config/microsoft-edge", ".mozilla",
+    ".thunderbird", ".password-store", ".local/share/keyrings", "Library/Keychains", ".bash_history", ".zsh_history",
+))  # fmt: skip
+"""Where a home folder has keys, passwords and browser profiles. A work tree that tracks such a name means another one.
+"""
+_KEYS = (".ssh", ".gnupg", ".aws", ".netrc", ".config/gh")
+_PRIVATE_ENV = re.compile(
+    rb"(?i)(?:^|/)\.env(?:rc)?(?:\.(?:local|prod|production|live|secret|secrets|private|.*\.local))?$"
+)
+_MAX_ENV_BYTES = 64 * 1024
 DEPENDENCIES = frozenset({b".venv", b"venv", b"node_modules"})
 _STAGE = os.fsencode(STAGE)  # left over from a killed apply
 _CLOSED = b"warning: could not open directory '"
@@ -61,6 +78,30 @@ def never_copied(name: bytes) -> bool:
     return lower == b".git" or lower.startswith(b".env") or name == _STAGE
 
 
+def tracked_env_files(folder: Path) -> frozenset[bytes]:
+    """Return the ``.env.*`` files that the work tree tracks, except those that are named like a person's own."""
+    wanted = ("ls-files", "-z", "--", ":(glob).env.*", ":(glob)**/.env.*")
+    listed = git(*wanted, cwd=folder, environment=user_git_environment(), seconds=USER_GIT_SECONDS).split(b"\0")[:-1]
+    return frozenset(path for path in listed if not _STRANGE.search(path) and not _PRIVATE_ENV.search(path))
+
+
+def _has_no_key(path: bytes) -> bool:
+    """Return whether a file is a small regular one without a key of a known form."""
+    try:
+        content = read_start(os.fsdecode(path), _MAX_ENV_BYTES + 1, follow=False)
+    except OSError:
+        return False
+    return len(content) <= _MAX_ENV_BYTES and not Scrubber({}).held_in(content)
+
+
+def keys_in(folder: Path) -> tuple[str, ...]:
+    """Return the names in a folder that suggest that it is somebody's home, with their keys."""
+    if folder.resolve() == Path.home().resolve():
+        return tuple(name for name in _KEYS if os.path.lexists(folder / name)) or (".",)
+    found = [name for name in _KEYS if os.path.lexists(folder / name)]
+    return tuple(found) if len(found) > 1 and not (folder / ".git").exists() else ()
+
+
 def real_folder(folder: Path) -> Path:
     """Return the folder with links resolved. Raises ``UsageError`` if it does not exist."""
     try:
@@ -91,6 +132,10 @@ class Picked:
         self._closed: dict[bytes, bool] = {}  # folders that are excluded
         self._tracked_above: set[bytes] = set()  # folders with tracked files
         self._installed: set[bytes] = set()
+        place = Path(os.fsdecode(root))
+        self._tracked_env = tracked_env_files(place) if in_work_tree(place) else frozenset()
+        self.open_env = {path for path in self._tracked_env if _has_no_key(self._at(path))}
+        self._home = HOME_SECRETS if keys_in(place) else frozenset[bytes]()
 
     def from_git(self, folder: Path, below: bytes) -> None:
         """Select what git lists. A folder in its list is another repository and is queried separately."""
@@ -125,6 +170,9 @@ class Picked:
 
     def include(self, path: bytes, name: str) -> None:
         """Select what the user names, ignored or not."""
+        if path in self._tracked_env:
+            self.open_env.add(path)
+            self.skipped.discard(path)
         if self.never(path):
             raise UsageError(f"--include {shown_name(name)} is never copied; choose another path")
         if self._status(path) is None:
@@ -200,9 +248,11 @@ class Picked:
         return (bool(above) and self._closed[above]) or self._is_closed(path, name)
 
     def _is_closed(self, path: bytes, name: bytes) -> bool:
-        if name[:1] != b"." and not self._own:
+        if name[:1] != b"." and not self._own and not self._home:
             return False  # most names
-        if path in self._own or name.lower().startswith(b".env"):
+        if path in self.open_env:
+            return False
+        if path in self._own or path in self._home or name.lower().startswith(b".env"):
             self.skipped.add(path)
             return True
         if never_copied(name):

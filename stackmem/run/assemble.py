@@ -37,13 +37,14 @@ from stackmem.settings.options import PREFIX
 from stackmem.settings.settings import Resolved, Settings
 from stackmem.tasks.find import shipped_tasks
 from stackmem.tasks.reader import Task
-from stackmem.tools.own_tools import TOOLS, call_own
+from stackmem.tools.own_tools import NOTES, TOOLS, call_own
 from stackmem.version import VERSION
 from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.images.room import must_have_roots
 from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
+from stackmem.workspace.project.instructions import Instructions
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import WatchedFolder, Workspace, open_workspace
 
@@ -60,6 +61,9 @@ from .run_folder import HISTORY
 from .tasks.image import ImageRoom, room_of
 
 CHECK_SECONDS = 600.0
+_NAMED = 8
+_WINDOW_SHARE = 8
+"""The project's instructions may take this part of the model's window."""
 _MAX_PROMPT_BYTES = 16 << 20
 
 
@@ -100,6 +104,7 @@ class RunPlan(Struct, frozen=True):
     texts: tuple[PromptText, ...] = ()
     network: NetworkList | None = None
     small: SmallSize | UnsetType = UNSET
+    instructions: Instructions = Instructions()
 
 
 def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
@@ -121,10 +126,11 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     wanted = tuple(OPTIONAL_TOOLS[name] for name in prepared.tools if reads or name != tool_name(HeapLoad))
     tools, prompt, small = _shown(resolved, model, strategy, wanted, slots)
     system = _system(settings, prompt, slots)
-    _refuse_small_window(model, system, tools, subject.text + prepared.instructions)
+    instructions = prepared.instructions.fitted(int(model.window_tokens * CHARS_PER_TOKEN) // _WINDOW_SHARE)
+    _refuse_small_window(model, system, tools, subject.text + instructions.text)
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
     network = network_of(resolved, profile, environ, prepared.cwd)
-    return RunPlan(model, strategy, limits, budgets, profile, system, tools, texts, network, small)
+    return RunPlan(model, strategy, limits, budgets, profile, system, tools, texts, network, small, instructions)
 
 
 def _shown(
@@ -240,7 +246,7 @@ def assemble(
         tree=history.snapshot(),
         own_tools=tuple(tool.name for tool in own) or UNSET,
         texts=plan.texts or UNSET,
-        instructions=scrubber.scrub(prepared.instructions) or UNSET,
+        instructions=scrubber.scrub(plan.instructions.text) or UNSET,
         several_calls="first", small=_with_look(plan.small, workspace, subject.text, scrubber),
         circles="refused" if is_served(plan.model.name) else UNSET,
         text_calls="prompt" if settings.text_calls == "prompt" and is_served(plan.model.name) else UNSET,
@@ -252,6 +258,7 @@ def assemble(
         heap=UNSET if keeper is None else _kept(keeper, prepared, plan, workspace),
         allowed=spelled(plan.network),
         index="escaped",
+        unseen=tuple(scrubber.scrub(line) for line in _unseen(prepared, plan)) or UNSET,
     )  # fmt: skip
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024, keeper)
 
@@ -260,6 +267,16 @@ def _kept(keeper: HeapKeeper, prepared: Prepared, plan: RunPlan, workspace: Work
     """Return what the run takes over from earlier runs; a conversation also takes over the user's standing words."""
     heap = keeper.taken_over(plan.budgets, workspace.digest)
     return heap if prepared.session is None else replace(heap, standing=keeper.kept_words())
+
+
+def _unseen(prepared: Prepared, plan: RunPlan) -> tuple[str, ...]:
+    """Return what the agent does not see or sees changed, one sentence each."""
+    skipped = prepared.copy.skipped if prepared.copy is not None else ()
+    more = f" and {len(skipped) - _NAMED:,} more" if len(skipped) > _NAMED else ""
+    withheld = (
+        (f"not in the workspace, although in the folder: {', '.join(skipped[:_NAMED])}{more}",) if skipped else ()
+    )
+    return (*prepared.unseen, *withheld, *plan.instructions.notes, *NOTES)
 
 
 def _with_look(

@@ -31,7 +31,7 @@ from stackmem.settings.keys import key_problem
 from stackmem.settings.settings import Resolved, resolve
 from stackmem.tools.plugins import plugin_problems
 from stackmem.workspace.isolation.probe import LevelReport, survey
-from stackmem.workspace.project.instructions import find_instructions
+from stackmem.workspace.project.instructions import Instructions, find_instructions
 from stackmem.workspace.project.project import Project, find_project
 
 from .assemble import tool_specs
@@ -94,6 +94,8 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
         )
     if os.geteuid() == 0:
         warnings.append("you are root: a bug in the sandbox would have full rights; an ordinary user is safer")
+    found = find_instructions(folder) if folder else Instructions()
+    warnings += found.notes
     sandbox = sandbox_dir(settings, cwd, os.environ)
     no_layer = _no_layer(root, resolved, cwd, (runs, sandbox))
     return Examined(
@@ -106,7 +108,7 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
         unready(os.environ),
         bool(no_layer) and root is not None and shares_blocks(root, sandbox),
         find_project(root, settings.include, os.environ.get("PATH", ""), granted, place) if root else None,
-        find_instructions(folder) if folder else "",
+        found.text,
         history_told(root, settings) if root else "",
     )
 

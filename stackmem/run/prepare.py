@@ -30,7 +30,7 @@ from stackmem.tools.plugins import load_plugins
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.images.store import Image
 from stackmem.workspace.profile import Profile, read_profile
-from stackmem.workspace.project.instructions import find_instructions, read_instructions
+from stackmem.workspace.project.instructions import Instructions, find_instructions, read_instructions
 from stackmem.workspace.project.project import Project, find_project
 from stackmem.workspace.tree import sockets_below
 
@@ -70,7 +70,8 @@ class Prepared(Struct, frozen=True):
     others: tuple[str, ...] = ()
     project: Project = Project()  # the detected environment of a user folder; empty for a task
     tools: tuple[str, ...] = ()  # optional tools that the model gets
-    instructions: str = ""  # the project's instructions for the agent's frames
+    instructions: Instructions = Instructions()  # the project's instructions for the agent's frames
+    unseen: tuple[str, ...] = ()  # what the agent does not see or sees changed, one sentence each
     # the repository of a user folder, which the workspace gets a copy of; None if there is none
     origin: Origin | None = None
     session: SessionRules | None = None  # set only for a conversation
@@ -139,12 +140,12 @@ def included_in(subject: Subject, settings: Settings) -> tuple[str, ...]:
     return tuple(str(Path(subject.place, name)) for name in settings.include) if subject.place else settings.include
 
 
-def _instructions(subject: Subject, settings: Settings, cwd: Path) -> str:
+def _instructions(subject: Subject, settings: Settings, cwd: Path) -> Instructions:
     match settings.instructions:
         case None:
-            return ""
+            return Instructions()
         case "auto":
-            return find_instructions(subject.folder / subject.place) if subject.folder else ""
+            return find_instructions(subject.folder / subject.place) if subject.folder else Instructions()
         case named:
             return read_instructions(cwd / os.path.expanduser(named))
 
@@ -162,8 +163,12 @@ def place_run(
     resolved, more = _with_check(subject, resolved, project)
     tools = optional_tools(resolved.settings.extra_tools)
     origin, why_none = origin_of(subject.folder, resolved.settings) if subject.folder else (None, ())
+    unseen = () if origin is None else origin.unfinished()
     messages = (*warnings, *project.missing, *more, *why_none, *_shown_sockets(profile_of(resolved.settings, cwd)))
-    return Prepared(subject, resolved, cwd, folders, model, None, messages, project=project, tools=tools, origin=origin)
+    return Prepared(
+        subject, resolved, cwd, folders, model, None, messages, project=project, tools=tools, origin=origin,
+        unseen=unseen,
+    )  # fmt: skip
 
 
 def optional_tools(names: tuple[str, ...]) -> tuple[str, ...]:

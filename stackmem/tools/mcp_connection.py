@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 import threading
@@ -17,11 +18,15 @@ from typing import Any, Self
 
 from msgspec import Struct
 
+from stackmem.core.messages import ToolSpec
+from stackmem.core.schemas.portable import own_arguments, portable
+from stackmem.core.text import whole_value
 from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import Server
 
 from .bounded_calls import next_of
 from .mcp_content import told
+from .mcp_mending import MendedAnswers, MendedTransport
 from .mcp_questions import put_to_person
 from .own_tools import PRINTING, TOOLS, OwnTool, ToolFailed
 
@@ -29,6 +34,7 @@ _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0
 _STRANGE = re.compile(r"[^A-Za-z0-9_-]")
 _NAME_CHARS = 64
+_LOST_NAMES = {"ClosedResourceError", "BrokenResourceError", "EndOfStream"}
 _LISTED = 200_000
 """Stop listing tools here, because a faulty server could send an endless list."""
 
@@ -43,6 +49,25 @@ class _Question(Struct, frozen=True):
 Answers = SimpleQueue[Future[Any] | _Question]
 
 
+class _ServerLink:
+    """A server, and the current connection to it."""
+
+    def __init__(self, name: str, server: Server) -> None:
+        self.name, self.server = name, server
+        self.client: Any = None
+        self.waiting: list[Answers] = []  # one for each call under way
+        self.answers = MendedAnswers()
+        self.restarted = False
+
+
+class _ConnectionLost(Exception):  # noqa: N818 - it never leaves this file
+    """The server ended, or closed the connection."""
+
+
+def _is_lost(error: Exception) -> bool:
+    return type(error).__name__ in _LOST_NAMES or "connection closed" in str(error).lower()
+
+
 class Connections:
     """An event loop in its own thread, and the connections that it runs."""
 
@@ -54,6 +79,7 @@ class Connections:
             asks: Whether servers may ask the user questions.
         """
         self._root, self._asks = root, asks
+        self.notes: list[str] = []  # what was mended or left out, one sentence each
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="mcp", daemon=True)
         self._stops: list[tuple[asyncio.Event, Future[None]]] = []
@@ -82,30 +108,42 @@ class Connections:
         Raises:
             UsageError: The server does not start or answer.
         """
-        ready: Future[tuple[Any, list[Any]]] = Future()
-        stop = asyncio.Event()
-        waiting: list[Answers] = []
-        done = asyncio.run_coroutine_threadsafe(_serve(server, ready, stop, self._callbacks(waiting)), self._loop)
-        self._stops.append((stop, done))
-        done.add_done_callback(lambda ended: _fail(ready, ended))
-        try:
-            client, tools = ready.result(_START_SECONDS)
-        except Exception as error:
-            reason = " ".join(str(_cause(error)).split())[:300] or type(error).__name__
-            done.cancel()
-            where = server.url or " ".join(server.command)
-            raise UsageError(
-                f"the server {name} ({where[:200]}) does not answer ({reason}); fix or remove it"
-            ) from error
+        link = _ServerLink(name, server)
+        tools = self._open(link)
         if len(tools) > server.most:
             raise UsageError(
                 f"the server {name} offers {len(tools):,} tools, more than the limit of {server.most:,}; select "
                 f"some with tools = [...], such as {[each.name[:40] for each in tools[:3]]}, or raise most"
             )
-        return [
-            _tool(full, server, each, self._caller(client, each.name, name, server, waiting))
-            for full, each in zip(_names(name, server, tools), tools, strict=True)
-        ]
+        made = []
+        for full, each in zip(_names(name, server, tools), tools, strict=True):
+            schema = link.answers.schemas.get(each.name, each.input_schema)
+            try:
+                made.append(_tool(full, server, each, schema, self._caller(link, each)))
+            except (ValueError, RecursionError) as error:
+                link.answers.notes[f"its tool {each.name[:80]} was left out: {error}"] = None
+        self.notes += [f"the server {name}: {note}" for note in link.answers.notes]
+        return made
+
+    def _open(self, link: _ServerLink) -> list[Any]:
+        """Start the server of a link, or connect to it, and return its tools."""
+        ready: Future[tuple[Any, list[Any]]] = Future()
+        stop = asyncio.Event()
+        done = asyncio.run_coroutine_threadsafe(
+            _serve(link.server, ready, stop, self._callbacks(link.waiting), link.answers), self._loop
+        )
+        self._stops.append((stop, done))
+        done.add_done_callback(lambda ended: _fail(ready, ended))
+        try:
+            link.client, tools = ready.result(_START_SECONDS)
+        except Exception as error:
+            reason = " ".join(str(_cause(error)).split())[:300] or type(error).__name__
+            done.cancel()
+            where = link.server.url or " ".join(link.server.command)
+            raise UsageError(
+                f"the server {link.name} ({where[:200]}) does not answer ({reason}); fix or remove it"
+            ) from error
+        return tools
 
     def _callbacks(self, waiting: list[Answers]) -> dict[str, Any]:
         """Return callbacks for a server's requests: the folder, and questions for the user of the current call."""
@@ -124,23 +162,49 @@ class Connections:
 
         return {"list_roots_callback": list_roots} | ({"elicitation_callback": elicit} if self._asks else {})
 
-    def _caller(
-        self, client: Any, tool: str, name: str, server: Server, waiting: list[Answers]
-    ) -> Callable[[dict[str, Any]], Any]:
+    def _caller(self, link: _ServerLink, tool: Any) -> Callable[[dict[str, Any]], Any]:
+        again = tool.name in link.server.idempotent or bool(tool.annotations and tool.annotations.read_only_hint)
+
         def call(arguments: dict[str, Any]) -> Any:
-            answers: Answers = SimpleQueue()
-            waiting.append(answers)  # before the call starts, because the server may ask immediately
-            future = asyncio.run_coroutine_threadsafe(client.call_tool(tool, arguments), self._loop)
-            future.add_done_callback(answers.put)
             try:
-                return told(self._result(answers, name, server.seconds))
-            except Empty as error:
-                raise ToolFailed(f"no answer within {server.seconds:g} s") from error
-            finally:
-                waiting.remove(answers)
-                future.cancel()
+                return self._call(link, tool.name, arguments)
+            except _ConnectionLost as error:
+                self._restart(link, error)
+            if again:
+                return self._call(link, tool.name, arguments)
+            raise ToolFailed(
+                f"the server {link.name} ended during this call and was started again; find out what the call did, "
+                "then repeat it if it is still needed"
+            )
 
         return call
+
+    def _call(self, link: _ServerLink, tool: str, arguments: dict[str, Any]) -> Any:
+        answers: Answers = SimpleQueue()
+        link.waiting.append(answers)  # before the call starts, because the server may ask immediately
+        future = asyncio.run_coroutine_threadsafe(link.client.call_tool(tool, arguments), self._loop)
+        future.add_done_callback(answers.put)
+        try:
+            return told(self._result(answers, link.name, link.server.seconds), link.answers.results.get(tool))
+        except Empty as error:
+            raise ToolFailed(f"no answer within {link.server.seconds:g} s") from error
+        except Exception as error:
+            if _is_lost(error):
+                raise _ConnectionLost(str(error)) from error
+            raise
+        finally:
+            link.waiting.remove(answers)
+            future.cancel()
+
+    def _restart(self, link: _ServerLink, lost: Exception) -> None:
+        """Start a server that has ended, once."""
+        if link.restarted:
+            raise ToolFailed(f"the server {link.name} ended again; do without its tools") from lost
+        link.restarted = True
+        try:
+            self._open(link)
+        except UsageError as error:
+            raise ToolFailed(f"the server {link.name} ended and cannot be started again: {error}") from error
 
     def _result(self, answers: Answers, name: str, seconds: float) -> Any:
         """Return the result of a call. Questions from the server go to the user, whose time does not count."""
@@ -163,15 +227,23 @@ def _settle(answer: asyncio.Future[tuple[str, Any]], outcome: tuple[str, Any]) -
 
 
 async def _serve(
-    server: Server, ready: Future[tuple[Any, list[Any]]], stop: asyncio.Event, callbacks: dict[str, Any]
+    server: Server,
+    ready: Future[tuple[Any, list[Any]]],
+    stop: asyncio.Event,
+    callbacks: dict[str, Any],
+    answers: MendedAnswers,
 ) -> None:
     """Keep one connection open until it is stopped; the same task must open and close a connection."""
     from mcp import Client, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+    from mcp.client.streamable_http import streamable_http_client
 
-    place: Any = server.url
     if server.command:
-        place = StdioServerParameters(command=server.command[0], args=list(server.command[1:]), env=server.env or None)
-    async with Client(place, **callbacks) as client:
+        command, *arguments = server.command
+        place: Any = stdio_client(StdioServerParameters(command=command, args=arguments, env=server.env or None))
+    else:
+        place = streamable_http_client(server.url)
+    async with Client(MendedTransport(place, answers), **callbacks) as client:
         page = await client.list_tools()
         tools = list(page.tools)
         while page.next_cursor and len(tools) < _LISTED:
@@ -217,12 +289,15 @@ def _names(name: str, server: Server, tools: list[Any]) -> list[str]:
     return list(names)
 
 
-def _tool(name: str, server: Server, offered: Any, call: Callable[[dict[str, Any]], Any]) -> OwnTool:
+def _tool(name: str, server: Server, offered: Any, schema: Any, call: Callable[[dict[str, Any]], Any]) -> OwnTool:
+    """Return a tool of a server. Raises ``ValueError`` if no call of it is possible."""
+    own = ToolSpec(name, "", json.dumps(whole_value(schema)))
+    portable(own)
     return OwnTool(
         name,
         offered.description or "",
-        call,
-        lambda: dict(offered.input_schema),
+        lambda arguments: call(own_arguments(own, arguments)),
+        lambda: schema,
         parallel=offered.name in server.parallel,
         idempotent=offered.name in server.idempotent,
     )

@@ -8,13 +8,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from stackmem.core.schemas.json_schema import first_fault, schema_error
+
 from .own_tools import ToolFailed
 
 _DETAIL_CHARS = 2_000
 
 
-def told(result: Any) -> Any:
+def told(result: Any, schema: Any = None) -> Any:
     """Return the structured content if it is complete, otherwise all parts as text, or an object with both.
+
+    Args:
+        schema: The schema that the tool declares for its structured content. A result that does not match it is
+            returned as text with a note.
 
     Raises:
         ToolFailed: The server reports that the call failed.
@@ -23,12 +29,22 @@ def told(result: Any) -> Any:
     if result.is_error:
         raise ToolFailed("\n".join(lines)[:_DETAIL_CHARS] or "the server says that it failed")
     structured = result.structured_content
+    if schema is not None and (fault := _mismatch(structured, schema)):
+        shown = "\n".join(lines) or ("" if structured is None else json.dumps(structured, ensure_ascii=False))
+        return f"{shown}\n[note: the result does not match the tool's output schema: {fault}]".strip()
     if structured is None:
         return "\n".join(lines)
     value = structured["result"] if isinstance(structured, dict) and set(structured) == {"result"} else structured
     if _repeats(result.content, value, structured):
         return value
     return {"content": "\n".join(lines), "structured_content": structured}
+
+
+def _mismatch(structured: Any, schema: Any) -> str:
+    """Return why structured content does not match its schema. Empty if it does, or if the schema is unusable."""
+    if structured is None:
+        return "it has no structured content"
+    return "" if schema_error(schema) else first_fault(structured, schema)
 
 
 def _repeats(content: Any, value: Any, structured: Any) -> bool:

@@ -14,7 +14,7 @@ from stackmem.errors import UsageError
 from stackmem.installing import install_command
 from stackmem.settings.mcp_servers import servers
 
-from .own_tools import TOOLS, register
+from .own_tools import NOTES, TOOLS, register
 
 
 @contextmanager
@@ -45,10 +45,12 @@ def own_servers(
                     tools = loop.connect(name, server)
                     register(tools)
                     names += [each.name for each in tools]
+            NOTES.extend(loop.notes)
             yield warnings
         finally:
             for name in names:
                 TOOLS.pop(name, None)
+            NOTES.clear()
 
 
 @contextmanager

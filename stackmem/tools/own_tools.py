@@ -21,6 +21,7 @@ from typing import Any, TypeVar, overload
 
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
+from stackmem.core.schemas.portable import portable
 from stackmem.core.text import mark_cut, whole, whole_value
 from stackmem.core.tools import CALLS
 from stackmem.errors import UsageError
@@ -81,7 +82,14 @@ class OwnTool:
         """The tool specification for models."""
         schema = json.dumps(whole_value(self._schema()), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         description = mark_cut(" ".join(self.description.split()), _DESCRIPTION_CHARS)
-        return ToolSpec(self.name, whole(description), schema)
+        return self._portable(ToolSpec(self.name, whole(description), schema))
+
+    def _portable(self, spec: ToolSpec) -> ToolSpec:
+        """Return the specification as every provider accepts it. One that cannot be mended stays as it is."""
+        try:
+            return portable(spec)[0]
+        except ValueError:
+            return spec
 
     def answer(self, arguments: dict[str, Any]) -> ToolAnswered:
         """Call the tool. Exceptions become failures, and its output is redirected to stderr."""
@@ -205,6 +213,8 @@ class ToolFailed(Exception):  # noqa: N818 - an answer, not a program error
 
 TOOLS: dict[str, OwnTool] = {}
 """The tools of this process, by name."""
+NOTES: list[str] = []
+"""What was mended in these tools or left out of them, one sentence each; a run records it."""
 
 
 def call_own(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:

@@ -114,7 +114,7 @@ def test_a_description_that_floods_is_cut_with_a_mark() -> None:
     spec = OwnTool("flood", "x " * 100_000 + "\ud800", lambda _: None, lambda: {"title": "\ud800"}).spec
     assert len(spec.description) <= 8_000
     assert spec.description.endswith("[…]")
-    assert json.loads(spec.schema) == {"title": "�"}
+    assert json.loads(spec.schema) == {"title": "�", "type": "object"}
 
 
 def test_a_call_that_takes_too_long_timed_out_and_its_python_code_ends() -> None:

@@ -111,6 +111,8 @@ def _beginning(start: facts.RunStarted) -> list[str]:
     if start.window_source is not UNSET:
         price = one_line(start.price.source) if start.price else "unknown"
         lines.append(f"window {start.window_tokens:,} tokens ({one_line(start.window_source)}) | price: {price}")
+    if start.unseen is not UNSET:
+        lines += [f"note: {one_line(note)}" for note in start.unseen]
     return lines
 
 

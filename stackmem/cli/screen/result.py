@@ -13,6 +13,7 @@ from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.foreign.files import open_regular
 from stackmem.history.hidden import LayerPlan
+from stackmem.history.selection import keys_in
 from stackmem.run.limits import MORE
 from stackmem.run.prepare import Prepared
 from stackmem.run.result import RunResult
@@ -52,11 +53,23 @@ def show_copy(prepared: Prepared, say: Callable[[str], object], agrees: Callable
     for label, paths in (("not copied", copy.skipped), ("links that point out of the folder", copy.outside_links)):
         if paths:
             say(f"{label}: {', '.join(paths[:10])}{f' and {len(paths) - 10:,} more' if len(paths) > 10 else ''}")
+    _agree_to_home(prepared, agrees)
     if isinstance(copy, LayerPlan) or copy.bytes <= _GIB or prepared.resolved.settings.yes:
         return
     if not agrees("Copy more than 1 GiB?"):
         raise UsageError(
             f"the copy would have {copy.bytes / _GIB:.1f} GiB; pass --yes to allow it, or use a smaller folder"
+        )
+
+
+def _agree_to_home(prepared: Prepared, agrees: Callable[[str], bool]) -> None:
+    """Ask before a model sees a home folder, where people start agents by mistake."""
+    folder = prepared.subject.folder
+    keys = () if folder is None or prepared.resolved.settings.yes else keys_in(folder)
+    if keys and not agrees(f"{readable(str(folder))} is a home folder. Show it to the model, without its keys?"):
+        raise UsageError(
+            f"{readable(str(folder))} is a home folder, with the keys and files of a person; name the project's own "
+            "folder, or pass --yes to work here (its keys stay hidden)"
         )
 
 

@@ -27,6 +27,7 @@ from stackmem.run.prepare import Prepared, as_session
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
 from stackmem.trace.lineage import RunReader
+from stackmem.workspace.project.instructions import Instructions
 from stackmem.workspace.tree import remove_tree
 
 from .plan import SessionKind
@@ -78,7 +79,9 @@ def _conversation(prepared: Prepared, kind: SessionKind) -> Prepared:
     """
     framed = kind == "frame" and has_frames(open_strategy(prepared.resolved.settings.strategy))
     instructions_text = prepared.subject.text.rstrip().rpartition("\n\n")[0]
-    return replace(as_session(prepared, SessionRules("frame" if framed else "flat")), instructions=instructions_text)
+    return replace(
+        as_session(prepared, SessionRules("frame" if framed else "flat")), instructions=Instructions(instructions_text)
+    )
 
 
 def _as_left(prepared: Prepared, result: RunResult, folder: Path, fresh: Path) -> Path:

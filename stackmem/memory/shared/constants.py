@@ -33,6 +33,11 @@ def _network(start: RunStarted) -> str:
     return f"only these hosts can be reached, through the proxy in HTTPS_PROXY: {hosts}{seen}"
 
 
+def _unseen(start: RunStarted) -> list[str]:
+    """Return a line for each thing that the model does not see or sees changed."""
+    return [] if start.unseen is UNSET else [f"note: {line}" for line in start.unseen]
+
+
 def _first_look(small: SmallSize) -> list[str]:
     if small.look is UNSET:
         return []
@@ -57,6 +62,7 @@ def run_constants(start: RunStarted) -> str:
                 f"Commands run in the folder of the files; paths are relative to it; {network}.",
                 *([f"conversation: {_SESSION}"] if start.session is not UNSET else []),
                 *([start.project] if start.project else []),
+                *_unseen(start),
                 *([start.instructions] if start.instructions else []),
             )
         )
@@ -69,6 +75,7 @@ def run_constants(start: RunStarted) -> str:
             f"limits of the run: {', '.join(limits) or 'none'}; {start.command_seconds:g} s per command",
             *([f"conversation: {_SESSION}"] if start.session is not UNSET else []),
             *([start.project] if start.project else []),
+            *_unseen(start),
             *([start.instructions] if start.instructions else []),
         )
     )

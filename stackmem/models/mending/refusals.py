@@ -19,8 +19,8 @@ _THOUGHT = re.compile(r"thinking|signature|reasoning|encrypted[_ ]content|though
 _WRONG_THOUGHT = re.compile(
     r"invalid|cannot be modified|field required|must (be|match)|"
     r"not (be )?(found|valid|permitted|allowed|supported|verified)|"
-    r"could not|failed|unsupported|expired|unexpected|decrypt|without its required|mismatch|corrupt|unknown|extra inputs|"
-    r"unrecognized|required following item",
+    r"could not|failed|unsupported|expired|unexpected|decrypt|without its required|mismatch|corrupt|unknown|"
+    r"extra inputs|unrecognized|required following item",
     re.IGNORECASE,
 )
 _WANTED_BACK = re.compile(r"passed back|must be (provided|included)|must start with|expected `?thinking|is missing in",

@@ -2,55 +2,147 @@
 
 from __future__ import annotations
 
+import codecs
 import os
+import re
 from pathlib import Path
+
+from msgspec import Struct
 
 from stackmem.core.text import mark_cut
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_start
 from stackmem.workspace.clip import shown_name, visible
 
-from .installations import read_small
-
-MOST_CHARS = 8_000
+MOST_CHARS = 32_768
+_MAX_BYTES = 1 << 20
+_MAX_IMPORTS = 20
 _NAMES = ("AGENTS.md", "CLAUDE.md")
 _END = "END OF INSTRUCTIONS"
+_TEXT = (".md", ".mdc", ".txt")
+_IMPORT = re.compile(r"(?:^|(?<=\s))@([~\w./-]*[\w-]\.(?:md|mdc|txt))\b")
+_CODE = re.compile(r"^(```|~~~).*?^\1|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
-def find_instructions(folder: Path) -> str:
-    """Return the instructions from the root of the work tree down to the folder, or an empty string.
+class Instructions(Struct, frozen=True):
+    """A project's instructions as the agent sees them.
 
-    In each folder, the first of the names that exists is used. A link may only lead to another Markdown file in the
-    work tree, because its content appears in every prompt.
+    Attributes:
+        text: The texts of all files between a header and an end line; empty if there are none.
+        notes: What the agent does not see of them, one sentence each.
+        pieces: The files with their whole texts, from the root to the folder.
+    """
+
+    text: str = ""
+    notes: tuple[str, ...] = ()
+    pieces: tuple[tuple[str, str], ...] = ()
+
+    def fitted(self, most: int) -> Instructions:
+        """Return the instructions with at most ``most`` characters of the files. The nearest file has precedence."""
+        if not self.pieces or sum(len(text) for _, text in self.pieces) <= most:
+            return self
+        kept = tuple(note for note in self.notes if " characters; the agent sees " not in note)
+        return instructions_of(self.pieces, kept, most)
+
+
+class _Reader:
+    """Reads the files of one project, each once."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.pieces: dict[Path, tuple[str, str]] = {}
+        self.notes: list[str] = []
+
+    def add(self, path: Path) -> bool:
+        """Read a file and the files that it imports. Returns whether it exists and has a text."""
+        real = Path(os.path.realpath(path))
+        if not real.is_relative_to(self.root) or real.suffix.lower() not in _TEXT:
+            return False
+        text = _read(real).strip()
+        target = path.parent / text
+        if text and "\n" not in text and len(text) < 200 and text.endswith(_TEXT) and target.is_file():
+            return self.add(target)  # a link that was checked out as a text with its target
+        if not text:
+            return False
+        if real in self.pieces:
+            return True
+        self.pieces[real] = shown_name(str(path.relative_to(self.root))), text
+        for name in _IMPORT.findall(_CODE.sub("", text)):
+            self._import(path, name)
+        return True
+
+    def _import(self, source: Path, name: str) -> None:
+        target = source.parent / name
+        real = Path(os.path.realpath(target))
+        if real in self.pieces:
+            return
+        if name.startswith(("~", "/")) or not real.is_relative_to(self.root):
+            self.notes.append(f"the instructions import @{shown_name(name)}, which is outside of the project; not read")
+        elif len(self.pieces) > _MAX_IMPORTS:
+            self.notes.append(
+                f"the instructions import more than {_MAX_IMPORTS} files; @{shown_name(name)} is not read"
+            )
+        else:
+            self.add(Path(os.path.normpath(target)))
+
+
+def find_instructions(folder: Path) -> Instructions:
+    """Return the instructions from the root of the work tree down to the folder.
+
+    In each folder, the first of the names that exists is used, with the Markdown and text files that it imports as
+    ``@path``. A link or an import may only lead to such a file in the work tree, because its content appears in every
+    prompt.
     """
     place = folder.resolve()
     above = [place, *place.parents]
     root = next((path for path in above if (path / ".git").exists()), place)
-    pieces = []
+    reader = _Reader(root)
     for path in reversed(above[: above.index(root) + 1]):
-        name, text = next(((name, text) for name in _NAMES if (text := _read(path / name, root))), ("", ""))
-        if text:
-            pieces.append((str((path / name).relative_to(root)), text))
-    return instructions_text(pieces)
+        for name in _NAMES:
+            if reader.add(path / name):
+                break
+    return instructions_of(tuple(reader.pieces.values()), tuple(reader.notes))
 
 
-def read_instructions(path: Path) -> str:
+def read_instructions(path: Path) -> Instructions:
     """Return the instructions in a file that the user names."""
-    if not (text := read_small(path)).strip():
+    if not (text := _read(path).strip()):
         raise UsageError(f"the instructions {path} cannot be read, or are empty; name a text file, or none")
-    return instructions_text([(path.name, text)])
+    return instructions_of(((path.name, text),))
 
 
-def instructions_text(pieces: list[tuple[str, str]]) -> str:
-    """Return the texts with their file names, cut to ``MOST_CHARS`` in total, between a header and an end line."""
+def instructions_of(
+    pieces: tuple[tuple[str, str], ...], notes: tuple[str, ...] = (), most: int = MOST_CHARS
+) -> Instructions:
+    """Return the texts with their file names between a header and an end line, with ``most`` characters in all."""
     if not pieces:
-        return ""
+        return Instructions(notes=notes)
+    shown: list[str] = []
+    cuts: list[str] = []
+    room = most
+    for name, text in reversed(pieces):  # the nearest file first
+        plain = visible(text).strip()
+        shown.append(mark_cut(plain, room) if room else "")
+        if len(plain) > room:
+            cuts.append(
+                f"{shown_name(name)} has {len(plain):,} characters; the agent sees {room:,} of them "
+                "(--instructions FILE chooses another text)"
+            )
+        room = max(0, room - len(plain))
     names = ", ".join(shown_name(name) for name, _ in pieces)
-    text = mark_cut("\n\n".join(visible(text).strip() for _, text in pieces), MOST_CHARS)
+    body = "\n\n".join(filter(None, reversed(shown))).replace(_END, _END.lower())
     head = f"INSTRUCTIONS of the project ({names}). They grant nothing: no permission, no tool, no network."
-    return f"{head}\n{text.replace(_END, _END.lower())}\n{_END}"
+    return Instructions(f"{head}\n{body}\n{_END}", (*notes, *reversed(cuts)), pieces)
 
 
-def _read(path: Path, root: Path) -> str:
-    real = Path(os.path.realpath(path))
-    inside = real.is_relative_to(root) and real.suffix.lower() == ".md"
-    return read_small(real).strip() if inside else ""
+def _read(path: Path) -> str:
+    """Return the text of a regular file in UTF-8 or UTF-16; empty if it cannot be read. Never blocks on a FIFO."""
+    try:
+        raw = read_start(path, _MAX_BYTES)
+    except OSError:
+        return ""
+    encoding = next((name for mark, name in _BOMS.items() if raw.startswith(mark)), "")
+    if not encoding and raw[:512:2].count(0) + raw[1:512:2].count(0) > len(raw[:512]) // 4:
+        encoding = "utf-16-le" if raw[1:512:2].count(0) > raw[:512:2].count(0) else "utf-16-be"
+    return raw.decode(encoding or "utf-8", "replace")

@@ -1,0 +1,89 @@
+"""Which files with secrets a run sees: tracked examples, never a person's own, and no keys of a home folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stackmem.errors import UsageError
+from stackmem.history.hidden import plan_layer
+from stackmem.history.origin import find_origin
+from stackmem.history.repository import plan_copy
+from stackmem.history.selection import keys_in, select
+
+from .folders import folder, repository, run_git
+
+KEY = "TOKEN=ghp_" + "a" * 36 + "\n"
+
+
+def shown(place: Path, *include: str) -> set[bytes]:
+    """The ``.env*`` files that a copy has; an overlay shows the same ones."""
+    copied = {path for path in select(place, include).files if b".env" in path}
+    hidden = set(plan_layer(place, include).hidden)
+    assert not copied & hidden
+    return copied
+
+
+def test_tracked_examples_are_shown_and_everything_else_is_not(tmp_path: Path) -> None:
+    place = repository(
+        tmp_path / "p",
+        {".env.test": "PORT=2\n", "sub/.env.example": "KEY=\n", ".env": "K=1\n", ".env.local": "K=1\n", ".env.ci": KEY,
+         ".env.production": "K=1\n", ".envrc": "K=1\n", ".env.test.local": "K=1\n", ".env.d/x": "K=1\n"},
+    )  # fmt: skip
+    folder(place, {".env.dev": "PORT=3\n"})
+    assert shown(place) == {b".env.test", b"sub/.env.example"}
+    assert shown(place, ".env.ci") == {b".env.test", b"sub/.env.example", b".env.ci"}
+    assert ".env.ci" not in plan_copy(place, (".env.ci",)).skipped
+    for name in (".env", ".env.dev", ".env.local"):
+        with pytest.raises(UsageError, match="never copied"):
+            shown(place, name)
+
+
+def test_a_link_or_a_large_file_is_no_example(tmp_path: Path) -> None:
+    place = repository(tmp_path / "p", {".env.large": "A=1\n" * 30_000, "a": "a"})
+    os.symlink("/etc/hostname", place / ".env.link")
+    run_git(place, "add", "-f", ".env.link")
+    assert shown(place) == set()
+
+
+def test_an_untracked_example_stays_hidden_outside_of_git(tmp_path: Path) -> None:
+    place = folder(tmp_path / "p", {".env.test": "PORT=2\n", "a": "a"})
+    assert shown(place) == set()
+
+
+SECRETS = {".ssh/id_ed25519": "k", ".aws/credentials": "k", ".netrc": "k", ".config/gh/hosts.yml": "k",
+           ".config/chromium/Default/Cookies": "k", ".gnupg/x": "k"}  # fmt: skip
+
+
+def test_the_keys_of_a_home_are_hidden(tmp_path: Path) -> None:
+    place = folder(tmp_path / "home", {**SECRETS, "doc.txt": "d", ".config/app/settings": "s"})
+    assert keys_in(place)
+    seen = set(select(place, ()).files)
+    assert seen == {b"doc.txt", b".config/app/settings"}
+    hidden = plan_layer(place).hidden
+    assert all(any(path.encode().startswith(each) for each in hidden) for path in SECRETS)
+
+
+def test_a_project_may_have_a_folder_of_such_a_name(tmp_path: Path) -> None:
+    place = folder(tmp_path / "p", {".aws/config": "region", "a": "a"})
+    assert not keys_in(place)
+    assert b".aws/config" in select(place, ()).files
+
+
+def test_the_home_folder_itself_is_one_without_any_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert keys_in(tmp_path)
+
+
+def test_what_a_runs_repository_lacks_is_said(tmp_path: Path) -> None:
+    place = repository(tmp_path / "p", {"a": "1\n"})
+    assert find_origin(place).unfinished() == ()
+    (place / "a").write_text("2\n", encoding="utf-8")
+    assert find_origin(place).unfinished() == ()
+    run_git(place, "add", "a")
+    assert "staged changes" in find_origin(place).unfinished()[0]
+    (place / ".git" / "MERGE_HEAD").write_text("0" * 40 + "\n", encoding="utf-8")
+    (said,) = find_origin(place).unfinished()
+    assert "in the middle of a merge" in said
