@@ -240,7 +240,27 @@ def test_a_long_run_is_sent_in_parts(collector):
     assert sum(sizes) == sent > SPANS_PER_REQUEST == sizes[0]
 
 
-@pytest.mark.parametrize("status", [202, 302, 400, 429, 503])
+@pytest.mark.parametrize("status", [200, 202, 299])
+def test_any_success_is_one(collector, status):
+    collector.status = status
+    assert send(requests(told("family"), "r"), collector.url)
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_busy_collector_is_to_be_asked_later(collector, status):
+    collector.status = status
+    with pytest.raises(UsageError, match=rf"answered {status}: it takes no more spans now; export again later"):
+        send(requests(told("family"), "r"), collector.url)
+
+
+@pytest.mark.parametrize("page", [b"<html><title>Log in</title></html>", b"\n<!DOCTYPE html>"])
+def test_a_web_page_is_not_a_collector(collector, page):
+    collector.answer = page
+    with pytest.raises(UsageError, match="answered with a web page"):
+        send(requests(told("family"), "r"), collector.url)
+
+
+@pytest.mark.parametrize("status", [302, 400, 404])
 def test_any_other_answer_is_one_sentence(collector, status):
     collector.status, collector.answer = status, b"no\x1b[31m\nroom"
     with pytest.raises(UsageError, match=rf"answered {status} \(no"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -43,7 +42,7 @@ def test_tracked_examples_are_shown_and_everything_else_is_not(tmp_path: Path) -
 
 def test_a_link_or_a_large_file_is_no_example(tmp_path: Path) -> None:
     place = repository(tmp_path / "p", {".env.large": "A=1\n" * 30_000, "a": "a"})
-    os.symlink("/etc/hostname", place / ".env.link")
+    (place / ".env.link").symlink_to("/etc/hostname")
     run_git(place, "add", "-f", ".env.link")
     assert shown(place) == set()
 

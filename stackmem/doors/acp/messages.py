@@ -13,6 +13,8 @@ from typing import Any, BinaryIO
 LONGEST_BYTES = 32 << 20
 """Longer lines are refused, and never held in memory as a whole."""
 
+_NOTIFICATIONS = frozenset({"session/cancel"})
+"""The only ones that mean something here. JSON-RPC lets a receiver ignore all others, and editors send many."""
 _PARSE_ERROR, _INVALID_REQUEST = -32700, -32600
 
 
@@ -41,6 +43,15 @@ def read_message(line: bytes) -> dict[str, Any]:
     if not isinstance(value.get("error"), dict | None):
         raise BadLine(_INVALID_REQUEST, "error must be an object")
     return value
+
+
+def is_ignored(message: dict[str, Any]) -> bool:
+    """Return whether a message is a notification that means nothing here, or a cancellation of no session."""
+    if "method" not in message or "id" in message:
+        return False
+    params = message.get("params")
+    named = isinstance(params, dict) and isinstance(params.get("sessionId"), str)
+    return message["method"] not in _NOTIFICATIONS or not named
 
 
 class LineTransport:
@@ -75,7 +86,9 @@ class LineTransport:
         try:
             if not whole:
                 raise BadLine(_INVALID_REQUEST, f"the line is longer than {LONGEST_BYTES >> 20} MiB")
-            self._messages.put_nowait(read_message(line))
+            message = read_message(line)
+            if not is_ignored(message):
+                self._messages.put_nowait(message)
         except BadLine as bad:
             await self.send(bad.answer)
 

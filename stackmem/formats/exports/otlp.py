@@ -99,6 +99,8 @@ def _value(value: Value) -> Json:
 
 _SECONDS = 30.0
 _ANSWER_BYTES = 64 * 1024
+_BUSY = (429, 502, 503, 504)
+"""Answers that ask to try again, in the words of the protocol."""
 
 
 def send(requests: Iterable[dict[str, Any]], endpoint: str) -> int:
@@ -170,10 +172,21 @@ def _post(url: SplitResult, target: str, body: bytes, content_type: str, endpoin
         connection.close()
     if response.status == _UNSUPPORTED and content_type == _JSON:
         return False
-    if response.status != 200:
+    if response.status in _BUSY:
+        wait = response.headers.get("Retry-After", "")
+        after = f" after {wait} s" if wait.isdecimal() else " later"
+        raise UsageError(
+            f"the collector at {endpoint} answered {response.status}: it takes no more spans now; export again{after}"
+        )
+    if not 200 <= response.status < 300:
         body_text = " ".join(answer.decode("utf-8", "replace").split())[:200]
         raise UsageError(
             f"the collector at {endpoint} answered {response.status} ({body_text}); check its address and log"
+        )
+    if answer.lstrip()[:1] == b"<" or "html" in response.headers.get("Content-Type", ""):
+        raise UsageError(
+            f"{endpoint} answered with a web page, such as one for a login, so it is not a collector; give the address "
+            "of the collector itself, which often has the port 4318"
         )
     rejected = _rejected(answer)
     if rejected:

@@ -9,14 +9,18 @@ from typing import Any
 
 from stackmem.errors import UsageError
 
+from .aider import is_aider, read_aider
 from .atif import read_atif
 from .chat import is_chat, read_chat
 from .claude_code import is_claude_code, read_claude_code
 from .codex import is_codex, read_codex
 from .gemini_cli import is_gemini, read_gemini
+from .goose import is_goose, read_goose
 from .inspect_log import is_zip, read_inspect
 from .mini import read_mini
+from .opencode import is_opencode, read_opencode
 from .openhands import is_openhands, read_openhands
+from .pi import is_pi, read_pi
 from .session import RecordedSession, RecordingFile, load
 from .swe_agent import read_swe_agent
 from .terminal import is_terminal_log, read_terminal
@@ -28,14 +32,18 @@ def _whole(read: Callable[[object, str], RecordedSession]) -> Callable[[Recordin
 
 
 IMPORTERS: dict[str, Callable[[RecordingFile], list[RecordedSession]]] = {
+    "aider": lambda file: read_aider(file.text, file.where),
     "atif": _whole(read_atif),
     "chat": lambda file: read_chat(file.text, file.where),
     "claude-code": lambda file: [read_claude_code(file.text, file.where, file.subagents())],
     "codex": lambda file: [read_codex(file.text, file.where)],
     "gemini-cli": lambda file: [read_gemini(file.text, file.where)],
+    "goose": lambda file: [read_goose(file.text, file.where)],
     "inspect": read_inspect,
     "mini": _whole(read_mini),
+    "opencode": _whole(read_opencode),
     "openhands": lambda file: read_openhands(file.text, file.where),
+    "pi": lambda file: [read_pi(file.text, file.where)],
     "swe-agent": _whole(read_swe_agent),
     "terminal": lambda file: [read_terminal(file.text, file.where)],
 }
@@ -51,6 +59,8 @@ def guess(file: RecordingFile) -> str:
     detected = _of_value(_json(text)) or next(filter(None, (_of_line(_json(line)) for line in _head(text))), "")
     if not detected and is_terminal_log(text):
         detected = "terminal"
+    if not detected and is_aider(text):
+        detected = "aider"
     if detected:
         return detected
     formats = ", ".join(sorted(IMPORTERS))
@@ -106,6 +116,9 @@ def _of_line(value: Any) -> str:
 
 
 _KNOWN: dict[str, Callable[[Any], bool]] = {
+    "pi": is_pi,
+    "goose": is_goose,
+    "opencode": is_opencode,
     "codex": is_codex,
     "gemini-cli": is_gemini,
     "openhands": is_openhands,

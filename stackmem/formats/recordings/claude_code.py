@@ -6,6 +6,7 @@ The format has no public specification. This reader is based on files of version
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -113,6 +114,8 @@ class _ClaudeReader:
         self._others: Counter[str] = Counter()
         self._told = RecordedSession("claude-code", "session")
         self._version = self._cwd = self._id = ""
+        self._lines: list[tuple[str, _Line, str]] = []  # each with its conversation and its place
+        self._written: dict[str, str] = {}  # the content of a line to its uuid
 
     def lines(self, text: str, where: str, file: str) -> None:
         """Read one file. ``file`` is empty for the main file, otherwise the agent's name if lines do not name it."""
@@ -150,8 +153,23 @@ class _ClaudeReader:
         key = self._key(line, file)
         if line.uuid is not None:
             self._home[line.uuid] = key
-        if is_conversation:
-            self._conversations.setdefault(key, _ClaudeConversation(key)).add(line, where)
+        if is_conversation and not self._is_copy(line, value):
+            self._lines.append((key, line, where))
+
+    def _is_copy(self, line: _Line, value: Json) -> bool:
+        """Return whether the line repeats an earlier one under another uuid, as when a session is resumed."""
+        if line.timestamp is None or line.uuid is None:
+            return False
+        content = json.dumps([line.timestamp, value.get("message"), value.get("content")], sort_keys=True)
+        return self._written.setdefault(content, line.uuid) != line.uuid
+
+    def _sort(self) -> int:
+        """Add the lines to their conversations. Returns the number of lines of branches that the user rewound."""
+        rewound = rewound_lines([line for _, line, _ in self._lines])
+        for number, (key, line, where) in enumerate(self._lines):
+            if number not in rewound:
+                self._conversations.setdefault(key, _ClaudeConversation(key)).add(line, where)
+        return len(rewound)
 
     def _other(self, kind: str, value: Json) -> None:
         """Handle a line that is not a message. The last line of a stream contains the result and the cost."""
@@ -171,6 +189,7 @@ class _ClaudeReader:
         return line.agent or file or self._home.get(line.parent or "", "") or f"sidechain {line.uuid}"
 
     def session(self, where: str) -> RecordedSession:
+        rewound = self._sort()
         main = self._conversations.pop("")
         if not main.session.turns and self._conversations:  # the file of a single subagent
             main = self._conversations.pop(next(iter(self._conversations)))
@@ -186,6 +205,8 @@ class _ClaudeReader:
             stream_session.finished,
         )
         self._join(main)
+        if rewound:
+            session.left_out.append(f"{rewound:,} lines of branches that the user rewound")
         session.left_out += [f"lines of the kind {kind!r}: {count}" for kind, count in sorted(self._others.items())]
         if self._conversations:
             session.left_out.append(f"{len(self._conversations)} subagents whose call is unknown")
@@ -208,6 +229,38 @@ class _ClaudeReader:
                     child.session.name = conversation.kinds.get(answer.call_id, "")
                     answer.child = child.session
                     self._join(child)
+
+
+def rewound_lines(lines: list[_Line]) -> set[int]:
+    """Return the lines of branches that the user left: those that have the same parent as a later request.
+
+    Results of calls that ran in parallel also share a parent, but they are not requests.
+    """
+    children: dict[str, list[int]] = {}
+    rewound: set[int] = set()
+    for number, line in enumerate(lines):
+        if line.parent is None or line.sidechain:
+            continue
+        siblings = children.setdefault(line.parent, [])
+        if _is_request(line):
+            waiting = [each for each in siblings if not _answers(lines[each])]
+            while waiting:
+                each = waiting.pop()
+                rewound.add(each)
+                waiting += children.get(lines[each].uuid or "", ())
+        siblings.append(number)
+    return rewound
+
+
+def _is_request(line: _Line) -> bool:
+    return line.type == "user" and not line.meta and not _answers(line)
+
+
+def _answers(line: _Line) -> bool:
+    """Return whether a line has the result of a call."""
+    content = line.message.content if isinstance(line.message, _ClaudeMessage) else ""
+    blocks = content if isinstance(content, list) else []
+    return any(block.get("type") == "tool_result" for block in blocks)
 
 
 class _ClaudeConversation:
@@ -253,7 +306,12 @@ class _ClaudeConversation:
     def _result(self, block: Json, line: _Line, at: float | None) -> None:
         name = block.get("tool_use_id")
         caller = self._callers.get(name) if isinstance(name, str) else None
-        if caller is None or any(answer.call_id == name for answer in caller.answers):
+        if caller is not None and any(answer.call_id == name for answer in caller.answers):
+            text = words(block.get("content"), self.session.lost)
+            if all(answer.text != text for answer in caller.answers if answer.call_id == name):
+                self.session.turns.append(RecordedText(text, at))
+            return
+        if caller is None:
             self.session.turns.append(RecordedText(words(block.get("content"), self.session.lost), at))
             return
         tool_use_result = line.tool_use_result
@@ -273,7 +331,9 @@ class _ClaudeConversation:
                 self._replies[message.id] = reply
         blocks = message.content if isinstance(message.content, list) else [{"type": "text", "text": message.content}]
         for block in blocks:
-            reply.parts = (*reply.parts, self._part(block, reply, where))
+            part = self._part(block, reply, where)
+            if part not in reply.parts:  # lines of a resumed session are written again
+                reply.parts = (*reply.parts, part)
         reply.at = at if at is not None else reply.at
         reply.stop = _STOPS.get(message.stop_reason or "", "call" if reply.calls else "end")
         if message.usage is not None:

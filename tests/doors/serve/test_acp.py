@@ -23,7 +23,7 @@ from acp.schema import (
 from stackmem import open_run, replay
 from stackmem.core.facts import RunEnded, ToolReturned
 from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped
-from stackmem.doors.acp.messages import BadLine, read_message
+from stackmem.doors.acp.messages import BadLine, is_ignored, read_message
 from stackmem.run.run_folder import is_run
 from tests.doors.serve.acp_schema import Wire
 from tests.stage import Stage, call, command, pop, push
@@ -275,3 +275,19 @@ def test_invalid_messages_are_refused(line):
     with pytest.raises(BadLine) as refused:
         read_message(line)
     assert refused.value.answer["error"]["code"] in (-32700, -32600)
+
+
+@pytest.mark.parametrize(
+    ("message", "ignored"),
+    [
+        ({"jsonrpc": "2.0", "method": "$/progress", "params": None}, True),
+        ({"jsonrpc": "2.0", "method": "_vendor/ping", "params": {}}, True),
+        ({"jsonrpc": "2.0", "method": "session/cancel", "params": None}, True),
+        ({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": 1}}, True),
+        ({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "a"}}, False),
+        ({"jsonrpc": "2.0", "id": 1, "method": "foo/bar"}, False),
+        ({"jsonrpc": "2.0", "id": 1, "result": {}}, False),
+    ],
+)
+def test_unknown_notifications_are_ignored_and_requests_are_answered(message, ignored):
+    assert is_ignored(message) == ignored
