@@ -123,6 +123,8 @@ def _answer_in(error: Exception) -> Json | None:
 
 def _call_result(result: Json) -> Json:
     """Return the result of a call with parts that the package knows; everything else becomes text."""
+    if "inputRequests" in result or result.get("resultType", "complete") != "complete":
+        return result  # not the result yet: the server asks for something first
     given = result.get("content")
     content = given if isinstance(given, list) else [] if given is None else [given]
     made: Json = {"content": [_part(each) for each in content], "isError": result.get("isError") is True}

@@ -104,7 +104,7 @@ def test_commands_that_need_our_rules_are_refused_in_one_sentence(stage, asked):
         (["."], "cannot be read (Is a directory)"),
         ([SAMPLES / "README.md"], "has an unknown format"),
         ([SAMPLES / "README.md", "--format", "mini"], "is not valid JSON"),
-        ([SAMPLES / "README.md", "--format", "csv"], "no format 'csv'; known: atif, chat, claude-code"),
+        ([SAMPLES / "README.md", "--format", "csv"], "no format 'csv'; known: aider, atif, chat, claude-code"),
         ([SAMPLES / "atif.json", "--format", "mini"], "does not match its format"),
         ([SAMPLES / "atif.json", "--format", "claude-code"], "is not valid JSON"),
     ],

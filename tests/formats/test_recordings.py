@@ -65,7 +65,7 @@ def test_the_format_is_known_by_what_the_file_holds(name):
     "text", ["", "{}", "[]", "null", "hello", "{", '{"type":1}', '{"type":"x"}', "\x00", "[" * 100_000]
 )
 def test_a_file_in_an_unknown_format_is_refused_with_the_known_ones(text):
-    with pytest.raises(UsageError, match=r"has an unknown format; .* --format: atif, .*, terminal$"):
+    with pytest.raises(UsageError, match=r"has an unknown format; .* --format: aider, atif, .*, terminal$"):
         guess(file_of(text))
 
 

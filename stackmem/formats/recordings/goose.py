@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.facts import Stop
 from stackmem.core.messages import ReplyPart, Text, ToolCall
 from stackmem.errors import UsageError
 
@@ -77,7 +78,7 @@ def _messages(text: str, where: str, session: RecordedSession) -> list[tuple[str
 def _add(session: RecordedSession, message: _GooseMessage) -> None:
     if message.role == "assistant":
         parts = tuple(part for block in message.content for part in _parts(block, session))
-        stop = "call" if any(isinstance(part, ToolCall) for part in parts) else "end"
+        stop: Stop = "call" if any(isinstance(part, ToolCall) for part in parts) else "end"
         if parts:
             session.turns.append(RecordedReply(parts, message.created, stop, model=session.model, answers=[]))
         return
