@@ -46,7 +46,7 @@ class Instructions(Struct, frozen=True):
         return instructions_of(self.pieces, kept, most)
 
 
-class _Reader:
+class _InstructionReader:
     """Reads the files of one project, each once."""
 
     def __init__(self, root: Path) -> None:
@@ -97,7 +97,7 @@ def find_instructions(folder: Path) -> Instructions:
     place = folder.resolve()
     above = [place, *place.parents]
     root = next((path for path in above if (path / ".git").exists()), place)
-    reader = _Reader(root)
+    reader = _InstructionReader(root)
     for path in reversed(above[: above.index(root) + 1]):
         for name in _NAMES:
             if reader.add(path / name):
