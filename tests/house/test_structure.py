@@ -19,6 +19,7 @@ SMALL = {
     "stackmem.core.behavior": "the file of the tools has reached its size",
     "stackmem.core.guidance.finishing": "one piece of guidance a file",
     "stackmem.core.schemas.keywords": "what JSON Schema defines is kept with the other schema modules",
+    "stackmem.lab.bench.own_sessions": "it finds sessions, and the command only parses and prints",
     "stackmem.run.first_look": "it reads files, and the assembly only names classes",
     "stackmem.cli.placement": "the start of the command line is read for other things",
     "stackmem.doors.ui.server": "it loads uvicorn, which the app does without",
@@ -34,6 +35,7 @@ DOUBLED = {
     "Expand": "a tool; and a step that the loop agent's compliance data names",
     "Fault": LANGUAGES,
     "While": LANGUAGES,
+    "_Store": PRIVATE,
     "_Task": PRIVATE,
 }
 

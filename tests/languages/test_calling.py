@@ -52,7 +52,7 @@ SOURCES = {**PLAYBOOKS, "stackmem:apl/APL_STL.yml": LIBRARY}
 
 
 def play(name: str, text: str, sources: dict[str, str], replies: list[str], **more: Any) -> Done:
-    """Run a program in memory; sources that are named by their file alone are next to it."""
+    """Run a program in memory. Sources named only by their file are next to it."""
     told = iter(replies)
 
     def answer(asked: Any) -> Any:

@@ -91,8 +91,7 @@ def command(
         watch = watcher(screen, ready.request.path, debug=debug, verbose=verbose or whole)
         agree = partial(ask_about_size, as_json=json)
         person = Person(replies, screen, stop=stop_at_once, agree=agree, watch=watch, notice=say)
-        result = run_program(ready, os.environ, person)
-        show_program(result, screen, as_json=json)
+        show_program(run_program(ready, os.environ, person), screen, as_json=json)
 
 
 def _show_outline(ready: PreparedProgram) -> NoReturn:

@@ -41,10 +41,7 @@ from .values import to_source
 
 _MAX_SUGGESTED = 20
 _MAX_COMPARED = 1_000
-"""Maximum number of unknown names for which similar names are sought, and of candidates compared.
-
-The limits keep hostile sources with very many names fast.
-"""
+"""Maximum number of unknown names that get suggestions, and of candidates compared, so hostile sources stay fast."""
 
 
 class Analysis:
