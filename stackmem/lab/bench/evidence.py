@@ -180,9 +180,11 @@ def is_part_of_session(path: Path) -> bool:
     return subagents.name == "subagents" and subagents.parent.with_suffix(".jsonl").is_file()
 
 
-def each_entry(folder: Path, files: list[Path], jobs: int, strategies: tuple[str, ...]) -> Iterator[RecordingEntry]:
+def each_entry(
+    folder: Path, files: list[Path], jobs: int, strategies: tuple[str, ...], advised_at: tuple[float, ...] = READS
+) -> Iterator[RecordingEntry]:
     """Yield the entries of the files as they become ready."""
-    work = partial(entries_of, folder, strategies=strategies)
+    work = partial(entries_of, folder, strategies=strategies, advised_at=advised_at)
     if jobs == 1 or len(files) < 2:
         for file in files:
             yield from work(file)
@@ -192,8 +194,13 @@ def each_entry(folder: Path, files: list[Path], jobs: int, strategies: tuple[str
             yield from future.result()
 
 
-def entries_of(folder: Path, file: Path, strategies: tuple[str, ...] = STRATEGIES) -> list[RecordingEntry]:
-    """Return one entry per session of a file, or one entry that explains why the file cannot be used."""
+def entries_of(
+    folder: Path, file: Path, strategies: tuple[str, ...] = STRATEGIES, advised_at: tuple[float, ...] = READS
+) -> list[RecordingEntry]:
+    """Return one entry per session of a file, or one entry that explains why the file cannot be used.
+
+    ``advised_at`` are the read prices at which ``adaptive`` decides: each of ``READS``, or one for all of them.
+    """
     relative = file.relative_to(folder) if file.is_relative_to(folder) else Path(file.name)
     folder_model, suite, _ = relative.parts[0].partition("@")
     entry, entries = RecordingEntry(relative.as_posix(), strategies=strategies), list[RecordingEntry]()
@@ -208,7 +215,7 @@ def entries_of(folder: Path, file: Path, strategies: tuple[str, ...] = STRATEGIE
                 task=_task(session, file, suite), origin=session.origin, left_out=tuple(session.left_out),
                 timed=is_timed(session), stated=_stated(session),
             )  # fmt: skip
-            entries.append(_told(filled, session, tools))
+            entries.append(_told(filled, session, tools, advised_at))
     except StackmemError as error:
         entries.append(replace(entry, unread=str(error).replace(str(folder), "DIR")[:300]))
     except RecursionError:
@@ -250,9 +257,11 @@ def _with_tools(event: Event, tools: tuple[ToolSpec, ...]) -> Event:
     return replace(event, tools=tools) if isinstance(event, RunStarted) and not event.tools else event
 
 
-def _told(entry: RecordingEntry, session: RecordedSession, tools: tuple[ToolSpec, ...]) -> RecordingEntry:
+def _told(
+    entry: RecordingEntry, session: RecordedSession, tools: tuple[ToolSpec, ...], advised_at: tuple[float, ...]
+) -> RecordingEntry:
     """Return the entry with the sums over the conversations of its session."""
-    adaptive = tuple(f"adaptive:read={read:g}" for read in READS) if "adaptive" in entry.strategies else ()
+    adaptive = tuple(f"adaptive:read={read:g}" for read in advised_at) if "adaptive" in entry.strategies else ()
     spelled = (*(name for name in entry.strategies if name not in ("adaptive", "full")), *adaptive)
     question = WhatIfQuestion(spelled, PRICED_AS, None if entry.timed else _LATENCY_SECONDS)
     told, steps, estimated, count = dict[str, StrategyBill](), 0, 0, 0
@@ -280,9 +289,8 @@ def _one_adaptive(bills: dict[str, StrategyBill], spelled: tuple[str, ...]) -> d
     merged = {name: bill for name, bill in bills.items() if name.rpartition(" ")[0] not in spelled}
     for case in CASES if spelled else ():
         each = [bills[f"{name} {case}"] for name in spelled]
-        merged[f"adaptive {case}"] = replace(
-            each[1], usd=tuple(bill.usd[position] for position, bill in enumerate(each))
-        )
+        usd = each[0].usd if len(each) == 1 else tuple(bill.usd[position] for position, bill in enumerate(each))
+        merged[f"adaptive {case}"] = replace(each[len(each) // 2], usd=usd)
     return merged
 
 

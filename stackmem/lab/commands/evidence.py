@@ -12,7 +12,7 @@ from stackmem.cli.options import argument, option
 from stackmem.cli.screen.text import align, one_line, readable, terminal_width
 from stackmem.core.text import quantity
 from stackmem.errors import UsageError
-from stackmem.lab.bench.evidence import STRATEGIES, RecordingEntry, each_entry, study
+from stackmem.lab.bench.evidence import READS, STRATEGIES, RecordingEntry, each_entry, study
 from stackmem.lab.bench.own_sessions import STRATEGIES as OWN_STRATEGIES
 from stackmem.lab.bench.own_sessions import own_sessions
 from stackmem.lab.comparison.evidence import summary, write_evidence
@@ -89,7 +89,7 @@ def _mine(newest: int, jobs: int, strategies: tuple[str, ...], output: Path | No
     home = Path(os.environ.get("HOME") or "~").expanduser()
     found = own_sessions(home, os.environ, newest)
     progress, entries = _Progress(5, len(found.files)), list[RecordingEntry]()
-    for entry in each_entry(home, found.files, jobs, strategies):
+    for entry in each_entry(home, found.files, jobs, strategies, READS[:1]):
         entries.append(entry)
         progress.add(entry)
     first, *others = answer(entries)
