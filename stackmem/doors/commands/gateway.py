@@ -22,7 +22,9 @@ from stackmem.errors import UsageError
 
 app = typer.Typer(help="Record any agent with a gateway between it and its provider.", invoke_without_command=True)
 
-_UPSTREAM = option("--upstream", "Forward only to anthropic, only to openai, or everything to one address.", "NAME|URL")
+_UPSTREAM = option(
+    "--upstream", "Forward only to anthropic, openai or google, or everything to one address.", "NAME|URL"
+)
 _MAX_USD = option("--max-usd", "Refuse requests once this much is spent, in USD.", "AMOUNT")
 _MAX_TOKENS = option("--max-tokens-per-request", "Refuse prompts with more tokens than this, by estimate.", "N")
 _STRATEGIES = f"full, {', '.join(FITTING)}, with parameters; or stackheap for agents with stackmem mcp."

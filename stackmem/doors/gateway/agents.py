@@ -31,6 +31,7 @@ _ROUTES = {
     "ANTHROPIC_BASE_URL from its settings files",
     "opencode": 'set provider.anthropic.options.baseURL to "{env:ANTHROPIC_BASE_URL}/v1" in opencode.json, or the same '
     'with provider.openai and "{env:OPENAI_BASE_URL}"',
+    "gemini": "set GEMINI_API_KEY and choose the auth type gemini-api-key; it then reads GOOGLE_GEMINI_BASE_URL",
     "qwen": "pass --auth-type openai, so that it reads OPENAI_BASE_URL",
     "aider": "choose a model of OpenAI or Anthropic; it reads OPENAI_API_BASE and ANTHROPIC_API_BASE",
     "mini": "choose a model openai/NAME or anthropic/NAME; it reads OPENAI_API_BASE and ANTHROPIC_API_BASE",
@@ -58,6 +59,7 @@ def gateway_variables(url: str) -> dict[str, str]:
         "ANTHROPIC_API_BASE": url,
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_BASE": f"{url}/v1",
+        "GOOGLE_GEMINI_BASE_URL": url,
     }
 
 

@@ -69,6 +69,7 @@ class CameRequest:
 
     def __init__(self, at: float, began: float, wire: WireFormat | None, request: Request, body: bytes) -> None:
         self.at, self.began, self.wire, self.request = at, began, wire, request
+        self.model = ""  # the model in the path, for formats whose body does not name it
         self.body = body  # as received
         self.plain = body  # the body without its content coding
         self.shown = body  # the plain body as the strategy shows it
@@ -132,9 +133,11 @@ class GatewayLedger:
         except ValueError as error:
             self.note(f"a request cannot be read: {error}")
 
-    def read(self, wire: WireFormat, body: bytes) -> ForeignRequest | None:
+    def read(self, wire: WireFormat, body: bytes, model: str = "") -> ForeignRequest | None:
+        """Parse a body; ``model`` is the model in the path. Return None and note it if that is impossible."""
         try:
-            return wire.read(body)
+            asked = wire.read(body)
+            return msgspec.structs.replace(asked, model=model) if model else asked
         except ValueError as error:
             self.note(f"a request of {wire.name} cannot be read and is not recorded: {error}")
             return None
@@ -155,7 +158,7 @@ class GatewayLedger:
     def prepare(self, came: CameRequest) -> PreparedRequest | None:
         """Parse a request; return None if it cannot be recorded."""
         wire = came.wire
-        asked = came.asked or (self.read(wire, came.plain) if wire is not None else None)
+        asked = came.asked or (self.read(wire, came.plain, came.model) if wire is not None else None)
         if wire is None or asked is None:
             return None
         try:

@@ -17,6 +17,10 @@ _HEADERS = {
     "x-api-key": "anthropic", "anthropic-": "anthropic", "openai-": "openai", "x-goog-": "google", "api-key": "azure",
 }  # fmt: skip
 """Header name prefixes that only one provider uses."""
+_GEMINI_PATH = re.compile(r"^/v1(?:alpha|beta)/|:(?:streamGenerate|generate)Content$")
+_GEMINI_PAID = re.compile(r"/v1beta/models/[^/:]+:(?:generateContent|streamGenerateContent|countTokens)")
+_OTHER_KEY = "sk-"
+"""Keys of providers other than Google."""
 _KEYS = {"sk-ant-": "anthropic", "AIza": "google"}
 _PATHS = {
     "anthropic": ("messages", "complete", "skills", "organizations"),
@@ -42,10 +46,10 @@ class Misdirected(Exception):  # noqa: N818 - reported as the answer, not raised
 
 
 def provider_of(path: str, query: str, headers: Headers, upstreams: Upstreams) -> str:
-    """Return ``anthropic`` or ``openai``."""
+    """Return ``anthropic``, ``openai`` or ``google``."""
     owners = set(_owners(path, query, headers))
     if upstreams.is_one_server:
-        return "anthropic" if "anthropic" in owners else "openai"
+        return next((owner for owner in ("anthropic", "google") if owner in owners), "openai")
     if upstreams.openai != ADDRESSES["openai"]:
         # the user configured an Azure address for OpenAI
         owners = {"openai" if owner == "azure" else owner for owner in owners}
@@ -59,7 +63,7 @@ def provider_of(path: str, query: str, headers: Headers, upstreams: Upstreams) -
     if len(owners) > 1:
         raise Misdirected(f"the path, headers and key of the request belong to {names}; send those of one provider")
     (owner,) = owners
-    if not upstreams.address(owner):
+    if not upstreams.address(owner) or (owner == "google" and not _GEMINI_PATH.search(path)):
         raise Misdirected(f"the request is for {names}, and this gateway does not forward to it; set --upstream URL")
     return owner
 
@@ -69,6 +73,8 @@ def may_use_own_key(method: str, path: str) -> bool:
 
     The whole path must match, so that other paths with the same ending never get the key.
     """
+    if method == "POST" and _GEMINI_PAID.fullmatch(path):
+        return True
     bare = (path.removeprefix("/v1") if path.startswith("/v1/") else path).rstrip("/")
     if method in ("GET", "HEAD"):
         return bare == "/models" or bare.startswith("/models/")
@@ -99,6 +105,8 @@ def _owners(path: str, query: str, headers: Headers) -> Iterator[str]:
         if spelled == "authorization":
             key = value.decode("latin-1").strip().rpartition(" ")[2]
             yield from (owner for begin, owner in _KEYS.items() if key.startswith(begin))
+            if _GEMINI_PATH.search(path) and key.startswith(_OTHER_KEY) and not key.startswith(tuple(_KEYS)):
+                yield "openai"
 
 
 def _first(path: str) -> str:

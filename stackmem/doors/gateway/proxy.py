@@ -46,7 +46,7 @@ from .recording import Recording
 from .rewriting import Rewriter
 from .summaries import Summaries
 from .upstream import Headers, Upstreams, client_left, open_client, to_client, to_upstream, uncoded
-from .wires import WIRES, wire_of
+from .wires import WIRES, model_in, wire_of
 from .workers import SMALL_BYTES, Workers
 
 MAX_BODY_BYTES = 256 << 20
@@ -114,6 +114,7 @@ class Gateway:
         if isinstance(body, Refused):
             return _refusal(wire, *body)
         came = CameRequest(self._clock(), time.monotonic(), wire, request, body)
+        came.model = model_in(path)
         held = [len(body)]
         came.release = release = weakref.finalize(came, lambda: self._workers.release(sum(held)))
         release.atexit = False
@@ -171,7 +172,7 @@ class Gateway:
         """Parse a request; return why it must not be sent, or an empty string."""
         if came.wire is None:
             return self.spending.unrecorded(came.request.method, path)
-        came.asked = self.ledger.read(came.wire, came.plain)
+        came.asked = self.ledger.read(came.wire, came.plain, came.model)
         if came.asked is not None:
             return self.spending.refusal(came.asked)
         return UNREADABLE if self.spending.is_bounded else ""

@@ -139,7 +139,8 @@ class Summaries:
                 with anyio.CancelScope(shield=True):
                     await answer.aclose()
         reply, plain = reply_of(wire, answer, kept, why)
-        reply, lost = self._ledger.counted(wire, wire.read(request.content), reply, plain)
+        asked = msgspec.structs.replace(wire.read(request.content), model=model)
+        reply, lost = self._ledger.counted(wire, asked, reply, plain)
         passed = SummaryPassed(
             wanted.turns, wanted.kept, wanted.asked, answer.status_code if answer is not None else 0, reply,
             round(time.monotonic() - began, 6), len(request.content),

@@ -34,7 +34,14 @@ _OF_ONE_CONNECTION = {
 }  # fmt: skip
 _NOT_SENT = _OF_ONE_CONNECTION | {b"host", b"content-length", b"accept-encoding"}
 _KEYS = (b"x-api-key", b"authorization", b"x-goog-api-key", b"api-key")
-ADDRESSES = {"anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1"}
+ADDRESSES = {
+    "anthropic": "https://api.anthropic.com", "openai": "https://api.openai.com/v1",
+    "google": "https://generativelanguage.googleapis.com",
+}  # fmt: skip
+_ADDRESS_VARIABLES = {
+    "anthropic": "ANTHROPIC_BASE_URL", "openai": "OPENAI_BASE_URL", "google": "GOOGLE_GEMINI_BASE_URL",
+}  # fmt: skip
+_KEY_VARIABLES = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "google": "GEMINI_API_KEY"}
 
 
 class Upstreams(Struct, frozen=True):
@@ -42,6 +49,7 @@ class Upstreams(Struct, frozen=True):
 
     anthropic: str
     openai: str
+    google: str = ""
     # provider to the header with the user's own key, for clients that send the gateway's token as their key
     keys: Mapping[str, tuple[bytes, bytes]] = {}
     replaces: bool = False  # replace every client's keys with the user's keys
@@ -53,12 +61,14 @@ class Upstreams(Struct, frozen=True):
 
     def address(self, owner: str) -> str:
         """Return a provider's address; empty if there is none."""
-        return {"anthropic": self.anthropic, "openai": self.openai}.get(owner, "")
+        return {"anthropic": self.anthropic, "openai": self.openai, "google": self.google}.get(owner, "")
 
     def url(self, provider: str, path: str, query: str) -> str:
         """Build the address of a request, with the version once, whether or not the upstream's address includes it."""
         at = self.address(provider).rstrip("/")
-        if at.endswith("/v1") and path.startswith("/v1"):
+        if provider == "google":
+            at = at.removesuffix("/v1beta").removesuffix("/v1")
+        elif at.endswith("/v1") and path.startswith("/v1"):
             path = path.removeprefix("/v1")
         elif not at.endswith("/v1") and not path.startswith("/v1") and provider == "openai":
             path = f"/v1{path}"
@@ -67,25 +77,28 @@ class Upstreams(Struct, frozen=True):
 
 def own_keys(environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
     """Return the headers with the user's keys, for ``Upstreams.keys``."""
-    found = {name: environ.get(f"{name.upper()}_API_KEY", "").strip().encode() for name in ADDRESSES}
+    found = {name: environ.get(variable, "").strip().encode() for name, variable in _KEY_VARIABLES.items()}
     headers = {
         "anthropic": (b"x-api-key", found["anthropic"]),
         "openai": (b"authorization", b"Bearer " + found["openai"]),
+        "google": (b"x-goog-api-key", found["google"]),
     }
     return {name: header for name, header in headers.items() if found[name]}
 
 
 def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
-    """Return the addresses from the environment or the defaults; ``named`` is one provider, or one URL for both."""
-    own = {name: environ.get(f"{name.upper()}_BASE_URL") or address for name, address in ADDRESSES.items()}
+    """Return the addresses from the environment or the defaults; ``named`` is one provider, or one URL for all."""
+    own = {name: environ.get(_ADDRESS_VARIABLES[name]) or address for name, address in ADDRESSES.items()}
     if named in ADDRESSES:
         own = {name: address if name == named else "" for name, address in own.items()}
     elif named is not None:
         own = dict.fromkeys(ADDRESSES, named)
     for address in filter(None, own.values()):
         if urlsplit(address).scheme not in {"http", "https"} or not urlsplit(address).hostname:
-            raise UsageError(f"--upstream {address!r:.80} is not an address; use anthropic, openai, or http(s)://HOST")
-    return Upstreams(own["anthropic"], own["openai"])
+            raise UsageError(
+                f"--upstream {address!r:.80} is not an address; use anthropic, openai, google or http(s)://HOST"
+            )
+    return Upstreams(own["anthropic"], own["openai"], own["google"])
 
 
 def to_upstream(headers: Iterable[tuple[bytes, bytes]], own: tuple[bytes, bytes] | None = None) -> Headers:

@@ -38,7 +38,8 @@ Way = Literal["path", "header", "key"]
 """How a request brought the token; ``key`` is in place of an API key."""
 Refuse = Callable[[Scope, int, str], ASGIApp]
 
-_BRINGING = {TOKEN_HEADER.encode(): "header", b"authorization": "key", b"x-api-key": "key"}
+_BRINGING = {TOKEN_HEADER.encode(): "header", b"authorization": "key", b"x-api-key": "key",
+             b"x-goog-api-key": "key"}  # fmt: skip
 _TARGET = re.compile(r"/[!-~]*")
 _NOT_IN_TARGET = re.compile(r"[#?\\]|%[cC][01]")  # the last can only begin an overlong UTF-8 sequence
 _AFTER_NAME = re.compile("[;?#]")

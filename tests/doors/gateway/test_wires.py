@@ -5,12 +5,13 @@ import json
 import pytest
 
 from stackmem.doors.gateway.wires.chat import CHAT
+from stackmem.doors.gateway.wires.gemini import GEMINI
 from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.responses import RESPONSES
 from stackmem.models.event_stream import server_events
 
 
-@pytest.mark.parametrize("wire", [CHAT, MESSAGES, RESPONSES], ids=lambda wire: wire.name)
+@pytest.mark.parametrize("wire", [CHAT, MESSAGES, RESPONSES, GEMINI], ids=lambda wire: wire.name)
 @pytest.mark.parametrize("odd", [["a"], {"a": []}, None, 7])
 def test_a_role_or_type_that_is_not_text_does_not_crash(wire, odd):
     bodies = (
@@ -31,7 +32,7 @@ def events(*values):
     return list(server_events([b"".join(b"data: %s\n\n" % json.dumps(value).encode() for value in values)], 1e9))
 
 
-@pytest.mark.parametrize("wire", [CHAT, MESSAGES, RESPONSES], ids=lambda wire: wire.name)
+@pytest.mark.parametrize("wire", [CHAT, MESSAGES, RESPONSES, GEMINI], ids=lambda wire: wire.name)
 def test_an_answer_of_odd_values_is_a_reply_or_a_failure(wire):
     for value in (None, 7, [], {}, {"type": []}, {"choices": [None]}, {"choices": 7}, {"response": 7}):
         assert wire.reply(events(value)) is not None

@@ -68,7 +68,7 @@ class WireFormat(Struct, frozen=True):
     """One provider's format."""
 
     name: str  # the name in records
-    provider: Literal["anthropic", "openai"]  # the upstream that accepts it
+    provider: Literal["anthropic", "openai", "google"]  # the upstream that accepts it
     paths: tuple[str, ...]  # endings of paths that request a reply, without the version
     field: str  # the body's field with the messages
     read: Callable[[bytes], ForeignRequest]  # parses a body; raises ``ValueError`` if it has another format
@@ -174,6 +174,9 @@ class Body(Struct):
     instructions: str | None = None
     tools: Raw = Raw()
     messages: Raw = Raw()
+    contents: Raw = Raw()
+    systemInstruction: Raw = Raw()  # noqa: N815 - the name in the format
+    generationConfig: Any = None  # noqa: N815
     input: Raw = Raw()
     response_format: Json | None = None
     output_config: Json | None = None

@@ -1,0 +1,227 @@
+"""Google's Gemini format: ``/v1beta/models/NAME:streamGenerateContent``, with the model in the path.
+
+Calls often have no id. Then a call and its response get the number of the call within its message, such as ``#0``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from stackmem.core.facts import ModelFailed, ModelReplied, Stop
+from stackmem.core.messages import Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
+from stackmem.core.text import whole, whole_value
+from stackmem.models.failures import failed, kind_of_error, sentence
+from stackmem.models.openai_stream import token_count, tokens_in
+
+from .bodies import ReadBodies
+from .wire import (
+    MIN_REPLY_TOKENS,
+    ForeignMessage,
+    ForeignRequest,
+    Json,
+    Role,
+    Shorten,
+    WireFormat,
+    message,
+    nothing_known,
+    object_of,
+    spelled,
+    text_part,
+    tool_of,
+    unknown,
+)
+
+_REFUSED = ("SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE", "MODEL_ARMOR")
+
+
+def _read_message(raw: bytes) -> ForeignMessage:
+    fields = object_of(json.loads(raw), "a content")
+    role: Role = "assistant" if fields.get("role") == "model" else "user"
+    return message(role, _parts(role, fields.get("parts")))
+
+
+def _parts(role: Role, parts: object) -> Iterator[Part]:
+    calls = 0
+    for part in parts if isinstance(parts, list) else []:
+        match part:
+            case {"functionCall": {"name": str(name), **call}}:
+                yield ToolCall(_id(call, calls), whole(name), whole_value(call.get("args") or {}))
+                calls += 1
+            case {"functionResponse": {"name": str(), **answer}}:
+                text, is_error = _response_text(answer.get("response"))
+                yield ToolResult(_id(answer, calls), text, is_error)
+                calls += 1
+            case {"text": str(), "thought": True}:
+                yield Thinking({"type": "thinking", "thinking": whole(part["text"])})
+            case {"text": str(text)}:
+                yield from text_part(text)
+            case dict():
+                yield unknown(role, part)
+            case _:
+                raise ValueError("a part is not an object")
+
+
+def _id(fields: Mapping[Any, Any], number: int) -> str:
+    given = fields.get("id")
+    return whole(given) if isinstance(given, str) and given else f"#{number}"
+
+
+def _response_text(response: object) -> tuple[str, bool]:
+    match response:
+        case {"error": str(text)}:
+            return whole(text), True
+        case {"output": str(text)} | {"result": str(text)} | {"content": str(text)}:
+            return whole(text), False
+        case _:
+            return json.dumps(whole_value(response), ensure_ascii=False), False
+
+
+@lru_cache(maxsize=8)
+def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
+    found = json.loads(raw)
+    sets = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    named = (one.get("functionDeclarations") or one.get("function_declarations") for one in sets)
+    each = (tool for tools in named if isinstance(tools, list) for tool in tools if isinstance(tool, dict))
+    return tuple(
+        tool_of(one.get("name"), one.get("description"), one.get("parametersJsonSchema") or one.get("parameters"))
+        for one in each
+    )
+
+
+@lru_cache(maxsize=8)
+def _system(raw: bytes) -> str:
+    found = json.loads(raw)
+    parts = found.get("parts") if isinstance(found, dict) else None
+    texts = [one.get("text") for one in parts if isinstance(one, dict)] if isinstance(parts, list) else [found]
+    return "\n\n".join(whole(text) for text in texts if isinstance(text, str) and text)
+
+
+_bodies = ReadBodies("contents", _read_message)
+
+
+def read(body: bytes) -> ForeignRequest:
+    """Read a body, which does not name the model; raise ``ValueError`` if it is not a Gemini request."""
+    read_body = _bodies.read(body)
+    found = read_body.fields
+    config = found.generationConfig if isinstance(found.generationConfig, dict) else {}
+    return ForeignRequest(
+        model="",
+        system=_system(bytes(found.systemInstruction) or b"null"),
+        tools=_tools(bytes(found.tools) or b"null"),
+        messages=read_body.messages,
+        raw=read_body.raw,
+        span=read_body.span,
+        wants_json=config.get("responseMimeType") == "application/json" or "responseSchema" in config,
+    )
+
+
+def _shortened(raw: bytes, shorten: Shorten) -> bytes:
+    fields = json.loads(raw)
+    parts = fields.get("parts")
+    results = [part for part in _read_message(raw).parts if isinstance(part, ToolResult)]
+    answers = [one for one in parts if isinstance(one, dict) and "functionResponse" in one] if results else []
+    changed = False
+    for part, result in zip(answers, results, strict=False):
+        short = shorten(result)
+        if short != result:
+            name = "error" if result.failed else "output"
+            part["functionResponse"] = {**part["functionResponse"], "response": {name: short.text}}
+            changed = True
+    return spelled(fields) if changed else raw
+
+
+def _added(raw: bytes, text: str) -> bytes:
+    fields = json.loads(raw)
+    parts = fields.get("parts")
+    return spelled({**fields, "parts": [*(parts if isinstance(parts, list) else []), {"text": text}]})
+
+
+def _asking(messages: Sequence[bytes], text: str) -> list[bytes]:
+    *before, last = messages
+    if json.loads(last).get("role") != "model":
+        return [*before, _added(last, text)]
+    return [*messages, spelled({"role": "user", "parts": [{"text": text}]})]
+
+
+def _plain(_model: str, system: str, texts: Iterable[str]) -> Json:
+    return {
+        "systemInstruction": {"parts": [{"text": system}]},
+        "contents": [{"role": "user", "parts": [{"text": text} for text in texts]}],
+        "generationConfig": {"maxOutputTokens": MIN_REPLY_TOKENS},
+    }
+
+
+def _reply(events: Iterable[str]) -> ModelReplied | ModelFailed:
+    """Assemble the chunks of an answer; a stream without a finish reason is incomplete."""
+    parts: list[Any] = []
+    usage, reason, identity = Usage(), "", ""
+    try:
+        for chunk in _chunks(events):
+            if isinstance(error := chunk.get("error"), dict):
+                kind = kind_of_error(str(error.get("status") or ""), json.dumps(error))
+                return failed(kind, f"an error in mid-stream: {sentence(error) or json.dumps(error)}")
+            identity = whole(str(chunk.get("responseId") or identity))
+            if isinstance(counts := chunk.get("usageMetadata"), dict):
+                usage = _counted(counts)
+            if isinstance(feedback := chunk.get("promptFeedback"), dict) and feedback.get("blockReason"):
+                reason = "SAFETY"
+            candidates = chunk.get("candidates")
+            for candidate in candidates[:1] if isinstance(candidates, list) else []:
+                reason = str(candidate.get("finishReason") or reason)
+                content = candidate.get("content")
+                parts += content.get("parts") or [] if isinstance(content, dict) else []
+        said = _said(parts)
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        return failed("incomplete", f"the reply's stream is malformed: {error}")
+    if not reason:
+        return failed("incomplete", "the reply's stream ended before its end was announced")
+    called = any(isinstance(part, ToolCall) for part in said)
+    cut: Stop = "refused" if reason in _REFUSED else "truncated" if reason == "MAX_TOKENS" else "end"
+    return ModelReplied(said, "call" if called and cut == "end" else cut, usage, reply_id=identity[:200])
+
+
+def _chunks(events: Iterable[str]) -> Iterator[Json]:
+    for text in events:
+        value = json.loads(text)
+        yield from (object_of(one, "a chunk") for one in (value if isinstance(value, list) else [value]))
+
+
+def _said(parts: list[Any]) -> tuple[ReplyPart, ...]:
+    """Return the parts of a reply: thinking, text, then calls."""
+    read_parts = list(_parts("assistant", parts))
+    thought = "".join(str(part.raw.get("thinking", "")) for part in read_parts if isinstance(part, Thinking))
+    text = "".join(part.text for part in read_parts if isinstance(part, Text))
+    calls = [part for part in read_parts if isinstance(part, ToolCall)]
+    thinking = [Thinking({"type": "thinking", "thinking": thought})] if thought else []
+    return (*thinking, *([Text(text)] if text else []), *calls)
+
+
+def _counted(counts: Json) -> Usage:
+    prompt = token_count(counts.get("promptTokenCount")) + token_count(counts.get("toolUsePromptTokenCount"))
+    output = token_count(counts.get("candidatesTokenCount")) + token_count(counts.get("thoughtsTokenCount"))
+    return tokens_in(prompt, {"cached_tokens": counts.get("cachedContentTokenCount")}, output)
+
+
+def _error(kind: str, text: str) -> Json:
+    status = "UNAUTHENTICATED" if kind == "authentication_error" else "INVALID_ARGUMENT"
+    return {"error": {"code": 401 if kind == "authentication_error" else 400, "message": text, "status": status}}
+
+
+GEMINI = WireFormat(
+    name="gemini",
+    provider="google",
+    paths=(),
+    field="contents",
+    read=read,
+    reply=_reply,
+    ends=(b"finishReason",),
+    begun=nothing_known,
+    error=_error,
+    shortened=_shortened,
+    added=_added,
+    asking=_asking,
+    plain=_plain,
+)
