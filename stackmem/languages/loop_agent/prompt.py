@@ -89,13 +89,13 @@ def unknown_params(given: dict[str, Any]) -> Iterator[str]:
 
 
 PAYLOAD_TYPE = """interface AgentPayloadChangeRequest {
-    /** New keys; on a list that exists: items to append */
+    /** New keys, or items to append to an existing list */
     newElements?: object;
-    /** Values to change; objects merge, lists merge by position ({} leaves an element as it is) */
+    /** Values to change; objects merge, lists merge by position ({} keeps an item) */
     updateElements?: object;
-    /** "__DELETE__" at each place to remove, also within lists by position; null keeps */
+    /** "__DELETE__" at each place to remove, in lists by position; null keeps the value */
     removeElements?: object;
-    /** Keys to replace as a whole */
+    /** Keys whose whole value is replaced */
     replaceElements?: object;
     reasoning?: string;
 }"""
@@ -139,7 +139,7 @@ FOR_EACH_TYPE = f"""interface ForEachOperation {{
 }}"""
 
 WHILE_TYPE = f"""interface WhileOperation {{
-    /** Looked at before each iteration; sees payload, results and errors */
+    /** Checked before each iteration; can use payload, results and errors */
     condition: string;
     itemVariable?: string;  // "attempt", with attemptNumber and totalAttempts
     maxIterations?: number;  // 100; 0 means none
@@ -149,23 +149,23 @@ WHILE_TYPE = f"""interface WhileOperation {{
 }}"""
 
 EXPANSION = """## Message expansion
-A long result may be shortened later; it then says `[Compacted: ...]` or `[AI Summary of ... chars ...]`. Its number
-stands in front of it, as in `[#5]`. Only if you need what was left out:
+A long result may be shortened later. It then contains `[Compacted: ...]` or `[AI Summary of ... chars ...]` and begins
+with its number, such as `[#5]`. Request it only if you need the missing part:
 ```json
 {"taskComplete": false, "nextStep": {"type": "Retry", "messageIndex": 5, "reason": "item 47 is needed"}}
 ```
-The whole result is then shown once more."""
+The complete result is then shown once more."""
 
 FOR_EACH = """### ForEach: one decision for a whole list
 ```json
 {"nextStep": {"type": "ForEach", "forEach": {"collectionPath": "customers", "itemVariable": "customer",
   "action": {"name": "Send Mail", "params": {"to": "customer.email"}, "outputMapping": "customers[{{index}}].sent"}}}}
 ```
-With `"executionMode": "parallel"` and `maxConcurrency` independent iterations run side by side; each sees the payload
-as it was before the loop. Leave it sequential where an iteration needs what the one before it did. Do not call an
-action once per item by hand."""
+With `"executionMode": "parallel"` and `maxConcurrency`, independent iterations run in parallel, and each sees the
+payload from before the loop. Keep it sequential if an iteration depends on an earlier one. Do not call an action once
+per item yourself."""
 
-WHILE = """### While: poll, or try again
+WHILE = """### While: poll or retry
 ```json
 {"nextStep": {"type": "While", "while": {"condition": "payload.status === 'pending'", "maxIterations": 20,
   "delayBetweenIterationsMs": 3000,
@@ -176,20 +176,20 @@ A condition compares (`=== !== < > && || !`), reads members, and calls `includes
 REFERENCES = """### References in the parameters of a loop
 `"item.field"` and `"payload.field"` become that value; a bare `"item"` is the whole item, `"index"` its number from 0,
 `"attempt.attemptNumber"` counts a While. Within longer text write `{{item.field}}`. Anything else
-stays as it is written."""
+stays as written."""
 
-FORMS = """## Asking your person with a form
-Use `responseForm` when you need something from the person. A choice:
+FORMS = """## Asking the user with a form
+Use `responseForm` if you need input from the user. A choice:
 ```json
 {"message": "Which one?", "responseForm": {"questions": [{"id": "pick", "label": "Which customer?", "type":
   {"type": "buttongroup", "options": [{"value": "a", "label": "Acme"}, {"value": "n", "label": "None"}]}}]}}
 ```
-Several questions go into one form with a `title`; mark what you cannot do without with `"required": true`."""
+Several questions go into one form with a `title`; mark the answers that you need with `"required": true`."""
 
 COMMANDS = """## Commands
-`actionableCommands` are shown to the person as things they can open or send; `automaticCommands` are told at once.
+`actionableCommands` are shown to the user as things to open or send; `automaticCommands` are shown immediately.
 ```json
-{"taskComplete": true, "message": "The report is there.",
+{"taskComplete": true, "message": "The report is ready.",
   "actionableCommands": [{"type": "open:url", "label": "Open it", "url": "https://example.com/report"}],
   "automaticCommands": [{"type": "notification", "message": "Done"}]}
 ```"""
@@ -211,22 +211,22 @@ def response_type(params: PromptParams, *, several: bool) -> str:
     steps += (" | 'ForEach'" if types["forEach"] else "") + (" | 'While'" if types["while"] else "")
     rows = [
         ("", "    /** true ends the loop */\n    taskComplete?: boolean;"),
-        ("", "    /** Plain text, under 100 words; needed for Chat */\n    message?: string;"),
-        ("responseForms", "    /** Asks the person */\n    responseForm?: AgentResponseForm;"),
+        ("", "    /** Plain text, under 100 words; required for Chat */\n    message?: string;"),
+        ("responseForms", "    /** Asks the user */\n    responseForm?: AgentResponseForm;"),
         (
             "commands",
             "    actionableCommands?: ActionableCommand[];\n    automaticCommands?: AutomaticCommand[];",
         ),
         ("payload", "    /** Only what changes */\n    payloadChangeRequest?: AgentPayloadChangeRequest;"),
         ("", "    reasoning?: string;\n    /** 0.0 to 1.0 */\n    confidence?: number;"),
-        ("", f"    /** Needed unless taskComplete */\n    nextStep?: {{\n        type: {steps};"),
+        ("", f"    /** Required unless taskComplete */\n    nextStep?: {{\n        type: {steps};"),
         ("", "        actions?: Array<{ name: string; params: object }>;"),
         ("", "        subAgent?: { name: string; message: string; terminateAfter?: boolean;"),
         ("", "            templateParameters?: object };"),
         ("subAgents", "        /** Independent ones, each like subAgent */\n        subAgents?: object[];"),
         (
             "",
-            "        /** With Retry: the number of a shortened result to see whole */\n        messageIndex?: number;",
+            "        /** With Retry: the number of the result to show in full */\n        messageIndex?: number;",
         ),
         ("forEach", "        forEach?: ForEachOperation;"),
         ("while", "        while?: WhileOperation;"),
@@ -271,18 +271,18 @@ def _contract(agent: Agent, params: PromptParams) -> Iterator[str]:
 def _capabilities(agent: Agent, params: PromptParams, parent: str, described: dict[str, str]) -> Iterator[str]:
     steps = "\n".join(_steps(agent, params, parent))
     yield (
-        "# Each turn\nSee how far you are, then choose the next step (`nextStep.type`). "
-        f"Stop only when the goal is reached, or cannot be reached.\n{steps}"
+        "# Each turn\nAssess the progress, then choose the next step (`nextStep.type`). "
+        f"Stop only when the goal is reached or cannot be reached.\n{steps}"
     )
     if parent:
-        yield f"# Role: sub-agent\nParent: {parent}. Your result goes to the parent, not to the person."
+        yield f"# Role: sub-agent\nParent: {parent}. Your result goes to the parent, not to the user."
     elif agent.sub_agents:
-        yield f"# Role: top-level agent\nYou have {len(agent.sub_agents)} sub-agents. Hand on what fits them."
+        yield f"# Role: top-level agent\nYou have {len(agent.sub_agents)} sub-agents. Delegate the work that fits them."
     if agent.sub_agents:
         several = "Independent ones go into `subAgents` of one response; each sees the payload as it is now."
         at_once = "One at a time." if len(agent.sub_agents) == 1 else several
         yield _list_rows(
-            f"## Sub-agents ({len(agent.sub_agents)})\n{at_once} That one is done does not mean that you are.",
+            f"## Sub-agents ({len(agent.sub_agents)})\n{at_once} You are not done just because one of them is.",
             [f"- **{sub.name}**: {described.get(sub.name, '')}".rstrip(": ") for sub in agent.sub_agents],
             params.most_sub_agents,
         )
@@ -303,13 +303,15 @@ def _steps(agent: Agent, params: PromptParams, parent: str) -> Iterator[str]:
     if params.types["forEach"]:
         yield "- `ForEach`: do one thing for every item of a list"
     if params.types["while"]:
-        yield "- `While`: do one thing for as long as a condition holds"
+        yield "- `While`: do one thing while a condition is true"
     if parent:
         yield "- `Chat`: end here without a result; your parent reads `message`, such as what you need to know"
     else:
-        yield "- `Chat`: say `message` to the person and wait for the reply"
-    expand = "; with `messageIndex` a shortened result is shown whole" if params["includeMessageExpansionDocs"] else ""
-    yield f"- `Retry`: think on in another turn{expand}"
+        yield "- `Chat`: send `message` to the user and wait for the reply"
+    expand = (
+        "; with `messageIndex`, a shortened result is shown in full" if params["includeMessageExpansionDocs"] else ""
+    )
+    yield f"- `Retry`: continue thinking in another turn{expand}"
 
 
 def _list_rows(head: str, rows: list[str], most: int) -> str:
@@ -343,9 +345,11 @@ def _definition(agent: Agent, params: PromptParams, parent: str, given: dict[str
     if params.types["payload"]:
         rules.append("- `payloadChangeRequest`: only what changes")
     if agent.allowed:
-        rules.append(f"- Of the payload you may change {', '.join(map(str, agent.allowed))}, and nothing else")
+        exact = any(rule.steps[-1] not in ("*", "**") for rule in agent.allowed)
+        whole = "; a path that does not end in `*` covers only the whole value" if exact else ""
+        rules.append(f"- Of the payload you may change only {', '.join(map(str, agent.allowed))}{whole}")
     if agent.sub_agents:
-        rules.append("- `terminateAfter`: usually false; look at a sub-agent's result before you end")
+        rules.append("- `terminateAfter`: usually false; check a sub-agent's result before you end")
     if params["includeForEachDocs"] or params["includeWhileDocs"]:
         rules.append(results_rule(agent.loop_result_turns, changes=params.types["payload"]))
     if not agent.sub_agents:
@@ -360,7 +364,7 @@ def _documents(params: PromptParams) -> Iterator[str]:
     if params["includeMessageExpansionDocs"]:
         yield EXPANSION
     if loops:
-        yield "## Loops\nFor many items, or for trying again, use a loop instead of many responses."
+        yield "## Loops\nFor many items or repeated attempts, use a loop instead of many responses."
     if params["includeForEachDocs"]:
         yield FOR_EACH
     if params["includeWhileDocs"]:
@@ -368,7 +372,7 @@ def _documents(params: PromptParams) -> Iterator[str]:
     if params["includeVariableRefsDocs"]:
         yield REFERENCES
     if params["includePayloadInPrompt"]:
-        yield "## State\nThe payload is the state of your work. It stands at the end of each prompt."
+        yield "## State\nThe payload is the state of your work. Each prompt ends with it."
     if params["includeResponseFormDocs"]:
         yield FORMS
     if params["includeCommandDocs"]:

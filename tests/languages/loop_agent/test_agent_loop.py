@@ -60,8 +60,8 @@ def test_the_start_schema_is_not_applied_at_the_end():
 def test_a_start_schema_may_only_warn():
     played = play(done(), agent=AGENT + "on_start_misfit: warn\n" + TYPED)
     assert "the payload does not fit its start schema: " in played.prompt(0)
-    assert [each.reason for each in played.done.notes if isinstance(each, StepFailed)] == [
-        "your payload: the payload does not fit its start schema: $ must have n"
+    assert [each.reason for each in played.done.happened if isinstance(each, StepFailed)] == [
+        "your payload: the payload does not fit its start schema: $.n is missing"
     ]
 
 

@@ -69,5 +69,5 @@ def test_the_steps_that_there_are_and_no_others_are_listed():
 
 def test_what_may_be_changed_and_what_must_run_is_told():
     told = play(done(), agent=AGENT.replace("min_runs: 2", "min_runs: 0") + "allowed_paths: ['a.*', 'l[*].x:add']\n")
-    assert "- Of the payload you may change `a.*`, `l.*.x` (add), and nothing else" in told.asked[0].system
+    assert "- Of the payload you may change only `a.*`, `l.*.x` (add); a path that does not" in told.asked[0].system
     assert "it must run 2 times" in play(done(), *[actions("Poll")] * 2, done(), agent=AGENT).asked[0].system
