@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -40,7 +41,18 @@ def command(
         why = error.strerror or str(error)
         raise UsageError(f"{target} cannot be created ({why}); choose another folder with --to") from error
     script = target / "script.yaml"
-    typer.echo(readable(f"{target}\nrun it: stackmem run {target} --model script:{script}"))
+    more = flags_of(shipped, name).replace(f"examples/{name}/", f"{target}/")
+    run = f"stackmem run {target} --model script:{script}"
+    typer.echo(readable(f"{target}\nrun it: {f'{run} {more}'.rstrip()}"))
+
+
+def flags_of(shipped: Path, name: str) -> str:
+    """Return the flags that an example needs besides ``--model``, from the table in the README of the examples."""
+    for line in (shipped / "README.md").read_text("utf-8").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0] == f"`{name}`" and (found := re.fullmatch(r"`(--[^`]+)`", cells[-1])):
+            return found[1]
+    return ""
 
 
 def shipped_examples() -> Path:
