@@ -101,9 +101,9 @@ def test_dials_are_named_with_the_model():
         assert open_model(f"sim/bounded-reader:{spelled}", {}).name == f"sim/bounded-reader:{spelled}"
 
 
-@pytest.mark.parametrize(("spelled", "says"), [("lost=2", "a share from 0 to 1, not '2'"),
-                                               ("long=x", "a share from 0 to 1, not 'x'"),
-                                               ("summary=nan", "a share from 0 to 1"),
+@pytest.mark.parametrize(("spelled", "says"), [("lost=2", "a number from 0 to 1, not '2'"),
+                                               ("long=x", "a number from 0 to 10, not 'x'"),
+                                               ("summary=nan", "a number from 0 to 1"),
                                                ("flat+loud", "no variant 'loud'; use some of nesting")])  # fmt: skip
 def test_a_dial_that_is_none_is_refused_with_the_way_out(spelled, says):
     with pytest.raises(UsageError, match=says):

@@ -3,7 +3,8 @@
 - ``lost``: share of facts that are left out whenever they should be stored or handed over. No measurement was found, so
   the settings are guesses.
 - ``long``: chance of missing a visible fact at a use in a prompt of 128,000 tokens. It is proportional to the length,
-  doubled if the fact had changed, and at most 0.9. Published losses grow about linearly (NoLiMa, RULER).
+  doubled if the fact had changed, and at most 0.9. It can exceed 1, because some models miss that much in far shorter
+  prompts. Published losses grow about linearly (NoLiMa, RULER); ``published.py`` compares them.
 - ``noticed``: share of the misses that cost a second look. The other misses use a wrong value.
 - ``summary``: share of the facts that a summary keeps, whatever its length. Without it, a summary has forty lines.
 
@@ -23,10 +24,11 @@ from stackmem.errors import UsageError
 
 FULL_LENGTH_TOKENS = 128_000
 _MOST = 0.9
+_MOST_LONG = 10.0
 
 
 class ReaderDials(Struct, frozen=True):
-    """Shares from 0 to 1. If ``summary`` is None, the length limit applies instead of a share."""
+    """Shares from 0 to 1; ``long`` can be larger. If ``summary`` is None, the length limit applies instead."""
 
     lost: float = 0.0
     long: float = 0.0
@@ -42,10 +44,11 @@ class ReaderDials(Struct, frozen=True):
 
     def misses(self, key: str, value: str, use: str, tokens: float, *, changed: bool) -> bool:
         """Return whether the fact is missed at this use in a prompt of ``tokens`` tokens."""
-        if self.long == 0:
-            return False
-        chance = self.long * tokens / FULL_LENGTH_TOKENS * (2 if changed else 1)
-        return luck("long", key, value, use) < min(_MOST, chance)
+        return self.long > 0 and luck("long", key, value, use) < self.chance(tokens, changed=changed)
+
+    def chance(self, tokens: float, *, changed: bool = False) -> float:
+        """Return the chance of missing a fact at one use in a prompt of ``tokens`` tokens."""
+        return min(_MOST, self.long * tokens / FULL_LENGTH_TOKENS * (2 if changed else 1))
 
     def notices(self, key: str, value: str, use: str) -> bool:
         return luck("noticed", key, value, use) < self.noticed
@@ -76,6 +79,7 @@ def read_dial(dials: ReaderDials, text: str) -> ReaderDials | None:
         share = float(raw)
     except ValueError:
         share = -1.0
-    if not (isfinite(share) and 0 <= share <= 1):
-        raise UsageError(f"the dial {name} of the simulated model takes a share from 0 to 1, not {raw[:80]!r}")
+    most = _MOST_LONG if name == "long" else 1.0
+    if not (isfinite(share) and 0 <= share <= most):
+        raise UsageError(f"the dial {name} of the simulated model takes a number from 0 to {most:g}, not {raw[:80]!r}")
     return replace(dials, **{name: share})
