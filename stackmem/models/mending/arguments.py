@@ -22,7 +22,7 @@ Json = dict[str, Any]
 
 _FENCE = re.compile(r"\s*```\w*\s*(\{.*\})\s*```\s*", re.DOTALL)
 _JUNK = re.compile(r'(?:\s|""|<[|｜][^<>]{1,40}[|｜]>|</?[a-z_]{1,20}>|```|[}\])])*')
-"""What models write after complete arguments: quotes, end tokens, tags, fences and brackets that close nothing."""
+"""Text that models write after complete arguments: quotes, end tokens, tags, fences and brackets that close nothing."""
 _PYTHON = re.compile(r"\s*\{\s*'")
 _ESCAPE = re.compile(r"""(?<!\\)(?:\\\\)*\\[^"\\/bfnrtu]""")
 """An escape that JSON does not have; whether it means itself or a character is open."""

@@ -42,7 +42,7 @@ FIELDS = {
 def refused_tools(text: str, tools: Sequence[ToolSpec]) -> tuple[str, ...]:
     """Return the names of the tools because of which a request was refused; empty if it was not because of tools.
 
-    The tools that stackmem brings along are never among them, because a run cannot do without them. If a refusal is
+    The tools of stackmem are never among them, because a run needs them. If a refusal is
     about a schema and names no tool, it concerns all others.
     """
     if not _ABOUT_SCHEMA.search(text):
