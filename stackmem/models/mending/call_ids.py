@@ -1,6 +1,6 @@
 """Ids of calls, as every provider accepts them: unique within a request, at most 64 characters, never empty.
 
-Models that restart numbering their calls in each turn repeat ids, and OpenAI, Anthropic and others refuse a request with a
+Models that restart their numbering in each turn repeat ids, and OpenAI, Anthropic and others refuse a request with a
 repeated id forever. A new id depends only on the calls before it, so that the prefix of later requests stays the same.
 """
 
