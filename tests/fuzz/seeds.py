@@ -172,6 +172,12 @@ def requests_of(wire: str) -> list[bytes]:
         ]
         turns = [{"role": "system", "content": "s"}, {"role": "user", "content": "Mend it."}, *one * 4]  # type: ignore[list-item]
         return encoded({"model": "m", "messages": turns, "tools": [{"type": "function", "function": tool}]})
+    if wire == "gemini":
+        asked = {"role": "model", "parts": [{"functionCall": {"name": "run", "args": {"n": 1}}}]}
+        back = [{"functionResponse": {"name": "run", "response": {"output": "x" * 300}}}]
+        contents = [{"role": "user", "parts": [{"text": "Mend it."}]}, *[asked, {"role": "user", "parts": back}] * 4]
+        declared = [{"functionDeclarations": [{"name": "run", "parameters": {"type": "object"}}]}]
+        return encoded({"contents": contents, "tools": declared, "systemInstruction": {"parts": [{"text": "s"}]}})
     call = {"type": "function_call", "call_id": "c1", "name": "run", "arguments": '{"n": 1}'}
     turn = [{"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "e"}, call,
             {"type": "function_call_output", "call_id": "c1", "output": "x" * 300}]  # fmt: skip
@@ -205,6 +211,14 @@ def answers_of(wire: str) -> list[bytes]:
             {"id": "a", "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
             {"id": "a", "choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 7}},
         ) + b"data: [DONE]\n\n"]  # fmt: skip
+    if wire == "gemini":
+        parts = [{"text": "Hm.", "thought": True}, {"functionCall": {"name": "run", "args": {"n": 1}}}]
+        ended = {"content": {"parts": parts}, "finishReason": "STOP"}
+        counts = {"promptTokenCount": 5, "cachedContentTokenCount": 1, "candidatesTokenCount": 2}
+        return [_stream(
+            {"candidates": [{"content": {"parts": [{"text": "Well."}]}}]},
+            {"candidates": [ended], "usageMetadata": counts}),
+            _stream({"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}})]  # fmt: skip
     call = {"type": "function_call", "id": "f", "call_id": "c", "name": "run", "arguments": '{"n": 1}'}
     text = {"type": "message", "id": "i", "content": [{"type": "output_text", "text": "Hm."}]}
     answer = {"id": "r", "status": "completed", "output": [text, call], "usage": usage}

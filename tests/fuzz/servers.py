@@ -123,7 +123,7 @@ async def _gateways(data: bytes, place: Path) -> None:
         runs = place / f"runs-{strategy[:4]}"
         runs.mkdir()
         spending = GatewaySpending(None, most)
-        to = Upstreams("http://anthropic.example", "http://openai.example/v1")
+        to = Upstreams("http://anthropic.example", "http://openai.example/v1", "http://google.example")
         client = httpx2.AsyncClient(transport=httpx2.MockTransport(_answer))
         gateway = Gateway(to, runs, spending, {}, strategy, client=client)
         async with AsyncExitStack() as stack:
@@ -177,6 +177,7 @@ def to_gateway() -> list[bytes]:
         _request(f"POST /{TOKEN}/v1/chat/completions", chat, Authorization="Bearer k"),
         _request("POST /v1/chat/completions", chat.replace(b"{", b'{"stream": true, ', 1)),
         _request("POST /v1/responses?a=b", responses) + _request("GET /v1/models"),
+        _request("POST /v1beta/models/m:streamGenerateContent?alt=sse", bodies["gemini"], x_goog_api_key="k"),
         _request("POST /v1/messages/count_tokens", messages, Connection="close") + _request("DELETE /v1/files/%2e%2e"),
         b'POST /v1/messages HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{"a": 1}\r\n0\r\n\r\n',
     ]

@@ -22,13 +22,13 @@ from stackmem.doors.acp.agent import _text
 from stackmem.doors.acp.messages import BadLine
 from stackmem.doors.acp.messages import read_message as read_line
 from stackmem.doors.debugger.dap import DebugSession
+from stackmem.doors.gateway.codings import decoded
 from stackmem.doors.gateway.conversations import Conversations
 from stackmem.doors.gateway.exchanges import read_exchanges
 from stackmem.doors.gateway.framing import cutter_of
 from stackmem.doors.gateway.identity import chain
 from stackmem.doors.gateway.recording import told_lines
 from stackmem.doors.gateway.rewriting import Rewriter
-from stackmem.doors.gateway.upstream import decoded
 from stackmem.doors.gateway.verifying import verify_gateway_run
 from stackmem.doors.gateway.wires import WIRES
 from stackmem.doors.gateway.wires.wire import WireFormat
@@ -183,7 +183,7 @@ def gateway_request(data: bytes, place: Path, *, wire: WireFormat) -> None:
 
 
 def gateway_answer(data: bytes, place: Path, *, wire: WireFormat) -> None:
-    plain = decoded(data, "gzip") if data[:2] == b"\x1f\x8b" else data
+    plain = decoded(data, "gzip", 1 << 20, "the answer") if data[:2] == b"\x1f\x8b" else data
     events = list(server_events([plain[:50], plain[50:]], math.inf))
     wire.begun(events)
     wire.reply(events)
