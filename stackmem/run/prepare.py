@@ -43,6 +43,10 @@ PAYING_TOOLS = ("edit_file",)
 """Optional tools that are enabled by default for a user folder, because they save more tokens than they cost."""
 
 
+CHAT_COMMAND_SECONDS = 120.0
+"""Default time limit of a command in a conversation; builds and test suites of real projects need more than tasks."""
+
+
 class Subject(Struct, frozen=True):
     """The task or folder to work on."""
 
@@ -93,6 +97,9 @@ def prepare(
     load_plugins()  # plugins first, because they may define an isolation level that the settings name
     subject = find_subject(named, text if session is None else SESSION_TASK, cwd)
     resolved = resolve(flags, environ, cwd, task_settings(subject))
+    own_limit = resolved.settings.profile is not None or resolved.is_given("command_seconds")
+    if session is not None and subject.task is None and not own_limit:
+        resolved = resolve(flags, environ, cwd, {"command_seconds": CHAT_COMMAND_SECONDS}, "the conversation")
     settings = resolved.settings
     subject, why = _in_work_tree(subject, settings)
     warnings = [*(subject.task.warnings if subject.task else ()), *why]
@@ -281,7 +288,10 @@ def prepare_kept(
         )
     cwd = Path(request.cwd)
     # the run has its own copies of these
-    own = {"strategy": base.strategy, "prompt": None, "max_usd": None, "heap": None}
+    own = {
+        "strategy": base.strategy, "prompt": None, "max_usd": None, "heap": None,
+        "command_seconds": base.command_seconds,
+    }  # fmt: skip
     given = {**request.flags, **own, **changes, "apply": False, "include": ()}
     for name in _PATHS:
         if given.get(name) is not None:

@@ -16,6 +16,7 @@ from stackmem.history.hidden import plan_layer
 from stackmem.history.history import History, folder_under, share
 from stackmem.history.layer import Overlay, make_upper, why_no_layer
 from stackmem.history.restore import restore
+from stackmem.workspace.overlay.mount import refresh
 from tests.history.folders import folder, holds, repository
 from tests.workspace.people import for_everyone
 
@@ -232,3 +233,15 @@ def test_a_missing_layer_is_reported_with_the_reason(tmp_path: Path):
 def test_a_layer_belongs_to_one_process_at_a_time(tmp_path: Path):
     with laid(tmp_path) as here, pytest.raises(WorkspaceError, match="another process uses the overlay"):
         Overlay(here.hers, tmp_path / "scratch", ())
+
+
+@for_everyone
+def test_a_refreshed_layer_shows_what_changed_in_the_folder(place: Path):
+    with laid(place) as here:
+        here.run("cat a.txt d/one.txt; ! cat new.txt; ls d")  # the kernel keeps these names
+        folder(here.hers, {"new.txt": "new\n", "fresh.txt": "fresh\n"})
+        (here.hers / "fresh.txt").rename(here.hers / "a.txt")
+        (here.hers / "d" / "one.txt").unlink()
+        refresh(here.over.view)
+        here.run("[ $(cat a.txt) = fresh ]; [ $(cat new.txt) = new ]; [ ! -e d/one.txt ]")
+        assert seen(here.over) == {"a.txt", "new.txt", "d", "run.sh", "out"}

@@ -6,7 +6,8 @@ import socket
 import pytest
 
 from stackmem import UsageError
-from stackmem.run.folder_choice import with_copy
+from stackmem.core.person_facts import SessionRules
+from stackmem.run.folder_choice import profile_in_force, with_copy
 from stackmem.run.prepare import Prepared, prepare
 from tests.stage import Stage, pop
 
@@ -100,3 +101,18 @@ def test_a_socket_that_a_mount_shows_is_named_at_the_start(stage: Stage):
     assert [one for one in warnings if "sock" in one] == [
         f"commands can connect to the socket {shown}/agent.sock, because a mount of the profile exposes it"
     ]
+
+
+def test_commands_of_a_conversation_may_take_two_minutes_unless_the_user_says_otherwise(stage: Stage):
+    def seconds(session: SessionRules | None, **flags: str) -> float:
+        flags |= {"model": "human", "runs_dir": str(stage.runs), "sandbox_dir": str(stage.work)}
+        text = None if session else "Do it."
+        request = prepare(".", text, flags, os.environ, stage.elsewhere, session)
+        return profile_in_force(request.resolved, stage.elsewhere).command_seconds
+
+    assert seconds(None) == 30.0
+    assert seconds(SessionRules()) == 120.0
+    assert seconds(SessionRules(), command_seconds="600") == 600.0
+    profile = stage.root / "profile.toml"
+    profile.write_text("command_seconds = 7.0\n")
+    assert seconds(SessionRules(), profile=str(profile)) == 7.0
