@@ -9,6 +9,7 @@ Rule 3: The folder is only read.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
@@ -42,6 +43,7 @@ from stackmem.workspace.overlay.mount import refresh
 
 from .common import Family
 
+_TRIES, _TICK_SECONDS = 3, 0.012
 _MAX_NAMED = 40
 _MAX_CONTENT_BYTES = 64 * 1024 * 1024
 _KEPT_NEXT_TO = b".agent-version"
@@ -123,9 +125,13 @@ class Follower:
             self._unsaved = False
 
     def _look(self, state: State) -> FolderChanged | None:
-        now = file_clock_ns()
         before = self._inventory or read_inventory(self._seen_at)
-        keys = take_inventory(self._place.folder, self._hidden, self._leave_out)
+        for _ in range(_TRIES):
+            now = file_clock_ns()
+            keys = take_inventory(self._place.folder, self._hidden, self._leave_out)
+            if all(key[3] < now for key in keys.values()):
+                break
+            time.sleep(_TICK_SECONDS)  # a file changed in this tick of the clock could change again unseen
         origin = self._origin()
         with closing(_FolderLook(self._place, state)) as look:
             begins = before is None and state.session is not None and state.session.requests == 1 and look.is_new
