@@ -224,7 +224,11 @@ def _use(state: State, call: WorkspaceCall) -> Effect | Refusal:
     size = len(getattr(call, field).encode(errors="replace")) if field else 0
     if size > state.written_bytes:
         reason = f"{tool} refused: {field} is {size:,} bytes, maximum is {state.written_bytes:,}"
-        return Refusal("too_large", reason, "write it in parts with run_command")
+        return Refusal(
+            "too_large",
+            reason,
+            f"write the first {state.written_bytes:,} bytes, then add the rest with run_command: cat >> FILE <<'EOF'",
+        )
     return UseTool(call, state.shown_bytes, state.heap.sources, unread=sizing.changes_unread(state, call))
 
 

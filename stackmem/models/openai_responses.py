@@ -19,6 +19,10 @@ from .json_text import parse_arguments
 from .openai_messages import FOREIGN_THOUGHT, named_parameters, spelled_call
 from .openai_stream import Json, read_objects, scalar, token_count, tokens_in
 
+_PIECES = (
+    "response.output_item.added", "response.output_item.done", "response.function_call_arguments.delta",
+    "response.function_call_arguments.done", "response.output_text.delta",
+)  # fmt: skip
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
 _CUT: dict[str, Stop] = {"max_output_tokens": "truncated", "content_filter": "refused"}
 _NOTHING = "(no text)"
@@ -79,15 +83,15 @@ def _message(role: str, kind: str, text: str) -> Json:
 
 def read_response(events: Iterable[str], facts: int, secret: str = "") -> ModelReplied | ModelFailed:
     """Return the reply, or a failure if the stream contains an error, is malformed, or ends early."""
-    items: dict[int, Json] = {}
+    items: dict[Any, Json] = {}
     try:
         for text in events:
             if text.startswith("<"):
                 return web_page(text, secret)
             for event in read_objects(text):
                 kind = event.get("type")
-                if kind == "response.output_item.done" and isinstance(event.get("item"), dict):
-                    items[len(items)] = event["item"]
+                if kind in _PIECES:
+                    _grow(items, kind, event)
                 elif kind in _ENDS or event.get("object") == "response":
                     response = event["response"] if isinstance(event.get("response"), dict) else event
                     return _ended(response, [*items.values()], facts, secret)
@@ -98,11 +102,44 @@ def read_response(events: Iterable[str], facts: int, secret: str = "") -> ModelR
     return failed("incomplete", "the reply's stream ended before its end was announced")
 
 
+def _grow(items: dict[Any, Json], kind: str, event: Json) -> None:
+    """Add a piece to the items. Some servers send arguments or texts only in deltas, or in an event of their own."""
+    item = event["item"] if isinstance(event.get("item"), dict) else {}
+    place = event.get("item_id") or item.get("id") or event.get("output_index")
+    place = place if isinstance(place, str | int) else len(items)
+    known = items.get(place, {})
+    match kind:
+        case "response.output_item.added":
+            items[place] = dict(item)
+        case "response.output_item.done":
+            items[place] = {**known, **{name: value for name, value in item.items() if value or name not in known}}
+        case "response.function_call_arguments.delta" if isinstance(event.get("delta"), str):
+            known["arguments"] = (known.get("arguments") or "") + event["delta"]
+        case "response.function_call_arguments.done" if isinstance(event.get("arguments"), str):
+            known["arguments"] = event["arguments"] or known.get("arguments", "")
+        case "response.output_text.delta" if isinstance(event.get("delta"), str) and known.get("type") == "message":
+            spoken = "".join(_spoken(known.get("content"), "text")) + event["delta"]
+            known["content"] = [{"type": "output_text", "text": spoken}]
+
+
+def _completed(listed: list[Json], seen: list[Json]) -> list[Json]:
+    """Return the items of the last event, with what only earlier events had of them."""
+    by_name = {item[name]: item for item in seen for name in ("id", "call_id") if isinstance(item.get(name), str)}
+    return [
+        {
+            **by_name.get(item.get("call_id") or item.get("id"), {}),
+            **{name: value for name, value in item.items() if value},
+        }
+        for item in listed
+    ]
+
+
 def _ended(response: Json, seen: list[Json], facts: int, secret: str) -> ModelReplied | ModelFailed:
     if response.get("error") or response.get("status") == "failed":
         return _failure(response.get("error") or "the response failed", secret)
     listed = response.get("output")
-    output = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) and listed else seen
+    whole_items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    output = _completed(whole_items, seen) if whole_items else seen
     parts, refusal = _parts(output, facts)
     details = response.get("incomplete_details")
     reason = scalar(details.get("reason")) if isinstance(details, dict) else ""

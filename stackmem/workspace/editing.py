@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 
 from .answers import syntax_note
@@ -18,6 +19,7 @@ _SHOWN_LINES = 8
 _SHOWN_PLACES = 10
 _LINE_BYTES = 200
 _NEAR = 0.5
+_SHOWN = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})")
 _SHORT_BYTES = 1_500
 """Up to this size, the answer to an edit that does not match includes the whole file."""
 
@@ -38,6 +40,10 @@ def edited(
     if _ends_in_crlf(text) and "\r" not in old:  # because read_file shows such lines without their CR
         old, new = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (old, new))
     places = text.count(old)
+    if not places and _SHOWN.search(old):  # read_file shows a control character as such an escape
+        unescaped = _SHOWN.sub(_unescaped, old)
+        if unescaped != old and (found := text.count(unescaped)):
+            old, new, places = unescaped, _SHOWN.sub(_unescaped, new), found
     if not places:
         short = _whole_file(text, scrub)
         way_out = f"copy it from the file, which is now:\n{short}" if short else _nearest(text, old, scrub)
@@ -58,6 +64,12 @@ def edited(
     except UnicodeEncodeError:
         raise ToolRefused("new_string contains half a character; write it whole") from None
     return content, ToolOutcome(answer + syntax_note(path, content))
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    """Return the character that an escape shows, if it is one that read_file does not show as it is."""
+    char = chr(int(match[1] or match[2], 16))
+    return char if visible(char) == match[0] else match[0]
 
 
 def _whole_file(text: str, scrub: Callable[[str], str]) -> str:

@@ -32,32 +32,58 @@ def refusal(name: str) -> str:
     return ""
 
 
+_OFFLINE = {
+    "npm_config_fetch_retries": "0",  # also pnpm
+    "npm_config_audit": "false",
+    "npm_config_fund": "false",
+    "npm_config_update_notifier": "false",
+    "YARN_HTTP_RETRY": "0",
+    "PIP_RETRIES": "0",
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    "UV_HTTP_RETRIES": "0",
+    "CARGO_NET_RETRY": "0",
+    "GOPROXY": "off",
+    "BUNDLE_RETRY": "0",
+}
+
+
 def build_environment(
-    *, path: tuple[str, ...], home: str, tmp: str, granted: tuple[str, ...], caller: Mapping[str, str]
+    *,
+    path: tuple[str, ...],
+    home: str,
+    tmp: str,
+    granted: tuple[str, ...],
+    caller: Mapping[str, str],
+    offline: bool = False,
 ) -> dict[str, str]:
     """Build a command's environment.
 
     Args:
         path: Folders that come before the system's on PATH.
         granted: Names that are copied from ``caller`` if set there.
+        offline: There is no network, so package managers should say so at once instead of trying for minutes.
     """
     environ = {name: caller[name] for name in granted if name in caller and not refusal(name)}
-    return environ | {
-        "PATH": ":".join((*path, *SYSTEM_PATH)),
-        "HOME": home,
-        "TMPDIR": tmp,
-        "USER": "user",
-        "LOGNAME": "user",
-        "SHELL": "/bin/bash",
-        "LANG": "C.UTF-8",
-        "TERM": "dumb",
-        "PAGER": "cat",
-        "GIT_PAGER": "cat",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_EDITOR": "true",
-        "EDITOR": "true",
-        "NO_COLOR": "1",
-        "CI": "1",
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
+    return (
+        (_OFFLINE if offline else {})
+        | environ
+        | {
+            "PATH": ":".join((*path, *SYSTEM_PATH)),
+            "HOME": home,
+            "TMPDIR": tmp,
+            "USER": "user",
+            "LOGNAME": "user",
+            "SHELL": "/bin/bash",
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "PAGER": "cat",
+            "GIT_PAGER": "cat",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_EDITOR": "true",
+            "EDITOR": "true",
+            "NO_COLOR": "1",
+            "CI": "1",
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+    )

@@ -279,7 +279,10 @@ def refused_command(command: str) -> str:
     if b"\0" in raw:
         return "command holds a NUL character; write it again without"
     if len(raw) > _MAX_COMMAND_BYTES:
-        return f"command is {len(raw)} bytes, the limit is {_MAX_COMMAND_BYTES}; write_file a script and run that"
+        return (
+            f"command is {len(raw)} bytes, the limit is {_MAX_COMMAND_BYTES}; put a long text into a file in parts of "
+            "at most 30,000 bytes, each with cat >> FILE <<'EOF'"
+        )
     return ""
 
 

@@ -156,3 +156,49 @@ def test_a_whole_body_is_read_effort_is_sent_and_an_error_keeps_its_sentence() -
 def test_fields_outside_the_protocol_are_refused() -> None:
     with pytest.raises(UsageError, match="does not support --seed"):
         open_model("responses/m", {}, base_url="http://127.0.0.1:1", seed=1)
+
+
+def told(*events: Json) -> bytes:
+    return b"".join(f"data: {json.dumps(one)}\n\n".encode() for one in events)
+
+
+OPEN = {"type": "response.output_item.added", "output_index": 0, "item": function_call(1, "read_file", "")}
+WHOLE = function_call(1, "read_file", '{"path": "a"}')
+EMPTY = {
+    "type": "response.completed",
+    "response": {"id": "r", "object": "response", "status": "completed", "output": []},
+}
+DELTAS = [
+    {"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "fc_1", "delta": piece}
+    for piece in ('{"path"', ': "a"}')
+]
+ALL = {"type": "response.function_call_arguments.done", "output_index": 0, "item_id": "fc_1",
+       "arguments": '{"path": "a"}'}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (OPEN, ALL, EMPTY),
+        (OPEN, *DELTAS, EMPTY),
+        (OPEN, *DELTAS, ALL, {"type": "response.output_item.done", "item": OPEN["item"]}, EMPTY),
+        (OPEN, {**ALL, "item_id": None}, {"type": "response.output_item.done", "item": WHOLE}, EMPTY),
+        ({"type": "response.output_item.done", "item": {**WHOLE, "id": None}}, EMPTY),
+        (OPEN, *DELTAS, {**EMPTY, "response": {**EMPTY["response"], "output": [OPEN["item"]]}}),
+    ],
+    ids=str,
+)
+def test_arguments_are_read_from_whichever_event_has_them(events: tuple[Json, ...]) -> None:
+    answer = read(told(*events))
+    assert isinstance(answer, ModelReplied)
+    calls = [part for part in answer.parts if isinstance(part, ToolCall)]
+    assert [(call.id, call.name, call.arguments) for call in calls] == [("call_1", "read_file", {"path": "a"})]
+    assert answer.stop == "call"
+
+
+def test_a_text_that_arrives_only_in_deltas_is_read() -> None:
+    begun = {"type": "response.output_item.added", "item": {"type": "message", "id": "m", "content": []}}
+    deltas = [{"type": "response.output_text.delta", "item_id": "m", "delta": each} for each in ("Hel", "lo")]
+    answer = read(told(begun, *deltas, EMPTY))
+    assert isinstance(answer, ModelReplied)
+    assert Text("Hello") in answer.parts

@@ -7,8 +7,10 @@ import pytest
 
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.objects import ObjectStore
+from stackmem.workspace.editing import edited
 from stackmem.workspace.files import Files
 from stackmem.workspace.outcome import ToolOutcome
+from stackmem.workspace.refusals import ToolRefused
 
 SHORT = "def area(width, height):\n    return width + height\n\n\ndef edge(width):\n    return width\n"
 TEXT = SHORT + "# what follows makes this a long file\n" * 50
@@ -137,3 +139,21 @@ def test_a_link_to_a_folder_is_listed_though_git_asks_nothing_beyond_it(tmp_path
     folder = Files(tmp_path / "work", "/w")
     folder.rules = lambda: IgnoreRules(tmp_path / "git", tmp_path / "work")
     assert "file" in folder.list("link", 4096).text
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        (b"echo '\x1b[31mred'\n", "'\\x1b[31m", "'\\x1b[32m", b"echo '\x1b[32mred'\n"),
+        ("\ufeffusing A;\n".encode(), "\\ufeffusing A;", "\\ufeffusing B;", "\ufeffusing B;\n".encode()),
+        (b'print("\\x1b")\n', "\\x1b", "\\x1c", b'print("\\x1c")\n'),
+    ],
+)
+def test_what_read_file_shows_as_an_escape_matches_the_character(before, old, new, after):
+    assert edited("a.sh", before, old, new, every=False, scrub=str)[0] == after
+
+
+@pytest.mark.parametrize("old", ["\\x41", "\\u0041", "\\x1b"])
+def test_other_escapes_are_only_themselves(old):
+    with pytest.raises(ToolRefused, match="not found"):
+        edited("a.sh", b"A\n", old, "B", every=False, scrub=str)

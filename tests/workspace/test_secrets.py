@@ -162,6 +162,18 @@ def test_the_environment_is_built_from_nothing_and_the_deny_list_stands_over_gra
     assert not {"API_KEY", "LD_PRELOAD", "OTHER", "MISSING"} & set(built)
 
 
+def test_package_managers_do_not_try_again_without_a_network():
+    made = [
+        build_environment(
+            path=(), home="/h", tmp="/t", granted=("PIP_RETRIES",), caller={"PIP_RETRIES": "3"}, offline=off
+        )
+        for off in (True, False)
+    ]
+    more = made[0].keys() - made[1].keys()
+    assert {"npm_config_fetch_retries", "CARGO_NET_RETRY", "GOPROXY"} <= more
+    assert made[0]["PIP_RETRIES"] == "3"
+
+
 @pytest.mark.parametrize("filling", ["", "a-b ", "a_b ", "a-b_c " * 100])
 def test_the_start_of_every_shape_is_seen_in_a_text_of_few_joints_and_of_many(filling: str):
     for start in _STARTS:

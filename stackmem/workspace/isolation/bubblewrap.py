@@ -124,6 +124,7 @@ class Bubblewrap:
             tmp="/tmp",  # noqa: S108 - inside the sandbox
             granted=seat.profile.env,
             caller=os.environ,
+            offline=seat.profile.network == "none" and seat.network_list is None,
         )
         start = start_behind(seat.network_list, Start(inner, environ), f"{INSIDE}/bin/python", stack)
         argv = (kept.program, "--args", str(args), "--", *start.argv)
