@@ -90,6 +90,18 @@ def test_a_conversation_keeps_words_lists_them_and_replays(talked):
     assert said == ["missing words: /search WORDS"]
 
 
+def test_a_search_also_finds_earlier_conversations_about_the_folder(stage: Stage):
+    said: list[str] = []
+    talk(stage, Scripted("The port of the staging host is 4711."), stage.script({"text": "Noted."}))
+    result = talk(stage, Scripted("Go on."), stage.script({"text": "Done."}))
+    look = Look(lambda *texts: said.extend(texts), lambda *texts: said.extend(texts), str)
+    folder = Path(result.run_dir)
+    assert look("/search", "staging port", Run(folder).state, folder)
+    assert said[0].startswith("found in this conversation and 1 other for 'staging port'")
+    assert "T" in said[0].partition("--- 20")[2][:12]
+    assert ": the user, request 1\nThe port of the staging host is 4711." in said[0]
+
+
 def test_the_user_is_told_what_is_kept_in_the_terminal_and_in_the_editor(talked):
     _, states, said = talked
     screen = ChatScreen(color=False)

@@ -12,13 +12,13 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Path
 from prompt_toolkit.document import Document
 
 from stackmem.core.conversation.commands import COMMANDS
-from stackmem.core.conversation.recall import recalled
 from stackmem.core.conversation.standing import active
 from stackmem.core.facts import CallRejected, Event, ModelReplied
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.state import Frame, State
 from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError
+from stackmem.kept.search import search_conversations
 from stackmem.memory import open_strategy
 from stackmem.memory.next_prompt import next_prompt
 from stackmem.report.page import write_page
@@ -77,7 +77,7 @@ class Look:
                 case "/memory":
                     self._tell(*_memory(state, run_dir))
                 case "/search" if rest:
-                    self._say(readable(recalled(state, rest)))
+                    self._say(readable(search_conversations(run_dir, state, rest)))
                 case "/search":
                     self._tell("missing words: /search WORDS")
                 case "/frames":

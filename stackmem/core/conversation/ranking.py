@@ -35,7 +35,7 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
-class _Store:
+class _WordCounts:
     """The length of each text in words, and for each word the texts that contain it with their counts."""
 
     __slots__ = ("lengths", "postings")
@@ -51,7 +51,7 @@ class Index:
     __slots__ = ("_length", "_store", "_words")
 
     def __init__(self) -> None:
-        self._store = _Store([], {})
+        self._store = _WordCounts([], {})
         self._length = 0
         self._words = 0
 
@@ -68,12 +68,12 @@ class Index:
         longer._store, longer._length, longer._words = store, self._length + 1, self._words + counts.total()
         return longer
 
-    def _copy(self) -> _Store:
+    def _copy(self) -> _WordCounts:
         postings = {
             word: [posting for posting in holding if posting[0] < self._length]
             for word, holding in self._store.postings.items()
         }
-        return _Store(
+        return _WordCounts(
             self._store.lengths[: self._length], {word: remaining for word, remaining in postings.items() if remaining}
         )
 
