@@ -36,7 +36,6 @@ DOUBLED = {
     "Expand": "a tool; and a step that the loop agent's compliance data names",
     "Fault": LANGUAGES,
     "While": LANGUAGES,
-    "_Store": PRIVATE,
     "_Task": PRIVATE,
 }
 
