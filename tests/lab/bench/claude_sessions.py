@@ -67,7 +67,9 @@ class ClaudeSession:
 
     def _line(self, kind, message, **more):
         stamp = self.at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        line = {"type": kind, "uuid": f"{self.name}-{len(self.lines)}", "sessionId": self.name, "timestamp": stamp}
+        parent = self.lines[-1]["uuid"] if self.lines else None
+        own = f"{self.name}-{len(self.lines)}"
+        line = {"type": kind, "uuid": own, "parentUuid": parent, "sessionId": self.name, "timestamp": stamp}
         self.lines.append({**line, **({"message": message} if message else {}), **more})
 
     def _count(self, text):

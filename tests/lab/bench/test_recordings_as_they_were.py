@@ -130,7 +130,8 @@ def test_subagents_are_conversations_of_the_same_session_and_their_files_are_rea
     main = working("main", steps=3)
     child = working("main-child", steps=3, hidden=9_000)
     for line in child.lines:
-        line.update(isSidechain=True, agentId="abc", sessionId="main")
+        later = line["timestamp"].replace("T09:", "T10:")
+        line.update(isSidechain=True, agentId="abc", sessionId="main", timestamp=later)
     spawned = next(line for line in main.lines if line["type"] == "assistant")
     spawned["message"]["content"][0].update(name="Task", input={"prompt": "Mend the totals.", "subagent_type": "x"})
     written(tmp_path, main, "p/main.jsonl")
