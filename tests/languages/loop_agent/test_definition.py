@@ -239,7 +239,7 @@ SECTIONS = {
     "includeWhileDocs": ("### While", "interface WhileOperation", "'While'"),
     "includeResponseFormDocs": ("with a form", "interface AgentResponseForm"),
     "includeCommandDocs": ("## Commands", "type ActionableCommand"),
-    "includeMessageExpansionDocs": ("## Message expansion", "that result is shown in full"),
+    "includeMessageExpansionDocs": ("## Message expansion", "a shortened result is shown in full"),
     "includeVariableRefsDocs": ("### References",),
     "includePayloadInPrompt": ("## State",),
 }
