@@ -195,9 +195,8 @@ def test_a_patch_that_the_folder_does_not_take_at_once_leaves_a_run_that_is_name
 
     with pytest.raises(UsageError) as refused:
         stage.solve(place, "Go.", model=stage.script(*EDITS), apply=True, observe=she_edits)
-    assert str(refused.value).startswith(
-        f"{stage.only_run().name} ended (finished) and is saved; applied to {place}: 2 files; app.py stays as you left it"
-    )
+    said = f"ended (finished) and is saved; applied to {place}: 2 files; app.py stays as you left it"
+    assert str(refused.value).startswith(f"{stage.only_run().name} {said}")
     assert (place / "app.py").read_text("utf-8") == "VALUE = 3\n"
 
 
