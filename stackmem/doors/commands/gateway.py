@@ -135,9 +135,10 @@ _HEADINGS = (
 
 def _cells(row: GatewayRunStatus) -> tuple[str, ...]:
     cost = _cost(row.cost_usd, row.usage)
+    strategy = one_line(row.strategy) + (" (no effect)" if row.no_effect else "")
     saved = "" if row.savings is None else f"about ${row.savings.usd:.4f}"
     return (
-        one_line(row.run), row.state, one_line(row.strategy), one_line(row.model), f"{row.conversations:,}",
+        one_line(row.run), row.state, strategy, one_line(row.model), f"{row.conversations:,}",
         f"{row.requests:,}", f"{row.failed:,}", f"{row.context_tokens:,}", cost, f"{row.sent_share:.0%}", saved,
     )  # fmt: skip
 

@@ -48,6 +48,7 @@ class GatewayRunStatus(Struct, frozen=True):
     usage: Usage  # reported by the provider, including the known part of incomplete answers
     cost_usd: float | None  # None if the price of a model is unknown
     sent_share: float  # share of the received bytes that went upstream
+    no_effect: bool = False  # whether the strategy has changed no request so far
     began: float = 0.0  # time of the first request, in seconds since 1970
     session: str = ""  # the client's own id of its session, if it sends one
     continues: str = ""  # the run before with the same session; empty if there is none
@@ -113,6 +114,7 @@ def run_status(folder: Path) -> GatewayRunStatus:
         usage=usage,
         cost_usd=cost,
         sent_share=round(sent / came, 4) if came else 1.0,
+        no_effect=strategy != "full" and not summaries and not any(one.dropped or one.short for one in requests),
         began=requests[0].at if requests else 0.0,
         session=next((one.session for one in requests if one.session), ""),
         savings=None if running or strategy in ("full", FRAMES) or cost is None else _savings(folder, cost),

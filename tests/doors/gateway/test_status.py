@@ -47,9 +47,19 @@ def test_a_strategys_run_says_what_was_sent_and_saved(tmp_path):
     assert (row.retries, row.failed, row.context_tokens) == (1, 1, 100)
     assert row.usage.prompt == 100 * count
     assert row.sent_share < 0.8
+    assert not row.no_effect
     assert row.savings is not None
     assert row.savings.usd < 0  # a mask that moves at every step makes every step rewrite the cached prompt
     assert row.savings.off_usd > 0
+
+
+def test_a_strategy_that_changed_no_request_is_marked(tmp_path):
+    with RawUpstream(RawAnswer(message_events(text("Done.")))) as upstream:
+        terms = GatewayTerms(upstreams(upstream.url, {}), tmp_path, strategy="stackheap")
+        with serving(terms, {}) as served:
+            CLIENT.post(f"{served.url}/v1/messages", content=request(user("Hi")), headers=HEADERS, timeout=60)
+    (row,) = gateway_status(tmp_path)
+    assert (row.strategy, row.no_effect) == ("stackheap", True)
 
 
 def test_the_record_of_a_killed_gateway_is_complete(stage: Stage):
