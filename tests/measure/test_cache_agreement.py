@@ -33,13 +33,13 @@ def counted(settings: str):
     def count(block: PromptBlock) -> int:
         match block.content:
             case ToolSpec():
-                made, place = _tool(block.content), "tool"
+                made, place = _tool(block.content, strict=True), "tool"
             case Text() if block.place == "system":
                 made, place = {"type": "text", "text": block.content.text}, "system"
             case ToolSpec():
                 raise AssertionError
             case _:
-                made, place = _block(block.content), f"{block.place} {settings}"
+                made, place = _block(block.content, False), f"{block.place} {settings}"
         return math.ceil(len(place + json.dumps(made, ensure_ascii=False)) / 4)
 
     return count

@@ -109,7 +109,7 @@ def _require(schema: Json, new: dict[str, str], notes: list[str]) -> None:
     if len(required) != len(listed) or not isinstance(schema["required"], list):
         notes.append("dropped required parameters that the schema does not define")
     schema["required"] = required
-    if not required:
+    if listed and not required:
         del schema["required"]
 
 

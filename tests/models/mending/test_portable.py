@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackmem.core.budgets import Budgets
 from stackmem.core.messages import ToolSpec
 from stackmem.core.schemas.portable import own_arguments, portable
+from stackmem.core.tool_schemas import spec
+from stackmem.core.tools import OPTIONAL_TOOLS
+from tests.build import slots, started
 
 Json = dict[str, Any]
 TEXT = {"type": "string"}
@@ -129,3 +133,8 @@ def test_any_schema_is_mended_once_or_refused(schema: Json) -> None:
     assert not set(AT_TOP) & changed.parameters.keys()
     again, notes = portable(changed)
     assert (again, notes) == (changed, ())
+
+
+def test_our_own_tools_are_sent_as_they_are():
+    for tool in (*started("stackheap").tools, *(spec(each, slots(Budgets())) for each in OPTIONAL_TOOLS.values())):
+        assert portable(tool) == (tool, ())
