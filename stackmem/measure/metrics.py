@@ -131,8 +131,8 @@ def context_tokens(moment: Moment) -> int:
 
 
 def mendings(moment: Moment) -> int:
-    """Changes to requests and replies without which the run could not have gone on, such as a schema that the provider
-    refused, a repeated call id, or arguments that were not quite JSON. The trace has the reason of each.
+    """Changes to requests and replies that the run needed to go on. Examples are a schema that the provider refused, a
+    repeated call id, or arguments that were almost JSON. The trace has the reason of each.
     """
     changes = (getattr(moment.event, name, UNSET) for name in ("mended", "repairs"))
     return sum(len(each) for each in changes if each is not UNSET)

@@ -103,7 +103,7 @@ def read_response(events: Iterable[str], facts: int, secret: str = "") -> ModelR
 
 
 def _grow(items: dict[Any, Json], kind: str, event: Json) -> None:
-    """Add a piece to the items. Some servers send arguments or texts only in deltas, or in an event of their own."""
+    """Add a piece to the items. Some servers send arguments or texts only in deltas, or in a separate event."""
     item = event["item"] if isinstance(event.get("item"), dict) else {}
     place = event.get("item_id") or item.get("id") or event.get("output_index")
     place = place if isinstance(place, str | int) else len(items)

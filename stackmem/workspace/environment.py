@@ -61,7 +61,7 @@ def build_environment(
     Args:
         path: Folders that come before the system's on PATH.
         granted: Names that are copied from ``caller`` if set there.
-        offline: There is no network, so package managers should say so at once instead of trying for minutes.
+        offline: The network is off, so package managers should fail immediately instead of retrying for minutes.
     """
     environ = {name: caller[name] for name in granted if name in caller and not refusal(name)}
     return (

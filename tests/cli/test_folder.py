@@ -1,6 +1,7 @@
 """Tests runs on the user's own folder: they work on a copy, patch it only on request, and never touch it otherwise."""
 
 import json
+import re
 import signal
 import sys
 import venv
@@ -56,13 +57,13 @@ def test_last_check_output_is_shown_only_if_the_check_fails(stage: Stage, hers: 
 
 
 @mounted
-def test_the_patch_is_shown_and_nothing_applied_until_she_says_so(stage: Stage, hers: Path):
+def test_the_changed_files_are_shown_and_nothing_applied_until_the_user_says_so(stage: Stage, hers: Path):
     ran = solve(stage, hers)
     assert ran.returncode == 0, ran.stderr
     assert "working on an overlay of " in ran.stderr
     assert "3 files" in ran.stderr
     assert ran.stdout.startswith("finished, not checked (popped)")
-    assert "-VALUE = 1\n+VALUE = 2\n" in ran.stdout
+    assert re.search(r"^ *app\.py +\| +2 \+-$", ran.stdout, re.M), ran.stdout
     assert (
         "check these before you use the folder, because your machine may execute them:\n  .github/workflows/ci.yml\n"
         in ran.stdout
@@ -358,7 +359,7 @@ def test_a_user_folder_is_edited_listed_without_ignored_files_and_searched_on_re
     assert [one.text for one in events(both.run_dir, ToolReturned)] == ["app.py:1:VALUE = 1"]
     wrong = stage.call("solve", ".", "-t", "x", "--extra-tools", "edit", "--model", "human", cwd=hers)
     assert (wrong.returncode, wrong.stderr) == (
-        2, "stackmem: no optional tool 'edit'; known: edit_file, search_files, ask_user, heap_load\n",
+        2, "stackmem: no optional tool 'edit'; known: edit_file, search_files, ask_user, heap_load, remember, recall\n",
     )  # fmt: skip
 
 
