@@ -1,6 +1,6 @@
 """Stops a model that repeats itself: the same call with the same result, or text copied from its own prompt.
 
-Rule 1: After three equal calls in a row with equal results the model gets a notice; later ones are refused.
+Rule 1: After three equal calls in a row with equal results the model gets a notice; after six they are refused.
 Rule 2: After three such refusals the frame ends as ``stalled``.
 Rule 3: A result that copies the prompt is refused, and so is a push that passes on the whole objective.
 
@@ -18,7 +18,8 @@ from stackmem.core.state import Reply, Result, State
 from stackmem.core.tools import PopCall, PushFrame, Refusal, tool_name
 
 NOTICED_AFTER = 3
-STALLED_AFTER = NOTICED_AFTER + 3
+REFUSED_AFTER = 6
+STALLED_AFTER = REFUSED_AFTER + 3
 _REFUSED = "this call was made"  # begins our own refusals, which do not count as results
 _MIN_COPIED_CHARS = 24  # shorter results may occur in the prompt by chance
 
@@ -37,11 +38,11 @@ def notice(state: State) -> NoticeGiven | None:
 def refusal(state: State) -> Refusal | None:
     """Return the refusal of the pending call if it repeats the last ones too often."""
     count = _repeats(state)
-    if count <= NOTICED_AFTER:
+    if count <= REFUSED_AFTER:
         return None
     return Refusal(
         "repeated",
-        f"{_REFUSED} {NOTICED_AFTER} times with the same result, and it was not made again",
+        f"{_REFUSED} {REFUSED_AFTER} times with the same result, and it was not made again",
         "make a different call: read another file, change a file, or run a command",
     )
 
