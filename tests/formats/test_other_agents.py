@@ -229,7 +229,10 @@ def test_blocks_of_a_reply_that_are_written_again_later_count_once() -> None:
     assert [call.id for call in replies(session)[0].calls] == ["t1", "t2"]
 
 
-def test_a_branch_that_the_user_rewound_is_left_out_and_mentioned() -> None:
+def test_of_a_branch_that_the_user_rewound_only_the_cost_counts() -> None:
     (session,) = read(lines(*TALK, *REWOUND), "claude-code")
-    assert [reply.reply_id for reply in replies(session)] == ["m1", "m2", "m4"]
-    assert "2 lines of branches that the user rewound" in session.left_out
+    assert [reply.reply_id for reply in replies(session)] == ["m1", "m2", "m3", "m4"]
+    assert replies(session)[2].parts == ()
+    assert replies(session)[2].usage is not None
+    assert "go on" not in [turn.text for turn in session.turns if isinstance(turn, RecordedText)]
+    assert "2 lines of branches that the user rewound; their cost counts" in session.left_out

@@ -12,9 +12,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stackmem.core.facts import Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
+from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 
 from .session import (
@@ -167,8 +169,11 @@ class _ClaudeReader:
         """Add the lines to their conversations. Returns the number of lines of branches that the user rewound."""
         rewound = rewound_lines([line for _, line, _ in self._lines])
         for number, (key, line, where) in enumerate(self._lines):
+            conversation = self._conversations.setdefault(key, _ClaudeConversation(key))
             if number not in rewound:
-                self._conversations.setdefault(key, _ClaudeConversation(key)).add(line, where)
+                conversation.add(line, where)
+            elif line.type == "assistant":
+                conversation.add_bill(line, where)
         return len(rewound)
 
     def _other(self, kind: str, value: Json) -> None:
@@ -206,7 +211,7 @@ class _ClaudeReader:
         )
         self._join(main)
         if rewound:
-            session.left_out.append(f"{rewound:,} lines of branches that the user rewound")
+            session.left_out.append(f"{quantity(rewound, 'line')} of branches that the user rewound; their cost counts")
         session.left_out += [f"lines of the kind {kind!r}: {count}" for kind, count in sorted(self._others.items())]
         if self._conversations:
             session.left_out.append(f"{len(self._conversations)} subagents whose call is unknown")
@@ -285,6 +290,12 @@ class _ClaudeConversation:
             self.session.turns.append(RecordedText(words(message.content), at))
         else:
             self._assistant(message, at, where, line.usd)
+
+    def add_bill(self, line: _Line, where: str) -> None:
+        """Add only the usage of a reply, which was paid for although the user left its branch."""
+        message = line.message
+        if isinstance(message, _ClaudeMessage) and message.id and message.usage is not None:
+            self._assistant(replace(message, content=[]), seconds(line.timestamp, where), where, line.usd)
 
     def _user(self, line: _Line, message: _ClaudeMessage, at: float | None, where: str) -> None:
         blocks = message.content if isinstance(message.content, list) else []
