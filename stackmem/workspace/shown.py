@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from .clip import clip, cut
@@ -33,6 +34,24 @@ def rename_hint(ended: CommandEnd) -> str:
 def read_only_hint(ended: CommandEnd) -> str:
     """Return a hint for a command that failed to write to installed packages, or an empty string."""
     return _INSTALLED if _failed_by(ended, _READ_ONLY) else ""
+
+
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|(?<!\S)#[^\n]*")
+_BACKGROUND = re.compile(r"(?<![&|<>\\])&(?![&>])")
+_WAITS = re.compile(r"(?<![\w-])wait(?![\w-])")
+_SEPARATOR = re.compile(r"&&|\|\||[;\n]")
+_SETTING = re.compile(r"\s*(?:(?:cd|export|unset|alias|source|pushd|popd|ulimit|umask)(?:\s|$)|\.\s)")
+_BACKGROUND_ENDED = "(background processes end with their command; start one and use it in the same command)\n"
+_NOT_KEPT = "(cd, export and the like last only for their command; put them before what needs them)\n"
+
+
+def lasting_hint(command: str) -> str:
+    """Return a hint for a command that relies on what ends with it: background processes, or the shell's own state."""
+    plain = _QUOTED.sub("''", command)
+    if _BACKGROUND.search(plain) and not _WAITS.search(plain):
+        return _BACKGROUND_ENDED
+    parts = [part for part in _SEPARATOR.split(plain) if part.strip()]
+    return _NOT_KEPT if parts and all(_SETTING.match(part) for part in parts) else ""
 
 
 def _failed_by(ended: CommandEnd, words: bytes) -> bool:

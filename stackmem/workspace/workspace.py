@@ -30,7 +30,7 @@ from .project.project import Project
 from .python import INSIDE, Toolchain, build_toolchain
 from .refusals import ToolRefused
 from .searching import MAX_BYTES, SECONDS, search_command, shown_matches
-from .shown import read_only_hint, rename_hint, shown_output
+from .shown import lasting_hint, read_only_hint, rename_hint, shown_output
 
 _MAX_COMMAND_BYTES = 100_000
 
@@ -178,13 +178,14 @@ class Workspace:
             with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
                 ended = self._run(command, seconds, binds_git=binds_git)
         except CommandInterrupted as stop:
-            stop.outcome = self._outcome(self._kept(stop.ended), seconds, shown_bytes)
+            stop.outcome = self._outcome(self._kept(stop.ended), command, seconds, shown_bytes)
             raise
-        return self._outcome(ended, seconds, shown_bytes)
+        return self._outcome(ended, command, seconds, shown_bytes)
 
-    def _outcome(self, ended: CommandEnd, seconds: float, shown_bytes: int) -> ToolOutcome:
+    def _outcome(self, ended: CommandEnd, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
         mounted, layered = bool(self.view.namespaces), self.view.layered
         hint = "" if not mounted else rename_hint(ended) if layered else read_only_hint(ended)
+        hint += lasting_hint(command)
         text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)), hint)
         return ToolOutcome(text, ended.exit_code != 0, ended.exit_code, ended.reason, ended.requests)
 
@@ -275,13 +276,13 @@ def refused_command(command: str) -> str:
     try:
         raw = os.fsencode(command)
     except UnicodeEncodeError:
-        return "command is no valid text; write it again without lone surrogates"
+        return "the command contains half a character (a lone surrogate); remove it"
     if b"\0" in raw:
-        return "command holds a NUL character; write it again without"
+        return "the command contains a NUL character; remove it"
     if len(raw) > _MAX_COMMAND_BYTES:
         return (
-            f"command is {len(raw)} bytes, the limit is {_MAX_COMMAND_BYTES}; put a long text into a file in parts of "
-            "at most 30,000 bytes, each with cat >> FILE <<'EOF'"
+            f"the command is {len(raw)} bytes, the limit is {_MAX_COMMAND_BYTES}; put a long text into a file in parts "
+            "of at most 30,000 bytes, each with cat >> FILE <<'EOF'"
         )
     return ""
 
