@@ -122,16 +122,18 @@ TOOL = {"type": "tool", "callID": "c1", "tool": "bash", "state": {"status": "err
                                                                 "error": "no"}}  # fmt: skip
 
 
+OPENCODE = {"info": {"id": "ses_1", "version": "1.4.3", "directory": "/w"}, "messages": [
+    {"info": {"role": "user", "time": {"created": 1000}}, "parts": [{"type": "text", "text": "fix it"}]},
+    {"info": {"role": "assistant", "modelID": "m", "cost": 0.5, "tokens": {"input": 1}}, "parts": [
+        *step({"type": "reasoning", "text": "hm"}, TOOL, input=10, output=5, reasoning=2,
+              cache={"read": 100, "write": 7}),
+        {"type": "patch", "files": []},
+        *step({"type": "text", "text": "ok"}, input=3, output=1)]},
+]}  # fmt: skip
+
+
 def test_an_export_of_opencode_has_a_reply_for_each_step() -> None:
-    export = {"info": {"id": "ses_1", "version": "1.4.3", "directory": "/w"}, "messages": [
-        {"info": {"role": "user", "time": {"created": 1000}}, "parts": [{"type": "text", "text": "fix it"}]},
-        {"info": {"role": "assistant", "modelID": "m", "cost": 0.5, "tokens": {"input": 1}}, "parts": [
-            *step({"type": "reasoning", "text": "hm"}, TOOL, input=10, output=5, reasoning=2,
-                  cache={"read": 100, "write": 7}),
-            {"type": "patch", "files": []},
-            *step({"type": "text", "text": "ok"}, input=3, output=1)]},
-    ]}  # fmt: skip
-    (session,) = read(json.dumps(export), "opencode")
+    (session,) = read(json.dumps(OPENCODE), "opencode")
     first, last = replies(session)
     assert (session.task, session.model, session.began) == ("fix it", "m", 1.0)
     assert (first.usage, first.usd) == (Usage(10, 100, 7, 0, 7), 0.25)

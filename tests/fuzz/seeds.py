@@ -18,6 +18,7 @@ from stackmem.formats.exports.inspect_log import write_inspect
 from stackmem.trace.record import DIGEST_MARK
 from tests.doors.gateway.test_telling import Tape
 from tests.formats import foreign_runs
+from tests.formats import test_other_agents as other_agents
 from tests.golden.stories import calculator
 from tests.stage import ROOT
 from tests.trace.stories import compacted, family, folded, records
@@ -71,6 +72,10 @@ def recordings(name: str) -> list[bytes]:
         "gemini-cli": [foreign_runs.gemini()],
         "atif": [(samples / "atif.json").read_text()],
         "claude-code": [(samples / "claude_code.jsonl").read_text()],
+        "aider": [other_agents.AIDER],
+        "goose": [other_agents.lines(*other_agents.GOOSE), json.dumps({"id": "g", "conversation": other_agents.GOOSE})],
+        "opencode": [other_agents.OPENCODE],
+        "pi": [other_agents.lines(*other_agents.PI)],
         "inspect": [
             json.dumps({"version": 2, "status": "success", "eval": {"task": "t", "model": "m"}, "samples": []})
         ],
