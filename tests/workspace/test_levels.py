@@ -206,7 +206,7 @@ def test_commands_that_cannot_be_passed_on_are_refused_in_words(place, level, op
     with opened(place, level) as workspace:
         for command, said in (
             ("a\0b", "NUL"),
-            ("\ud800", "surrogates"),
+            ("\ud800", "half a character"),
             ("x" * 200_000, "in parts of at most 30,000 bytes"),
         ):
             done = sh(workspace, command)
