@@ -259,8 +259,10 @@ class PageFold:
         if event.usage.estimated and not self._imported:
             self.page.simulated = MINIMUM_TOKENS
             return triples, self._simulated.serve(view, self._last_at, event.usage.prompt)
-        if same == 0 and (self._asked is not None or self._imported):
-            same = -1  # a program or a recorded agent began another conversation
+        cached = event.usage.cache_read or event.usage.cache_write_5m or event.usage.cache_write_1h
+        # A program or a recorded agent began another conversation, or the recording does not state what was cached.
+        if (same == 0 and (self._asked is not None or self._imported)) or (self._imported and not cached):
+            same = -1
         return triples, recorded(event.usage, self._breaks.why(frame, at, event.usage, same, len(view.messages)))
 
     def _completion(self, record: Record, before: State) -> View | None:
