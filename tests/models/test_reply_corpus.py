@@ -1,9 +1,9 @@
 """Recorded replies of real models, replayed through the reader and the machine.
 
 Calls are performed or answered with a correction, and answers are not performed. A row of ``corpus/replies.jsonl`` is a
-reply by Qwen2.5-Coder with a label given by a human reader: ``call`` with the intended name and arguments, ``answer``,
-or ``unreadable``. ``explains`` marks a call that an explanation follows. ``scripts/reply_corpus.py`` takes more rows
-from recordings.
+reply by Qwen2.5-Coder with a label: ``call`` with the intended name and arguments, ``answer``, or ``unreadable``.
+Replies that are one valid JSON call were labelled by a script, the others by reading them. ``explains`` marks a call
+that an explanation follows. ``scripts/reply_corpus.py`` takes more rows from recordings.
 """
 
 from __future__ import annotations
