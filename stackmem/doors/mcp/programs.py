@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import sys
@@ -17,9 +16,9 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.text import tail
-from stackmem.errors import UsageError
-from stackmem.installing import install_command
 from stackmem.languages.running.catalog import CatalogEntry
+
+from .server import load_library
 
 MAX_CALLS = 4
 """Maximum number of programs that run at the same time."""
@@ -113,15 +112,7 @@ def answer_of(output: bytes, errors: bytes, code: int) -> tuple[str, bool]:
 
 def serve_programs(service: ProgramService) -> None:
     """Serve until the client leaves or a signal arrives."""
-    try:
-        import mcp.server.lowlevel  # noqa: F401 - the extra
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"stackmem mcp needs the extra 'mcp' ({error.name} is missing); install it: {install_command('mcp')}"
-        ) from error
-    quiet = logging.getLogger("mcp")  # it logs a traceback for every malformed line
-    quiet.addHandler(logging.NullHandler())
-    quiet.propagate = False
+    load_library()
     with suppress(asyncio.CancelledError, KeyboardInterrupt):
         asyncio.run(_serve(service))
     # the library reads stdin in a thread that cannot be interrupted

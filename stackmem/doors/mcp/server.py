@@ -32,12 +32,14 @@ _MAX_BODY_BYTES = 4 << 20
 _STOP_SECONDS = 5.0
 
 
-def serve_memory(
-    plan: ClientPlan, environ: Mapping[str, str], http: tuple[int, str] | None, ready: Callable[[str], object]
-) -> RunResult | None:
-    """Serve until the client leaves or a signal arrives; return the run's result, or None without a call."""
+def load_library() -> None:
+    """Import the library of the protocol and silence its log.
+
+    Raises:
+        UsageError: The extra ``mcp`` is not installed.
+    """
     try:
-        from .protocol import memory_server
+        import mcp.server.lowlevel  # noqa: F401 - the extra
     except ModuleNotFoundError as error:
         raise UsageError(
             f"stackmem mcp needs the extra 'mcp' ({error.name} is missing); install it: {install_command('mcp')}"
@@ -45,6 +47,15 @@ def serve_memory(
     quiet = logging.getLogger("mcp")  # it logs a traceback for every malformed line
     quiet.addHandler(logging.NullHandler())
     quiet.propagate = False
+
+
+def serve_memory(
+    plan: ClientPlan, environ: Mapping[str, str], http: tuple[int, str] | None, ready: Callable[[str], object]
+) -> RunResult | None:
+    """Serve until the client leaves or a signal arrives; return the run's result, or None without a call."""
+    load_library()
+    from .protocol import memory_server
+
     calls = ClientCalls()
     ended: SimpleQueue[RunResult | BaseException | None] = SimpleQueue()
     threading.Thread(target=_play, args=(plan, environ, calls, ended), name="run", daemon=True).start()
