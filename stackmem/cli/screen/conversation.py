@@ -26,10 +26,11 @@ from stackmem.run.solve import solve
 from stackmem.tools.mcp_questions import answered_by
 from stackmem.trace.open_run import Run
 
-from .chat import ChatScreen, TerminalPerson
+from .chat import ChatScreen
 from .chat_commands import ChatCompleter, Look
 from .line_editor import LineEditor
 from .live import stop_at_once
+from .person import TerminalPerson
 from .result import show_copy
 from .text import one_line, say
 

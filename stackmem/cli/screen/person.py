@@ -1,0 +1,202 @@
+"""The user at the terminal: asked, read and answered on one line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import UNSET
+
+from stackmem.core.conversation.standing import memory_line
+from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, Scope
+from stackmem.core.requests import AskPermission, AskUser
+from stackmem.run.ports import Left
+
+from .chat import ChatScreen
+from .line_editor import LineEditor
+from .text import one_line, readable
+
+_DETAIL_LINES = 30
+_HOW = "y yes  n no (add a reason)  f for this request  s for this session  p for a pattern; then Enter"
+
+
+class TerminalPerson:
+    """The user at the terminal, who answers a run's questions.
+
+    Attributes:
+        screen: The screen of the conversation.
+        commands: Handles a line that begins with ``/``; it may leave the run.
+        look: Handles such a line immediately if it is read-only; returns whether it did.
+    """
+
+    def __init__(
+        self,
+        screen: ChatScreen,
+        editor: LineEditor,
+        commands: Callable[[str], object],
+        look: Callable[[str], bool],
+    ) -> None:
+        self.screen, self.editor, self.commands, self.look = screen, editor, commands, look
+        self.run_dir: Path | None = None  # the run's folder; None before it began
+        self.draft = ""  # text already in the input line at the next prompt
+        self._heard: list[str] = []
+        self._paused = False
+        editor.on_line = self._hear
+        editor.on_pause = self._pause
+
+    def attend(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+
+    def request(self) -> str:
+        while self._heard:
+            if words := self._take_heard():
+                self.screen.say(self.screen.paint("bold", f"> {readable(words)}"))
+                self.screen.busy = "thinking"
+                return words
+            self.commands(self._heard.pop(0))
+        while True:
+            draft, self.draft = self.draft, ""
+            line = self._ask("> ", draft=draft)
+            if line is None:
+                raise Left
+            if self._is_command(line):
+                self.commands(line)
+            elif line.strip():
+                self.screen.busy = "thinking"
+                return line
+
+    def answer(self, asked: AskUser) -> str | None:
+        if asked.question != self.screen.said:
+            self.screen.tell(asked.question, color="bold")
+        for number, option in enumerate(asked.options, 1):
+            self.screen.say(f"  {number}  {one_line(option)}")
+        line = self._ask("answer> ")
+        if line is None:
+            raise Left
+        chosen = line.strip()
+        if chosen.isdecimal() and 1 <= int(chosen[:6]) <= len(asked.options):
+            return asked.options[int(chosen) - 1]
+        return line
+
+    def decide(self, asked: AskPermission) -> PersonDecided:
+        where = "outside the sandbox" if asked.outside else "in the sandbox"
+        self.screen.say(self.screen.paint("bold", f"allow {asked.tool} {where}?"), f"  {readable(asked.about)}")
+        if asked.detail:
+            lines = readable(asked.detail).split("\n")
+            more = [f"[... {len(lines) - _DETAIL_LINES:,} more lines ...]"] if len(lines) > _DETAIL_LINES else []
+            self.screen.say(self.screen.diff("\n".join(lines[:_DETAIL_LINES])), *more)
+        self.screen.tell(_HOW, color="dim")
+        while True:
+            line = self._ask("allow? ", confirms=True)
+            if line is None:
+                raise Left
+            decided = self._decision(line.strip(), asked)
+            if decided is not None:
+                return decided
+            self.screen.tell("not a valid answer; nothing was allowed or denied", color="yellow")
+            self.screen.tell(_HOW, color="dim")
+
+    def _decision(self, line: str, asked: AskPermission) -> PersonDecided | None:
+        word, _, rest = line.partition(" ")
+        scopes: dict[str, Scope] = {"y": "once", "yes": "once", "f": "frame", "s": "session"}
+        if word in scopes and not rest:
+            return PersonDecided(allow=True, scope=scopes[word])
+        if word == "p":
+            pattern = rest or self._ask("pattern> ", draft=_pattern(asked))
+            return PersonDecided(allow=True, scope="session", pattern=pattern) if pattern else None
+        if word in ("n", "no"):
+            return PersonDecided(allow=False, words=rest)
+        return None
+
+    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+        if not self._works():
+            self._paused = False  # the request has ended, so the user is asked anyway
+            return None  # text typed so far becomes the next request
+        if self._paused:
+            decision = self._menu()
+            self._paused = False
+            if decision is not None:
+                return decision
+        if words := self._take_heard():
+            return PersonSteppedIn(words)
+        self.screen.busy = "working"
+        return None
+
+    def _works(self) -> bool:
+        state = self.screen.state
+        return state is not None and state.session is not None and state.session.working
+
+    def _take_heard(self) -> str:
+        """Take the typed lines up to the first command that must wait for the end of the request.
+
+        A line that changes the kept words is taken alone.
+        """
+        heard = self._heard
+        if heard and memory_line(heard[0]) is not None:
+            count = 0 if self._is_command(heard[0]) else 1
+        else:
+            ends = (place for place, line in enumerate(heard) if line.startswith("/") or memory_line(line) is not None)
+            count = next(ends, len(heard))
+        words, self._heard = "\n".join(self._heard[:count]), self._heard[count:]
+        return words
+
+    def _is_command(self, line: str) -> bool:
+        """Return whether a line is a command for this program, and not one that the run records as the user's words."""
+        state = self.screen.state
+        kept = state is None or state.session is None or state.session.rules.words is not UNSET
+        return line.startswith("/") and not (kept and memory_line(line) is not None)
+
+    def _menu(self) -> PersonSteppedIn | PersonStopped | None:
+        """Ask the user, who has paused, what to do."""
+        self.screen.tell("paused: Enter continues; text goes to the agent; /stop ends this request", color="dim")
+        while True:
+            line = self._ask("paused> ")
+            if line is None:
+                raise Left
+            if line.strip() == "/stop":
+                self._heard = []
+                return PersonStopped()
+            if self._is_command(line):
+                self.commands(line)
+                continue
+            return PersonSteppedIn(line) if line.strip() else None
+
+    def _ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:
+        busy, self.screen.busy = self.screen.busy, ""
+        line = self.editor.ask(prompt, draft=draft, confirms=confirms)
+        self.screen.busy, self.screen.since = busy, time.monotonic()
+        if line is not None:
+            self.screen.say(self.screen.paint("bold", f"{prompt}{readable(line)}"))
+        return line
+
+    def _hear(self, line: str) -> None:
+        """Handle a line that was typed while no prompt was waiting; the agent gets it before its next step."""
+        if line.strip() == "/stop":
+            self._pause()
+            return
+        if line.startswith("/") and self.look(line):
+            return
+        self._heard.append(line)
+        when = "next request"
+        if self._works():
+            when = "after this request" if self._is_command(line) else "sent before the next step"
+        self.screen.tell(f"({when}) {line}", color="dim")
+
+    def _pause(self) -> None:
+        """Pause after the current action; interrupt it on the second call."""
+        if self._paused:
+            os.kill(os.getpid(), signal.SIGINT)
+            return
+        self._paused = True
+        self.screen.tell("(pausing after the current action; press again to interrupt it)", color="dim")
+
+
+def _pattern(asked: AskPermission) -> str:
+    """Suggest a pattern to allow: the program with its subcommand, or the path's folder."""
+    if asked.tool == "run_command":
+        return " ".join([*asked.about.split()[:2], "*"])
+    folder, slash, _ = asked.about.rpartition("/")
+    return f"{folder}{slash}*" if slash else asked.about
