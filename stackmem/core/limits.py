@@ -119,11 +119,14 @@ def needs_clock(state: State) -> bool:
 
 def _used(state: State) -> Iterator[tuple[RunLimit, float, float]]:
     """Yield each limit of the run that applies, how much of it is used, and how much is allowed."""
-    priced = bool(state.begun.price or state.usd)
-    for limit in RUN_LIMITS:
-        allowed = limit.allowed(state.limits, priced=priced)
-        if allowed is not None:
-            yield limit, limit.used(state), allowed
+    for limit, allowed in _applicable(state.limits, priced=bool(state.begun.price or state.usd)):
+        yield limit, limit.used(state), allowed
+
+
+@lru_cache(maxsize=64)
+def _applicable(limits: Limits, *, priced: bool) -> tuple[tuple[RunLimit, float], ...]:
+    amounts = ((limit, limit.allowed(limits, priced=priced)) for limit in RUN_LIMITS)
+    return tuple((limit, amount) for limit, amount in amounts if amount is not None)
 
 
 def left_seconds(state: State) -> float | None:

@@ -116,7 +116,8 @@ def _before_request(state: State) -> Event | Effect | None:
     """Return what must happen before the next request to the model, or None."""
     if state.heard and not state.failures:
         return session.words_given(state)
-    if state.idle >= IDLE_REPLIES or repetition.is_stuck(state):
+    repeats = repetition.repeats(state)
+    if state.idle >= IDLE_REPLIES or repeats >= repetition.STALLED_AFTER:
         return _stalled(state)
     closing = limits.closing_refusal(state)
     if closing is not None and state.running.refused >= limits.REFUSALS_BEFORE_POP:
@@ -127,7 +128,7 @@ def _before_request(state: State) -> Event | Effect | None:
     if spent is not None:
         return RunEnded(spent, frames.partial_result(state))
     return (
-        None if state.failures else limits.notice(state) or repetition.notice(state) or sizing.notice(state)
+        None if state.failures else limits.notice(state) or repetition.notice(state, repeats) or sizing.notice(state)
     )  # a repeated request keeps its bytes
 
 
@@ -222,7 +223,7 @@ def _as_fact(settled: Event | Effect | Refusal) -> Event | Effect:
 def _use(state: State, call: WorkspaceCall) -> Effect | Refusal:
     field, tool = call.behavior.bounded, tool_name(call)
     size = len(getattr(call, field).encode(errors="replace")) if field else 0
-    if size > state.written_bytes:
+    if size and size > state.written_bytes:
         reason = f"{tool} refused: {field} is {size:,} bytes, maximum is {state.written_bytes:,}"
         return Refusal(
             "too_large",

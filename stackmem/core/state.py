@@ -359,8 +359,8 @@ class State(Struct, frozen=True):
 
         32 KiB, an eighth of the window, or the setting for a small model, whichever is least.
         """
-        small = self.begun.small
-        return self.written_bytes if small is UNSET else min(self.written_bytes, small.result_bytes)
+        limit, small = self.written_bytes, self.begun.small
+        return limit if small is UNSET else min(limit, small.result_bytes)
 
     @property
     def written_bytes(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -89,7 +89,8 @@ def shown_schema(shown: ToolSpec) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required}
 
 
-def field_types(shown: ToolSpec) -> tuple[dict[str, str], frozenset[str]]:
+@lru_cache(maxsize=256)
+def field_types(shown: ToolSpec) -> tuple[Mapping[str, str], frozenset[str]]:
     """Map each parameter to its JSON type, in order, and return the names of the required ones."""
     schema: dict[str, Any] = shown_schema(shown)
     if shown.name in CALLS and shown.schema == _ANY_OBJECT:  # fields are in the description, without types
@@ -150,15 +151,19 @@ def unreadable(call: ToolCall) -> str:
     return f"the arguments of {call.name} must be"
 
 
-@lru_cache(maxsize=64)
 def with_optional(offered: tuple[Tool, ...], recorded: tuple[ToolSpec, ...], own: tuple[str, ...]) -> tuple[Tool, ...]:
     """Return a strategy's tools, and the optional tools among those recorded for the run.
 
     Args:
         own: Names of the user's own tools, which may share a name with ours in a recorded run.
     """
-    optional = (OPTIONAL_TOOLS.get(tool.name) for tool in recorded if tool.name not in own)
-    return (*offered, *(tool for tool in optional if tool is not None and tool not in offered))
+    names = [tool.name for tool in recorded if tool.name in OPTIONAL_TOOLS and tool.name not in own]
+    return _extended(offered, tuple(names)) if names else offered  # names are hashed faster than tools
+
+
+@lru_cache(maxsize=64)
+def _extended(offered: tuple[Tool, ...], names: tuple[str, ...]) -> tuple[Tool, ...]:
+    return (*offered, *(tool for name in names if (tool := OPTIONAL_TOOLS[name]) not in offered))
 
 
 def tool_named(name: str, offered: tuple[Tool, ...]) -> Tool | None:

@@ -24,9 +24,9 @@ _REFUSED = "this call was made"  # begins our own refusals, which do not count a
 _MIN_COPIED_CHARS = 24  # shorter results may occur in the prompt by chance
 
 
-def notice(state: State) -> NoticeGiven | None:
+def notice(state: State, repeats: int) -> NoticeGiven | None:
     """Return the notice that the running frame reads once, after the third equal call."""
-    if "repeated" in state.running.told or _repeats(state) < NOTICED_AFTER:
+    if repeats < NOTICED_AFTER or "repeated" in state.running.told:
         return None
     return NoticeGiven(
         "repeated",
@@ -37,8 +37,7 @@ def notice(state: State) -> NoticeGiven | None:
 
 def refusal(state: State) -> Refusal | None:
     """Return the refusal of the pending call if it repeats the last ones too often."""
-    count = _repeats(state)
-    if count <= REFUSED_AFTER:
+    if repeats(state) <= REFUSED_AFTER:
         return None
     return Refusal(
         "repeated",
@@ -47,11 +46,7 @@ def refusal(state: State) -> Refusal | None:
     )
 
 
-def is_stuck(state: State) -> bool:
-    return _repeats(state) >= STALLED_AFTER
-
-
-def _repeats(state: State) -> int:
+def repeats(state: State) -> int:
     """Count how many times in a row the running frame made its last call with the same result."""
     if state.begun.circles is UNSET:
         return 0

@@ -27,6 +27,11 @@ def mend_arguments(call: ToolCall, shown: ToolSpec) -> tuple[ToolCall, tuple[str
     if call.malformed is not None or not isinstance(call.arguments, dict):
         return call, ()
     types, required = field_types(shown)
+    for name, value in call.arguments.items():
+        if types.get(name) != "string" or type(value) is not str:
+            break
+    else:  # most calls have only texts
+        return call, ()
     arguments, notes = dict(call.arguments), []
     if isinstance(arguments.get(""), list):  # positional arguments
         values = arguments.pop("")

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stackmem.core.facts import ModelReplied
-from stackmem.core.messages import ReplyPart, ToolCall
+from stackmem.core.messages import ReplyPart, ToolCall, ToolSpec
 from stackmem.core.requests import AskModel
 from stackmem.core.text import whole_value
 from stackmem.models.calls.argument_repair import mend_arguments
@@ -32,13 +32,13 @@ _MAX_OBJECTS = 8
 
 def with_mended_arguments(reply: ModelReplied, request: AskModel) -> ModelReplied:
     """Return the reply with repaired arguments; ``repairs`` has a sentence for each repair."""
-    if request.expects == "text" or not any(isinstance(part, ToolCall) for part in reply.parts):
+    if request.expects == "text":
         return reply
-    shown = {tool.name: tool for tool in (*request.view.tools, *request.announced)}
     parts: list[ReplyPart] = []
     notes: list[str] = []
     for part in reply.parts:
-        if not isinstance(part, ToolCall) or part.name not in shown:
+        shown = _shown(part.name, request) if isinstance(part, ToolCall) else None
+        if shown is None or not isinstance(part, ToolCall):
             parts.append(part)
             continue
         call = part
@@ -46,13 +46,22 @@ def with_mended_arguments(reply: ModelReplied, request: AskModel) -> ModelReplie
         if parsed is not None:
             call = replace(call, arguments=parsed[0], malformed=None)
             notes.append(f"read the arguments of {call.name} without {parsed[1]}")
-        call, more = mend_arguments(call, shown[call.name])
+        call, more = mend_arguments(call, shown)
         notes += more
         parts.append(call)
     if not notes:
         return reply
     before = () if reply.repairs is UNSET else reply.repairs
     return replace(reply, parts=tuple(parts), repairs=(*before, *notes))
+
+
+def _shown(name: str, request: AskModel) -> ToolSpec | None:
+    """Return the tool as the model sees it; the last one counts if two have the same name."""
+    for tools in (request.announced, request.view.tools):
+        for tool in reversed(tools):
+            if tool.name == name:
+                return tool
+    return None
 
 
 def _parsed(call: ToolCall) -> tuple[Json, str] | None:
