@@ -17,6 +17,7 @@ from .network import NetworkRequest
 from .person_facts import PersonEvent, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import ProgramEvent
+from .skills import Skill
 from .voice import Voice
 
 RULES = 2  # raised whenever a golden trace changes: a replay is strict only between equal rules
@@ -68,6 +69,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         circles: ``refused`` if repeated calls are refused (guidance/repetition.py). Omitted in older runs.
         small: The settings for a small model (``--size``). Omitted in other runs.
         text_calls: ``prompt`` if tools and calls are sent as text. Omitted otherwise.
+        skills: The skills on the heap. Omitted if there are none.
         unseen: What the agent does not see, or sees changed, one sentence each. Omitted if it sees everything.
     """
 
@@ -108,6 +110,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     small: SmallSize | UnsetType = UNSET
     text_calls: Literal["prompt"] | UnsetType = UNSET
     unseen: tuple[str, ...] | UnsetType = UNSET
+    skills: tuple[Skill, ...] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:

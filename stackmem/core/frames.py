@@ -56,6 +56,7 @@ def root(start: RunStarted) -> Frame:
 def first_heap(start: RunStarted) -> Heap:
     """Return the initial heap: empty, or taken over from earlier runs."""
     heap = Heap() if start.heap is UNSET else taken_over(start.heap)
+    heap = heap if start.skills is UNSET else heap.with_skills(start.skills)
     brief = start.session is not UNSET and start.session.index is not UNSET
     return replace(heap, brief=brief, escaped=start.index == "escaped")
 

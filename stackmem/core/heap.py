@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from .budgets import Budgets
 from .conversation.standing import Kind
+from .skills import Skill
 from .tools import HeapRead, StoreEntry
 
 NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")
@@ -45,6 +46,7 @@ class Chunk(Struct, frozen=True):
     digest: str = ""  # SHA-256 of that file when the chunk was stored; empty or ``unknown`` if it is not known
     read: int | None = None
     kept: bool = False  # whether it comes from an earlier run, in a persistent heap
+    skill: bool = False  # whether it is a skill; see ``skills.py``
 
     @property
     def heading(self) -> str:
@@ -91,7 +93,7 @@ class Heap(Struct, frozen=True):
     """All chunks in the order of allocation, or in a brief heap in the order of their last writes."""
 
     chunks: dict[str, Chunk] = {}
-    chars: int = 0  # total characters of content
+    chars: int = 0  # total characters of content, without skills
     current: dict[str, str] = {}  # last known digest of each source file
     brief: bool = False  # whether its index is brief, see ``SessionRules.index``
     escaped: bool = False  # whether its index escapes text that imitates its columns, see ``RunStarted.index``
@@ -102,7 +104,24 @@ class Heap(Struct, frozen=True):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        return tuple(sorted({chunk.source for chunk in self.chunks.values() if chunk.source}))
+        """The sources of all chunks. That of a skill is computed when it is read, and after that."""
+        known = (chunk for chunk in self.chunks.values() if not chunk.skill or chunk.read is not None)
+        return tuple(sorted({chunk.source for chunk in known if chunk.source}))
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The names of the chunks that are not skills."""
+        return tuple(name for name, chunk in self.chunks.items() if not chunk.skill)
+
+    def with_skills(self, skills: tuple[Skill, ...]) -> Heap:
+        """Return the heap with the skills before its other chunks."""
+        chunks = {
+            skill.chunk: Chunk(
+                skill.chunk, skill.content, skill.description, 0, 0, skill.source, skill.digest, skill=True
+            )
+            for skill in skills
+        }
+        return replace(self, chunks={**chunks, **self.chunks})
 
     def put(self, entry: StoreEntry, step: int, digest: str) -> Heap:
         """Return the heap with the chunk added or replaced. ``digest`` is that of its source when it was stored."""
@@ -118,7 +137,7 @@ class Heap(Struct, frozen=True):
             read=old.read if old else None,
             kept=old.kept if old else False,
         )
-        chars = self.chars + len(entry.content) - (len(old.content) if old else 0)
+        chars = self.chars + len(entry.content) - (_counted(old) if old else 0)
         others = self.without(entry.name).chunks if self.brief and old else self.chunks
         return replace(self, chunks={**others, entry.name: chunk}, chars=chars)
 
@@ -127,13 +146,18 @@ class Heap(Struct, frozen=True):
 
     def without(self, name: str) -> Heap:
         chunks = {other: chunk for other, chunk in self.chunks.items() if other != name}
-        return replace(self, chunks=chunks, chars=self.chars - len(self.chunks[name].content))
+        return replace(self, chunks=chunks, chars=self.chars - _counted(self.chunks[name]))
 
     def with_digests(self, digests: dict[str, str]) -> Heap:
         """Return the heap with the current digests of the sources, or the same heap if none of them changed."""
         if all(self.current.get(path) == digest for path, digest in digests.items()):
             return self
         return replace(self, current={**self.current, **digests})
+
+
+def _counted(chunk: Chunk) -> int:
+    """Return the characters of a chunk that count against the budget."""
+    return 0 if chunk.skill else len(chunk.content)
 
 
 def taken_over(kept: KeptHeap) -> Heap:
@@ -161,7 +185,8 @@ def line(heap: Heap, chunk: Chunk, *, described: bool = True) -> str:
     if chunk.source:
         parts.append(f"source {_cell(chunk.source) if heap.escaped else chunk.source}")
     if not heap.brief:
-        parts.append("kept from before this run" if chunk.kept else f"created step {chunk.created}")
+        origin = "skill" if chunk.skill else f"created step {chunk.created}"
+        parts.append("kept from before this run" if chunk.kept else origin)
         if chunk.written != chunk.created:
             parts.append(f"rewritten step {chunk.written}")
         parts.append("last read never" if chunk.read is None else f"last read step {chunk.read}")
@@ -210,6 +235,8 @@ def faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets) -> lis
     messages = []
     for entry in entries:
         messages += name_faults(entry.name, budgets)
+        if entry.name in heap.chunks and heap.chunks[entry.name].skill:
+            messages.append(f"{entry.name!r} is a skill and cannot be changed; use another name")
         if not entry.content:
             messages.append(f"the content of {entry.name[:80]!r} is empty; store what a later frame needs, or nothing")
         messages += description_faults(entry.description, budgets)
@@ -250,9 +277,9 @@ def _control_characters(text: str) -> bool:
 
 
 def _budget_faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets) -> list[str]:
-    replaced = sum(len(heap.chunks[entry.name].content) for entry in entries if entry.name in heap.chunks)
+    replaced = sum(_counted(heap.chunks[entry.name]) for entry in entries if entry.name in heap.chunks)
     needed = sum(len(entry.content) for entry in entries)
-    count = len(heap.chunks.keys() | {entry.name for entry in entries})
+    count = len({*heap.stored, *(entry.name for entry in entries)})
     messages = []
     if heap.chars - replaced + needed > budgets.heap_chars:
         messages.append(
@@ -265,9 +292,9 @@ def _budget_faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets
 
 
 def _freeable(heap: Heap) -> str:
-    if not heap.chunks:
+    if not heap.stored:
         return "the heap is empty; store less"
-    never = [chunk.name for chunk in heap.chunks.values() if chunk.read is None]
+    never = [name for name in heap.stored if heap.chunks[name].read is None]
     hint = f"never read so far: {', '.join(never)}" if never else "every chunk has been read"
     return f"free or shorten chunks first ({hint})"
 

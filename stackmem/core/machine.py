@@ -195,9 +195,9 @@ def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool
         case HeapRead() if "query" in fields and memory_tools.names_frame(call):
             return memory_tools.look_up(state, call)
         case HeapRead():
-            return memory_tools.read(state, call)
+            return memory_tools.read(state, call, pending)
         case HeapLoad():
-            return memory_tools.load(state, call)
+            return memory_tools.load(state, call, pending)
         case HeapWrite():
             return memory_tools.rewrite(state, call, pending)
         case HeapFree():

@@ -108,14 +108,16 @@ def _entry_obstacle(
     return Refusal("heap_refused", f"{tool} refused: " + "; ".join(wrong)) if wrong else None
 
 
-def read(state: State, call: HeapRead) -> ChunkRead | Refusal:
+def read(state: State, call: HeapRead, pending: Pending) -> ChunkRead | DigestSources | Refusal:
     if call.name not in state.heap.chunks:
         return _no_chunk(state, call)
+    if (sources := _unread_skills(state, (call.name,))) and pending.digests is None:
+        return DigestSources(sources)
     text, fault = heaps.read_text(state.heap, call)
     return Refusal("no_lines", f"heap_read refused: {fault}") if fault else ChunkRead(call.name, len(text))
 
 
-def load(state: State, call: HeapLoad) -> ChunkRead | Refusal:
+def load(state: State, call: HeapLoad, pending: Pending) -> ChunkRead | DigestSources | Refusal:
     """Return the chunks to read together, or the refusal. Chunks are returned in full, so a total that is too large
     is refused.
     """
@@ -130,13 +132,24 @@ def load(state: State, call: HeapLoad) -> ChunkRead | Refusal:
     if size > state.shown_bytes:
         reason = f"heap_load refused: together they have {size:,} bytes, maximum is {state.shown_bytes:,}"
         return Refusal("too_large", reason, "load fewer in one call")
+    if (sources := _unread_skills(state, names)) and pending.digests is None:
+        return DigestSources(sources)
     return ChunkRead(names[0], sum(len(state.heap.chunks[name].content) for name in names), names[1:] or UNSET)
 
 
 def free(state: State, call: HeapFree) -> ChunkFreed | Refusal:
     if call.name not in state.heap.chunks:
         return _no_chunk(state, call)
+    if state.heap.chunks[call.name].skill:
+        return Refusal("heap_refused", f"heap_free refused: {call.name!r} is a skill and stays")
     return ChunkFreed(call.name, len(state.heap.chunks[call.name].content))
+
+
+def _unread_skills(state: State, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the sources to digest before these chunks are read: only a skill that was not read yet needs it."""
+    chunks = [state.heap.chunks[name] for name in names]
+    unread = {chunk.source for chunk in chunks if chunk.skill and chunk.read is None}
+    return tuple(sorted({*state.heap.sources, *unread})) if unread else ()
 
 
 def _no_chunk(state: State, call: HeapRead | HeapWrite | HeapFree) -> Refusal:

@@ -15,6 +15,7 @@ from stackmem.core.facts import RunStarted
 from stackmem.core.heap import KeptHeap
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, PromptText, Text, ToolSpec, View
+from stackmem.core.skills import Skill
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import prompt_slots, spec
@@ -49,6 +50,7 @@ from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import WatchedFolder, Workspace, open_workspace
 
 from .checking.checks import CheckRoom, CommandCheck, task_checks
+from .companion import skills as companion_skills
 from .first_look import first_look
 from .folder_choice import profile_in_force
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
@@ -105,6 +107,8 @@ class RunPlan(Struct, frozen=True):
     network: NetworkList | None = None
     small: SmallSize | UnsetType = UNSET
     instructions: Instructions = Instructions()
+    skills: tuple[Skill, ...] = ()  # those on the heap
+    skill_advice: str = ""  # what the agent is told about skills
 
 
 def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
@@ -120,17 +124,20 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     for name in prepared.others:
         open_other(name, settings, prepared.cwd, limits, environ)
     budgets = budgets_of(strategy, settings.budgets)
-    profile = _profile(prepared)
+    profile = _profile(prepared, environ)
     slots = prompt_slots(budgets, profile.command_seconds)
     reads = HeapRead in strategy.tools
     wanted = tuple(OPTIONAL_TOOLS[name] for name in prepared.tools if reads or name != tool_name(HeapLoad))
     tools, prompt, small = _shown(resolved, model, strategy, wanted, slots)
     system = _system(settings, prompt, slots)
     instructions = prepared.instructions.fitted(int(model.window_tokens * CHARS_PER_TOKEN) // _WINDOW_SHARE)
-    _refuse_small_window(model, system, tools, subject.text + instructions.text)
+    skills, advice = companion_skills.offered(prepared.skills.skills, strategy, small=small is not UNSET)
+    _refuse_small_window(model, system, tools, subject.text + instructions.text + advice)
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
     network = network_of(resolved, profile, environ, prepared.cwd)
-    return RunPlan(model, strategy, limits, budgets, profile, system, tools, texts, network, small, instructions)
+    return RunPlan(
+        model, strategy, limits, budgets, profile, system, tools, texts, network, small, instructions, skills, advice
+    )
 
 
 def _shown(
@@ -222,7 +229,7 @@ def assemble(
     models = Models(plan.model, lambda name: open_other(name, settings, prepared.cwd, plan.limits, environ))
     world = World(
         models, workspace, checks, scrubber.scrub, _no_sync, plan.profile.command_seconds,
-        snapshot=history.snapshot, own_tool=call_own,
+        snapshot=history.snapshot, own_tool=call_own, own_digest=companion_skills.own_digests(plan.skills, environ),
     )  # fmt: skip
     own = tuple(tool.spec for tool in TOOLS.values())
     keeper = heap_keeper(prepared, scrubber, environ)
@@ -246,7 +253,7 @@ def assemble(
         tree=history.snapshot(),
         own_tools=tuple(tool.name for tool in own) or UNSET,
         texts=plan.texts or UNSET,
-        instructions=scrubber.scrub(plan.instructions.text) or UNSET,
+        instructions=scrubber.scrub("\n\n".join(filter(None, (plan.instructions.text, plan.skill_advice)))) or UNSET,
         several_calls="first", small=_with_look(plan.small, workspace, subject.text, scrubber),
         circles="refused" if is_served(plan.model.name) else UNSET,
         text_calls="prompt" if settings.text_calls == "prompt" and is_served(plan.model.name) else UNSET,
@@ -259,6 +266,7 @@ def assemble(
         allowed=spelled(plan.network),
         index="escaped",
         unseen=tuple(scrubber.scrub(line) for line in _unseen(prepared, plan)) or UNSET,
+        skills=tuple(companion_skills.scrubbed(skill, scrubber.scrub) for skill in plan.skills) or UNSET,
     )  # fmt: skip
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024, keeper)
 
@@ -342,13 +350,14 @@ def _system(settings: Settings, prompt: str, slots: Mapping[str, str]) -> str:
         ) from error
 
 
-def _profile(prepared: Prepared) -> Profile:
-    """Return the profile with the settings' overrides and the task's toolchains."""
+def _profile(prepared: Prepared, environ: Mapping[str, str]) -> Profile:
+    """Return the profile with the settings' overrides, the task's toolchains and the files of the user's skills."""
     resolved = prepared.resolved
     profile = profile_in_force(resolved, prepared.cwd)
     task = prepared.subject.task
     toolchains = tuple(_toolchain(task, path) for path in task.toolchains) if task else ()
-    return msgspec.structs.replace(profile, mounts=(*profile.mounts, *toolchains))
+    skills = companion_skills.skill_mounts(prepared.skills.skills, prepared.subject.folder, environ)
+    return msgspec.structs.replace(profile, mounts=(*profile.mounts, *toolchains, *skills))
 
 
 def _toolchain(task: Task, path: str) -> Mount:

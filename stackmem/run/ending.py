@@ -66,7 +66,7 @@ def make_missing(
         wall_seconds=stopped.seconds,
         isolation=stopped.isolation,
         workspace="" if stopped.isolation == MEMORY else request.workspace,
-        chunks=tuple(state.heap.chunks),
+        chunks=state.heap.stored,
         failure=failure_of(state),
         steps_with_secrets=stopped.steps_with_secrets,
         records=stopped.end.count,

@@ -213,7 +213,7 @@ def _follow(opened: Opened, beginning: Beginning, stack: ExitStack) -> None:
         folder, opened.places.run, opened.places.work, history, request.leave_out,
         tuple(own_below(folder, prepared.folders)), request.git is not None,
     )  # fmt: skip
-    follower = Follower(place, opened.parts.workspace.digest)
+    follower = Follower(place, opened.parts.world.digest)
     stack.callback(follower.save)
     opened.parts.world.follow = follower.changed
 

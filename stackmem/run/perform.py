@@ -55,6 +55,10 @@ def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
     return f"the tool {name} is not here any more", True
 
 
+def _in_workspace(source: str) -> str | None:
+    return None
+
+
 def _no_folder(state: State) -> facts.FolderChanged | None:
     return None
 
@@ -93,6 +97,8 @@ class World(Struct):
     must_have_room: Callable[[], None] = _there_is_room
     # calls a user-defined tool; returns its result as text and whether it failed
     own_tool: Callable[[str, dict[str, Any]], tuple[str, bool]] = _no_own_tool
+    # computes the digest of a source outside the workspace; None for any other
+    own_digest: Callable[[str], str | None] = _in_workspace
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     started: float = 0.0  # value of ``clock()`` at the start of the run
@@ -101,6 +107,9 @@ class World(Struct):
     # takes the changes of the user's folder into the workspace, and returns what changed
     follow: Callable[[State], facts.FolderChanged | None] = _no_folder
     under_way: Iterator[facts.Event] | None = None  # answers of the current parallel effect, as they arrive
+
+    def digest(self, source: str) -> str:
+        return self.own_digest(source) or self.workspace.digest(source)
 
     def close(self) -> None:
         """Stop processes that are waiting for the program's next call."""
@@ -223,7 +232,7 @@ def _use(call: WorkspaceCall, shown_bytes: int, world: World) -> Returned:
 
 
 def _digests(sources: tuple[str, ...], world: World) -> dict[str, str]:
-    return {path: world.workspace.digest(path) for path in sources}
+    return {path: world.digest(path) for path in sources}
 
 
 def _verdict(outcome: Returned) -> str:

@@ -191,7 +191,7 @@ def _result(state: State, parts: RunParts, places: RunPlaces, seconds: float, *,
         wall_seconds=round(seconds, 3),
         isolation=parts.workspace.level,
         workspace=str(places.layer.kept) if places.layer is not None and kept else "",
-        chunks=tuple(state.heap.chunks),
+        chunks=state.heap.stored,
         failure=failure_of(state),
         **result_fields(state),
     )

@@ -32,6 +32,7 @@ from stackmem.workspace.images.store import Image
 from stackmem.workspace.profile import Profile, read_profile
 from stackmem.workspace.project.instructions import Instructions, find_instructions, read_instructions
 from stackmem.workspace.project.project import Project, find_project
+from stackmem.workspace.project.skills import Skills, find_skills
 from stackmem.workspace.tree import sockets_below
 
 from .git_inside import origin_of, place_of
@@ -75,6 +76,7 @@ class Prepared(Struct, frozen=True):
     project: Project = Project()  # the detected environment of a user folder; empty for a task
     tools: tuple[str, ...] = ()  # optional tools that the model gets
     instructions: Instructions = Instructions()  # the project's instructions for the agent's frames
+    skills: Skills = Skills()  # the skills for the agent; empty for a task
     unseen: tuple[str, ...] = ()  # what the agent does not see or sees changed, one sentence each
     # the repository of a user folder, which the workspace gets a copy of; None if there is none
     origin: Origin | None = None
@@ -115,7 +117,11 @@ def prepare(
     prepared = place_run(subject, resolved, model, (cwd, environ), tuple(warnings))
     if subject.folder is not None and settings.isolation != "memory" and not resolved.is_given("extra_tools"):
         prepared = replace(prepared, tools=PAYING_TOOLS)
-    prepared = replace(prepared, instructions=_instructions(subject, settings, cwd))
+    skills = _skills(subject, settings, environ)
+    prepared = replace(
+        prepared, instructions=_instructions(subject, settings, cwd), skills=skills,
+        warnings=(*prepared.warnings, *skills.notes),
+    )  # fmt: skip
     return prepared if session is None else as_session(prepared, session)
 
 
@@ -155,6 +161,13 @@ def _instructions(subject: Subject, settings: Settings, cwd: Path) -> Instructio
             return find_instructions(subject.folder / subject.place) if subject.folder else Instructions()
         case named:
             return read_instructions(cwd / os.path.expanduser(named))
+
+
+def _skills(subject: Subject, settings: Settings, environ: Mapping[str, str]) -> Skills:
+    """Return the skills for a user folder. A task has none, or its result would depend on the machine."""
+    if subject.folder is None or settings.skills == "off":
+        return Skills()
+    return find_skills(subject.folder / subject.place, environ)
 
 
 def place_run(
@@ -313,7 +326,10 @@ def prepare_kept(
     specs = (*base.tools, *(base.small.later if base.small is not UNSET else ()))
     tools = tuple(tool.name for tool in specs if tool.name in OPTIONAL_TOOLS)
     resolved = Resolved(settings, values)
-    return Prepared(subject, resolved, cwd, (runs_dir, place), model, None, (), project=project, tools=tools)
+    skills = Skills(() if base.skills is UNSET else base.skills)
+    return Prepared(
+        subject, resolved, cwd, (runs_dir, place), model, None, (), project=project, tools=tools, skills=skills
+    )
 
 
 def _kept_subject(request: RunRequest, cwd: Path) -> Subject:

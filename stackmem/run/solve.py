@@ -51,8 +51,8 @@ def kept_notice(start: RunStarted) -> str:
     if start.heap is UNSET or not (start.heap.chunks or start.heap.left_out):
         return ""
     heap = first_heap(start)
-    stale = [name for name, chunk in heap.chunks.items() if heap.stale(chunk)]
-    many = "1 kept chunk" if len(heap.chunks) == 1 else f"{len(heap.chunks):,} kept chunks"
+    stale = [name for name in heap.stored if heap.stale(heap.chunks[name])]
+    many = "1 kept chunk" if len(heap.stored) == 1 else f"{len(heap.stored):,} kept chunks"
     text = f"the heap starts with {many}"
     text += f", of which {len(stale):,} STALE: {', '.join(stale[:5])}" if stale else ""
     return text + (f"; {start.heap.left_out:,} more did not fit (stackmem heap list)" if start.heap.left_out else "")

@@ -263,6 +263,7 @@ def _kept(heap: Heap) -> dict[str, KeptChunk]:
     return {
         name: KeptChunk(name, chunk.content, chunk.description, chunk.source, chunk.digest)
         for name, chunk in heap.chunks.items()
+        if not chunk.skill
     }
 
 

@@ -157,6 +157,11 @@ _TABLE = (
         rule="AGENTS.md, otherwise CLAUDE.md, from the root of the work tree down to the folder",
     ),
     Option(
+        "skills", "choice", "auto",
+        "Folders with a SKILL.md, of the project and your own, that the agent can read when it needs them.",
+        choices=("auto", "off"),
+    ),
+    Option(
         "extra_tools", "texts", (), "Tools in addition to those of the strategy: edit_file, search_files, heap_load.",
         none_means="no more tools", project=True,
         rule="edit_file for a folder (not at the small size), no more tools for a task",

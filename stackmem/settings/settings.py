@@ -38,6 +38,7 @@ class Settings(Struct, frozen=True):
     include: tuple[str, ...] = ()
     git: Literal["read", "none"] = "read"
     instructions: str | None = "auto"
+    skills: Literal["auto", "off"] = "auto"
     extra_tools: tuple[str, ...] = ()
     layer: str = "auto"
     runs_dir: Path | None = None

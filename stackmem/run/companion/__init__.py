@@ -1,0 +1,1 @@
+"""What the user and a project add to a run: skills, permission rules and hooks."""
