@@ -27,6 +27,7 @@ _TRIES = 128  # any rename in the system can interrupt ``..`` resolution: openat
 
 _SYS_OPENAT2 = 437  # the same on all architectures that Python supports, except alpha
 _RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_NO_SYMLINKS = 0x04
 _RESOLVE_BENEATH = 0x08
 _RESOLVE_IN_ROOT = 0x10
 
@@ -48,6 +49,13 @@ def open_by_kernel(root: int, path: bytes, flags: int) -> int:
 def open_in_root(root: int, path: bytes, flags: int) -> int:
     """Resolve like a process whose root is this directory: absolute links and ``..`` stay inside."""
     return _open_by_kernel(root, path, flags, _RESOLVE_IN_ROOT)
+
+
+def open_without_links(root: int, path: bytes, flags: int) -> int:
+    """Resolve a relative path that passes no symlink; one at its end is opened with O_NOFOLLOW. Otherwise it fails with
+    ELOOP. ``..`` may leave the directory.
+    """
+    return _open_by_kernel(root, path, flags, _RESOLVE_NO_SYMLINKS)
 
 
 def _open_by_kernel(root: int, path: bytes, flags: int, scope: int) -> int:

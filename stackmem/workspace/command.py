@@ -111,7 +111,9 @@ class _Running:
             os.set_blocking(launch.status_fd, False)
 
     def start(self) -> Popen[bytes]:
-        if self._launch.confinement is None:
+        if self._launch.renames is not None:
+            self._launch.renames.spawn(self._job.run)
+        elif self._launch.confinement is None:
             spawn(self._job)
         else:
             spawn_confined(self._job)

@@ -22,7 +22,7 @@ _STOPPED = {
 
 # How libraries and runtimes spell EXDEV and EROFS; the first letter varies in case.
 _CROSSED, _READ_ONLY = b"cross-device link", b"ead-only file system"
-_RENAME = "(rename(2) and git mv fail on a folder that this run did not make; mv or cp -r and rm -r work)\n"
+_RENAME = "(this folder cannot be renamed in one step; mv, or cp -r and rm -r, work)\n"
 _INSTALLED = "(what is installed in .venv, venv and node_modules is read-only in this run; write elsewhere)\n"
 
 

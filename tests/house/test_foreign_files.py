@@ -123,6 +123,8 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/workspace/isolation/probe.py": (1, KERNEL),
     "stackmem/workspace/isolation/skeleton.py": (1, KERNEL),
     "stackmem/workspace/overlay/helper.py": (2, KERNEL),
+    "stackmem/workspace/renames/mover.py": (1, "opens only folders"),
+    "stackmem/workspace/renames/supervisor.py": (4, KERNEL),
     "stackmem/workspace/overlay/mount.py": (2, INSTALLED),
     "stackmem/workspace/python.py": (1, INSTALLED),
     "stackmem/workspace/search_program.py": (1, IN_SANDBOX),

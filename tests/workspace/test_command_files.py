@@ -327,11 +327,15 @@ def test_ordinary_jobs_work(place, level, opened):
 def test_a_failed_rename_of_a_lower_folder_is_explained_with_a_fix(place, level, opened):
     (place / "ws" / "d").mkdir(parents=True)
     (place / "ws" / "d" / "file").write_text("kept")
-    rename = "python -c \"import os; os.rename('d', 'e')\""
+    (place / "ws" / "swap.py").write_text(
+        "import ctypes, os\n"
+        "ctypes.CDLL(None, use_errno=True).renameat2(-100, b'd', -100, b'e', 2)  # RENAME_EXCHANGE\n"
+        "raise SystemExit(os.strerror(ctypes.get_errno()))\n"
+    )
     with opened(place, level) as workspace:
-        *_, told, last = sh(workspace, rename).text.splitlines()
-        assert told == "(rename(2) and git mv fail on a folder that this run did not make; mv or cp -r and rm -r work)"
+        *_, told, last = sh(workspace, "mkdir e; python swap.py").text.splitlines()
+        assert told == "(this folder cannot be renamed in one step; mv, or cp -r and rm -r, work)"
         assert last == "[exit 1]"
-        assert sh(workspace, "mv d e && cat e/file && mv e d").text == "kept\n[exit 0]"
+        assert sh(workspace, "rmdir e && mv d e && cat e/file && mv e d").text == "kept\n[exit 0]"
         assert sh(workspace, "echo Invalid cross-device link").text == "Invalid cross-device link\n[exit 0]"
     assert os.listdir(place / "ws" / "d") == ["file"]

@@ -24,8 +24,10 @@ from msgspec import Struct
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.egress.door import Start, start_behind
 from stackmem.workspace.environment import build_environment
+from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount
 from stackmem.workspace.python import INSIDE
+from stackmem.workspace.renames.supervisor import RenameSupervisor
 
 from .cover import places_to_cover
 from .launch import CommandLaunch, Seat, SetUpFailed, limited, line_of_life
@@ -135,6 +137,7 @@ class Bubblewrap:
             fds=(args, bpf, seat.fd, status_read, status_write, life, *git_fds, *entered, *start.fds),
             status_fd=status_read,
             door=start.door,
+            renames=supervise(kept.program, seat.view, stack),
         )
 
     def _setting(self, seat: Seat) -> _Setting:
@@ -178,6 +181,13 @@ class Bubblewrap:
 
     def ran(self, process: Popen[bytes], status: bytes) -> int | None:
         return reported(process, status)
+
+
+def supervise(program: str, view: WorkspaceView | None, stack: ExitStack) -> RenameSupervisor | None:
+    """Supervise the renames of a command if it sees an overlay. A setuid bubblewrap would lose its rights with that."""
+    if view is None or not (view.namespaces and view.layered) or Path(program).stat().st_mode & stat.S_ISUID:
+        return None
+    return RenameSupervisor(view, stack)
 
 
 def reported(process: Popen[bytes], status: bytes) -> int | None:

@@ -19,6 +19,7 @@ from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import Toolchain
+from stackmem.workspace.renames.supervisor import RenameSupervisor
 
 
 class SetUpFailed(WorkspaceError):  # noqa: N818 - named like the errors in stackmem.errors
@@ -67,6 +68,7 @@ class CommandLaunch(Struct, frozen=True):
         status_fd: Read end of the sandbox's status reports, or -1.
         confinement: Restrictions that the starting thread applies to itself first; None for none.
         door: The proxy connection of the command's network; None if it has no network or the host's.
+        renames: Supervises its renames in an overlay; None if it sees none.
     """
 
     argv: tuple[str, ...]
@@ -76,6 +78,7 @@ class CommandLaunch(Struct, frozen=True):
     status_fd: int = -1
     confinement: bytes | None = None
     door: Door | None = None
+    renames: RenameSupervisor | None = None
 
 
 class Level(Protocol):

@@ -17,7 +17,7 @@ from stackmem.workspace.egress.door import Start, start_through
 from stackmem.workspace.environment import SYSTEM_PATH, build_environment
 from stackmem.workspace.images.root import ImageRoot
 
-from .bubblewrap import find_bwrap, guarded_git, joined, memory_file, namespaces, reported
+from .bubblewrap import find_bwrap, guarded_git, joined, memory_file, namespaces, reported, supervise
 from .launch import CommandLaunch, Seat, limited, line_of_life
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
 
@@ -75,6 +75,7 @@ class Rooted:
             fds=(args, bpf, seat.fd, root.view.fd, status_read, status_write, life, *git_fds, *root.fds),
             status_fd=status_read,
             door=start.door,
+            renames=supervise(program, root.view, stack),
         )
 
     def _exports(self, seat: Seat) -> dict[str, str]:

@@ -9,6 +9,7 @@ untested.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import platform
 import struct
@@ -110,9 +111,33 @@ _AARCH64 = {
     "userfaultfd": 282,
     "kexec_file_load": 294,
 }
+
+
+class RenameCalls(Struct, frozen=True):
+    """Numbers of the system calls that rename, and of those that supervise them; -1 if there is none."""
+
+    audit: int
+    rename: int
+    renameat: int
+    renameat2: int
+    seccomp: int
+    capset: int
+
+    def arguments(self, call: int, given: list[int]) -> tuple[int, int, int, int, int]:
+        """Return the arguments of a call as those of ``renameat2``."""
+        if call == self.rename:
+            return CURRENT_FOLDER, given[0], CURRENT_FOLDER, given[1], 0
+        old_in, new_in = (ctypes.c_int(number & 0xFFFF_FFFF).value for number in (given[0], given[2]))
+        return old_in, given[1], new_in, given[3], given[4] & 0xFFFF_FFFF if call == self.renameat2 else 0
+
+
 _MACHINES = {
     "x86_64": Architecture(0xC000003E, _X86_64 | _SHARED),
     "aarch64": Architecture(0xC00000B7, _AARCH64 | _SHARED),
+}
+_RENAMES = {
+    "x86_64": RenameCalls(0xC000003E, 82, 264, 316, 317, 126),
+    "aarch64": RenameCalls(0xC00000B7, -1, 38, 276, 277, 91),
 }
 # These create objects that outlive the command and may be shared with the user's other programs, unless an IPC
 # namespace contains them.
@@ -140,7 +165,8 @@ _OWNERSHIP = {"x86_64": (92, 93, 94, 116, 260), "aarch64": (54, 55, 159)}  # cho
 _BY_ARGUMENT = ("ioctl", "socket", "clone", "clone3", "ptrace")
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
+_ALLOW, _ERRNO, _KILL_PROCESS, _NOTIFY = 0x7FFF0000, 0x00050000, 0x80000000, 0x7FC00000
+CURRENT_FOLDER = -100  # AT_FDCWD
 _NR, _ARCH, _ARG0, _ARG1 = 0, 4, 16, 24
 _X32_BIT = 0x40000000
 # NEWTIME NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET
@@ -200,3 +226,17 @@ def build_filter(
     program += [_op(_EQUAL, family, yes=len(families) - index) for index, family in enumerate(families)]
     program += [_refuse(errno.EAFNOSUPPORT), _op(_RETURN, _ALLOW)]
     return b"".join(program)
+
+
+def rename_calls(machine: str = "") -> RenameCalls | None:
+    """Return the calls that rename on a machine, or None if they are not known."""
+    return _RENAMES.get(machine or platform.machine())
+
+
+def build_rename_filter(calls: RenameCalls) -> bytes:
+    """Assemble a program that reports each rename to a supervisor. It allows everything else."""
+    program = [_op(_LOAD, _ARCH), _op(_EQUAL, calls.audit, yes=1), _op(_RETURN, _ALLOW), _op(_LOAD, _NR)]
+    for number in (calls.rename, calls.renameat, calls.renameat2):
+        if number >= 0:
+            program += [_op(_EQUAL, number, no=1), _op(_RETURN, _NOTIFY)]
+    return b"".join([*program, _op(_RETURN, _ALLOW)])

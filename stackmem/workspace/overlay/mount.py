@@ -85,7 +85,7 @@ def refresh(view: WorkspaceView) -> None:
     """Let an overlay show what changed in its lower folders, whose names it has cached."""
     if not (view.namespaces and view.layered):
         return
-    command = (_python(), "-I", "-S", "-c", _REFRESHER, os.fspath(view.root), *map(str, view.fds))
+    command = (usable_python(), "-I", "-S", "-c", _REFRESHER, os.fspath(view.root), *map(str, view.fds))
     try:
         done = subprocess.run(command, pass_fds=view.fds, capture_output=True, check=False, timeout=_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -112,7 +112,7 @@ def _mounted(
     with own_end, helper_end:
         own_end.settimeout(_SECONDS)
         said_order = json.dumps({"binds": order.binds, "pins": order.pins, "port": order.port})
-        command = (_python(), "-I", "-S", "-c", _HELPER, str(helper_end.fileno()), said_order, *map(str, places))
+        command = (usable_python(), "-I", "-S", "-c", _HELPER, str(helper_end.fileno()), said_order, *map(str, places))
         try:
             done = subprocess.run(
                 command,
@@ -128,8 +128,8 @@ def _mounted(
     return fds
 
 
-def _python() -> str:
-    """Return a usable interpreter: our own, unless dropped privileges made it inaccessible."""
+def usable_python() -> str:
+    """Return an interpreter for helper programs: our own, unless dropped privileges made it inaccessible."""
     own = os.path.realpath(sys.executable)
     return own if os.access(own, os.X_OK) else "/usr/bin/python3"
 
