@@ -169,7 +169,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse(word: str) -> NoReturn:
-    raise _Refused(f"{word} is no JSON")
+    raise _Refused(f"{word} is not JSON")
 
 
 def _float(digits: str) -> float:

@@ -74,9 +74,10 @@ class ScriptedModel:
 
     def _ran_dry(self, request: AskModel) -> str:
         has = len(self._script.replies)
+        replies = "reply" if has == 1 else "replies"
         return (
-            f"the script {self._script.path} ran dry: it has {has} {'reply' if has == 1 else 'replies'} and is asked "
-            f"for number {request.facts + 1}, in frame {request.frame!r} at depth {request.depth}; add what the model "
+            f"the script {self._script.path} has no reply left: it has {has} {replies}, and this is request "
+            f"{request.facts + 1}, in frame {request.frame!r} at depth {request.depth}; add what the model "
             f"answers there, or end the run with pop_frame at depth 0"
         )
 

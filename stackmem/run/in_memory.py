@@ -68,7 +68,7 @@ class WorldChecks:
             answers = _answers(path, path.stat().st_mtime_ns)
             reward, says = work.verdict(self._workspace.files, answers)
         except (OSError, msgspec.DecodeError, KeyError, TypeError) as error:
-            return ChecksReturned({}, f"{path} cannot be judged by ({error}); make the world anew")
+            return ChecksReturned({}, f"{path} cannot be judged by ({error}); generate the world again")
         return ChecksReturned({"reward": reward}, "", f"{says}\n")
 
 

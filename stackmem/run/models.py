@@ -40,7 +40,9 @@ class Nobody(Struct, frozen=True):
     price: Price | None = None
 
     def reply(self, request: AskModel) -> ModelFailed:
-        detail = f"no model was named, and {request.frame!r} needs a reply; go on with stackmem resume RUN --model NAME"
+        detail = (
+            f"no model was named, and {request.frame!r} needs a reply; continue with stackmem resume RUN --model NAME"
+        )
         return ModelFailed("rejected", detail)
 
 

@@ -147,7 +147,7 @@ def _as_json(value: Any) -> ToolAnswered:
             return ToolAnswered(None, "too_large", detail)
         return ToolAnswered(whole_value(json.loads(text), _DEEPEST))
     except Exception as error:  # noqa: BLE001 - third-party objects are converted
-        return _failure("error", ToolFailed(f"the result is no JSON value ({error})"), named=False)
+        return _failure("error", ToolFailed(f"the result is not a JSON value ({error})"), named=False)
 
 
 class _PrintToStderr:

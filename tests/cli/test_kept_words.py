@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from stackmem.cli.screen.chat import ChatScreen
-from stackmem.cli.screen.person import TerminalPerson
 from stackmem.cli.screen.chat_commands import Look
+from stackmem.cli.screen.person import TerminalPerson
 from stackmem.core.conversation.commands import COMMANDS, IN_EDITORS
 from stackmem.core.person_facts import PersonSaid
 from stackmem.doors.acp.turns import command_of

@@ -15,7 +15,7 @@ QUOTING = {
 }
 
 
-FOLDERS_ABOVE = {"stackmem/languages": 2.9, "stackmem/tasks": 3.2, "tests": 1.8}
+FOLDERS_ABOVE = {"stackmem/tasks": 3.2}
 """Folders with a higher limit, because recorded runs, worlds and compliance data quote their texts."""
 FILES_ABOVE = (ROOT / "tests" / "house" / "english_above.txt").read_text("utf-8").split()
 """Files above the limit for the same reason. The list can only become shorter."""

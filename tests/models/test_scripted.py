@@ -103,7 +103,7 @@ def test_running_dry_is_a_failure_that_says_where():
     failed = model("- text: a\n").reply(asked(1, frame="implement", depth=1))
     assert isinstance(failed, ModelFailed)
     assert failed.kind == "script"
-    assert failed.detail.startswith("the script play.yaml ran dry: it has 1 reply and is asked for number 2")
+    assert failed.detail.startswith("the script play.yaml has no reply left: it has 1 reply, and this is request 2")
     assert "'implement' at depth 1" in failed.detail
 
 
@@ -176,7 +176,7 @@ def test_usage_may_be_written():
 def test_a_script_made_in_python_needs_no_file():
     played = ScriptedModel(Script((ScriptedReply(calls=(PlannedCall("list_files", {}),)),)))
     assert played.reply(asked()).parts == (ToolCall("call_0_0", "list_files", {}),)
-    assert "script script ran dry" in played.reply(asked(1)).detail
+    assert "script script has no reply left" in played.reply(asked(1)).detail
 
 
 def test_a_reply_late_in_a_long_conversation_costs_no_more_than_an_early_one():

@@ -136,7 +136,7 @@ def test_a_persons_own_check_is_its_exit_code(room: CheckRoom, check, is_solved,
 
 def test_a_users_hanging_check_gives_no_verdict(room: CheckRoom):
     verdict = CommandCheck(room, "sleep 600", 0.5).judge()
-    assert (solved(verdict), verdict.error) == (False, "the check did not end by itself: timeout")
+    assert (solved(verdict), verdict.error) == (False, "the check did not end on its own: timeout")
 
 
 def test_output_of_checks_is_kept_by_its_end(room: CheckRoom):

@@ -159,7 +159,7 @@ def test_a_verified_frame_carries_the_verdict_which_undoes_nothing(stage: Stage)
 def test_a_script_that_runs_dry_ends_the_run_unchecked_with_4(stage: Stage):
     result = stage.solve(stage.task(command("true")))
     assert (result.ending, result.outcome, result.exit_code) == ("model_error", "model_error", 4)
-    assert "ran dry: it has 1 reply" in result.failure
+    assert "has no reply left: it has 1 reply" in result.failure
     assert events(result.run_dir, ChecksReturned) == []
 
 

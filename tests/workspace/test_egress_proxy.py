@@ -333,13 +333,13 @@ def test_a_tunnel_whose_tls_names_its_host_is_passed_on_as_it_came(least):
 @pytest.mark.parametrize(
     ("sent", "says"),
     [
-        (greeting("evil.test"), "was asked for another host in its tunnel, by TLS"),
-        (greeting("name.test.evil.test"), "was asked for another host in its tunnel, by TLS"),
-        (greeting(None), "was asked for another host in its tunnel, by TLS"),
-        (b"\x16\x03\x01\x00\x05hello", "was asked for another host in its tunnel, by TLS"),
-        (b"\x16\x03\x01\xff\xff" + b"x" * 100_000, "was asked for another host in its tunnel, by TLS"),
-        (b"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", "was asked for anything but TLS in its tunnel"),
-        (b"SSH-2.0-x\r\n", "was asked for anything but TLS in its tunnel"),
+        (greeting("evil.test"), "named another host by TLS in its tunnel"),
+        (greeting("name.test.evil.test"), "named another host by TLS in its tunnel"),
+        (greeting(None), "named another host by TLS in its tunnel"),
+        (b"\x16\x03\x01\x00\x05hello", "named another host by TLS in its tunnel"),
+        (b"\x16\x03\x01\xff\xff" + b"x" * 100_000, "named another host by TLS in its tunnel"),
+        (b"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", "got something other than TLS in its tunnel"),
+        (b"SSH-2.0-x\r\n", "got something other than TLS in its tunnel"),
     ],
 )
 def test_a_tunnel_that_is_for_another_host_at_the_same_address_carries_nothing(sent, says):
@@ -375,7 +375,7 @@ def test_on_another_port_tls_must_name_its_host_and_the_host_may_speak_first():
         other.sendall(greeting("evil.test"))
         assert rest_of(other) in (b"", b"220 name.test\r\n")
         other.close()
-    assert not row(proxy.log, why="was asked for another host in its tunnel, by TLS").allowed
+    assert not row(proxy.log, why="named another host by TLS in its tunnel").allowed
 
 
 def test_a_tunnel_in_which_nothing_moves_is_ended():

@@ -198,7 +198,7 @@ def missing_input(name: str) -> Halt:
 def unknown_input(name: str, known: Iterable[str]) -> Halt:
     names = sorted(known)
     details = f"Unknown input: {name}; known: {', '.join(names) or 'none'}"
-    reason = "An input was given that is not declared."
+    reason = "The caller passed an input that is not declared."
     return Halt("Tool Logic Error", reason, details, near=nearest(name, names))
 
 
@@ -246,7 +246,7 @@ def command_failed(command: str, answer: ToolAnswer) -> Halt:
         reason = "The 'shell' tool executed a command that returned a non-zero exit code, indicating a failure."
         details = f'Command: "{command}", Exit Code: {output.get("exit_code")}'
     else:
-        reason = "The 'shell' tool executed a command that did not end by itself."
+        reason = "The 'shell' tool executed a command that did not end on its own."
         details = f'Command: "{command}", {answer.detail or answer.failed}'
     stderr = str(output.get("stderr") or "").strip()
     cut = f"… {stderr[-_MAX_STDERR:]}" if len(stderr) > _MAX_STDERR else stderr

@@ -84,7 +84,7 @@ def _config(source: Source) -> Config:
         raise invalid(source.path, Fault(tree.place, "Invalid Configuration", "It is a mapping."), source.text)
     for key, _ in tree.pairs:
         if key.value not in _CONFIG_KEYS:
-            message = f"`{key.value}` is no key of it; known: {', '.join(_CONFIG_KEYS)}."
+            message = f"`{key.value}` is not a key of it; known: {', '.join(_CONFIG_KEYS)}."
             raise invalid(source.path, Fault(key.place, "Invalid Configuration", message), source.text)
     values = plain(tree)
     paths = values.get("tool_paths") or []

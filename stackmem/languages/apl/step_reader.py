@@ -243,7 +243,9 @@ class Steps:
         for directive, place in self._shapes.texts(table, "directives", "Unknown Directive"):
             if directive not in DIRECTIVES:
                 known = ", ".join(DIRECTIVES)
-                self._shapes.fault(place, "Unknown Directive", f"`{directive[:60]}` is no directive; known: {known}.")
+                self._shapes.fault(
+                    place, "Unknown Directive", f"`{directive[:60]}` is not a directive; known: {known}."
+                )
             found.append(directive)
         return tuple(found)
 

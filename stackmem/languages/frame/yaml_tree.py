@@ -25,7 +25,7 @@ _MAX_MESSAGE = 200
 
 _YAML = "tag:yaml.org,2002:"
 _INTS = {"0x": 16, "0o": 8}
-_TEMPLATE_HINT = 'a value that begins with "{{" stands in quotes: "{{ name }}"'
+_TEMPLATE_HINT = 'a value that begins with "{{" needs quotes: "{{ name }}"'
 
 
 class Place(Struct, frozen=True):
@@ -233,7 +233,7 @@ def _value(kind: str, literal: str, place: Place) -> str | int | float | bool | 
         case "float":
             number = float(literal.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
             if not math.isfinite(number):
-                raise YamlError(place, f"{literal} is no number that can be stored; put it in quotes")
+                raise YamlError(place, f"{literal} is not a number that can be stored; put it in quotes")
             return number
     raise YamlError(place, f"the tag !!{kind[:40]} is not taken; write the value plainly")
 
@@ -247,4 +247,4 @@ def _int(literal: str, place: Place) -> int:
     try:
         return sign * int(digits[2:] if digits[:2] in _INTS else digits, _INTS.get(digits[:2], 10))
     except ValueError:
-        raise YamlError(place, f"{literal[:40]} is no whole number; put it in quotes") from None
+        raise YamlError(place, f"{literal[:40]} is not a whole number; put it in quotes") from None

@@ -220,7 +220,7 @@ def _text(question: FormQuestion, text: str) -> FormAnswer:
     if isinstance(most, int) and len(text) > most:
         return FormAnswer(fault=f"it has {len(text):,} characters, at most {most:,}")
     if question.type == "email" and not _EMAIL.fullmatch(text.strip()):
-        return FormAnswer(fault=f"{text.strip()[:80]!r} is no e-mail address")
+        return FormAnswer(fault=f"{text.strip()[:80]!r} is not an e-mail address")
     return FormAnswer(text.strip() if question.type == "email" else text)
 
 
@@ -232,7 +232,7 @@ def _number(question: FormQuestion, text: str) -> FormAnswer:
     except ValueError:
         number = math.nan
     if not math.isfinite(number) or "_" in bare:
-        return FormAnswer(fault=f"{text[:80]!r} is no number")
+        return FormAnswer(fault=f"{text[:80]!r} is not a number")
     least, most = more.get("min", -math.inf), more.get("max", math.inf)
     if not least <= number <= most:
         return FormAnswer(fault=f"it must be from {least} to {most}")
@@ -249,7 +249,7 @@ def _read_choice(question: FormQuestion, text: str) -> FormAnswer:
     if text.startswith("[") and not named:
         given = json_value(text)
         if given is None:
-            return FormAnswer(fault="it is no list of values")
+            return FormAnswer(fault="it is not a list of values")
         words = given
         if not words:
             return read_answer(question, "")
@@ -296,7 +296,7 @@ def _moment(kind: str, text: str) -> FormAnswer:
 def _range(text: str) -> FormAnswer:
     days = [match[0] for match in _DATE.finditer(text)]
     if len(days) != 2 or not all(map(_is_date, days)):
-        return FormAnswer(fault=f"{text[:80]!r} is no range of two dates")
+        return FormAnswer(fault=f"{text[:80]!r} is not a range of two dates")
     if days[0] > days[1]:
         return FormAnswer(fault="it ends before it begins")
     return FormAnswer({"start": days[0], "end": days[1]})

@@ -102,7 +102,7 @@ def _check(agent: Agent, lines: list[str], tools: tuple[ToolSpec, ...] | None) -
     for action in agent.actions:
         if action.tool not in known:
             meant = nearest_name(action.tool, known)
-            hint = f"; did you mean {meant}?" if meant else "; it must be one of your own"
+            hint = f"; did you mean {meant}?" if meant else "; it must be one that you define"
             message = f"{action.name} needs the tool {action.tool}, which is not built in{hint}"
             yield DefinitionFault(action.places.get("tool", _NOWHERE), "unknown-tool", message, warning=tools is None)
         place = action.places.get("params", _NOWHERE)
@@ -245,7 +245,7 @@ def _collection(agent: Agent, named: str, place: Place) -> Iterator[DefinitionFa
         return
     path = parse_path(named[len("payload.") :] if named.lower().startswith("payload.") else named)
     if not path:
-        yield DefinitionFault(place, "bad-path", f"{named[:80]!r} in the prompt is no path")
+        yield DefinitionFault(place, "bad-path", f"{named[:80]!r} in the prompt is not a path")
         return
     properties = declared_properties(agent)
     mapped = [target[0] for action in agent.actions for target in _targets(action.output_mapping) if target]

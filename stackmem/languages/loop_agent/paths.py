@@ -101,9 +101,9 @@ def parse_rule(text: str) -> Rule | str:
     operations = tuple(word.strip().lower() for word in named.split(",")) if colon else OPERATIONS
     bad = next((word for word in operations if word not in OPERATIONS), None)
     if bad is not None:
-        return f"{bad!r} is no operation; known: {', '.join(OPERATIONS)}"
+        return f"{bad!r} is not an operation; known: {', '.join(OPERATIONS)}"
     if not _RULE.fullmatch(path):
-        return f"{path!r} is no path; write it like a.b, items[*].price, **.id or *"
+        return f"{path!r} is not a path; write it like a.b, items[*].price, **.id or *"
     steps = tuple(part for part in re.split(r"[.\[\]]+", path) if part)
     return Rule(("**",) if steps == ("*",) else steps, operations)
 

@@ -116,7 +116,7 @@ class _PayloadEditor:
             if key in WORDS or key.startswith(("_", "$")):
                 continue
             if key in new or key in update or any(key in each for each in other):
-                self.warnings.append(f"'{key}' stands beside the known words, too; the explicit entry holds")
+                self.warnings.append(f"'{key}' is also among the known words; the explicit entry is used")
                 continue
             target, word = (update, "updateElements") if key in self.result else (new, "newElements")
             target[key] = value
@@ -333,7 +333,7 @@ def _flags(edit: PayloadEdit) -> Iterator[str]:
             yield f"'{place}' was {json_kind(edit.before)} and is {json_kind(edit.after)}"
     for text in texts(edit.after):
         if _PLACEHOLDER.fullmatch(text.strip()) or text.rstrip().endswith(_ENDS):
-            yield f"'{place}' holds what looks like a placeholder: {text[-40:]!r}"
+            yield f"'{place}' contains what looks like a placeholder: {text[-40:]!r}"
             return
 
 

@@ -255,7 +255,7 @@ def _response(value: dict[str, Any], warnings: list[str]) -> Response:
     message = member(value, "message", str, "", "").strip()
     reasoning = member(value, "reasoning", str, "", "").strip()
     if not isinstance(value.get("confidence", 0), int | float | None):
-        warnings.append("confidence is no number")
+        warnings.append("confidence is not a number")
     change = value.get("payloadChangeRequest")
     told = payload.fault_of(change) if change is not None else ""
     if told:
@@ -364,7 +364,7 @@ def _step(step: dict[str, Any]) -> Step:
 def _sub_agents(step: dict[str, Any]) -> SubAgents:
     asked = member(step, "subAgents", list, "nextStep", [])
     if not asked or step.get("subAgent") is not None:
-        raise Misfit("nextStep.subAgents must be a list that is not empty, without a subAgent beside it")
+        raise Misfit("nextStep.subAgents must be a list that is not empty, without a subAgent as well")
     for index, each in enumerate(asked):
         if not isinstance(each, dict):
             raise Misfit(f"nextStep.subAgents[{index}] must be an object")

@@ -26,9 +26,7 @@ AGENTS_TOGETHER = 5
 def run_calls(session: AgentSession, step: Actions) -> Routine:
     """Run the actions of a step. Returns whether any of them succeeded."""
     if len(step.calls) > MAX_ACTIONS:
-        message = (
-            f"{len(step.calls):,} actions were asked for; one response may have {MAX_ACTIONS:,}, a ForEach as many"
-        )
+        message = f"{len(step.calls):,} actions requested; one response may contain {MAX_ACTIONS:,}, a ForEach as many"
         session.tell_failure(f"{message} as its list has items")
         return False
     outcomes = yield from run_actions(session, step.calls)
@@ -86,7 +84,7 @@ def run_sub_agents(session: AgentSession, asks: tuple[Ask, ...]) -> Routine:
     a question does not end the parent, which continues with the question.
     """
     if len(asks) > MAX_AGENTS:
-        session.tell_failure(f"{len(asks):,} sub-agents were asked for; one response may have {MAX_AGENTS}")
+        session.tell_failure(f"{len(asks):,} sub-agents requested; one response may contain {MAX_AGENTS}")
         return False
     path = f"{session.path}/turn {session.turn}"
     answers: list[SubAgentAnswer]
@@ -132,7 +130,7 @@ def run_loop(session: AgentSession, step: ForEach | While) -> Routine:
     nothing = [] if done.results.count or stopped or done.warnings else [f"there was nothing to do ({done.over})"]
     session.note_failures([*stopped, *done.warnings, *nothing], f"{done.kind}: ")
     turns = session.agent.loop_result_turns
-    shown = f"its results are shown for {turns} turn(s) only" if turns else "its results are not shown"
+    shown = f"its results stay visible for {turns} turn(s) only" if turns else "its results are not shown"
     results = done.results
     line = f"{done.completed}: {results.count} processed, {results.errors} errors; {shown}."
     session.conversation.result("loop-result", line, session.turn)

@@ -99,7 +99,7 @@ class PayloadMerge:
         whole = [self._first[each][0] for each in above if each in self._first]
         others = [one for one in (*whole, self._within.get(write.path, index)) if one != index]
         if others:
-            message = f"{self._who(others[0], index)} wrote '{place}' and what it lies in, or what lies in it"
+            message = f"{self._who(others[0], index)} wrote '{place}' and a value inside or around it"
             add_warning(self.warnings, f"{message}; the later holds")
         for each in above:
             self._within.setdefault(each, index)
@@ -151,9 +151,9 @@ def mapping_fault(mapping: Any) -> str:
         return "an output mapping is a payload path, or an object of result path to payload path"
     for source, target in pairs:
         if parse_path(source) is None:
-            return f"{source[:80]!r} is no path in a result; write it like a.b[0]"
+            return f"{source[:80]!r} is not a path in a result; write it like a.b[0]"
         if "{{" not in _with_braces(target) and not parse_path(_bare(target)):
-            return f"{target[:80]!r} is no path in the payload; write it like a.b[0]"
+            return f"{target[:80]!r} is not a path in the payload; write it like a.b[0]"
     return ""
 
 
@@ -183,7 +183,7 @@ def writes_of(mapping: Any, result: Any, names: ReferenceNames, warnings: list[s
         if value is MISSING:
             add_warning(warnings, f"the result has no '{source}', so nothing was written to '{spelled}'")
         elif not path:
-            add_warning(warnings, f"{spelled[:80]!r} is no path in the payload; nothing was written there")
+            add_warning(warnings, f"{spelled[:80]!r} is not a path in the payload; nothing was written there")
         else:
             found.append(Write(path, value))
     return tuple(found)

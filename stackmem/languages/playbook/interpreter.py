@@ -245,7 +245,7 @@ def _count_miss(here: Execution, frame: PlaybookFrame, turn: Turn, reply: str) -
     here.agent.log.add("HIGH", what)
     rest = "Nothing from there on was performed, and calls queued before it were dropped; queue them again."
     if turn.keeps:
-        rest = "Nothing from there on was performed; what stands before it was, calls included."
+        rest = "Nothing from there on was performed; everything before it was, calls included."
     left = f"{expected_lines(frame)}. {MAX_MISSES - frame.misses + 1} more such replies halt the program."
     return _continuation(frame, [what, rest, left[0].upper() + left[1:]])
 

@@ -115,7 +115,7 @@ class LiteralReader:
             return _WORDS[found[0].lower()]
         if _CALLED.match(self.text, self.at):
             return self.call(depth)
-        raise LiteralFault(f"{_excerpt(self.text, self.at)} is no literal, $variable or call", self.at)
+        raise LiteralFault(f"{_excerpt(self.text, self.at)} is not a literal, $variable or call", self.at)
 
     def _variable(self) -> Variable:
         found = _VARIABLE.match(self.text, self.at)
@@ -130,7 +130,7 @@ class LiteralReader:
     def _number(self) -> int | float:
         found = _NUMBER.match(self.text, self.at)
         if not found or len(found[0]) > MAX_DIGITS:
-            raise LiteralFault(f"{_excerpt(self.text, self.at)} is no number", self.at)
+            raise LiteralFault(f"{_excerpt(self.text, self.at)} is not a number", self.at)
         plain = found[0].replace("_", "")
         value = float(plain) if any(mark in plain for mark in ".eE") else int(plain)
         if not (-_MAX_INT <= value < _MAX_INT if isinstance(value, int) else math.isfinite(value)):
@@ -207,13 +207,13 @@ class LiteralReader:
         if self.peek() == ",":
             self.at += 1
         elif self.peek() != closing:
-            raise LiteralFault(f"{what} goes on with {_excerpt(self.text, self.at)}; a comma belongs there", self.at)
+            raise LiteralFault(f"{what} continues with {_excerpt(self.text, self.at)}; a comma belongs there", self.at)
 
     def call(self, depth: int = 0) -> CallTo:
         """Read the call at the current position."""
         found = _CALLED.match(self.text, self.at)
         if not found:
-            raise LiteralFault(f"{_excerpt(self.text, self.at)} is no call", self.at)
+            raise LiteralFault(f"{_excerpt(self.text, self.at)} is not a call", self.at)
         self.at = found.end()
         values: list[Any] = []
         named: dict[str, Any] = {}
@@ -248,7 +248,7 @@ def read_params(text: str, line: int) -> tuple[Param, ...]:
     while at < len(text):
         match = _NAME.match(text, at)
         if not match:
-            message = f"{text[at : at + 200].strip()[:80]!r} is no parameter; write `$name`"
+            message = f"{text[at : at + 200].strip()[:80]!r} is not a parameter; write `$name`"
             raise PlaybookError("Bad Heading", message, line)
         at = match.end()
         default = Required

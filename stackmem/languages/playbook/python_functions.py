@@ -41,7 +41,7 @@ def functions_of(block: str, first_line: int) -> tuple[Playbook, ...]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 1
         message = getattr(error, "msg", None) or "it is nested too deeply or holds a NUL"
-        raise PlaybookError("Invalid Python", f"the block is no Python: {message}", first_line + line - 1) from error
+        raise PlaybookError("Invalid Python", f"the block is not Python: {message}", first_line + line - 1) from error
     found = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -203,7 +203,7 @@ def _take_state(here: Execution, said: dict[str, Any]) -> Routine:
     changed, gone = (state.get("set"), state.get("unset")) if isinstance(state, dict) else (None, None)
     for name, value in changed.items() if isinstance(changed, dict) else ():
         if not _NAME.fullmatch(name):
-            return f"sets {name[:80]!r}, which is no name of a variable"
+            return f"sets {name[:80]!r}, which is not a name of a variable"
         if why := excess(value):
             return f"sets ${name}: {why}"
         here.agent.set(name, value)
@@ -230,7 +230,7 @@ def _last_message(ran: ToolAnswer) -> dict[str, Any]:
         try:
             said = whole_value(dict(json.loads(line.removeprefix(_MARK))))
         except (ValueError, TypeError, RecursionError):
-            said = {"failed": "its last line is no JSON, or is nested too deep"}
+            said = {"failed": "its last line is not JSON, or is nested too deep"}
     parts = [str(said.get("output", "")), "\n".join(lines), str(value.get("stderr", ""))]
     output = "\n".join(text.strip("\n") for text in parts if text.strip())
     if ran.failed or not {"value", "failed", "exit"} & said.keys():

@@ -57,7 +57,7 @@ def take():
     text = held.getvalue(); held.seek(0); held.truncate(); return text
 def finish(**said):
     try: said["state"] = changes()
-    except (TypeError, ValueError) as error: said = {"failed": f"a variable of the agent is no JSON value: {error}"}
+    except (TypeError, ValueError) as error: said = {"failed": f"a variable of the agent is not a JSON value: {error}"}
     true_out.write("\\n" + mark + json.dumps({**said, "output": take()}) + "\\n"); true_out.flush(); os._exit(0)
 def ask(name, values, named):
     global asked
@@ -66,7 +66,7 @@ def ask(name, values, named):
     line = frame.f_lineno if frame else order["line"]
     try: text = to_json(
         {"call": name, "values": values, "named": named, "output": take(), "line": line, "state": changes()})
-    except (TypeError, ValueError) as error: raise Failed(f"arguments of {name} are no JSON values: {error}")
+    except (TypeError, ValueError) as error: raise Failed(f"arguments of {name} are not JSON values: {error}")
     with open(f"{place}/ask.tmp", "w", encoding="utf-8") as file: file.write(text)
     os.replace(f"{place}/ask.tmp", f"{place}/ask-{asked}.json")
     answer, pause = f"{place}/answer-{asked}.json", 0.001

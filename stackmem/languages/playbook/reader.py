@@ -160,7 +160,7 @@ class _ProgramReader:
             self._close_playbook()
             self._draft = _Draft(_parse_heading(text, line + 1), Metadata())
         elif level == 3 and self._draft is not None:
-            message = f"{text[:80]!r} is no section of a playbook; known: Triggers, Steps, Notes"
+            message = f"{text[:80]!r} is not a section of a playbook; known: Triggers, Steps, Notes"
             raise PlaybookError("Unknown Section", message, line + 1)
         else:
             raise PlaybookError("Unknown Heading", f"{'#' * level} {text[:80]} has no meaning here", line + 1)
@@ -239,7 +239,7 @@ class _ProgramReader:
         seen: dict[Number, StepLine] = {}
         for step in draft.steps:
             if step.number in seen:
-                message = f"line {step.label} of {draft.book.name} stands twice; number it anew"
+                message = f"line {step.label} of {draft.book.name} occurs twice; renumber it"
                 raise PlaybookError("Duplicate Line", message, step.line)
             seen[step.number] = step
         book, meta = draft.book, draft.meta
@@ -338,7 +338,7 @@ def _public_names(text: str, line: int) -> list[tuple[str, int]]:
     try:
         found: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PlaybookError("Invalid JSON", f"the public block is no JSON ({error})", line) from error
+        raise PlaybookError("Invalid JSON", f"the public block is not JSON ({error})", line) from error
     names = [each.get("name") if isinstance(each, dict) else None for each in found] if isinstance(found, list) else [0]
     if not all(isinstance(name, str) for name in names):
         raise PlaybookError("Invalid JSON", "the public block is a list of objects with a name each", line)

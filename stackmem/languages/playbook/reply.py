@@ -187,7 +187,7 @@ class _ReplyReader:
         if to in ("user", "call", "return", "exit"):
             self._items.append(Yielded(to))  # type: ignore[arg-type]
         else:
-            self._fault(f"yld {to[:40]} is no yield; write user, call, return or exit", found.start())
+            self._fault(f"yld {to[:40]} is not a yield; write user, call, return or exit", found.start())
 
     def _rest(self, *, trig: bool) -> None:
         """Read the remaining items of the line, and the text between them."""
@@ -237,7 +237,7 @@ class _ReplyReader:
                 self.at = reader.at
                 self._queue(Queued(call, found[1] or "", fired=trig and isinstance(self._last(), Fired | Queued)))
             elif _LIKE_CALL.match(self.text, at):
-                raise LiteralFault("it is no Step, Var, Trigger, Return or call of a known form", at)
+                raise LiteralFault("it is not a Step, Var, Trigger, Return or call of a known form", at)
             else:
                 return False
         except LiteralFault as fault:
@@ -305,7 +305,7 @@ class _ReplyReader:
             return self._bare()
         if any(isinstance(part, CallTo) for part in parts_of(value)):
             name = value.name if isinstance(value, CallTo) else "F"
-            raise LiteralFault(f"a call in {what}; queue it by itself, as `$x = {name}(…)`", self.at)
+            raise LiteralFault(f"a call in {what}; queue it alone, as `$x = {name}(…)`", self.at)
         self.at = reader.at + 1
         return value
 

@@ -299,10 +299,10 @@ def step_line(text: str, line: int, by_place: Number) -> StepLine:
     found = _CODED.match(text)
     label, code, says = (found[1], found[2], found[3] or "") if found else ("", text[:40], "")
     if code not in CODES:
-        raise PlaybookError("Unknown Code", f"{code} is no code of a step; known: {', '.join(CODES)}", line)
+        raise PlaybookError("Unknown Code", f"{code} is not a code of a step; known: {', '.join(CODES)}", line)
     parts = (label or "").split(".")
     if len(parts) > _MAX_PARTS or any(len(part) > _MAX_DIGITS for part in parts):
-        message = f"{label[:40]} is no number of a line; use at most {_MAX_PARTS} parts of {_MAX_DIGITS} digits"
+        message = f"{label[:40]} is not a number of a line; use at most {_MAX_PARTS} parts of {_MAX_DIGITS} digits"
         raise PlaybookError("Bad Number", message, line)
     number = number_of(label) if label else by_place
     return StepLine(number, label or label_of(number), code, says.strip(), line)

@@ -65,7 +65,7 @@ def take(here: Execution, frame: PlaybookFrame, reply: ReplyItems) -> Routine:
             turn.end = None
             return turn
     if reply.ignored:
-        turn.notes.append(f"what stood behind the first yield or Return was ignored: {brief(reply.ignored, 200)!r}")
+        turn.notes.append(f"the text after the first yield or Return was ignored: {brief(reply.ignored, 200)!r}")
     if turn.end is None:
         turn.queue.clear()
         turn.fault = (
@@ -163,7 +163,7 @@ class _ReplyCheck:
         frame, book = self._frame, self._frame.book
         line = book.step(item.number) if item.playbook.lower() == book.name.lower() else None
         if line is None:
-            message = "is no line of it" if item.playbook.lower() == book.name.lower() else "is another playbook"
+            message = "is not a line of it" if item.playbook.lower() == book.name.lower() else "is another playbook"
             self.turn.keeps = True
             self.turn.fault = f"{book.name} runs, and {item.playbook}:{item.label} {message}; {expected_lines(frame)}"
             return

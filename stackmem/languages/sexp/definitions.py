@@ -222,7 +222,7 @@ def read_schema(text: str) -> dict[str, Any]:
     """Parse a text as a JSON Schema."""
     value, fault = read_json(text)
     if fault or not isinstance(value, dict):
-        raise SexpEvaluationError("The schema of 'output_format' is no JSON object.", "", fault)
+        raise SexpEvaluationError("The schema of 'output_format' is not a JSON object.", "", fault)
     return checked_schema(value)
 
 

@@ -137,7 +137,7 @@ class CommandCheck:
         reward = 1.0 if outcome.exit_code == 0 and not problem else 0.0
         text, reasons = _end_of(outcome.text), []
         if outcome.reason:
-            reasons.append(f"the check did not end by itself: {outcome.reason}")
+            reasons.append(f"the check did not end on its own: {outcome.reason}")
         elif outcome.exit_code == 0 and problem:
             reasons.append(f"the check exited with 0, but {problem}; --check-files left accepts the exit code alone")
         if other:

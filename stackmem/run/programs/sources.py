@@ -87,7 +87,7 @@ def _from_host(place: Path, *, listing: bool, inside: list[Path] | None) -> tupl
             names = sorted(each.name + "/" * each.is_dir() for each in real.iterdir())
             return path, "\n".join(names), ""
         if real.exists() and not real.is_file():
-            return path, "", "Is a directory" if real.is_dir() else "it is no regular file"
+            return path, "", "Is a directory" if real.is_dir() else "it is not a regular file"
         return path, *_decode(read_start(real, SOURCE_BYTES + 1))
     except OSError as error:
         return path, "", "No such file" if isinstance(error, FileNotFoundError) else error.strerror or "unreadable"
@@ -100,7 +100,7 @@ def _decode(raw: bytes) -> tuple[str, str]:
     try:
         return raw.decode("utf-8-sig"), ""
     except UnicodeDecodeError as error:
-        return "", f"it is no UTF-8 text (byte {error.start:,})"
+        return "", f"it is not UTF-8 text (byte {error.start:,})"
 
 
 def is_below(path: str, folder: str) -> bool:

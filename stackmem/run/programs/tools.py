@@ -113,7 +113,7 @@ def _fault(call: InvokeTool) -> str:
         return f"the time limit must be above 0 and at most {LONGEST_SECONDS:,.0f} seconds, is {seconds:g}"
     env = call.arguments.get("env") or {}
     bad = next((name for name in env if not (isinstance(name, str) and name.isidentifier() and name.isascii())), None)
-    return "" if bad is None else f"{str(bad)[:80]!r} is no name of an environment variable"
+    return "" if bad is None else f"{str(bad)[:80]!r} is not a name of an environment variable"
 
 
 def _shell(given: dict[str, Any], seconds: float | None, context: ToolContext) -> ToolAnswered:
@@ -158,7 +158,7 @@ def _read(raw: bytes, path: str, context: ToolContext) -> ToolAnswered:
     try:
         return ToolAnswered(context.scrub(raw.decode()))
     except UnicodeDecodeError as error:
-        return ToolAnswered(None, "refused", f"{path} is no UTF-8 text (byte {error.start:,}); read it by a command")
+        return ToolAnswered(None, "refused", f"{path} is not UTF-8 text (byte {error.start:,}); read it by a command")
 
 
 def _find_context(arguments: dict[str, Any], context: ToolContext) -> ToolAnswered:

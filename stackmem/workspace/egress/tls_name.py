@@ -54,7 +54,7 @@ class TunnelName:
             return b"" if self.why else piece
         self._held += piece
         if self._held[:1] != bytes([_HANDSHAKE]):
-            return self._settle("was asked for anything but TLS in its tunnel" if self._port == _TLS_PORT else "")
+            return self._settle("got something other than TLS in its tunnel" if self._port == _TLS_PORT else "")
         self._incoming.write(piece)
         hook, sys.unraisablehook = sys.unraisablehook, _nothing
         try:
@@ -68,7 +68,7 @@ class TunnelName:
             sys.unraisablehook = hook
         named = ((self._asked[0] if self._asked else None) or "").lower().removesuffix(".")
         right = self._asked and named == ("" if as_address(self._host) else self._host)
-        return self._settle("" if right else "was asked for another host in its tunnel, by TLS")
+        return self._settle("" if right else "named another host by TLS in its tunnel")
 
     def _settle(self, why: str) -> bytes:
         self.why, self._settled = why, True

@@ -284,7 +284,7 @@ def test_a_question_that_is_never_answered_well_ends_the_agent():
 
 def test_what_looks_odd_in_a_change_is_shown_once_more():
     played = play(change(newElements={"notes": ["..."], "_x": 1}, stray=1), done(), agent=NOTES)
-    assert "please look at this again: 'notes[0]' holds what looks like a placeholder" in played.last
+    assert "please look at this again: 'notes[0]' contains what looks like a placeholder" in played.last
     assert "'stray' stood outside" in played.last
 
 

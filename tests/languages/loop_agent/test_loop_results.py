@@ -141,7 +141,7 @@ def test_a_thousand_actions_are_the_most_of_one_response():
     assert len(play(asked(1_000), done()).calls) == 1_000
     played = play(asked(20_000), done())
     assert played.calls == []
-    assert "20,000 actions were asked for; one response may have 1,000, a ForEach as many as" in played.last
+    assert "20,000 actions requested; one response may contain 1,000, a ForEach as many as" in played.last
 
 
 def test_what_is_too_much_is_found_though_the_same_part_stands_there_a_million_times():

@@ -124,7 +124,9 @@ def test_an_output_mapping_is_applied_after_each_iteration():
 
 def test_a_mapping_that_leads_nowhere_is_told():
     agent = ITEMS.replace("tool: fetch,", "tool: fetch, output_mapping: 'x{{item.none}}..y',")
-    assert "is no path in the payload; nothing was written there" in play(one(), done(), agent=agent, tool=fetched).last
+    assert (
+        "is not a path in the payload; nothing was written there" in play(one(), done(), agent=agent, tool=fetched).last
+    )
 
 
 def test_parallel_iterations_see_the_payload_as_it_was_and_conflicts_are_told():
@@ -347,7 +349,7 @@ def test_a_payload_that_its_own_loop_nests_is_stopped_in_a_sentence():
 
 def test_a_path_of_thirty_thousand_steps_is_no_path():
     loop = one(outputMapping="a." * 30_000 + "b")
-    assert "is no path in the payload" in play(loop, done(), agent=ITEMS).last
+    assert "is not a path in the payload" in play(loop, done(), agent=ITEMS).last
 
 
 def test_a_text_of_references_stays_within_what_a_value_may_be():

@@ -29,8 +29,8 @@ def told_place(fault):
 
 
 REFUSED = {
-    "NaN": "NaN is no JSON",
-    "-Infinity": "-Infinity is no JSON",
+    "NaN": "NaN is not JSON",
+    "-Infinity": "-Infinity is not JSON",
     "1e999": "the number 1e999 is too large",
     "-1" + "0" * 400: "the number -1000000000000000000 is too large",
     r'"a \ud800 b"': "a text holds half of a surrogate pair",

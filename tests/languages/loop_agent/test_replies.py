@@ -152,8 +152,8 @@ def test_a_command_that_does_not_fit_is_refused(command, fault):
         (for_each(subAgent={"name": "a", "message": "m"}), "must have either action or subAgent"),
         (for_each(maxConcurrency=65), "maxConcurrency must be a whole number from 1 to 64"),
         (for_each(executionMode="both"), "executionMode must be one of sequential, parallel"),
-        (for_each(action={"name": "x", "outputMapping": "a..b"}), "outputMapping: 'a..b' is no path in the payload"),
-        (for_each(action={"name": "x", "outputMapping": {"a..b": "c"}}), "'a..b' is no path in a result"),
+        (for_each(action={"name": "x", "outputMapping": "a..b"}), "outputMapping: 'a..b' is not a path in the payload"),
+        (for_each(action={"name": "x", "outputMapping": {"a..b": "c"}}), "'a..b' is not a path in a result"),
         (while_("true", itemVariable="Index"), "itemVariable must not be index"),
         (step("While"), "nextStep.while is missing"),
         (step("Actions", actions=[5]), "nextStep.actions[0] must be an object"),
@@ -179,7 +179,7 @@ def test_what_is_strange_and_does_no_harm_is_told():
     reply["nextStep"]["type"] = ""
     last = told(reply)
     assert "not known and passed over: sun" in last
-    assert "confidence is no number" in last
+    assert "confidence is not a number" in last
     assert "The expansion failed: there is no result #1." in told({"nextStep": {"messageIndex": 1}})
     assert "the form was dropped: it goes with a Chat" in told(form(of("text")) | actions("Poll"))
     assert "it is true or false and not one JSON object" in told("true")
@@ -231,7 +231,7 @@ def test_a_change_of_the_payload(payload, request_, after):
         ({}, {"updateElements": {"a": 2}}, "'a' was in updateElements but does not exist (treated as addition)"),
         ({"a": 1}, {"a": 2}, "'a' stood outside of the known words (moved to updateElements)"),
         ({}, {"a": 2}, "'a' stood outside of the known words (moved to newElements)"),
-        ({}, {"newElements": {"a": 1}, "a": 2}, "'a' stands beside the known words, too; the explicit entry holds"),
+        ({}, {"newElements": {"a": 1}, "a": 2}, "'a' is also among the known words; the explicit entry is used"),
         ({}, {"removeElements": {"a": "__DELETE__"}}, "'a' was to be removed and is not there"),
         ({"a": 1}, {"removeElements": {"a": 5}}, "'a' in removeElements was kept"),
         ({"a": "x" * 100}, {"updateElements": {"a": "x"}}, "'a' lost 99% of its 100 characters"),
@@ -239,8 +239,8 @@ def test_a_change_of_the_payload(payload, request_, after):
         ({"a": True}, {"updateElements": {"a": "x"}}, "'a' was true or false and is a text"),
         ({"a": 1}, {"updateElements": {"a": [1]}}, "'a' was a number and is a list"),
         ({"a": {"b": 1}}, {"updateElements": {"a": 1}}, "'a' was an object and is a number"),
-        ({}, {"newElements": {"a": {"b": [5, "and so on ..."]}}}, "'a' holds what looks like a placeholder"),
-        ({"a": 1}, {"updateElements": {"a": "..."}}, "'a' holds what looks like a placeholder"),
+        ({}, {"newElements": {"a": {"b": [5, "and so on ..."]}}}, "'a' contains what looks like a placeholder"),
+        ({"a": 1}, {"updateElements": {"a": "..."}}, "'a' contains what looks like a placeholder"),
     ],
 )
 def test_what_is_corrected_or_odd_in_a_change_is_told(payload, request_, note):

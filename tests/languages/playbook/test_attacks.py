@@ -27,7 +27,7 @@ HOSTILE = {
         TOLD_DEEP,
     ),
     "a number of 390 digits": (f"`Say({'9' * 390})`\n", "is too large; write it as a text"),
-    "a number of 5,000 digits": (f"`Say({'9' * 5_000})`\n", "is no number"),
+    "a number of 5,000 digits": (f"`Say({'9' * 5_000})`\n", "is not a number"),
     "no number": ("`Say([-Infinity])`\n", "cannot be read"),
     "a name of 100,000 letters": (f"`Var[${'v' * 100_000}, 1]`\n", "a Var is written"),
     "a name of 100,000 letters for a result": (f"`${'v' * 100_000} = Say(1)`\n", "of a known form"),
@@ -82,7 +82,7 @@ def test_the_size_of_a_value_counts_names_of_members_too():
 
 
 def test_an_answer_of_a_function_that_is_nested_without_end_is_none():
-    told = "its last line is no JSON, or is nested too deep"
+    told = "its last line is not JSON, or is nested too deep"
     assert _last_message(ToolAnswer({"stdout": _MARK + "[" * 200_000}))["failed"] == told
     deep = [[]]
     for _ in range(100):

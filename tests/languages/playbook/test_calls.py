@@ -321,11 +321,14 @@ def test_functions_of_one_block_call_each_other_and_a_plain_one_calls_a_playbook
         ("@playbook\ndef f(n): raise SystemExit(3)", "failed: SystemExit: 3"),
         ("import os\n@playbook\ndef f(n): os._exit(3)", "failed: exit 3"),
         ("import os\n@playbook\ndef f(n): os._exit(0)", "failed: it ended without a result"),
-        ("import os\n@playbook\ndef f(n): os.write(1, b'\\x1estackmem 5\\n'); os._exit(0)", "its last line is no JSON"),
-        ("@playbook\ndef f(n): Ask(object())", "are no JSON values"),
+        (
+            "import os\n@playbook\ndef f(n): os.write(1, b'\\x1estackmem 5\\n'); os._exit(0)",
+            "its last line is not JSON",
+        ),
+        ("@playbook\ndef f(n): Ask(object())", "are not JSON values"),
         (
             "@playbook\ndef f(n): import os; os.write(1, b'\\x1estackmem {\\n'); os._exit(0)",
-            "its last line is no JSON",
+            "its last line is not JSON",
         ),
     ],
 )

@@ -88,7 +88,7 @@ def test_a_plain_program_is_compiled_once(tmp_path: Path):
     assert first.written == program.with_name("main.pbasm")
     assert made("main.pbasm").written is None
     (program.parent / "bad.pb").write_text("# A\n## P\n### Steps\n- 01:FOO\n", "utf-8")
-    with pytest.raises(ProgramError, match="FOO is no code"):
+    with pytest.raises(ProgramError, match="FOO is not a code"):
         made("bad.pb")
     (program.parent / "x.apl").write_text("main: [{name: a, tool: shell, command: ls}]", "utf-8")
     with pytest.raises(UsageError, match="is not a playbook"):

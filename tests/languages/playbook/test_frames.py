@@ -131,7 +131,7 @@ FAULTS = {
     "nothing": ("", "ended without a yld line"),
     "never yields": ('`Step["P:01"]` `Say("lost")`', "ended without a yld line"),
     "skips a line": ('`Step["P:03"]` yld call', "P:03 cannot follow here; expected: P:01:EXE"),
-    "an unknown line": ('`Step["P:44"]` yld call', "P:44 is no line of it"),
+    "an unknown line": ('`Step["P:44"]` yld call', "P:44 is not a line of it"),
     "another playbook": ('`Step["Q:01"]` yld call', "Q:01 is another playbook"),
     "an unknown playbook": ("`Nope(1)`\nyld call", "there is no playbook Nope"),
     "an unknown trigger": ('trig? `Trigger["P:9:CND"]`\nyld call', "there is no trigger P:T9; known: none"),
@@ -209,9 +209,8 @@ def test_what_stands_behind_the_end_is_told_and_not_done():
     )
     assert play.value == 1
     assert play.said == []
-    assert (
-        "note: what stood behind the first yield or Return was ignored: '`Say(\"late\")` yld user'"
-        in play.instruction(1)
+    assert "note: the text after the first yield or Return was ignored: '`Say(\"late\")` yld user'" in play.instruction(
+        1
     )
 
 
@@ -425,7 +424,7 @@ def test_a_program_that_is_none_halts_with_its_line():
     play = run("# A\n## P\n### Steps\n- 01:FOO\n")
     assert play.report.splitlines() == [
         "Playbook halted: Unknown Code",
-        "  Reason: FOO is no code of a step; known: EXE, TNK, QUE, CND, CHK, RET, JMP, YLD, LOP, ELS",
+        "  Reason: FOO is not a code of a step; known: EXE, TNK, QUE, CND, CHK, RET, JMP, YLD, LOP, ELS",
         "  At: main.pb:4",
         "  Text: - 01:FOO",
     ]

@@ -182,5 +182,5 @@ def test_any_text_is_a_program_or_has_one_fault(text):
 
 
 def test_a_call_is_read_only_where_one_stands():
-    with pytest.raises(LiteralFault, match="is no call"):
+    with pytest.raises(LiteralFault, match="is not a call"):
         LiteralReader("x").call()
