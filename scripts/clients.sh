@@ -29,6 +29,6 @@ node_agent() {
 }
 
 for name in langgraph pydantic-ai smolagents mini-swe-agent aider; do python_agent "$name"; done
-for name in claude-code codex qwen-code opencode; do node_agent "$name"; done
+for name in claude-code codex qwen-code opencode gemini-cli; do node_agent "$name"; done
 
 STACKMEM_CLIENTS=$place exec .venv/bin/python -m tests.doors.gateway.clients.table "$@"

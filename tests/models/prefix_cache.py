@@ -77,9 +77,15 @@ def prompt_tokens(body: dict[str, Any]) -> int:
 
 
 def without_marks(value: Any) -> Any:
-    """Return a request's value without cache breakpoints, which are neither cached nor signed."""
+    """Return a request's value without cache breakpoints, which are neither cached nor signed.
+
+    A message's content as a text means one text block: Claude Code sends new messages as blocks and old ones as texts.
+    """
     if isinstance(value, dict):
-        return {name: without_marks(item) for name, item in value.items() if name != "cache_control"}
+        bare = {name: without_marks(item) for name, item in value.items() if name != "cache_control"}
+        if "role" in bare and isinstance(bare.get("content"), str):
+            bare["content"] = [{"type": "text", "text": bare["content"]}]
+        return bare
     return [without_marks(item) for item in value] if isinstance(value, list) else value
 
 

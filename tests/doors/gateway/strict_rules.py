@@ -1,4 +1,4 @@
-"""The documented rules of the three APIs about the order of messages, checked as a strict provider checks them.
+"""The documented rules of the four APIs about the order of messages, checked as a strict provider checks them.
 
 Unlike ``tests.models.api_rules``, which covers our own requests, this accepts unknown fields and every form in which
 other agents write a message.
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stackmem.doors.gateway.wires.chat import CHAT
+from stackmem.doors.gateway.wires.gemini import GEMINI
 from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.wire import WireFormat
 from tests.models.api_rules import signature
@@ -29,7 +30,7 @@ def fault(wire: WireFormat, body: Json, given: Mapping[str, Any]) -> str | None:
         given: For each call id, what the provider returned with the call: the thinking blocks of the reply, or the id
             of the reasoning item.
     """
-    check = _messages if wire is MESSAGES else _chat if wire is CHAT else _responses
+    check = {MESSAGES.name: _messages, CHAT.name: _chat, GEMINI.name: _gemini}.get(wire.name, _responses)
     return next(check(body, given), None)
 
 
@@ -180,3 +181,18 @@ def _responses(body: Json, given: Mapping[str, Any]) -> Iterator[str]:
             answered.add(item["call_id"])
     if not body.get("previous_response_id") and called - answered:
         yield f"No tool output found for function call {sorted(called - answered)}."
+
+
+def _gemini(body: Json, _given: Mapping[str, Any]) -> Iterator[str]:
+    waiting: list[str] = []
+    contents = body["contents"]
+    for place, one in enumerate(contents):
+        calls = [part["functionCall"]["name"] for part in one["parts"] if "functionCall" in part]
+        answers = [part["functionResponse"]["name"] for part in one["parts"] if "functionResponse" in part]
+        if answers != waiting:
+            yield f"content {place}: function responses {answers} do not follow the calls {waiting}"
+        if place and one["role"] == contents[place - 1]["role"]:
+            yield f"content {place}: the roles do not alternate"
+        waiting = calls
+    if waiting:
+        yield f"calls without a response: {waiting}"

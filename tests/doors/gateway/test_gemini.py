@@ -8,6 +8,7 @@ import pytest
 from stackmem.core.facts import ModelReplied, ToolReturned
 from stackmem.core.messages import Text, Thinking, ToolCall, Usage
 from stackmem.doors.gateway.cutting import Cutter
+from stackmem.doors.gateway.exchanges import RequestPassed, read_exchanges
 from stackmem.doors.gateway.framing import cutter_of
 from stackmem.doors.gateway.identity import chain
 from stackmem.doors.gateway.rewriting import Rewriter
@@ -15,6 +16,8 @@ from stackmem.doors.gateway.summaries import summary_body
 from stackmem.doors.gateway.verifying import verify_gateway_run
 from stackmem.doors.gateway.wires import model_in, wire_of
 from stackmem.doors.gateway.wires.gemini import GEMINI
+from stackmem.run.run_folder import EXCHANGES
+from tests.doors.gateway.strict_rules import fault
 from tests.doors.gateway.test_proxy import events, gateway, only_run
 from tests.doors.gateway.test_strict_providers import STRATEGIES
 from tests.doors.gateway.upstream import CLIENT, RawAnswer, RawUpstream, sse
@@ -46,20 +49,6 @@ def chunks(*parts: Json, reason: str = "STOP") -> tuple[bytes, ...]:
     whole[-1]["candidates"][0]["finishReason"] = reason
     whole[-1] |= {"usageMetadata": USED, "responseId": "r"}
     return sse(*({"type": "", **one} for one in whole), named=False)
-
-
-def fault(contents: list[Json]) -> str:
-    """Return a violation of the order that the API requires; empty if there is none."""
-    waiting: list[str] = []
-    for place, one in enumerate(contents):
-        calls = [part["functionCall"]["name"] for part in one["parts"] if "functionCall" in part]
-        answers = [part["functionResponse"]["name"] for part in one["parts"] if "functionResponse" in part]
-        if answers != waiting:
-            return f"content {place}: function responses {answers} do not follow the calls {waiting}"
-        if place and one["role"] == contents[place - 1]["role"]:
-            return f"content {place}: the roles do not alternate"
-        waiting = calls
-    return f"calls without a response: {waiting}" if waiting else ""
 
 
 def test_the_path_names_the_format_and_the_model():
@@ -137,11 +126,11 @@ def test_every_strategy_keeps_calls_with_their_responses(spelled):
         found = chain(b"seed", asked.messages)
         if (wanted := cutter.wanted(asked, found)) is not None:
             before = Rewriter().rewrite(sent, GEMINI, asked, cutter.cut(asked, found), cutter.shorten)
-            assert fault(json.loads(summary_body(before, GEMINI, "m", wanted, "Sum up."))["contents"]) == ""
+            assert fault(GEMINI, json.loads(summary_body(before, GEMINI, "m", wanted, "Sum up.")), {}) is None
             cutter.summarize(asked, found, wanted, "The parser is half mended.")
         made = Rewriter().rewrite(sent, GEMINI, asked, cutter.cut(asked, found), cutter.shorten)
         shown = json.loads(made)["contents"]
-        assert fault(shown) == ""
+        assert fault(GEMINI, {"contents": shown}, {}) is None
         kept = [part for one in shown for part in one["parts"] if "functionCall" in part]
         assert all("thoughtSignature" in part for part in kept)
         contents.append({"role": "model", "parts": [{"text": f"Step {number}."}, call(number), call(-number)]})
@@ -149,13 +138,21 @@ def test_every_strategy_keeps_calls_with_their_responses(spelled):
     assert len(made) < len(sent) * 0.8
 
 
-def test_a_cut_run_is_verified(tmp_path):
+@pytest.mark.parametrize("made_up", [False, True], ids=["without ids", "with ids that the client made up"])
+def test_a_cut_run_is_verified(tmp_path, made_up):
+    """Gemini CLI gives an id to each call that came without one."""
     contents: list[Json] = [TASK]
     with RawUpstream(answer=lambda _: RawAnswer(chunks({"text": "I look."}, call(1)))) as upstream:
         with gateway(upstream, tmp_path, strategy="mask:1,poll=1") as served:
-            for _ in range(5):
+            for number in range(5):
                 CLIENT.post(f"{served.url}{PATH}", content=body(*contents), headers=HEADERS)
-                contents.append({"role": "model", "parts": [{"text": "I look."}, call(1)]})
-                contents.append({"role": "user", "parts": [response("x" * 900)]})
+                asked, answered = call(1), response("x" * 900)
+                if made_up:
+                    asked["functionCall"]["id"] = answered["functionResponse"]["id"] = f"run_17958843540{number}_0"
+                contents.append({"role": "model", "parts": [{"text": "I look."}, asked]})
+                contents.append({"role": "user", "parts": [answered]})
         assert [came.count(b"masked") for _, _, came in upstream.seen] == [0, 0, 1, 2, 3]
-    assert verify_gateway_run(only_run(tmp_path)).cuts == 5
+    run = only_run(tmp_path)
+    assert verify_gateway_run(run).cuts == 5
+    passed = [one for one in read_exchanges(run / EXCHANGES) if isinstance(one, RequestPassed)]
+    assert [one.kind for one in passed] == ["new", "turn", "turn", "turn", "turn"]

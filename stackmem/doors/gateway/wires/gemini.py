@@ -1,12 +1,14 @@
 """Google's Gemini format: ``/v1beta/models/NAME:streamGenerateContent``, with the model in the path.
 
-Calls often have no id. Then a call and its response get the number of the call within its message, such as ``#0``.
+A call and its response get the number of the call within its message, such as ``#0``, and no other id: servers often
+send none, and Gemini CLI then makes up ids that the reply did not have. So the responses to parallel calls must be in
+the order of the calls.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -48,11 +50,11 @@ def _parts(role: Role, parts: object) -> Iterator[Part]:
     for part in parts if isinstance(parts, list) else []:
         match part:
             case {"functionCall": {"name": str(name), **call}}:
-                yield ToolCall(_id(call, calls), whole(name), whole_value(call.get("args") or {}))
+                yield ToolCall(f"#{calls}", whole(name), whole_value(call.get("args") or {}))
                 calls += 1
             case {"functionResponse": {"name": str(), **answer}}:
                 text, is_error = _response_text(answer.get("response"))
-                yield ToolResult(_id(answer, calls), text, is_error)
+                yield ToolResult(f"#{calls}", text, is_error)
                 calls += 1
             case {"text": str(), "thought": True}:
                 yield Thinking({"type": "thinking", "thinking": whole(part["text"])})
@@ -62,11 +64,6 @@ def _parts(role: Role, parts: object) -> Iterator[Part]:
                 yield unknown(role, part)
             case _:
                 raise ValueError("a part is not an object")
-
-
-def _id(fields: Mapping[Any, Any], number: int) -> str:
-    given = fields.get("id")
-    return whole(given) if isinstance(given, str) and given else f"#{number}"
 
 
 def _response_text(response: object) -> tuple[str, bool]:

@@ -1,4 +1,4 @@
-"""A scripted loopback provider for third-party clients: it makes them call a shell, over three wire formats.
+"""A scripted loopback provider for third-party clients: it makes them call a shell, over four wire formats.
 
 It refuses what a real provider refuses, fails once, bills by a prefix cache, and makes clients that support sub-agents
 start one.
@@ -14,8 +14,9 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.messages import Text, ToolSpec
-from stackmem.doors.gateway.wires import wire_of
+from stackmem.doors.gateway.wires import model_in, wire_of
 from stackmem.doors.gateway.wires.chat import CHAT
+from stackmem.doors.gateway.wires.gemini import GEMINI
 from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.wire import ForeignRequest, WireFormat
 from tests.doors.gateway.strict_rules import binds_thinking, fault
@@ -29,6 +30,8 @@ SUBTASK = "SUBTASK: list the folder once and report what it holds."
 SUMMARY = "total = 7; next = the last file"
 DONE = "All is counted: 7 files."
 CALLS = 10
+OUTPUT = 20
+"""Tokens of every answer."""
 _ASKS = b"COMPACTION REQUEST"
 _SHELLS = ("bash", "run_shell_command", "shell_command", "shell", "exec_command", "run_command", "run")
 _AGENTS = ("agent", "task")
@@ -52,12 +55,14 @@ class ScriptedProvider:
         last: The end of the work: a reply without a call, if a client needs nothing else.
         talks: Texts for a client without tools: it receives these in turn, then the last word.
         refused: A sentence per refused request; ``seen`` contains the accepted bodies.
+        billed: The sums of the tokens that the answers stated: uncached, read from the cache, written to it, output.
     """
 
     def __init__(self, last: Reply = FAREWELL, talks: tuple[str, ...] = ()) -> None:
         self.last, self.talks = last, talks
         self.refused: list[str] = []
         self.seen: list[bytes] = []
+        self.billed = [0, 0, 0, 0]
         self._given: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._cached: list[bytes] = []
@@ -71,6 +76,8 @@ class ScriptedProvider:
                 given = {"input_tokens": len(body) // 4} if path.endswith("count_tokens") else {"data": []}
                 return _json(200, given)
             value = json.loads(body)
+            if wire is GEMINI:  # the path says what the other formats say in the body
+                value |= {"stream": ":stream" in path, "model": model_in(path)}
             asked = wire.read(body)
             if refusal := fault(wire, value, self._given):
                 self.refused.append(refusal)
@@ -82,7 +89,9 @@ class ScriptedProvider:
             thoughts = self._thoughts(wire, value)
             if wire is MESSAGES:
                 self._given[f"toolu_{len(self.seen):04}"] = thoughts
-            return _spoken(wire, value, self._reply(asked, body), self._usage(wire, body), len(self.seen), thoughts)
+            used = self._usage(wire, body)
+            self.billed = [whole + part for whole, part in zip(self.billed, (*used, OUTPUT), strict=True)]
+            return _spoken(wire, value, self._reply(asked, body), used, len(self.seen), thoughts)
 
     def _thoughts(self, wire: WireFormat, value: Json) -> list[Json]:
         """Return the thinking that begins the next reply, signed as the model signs it."""
@@ -164,7 +173,7 @@ def _json(status: int, value: Json) -> RawAnswer:
 def _spoken(
     wire: WireFormat, asked: Json, reply: Reply, used: tuple[int, int, int], number: int, thoughts: list[Json]
 ) -> RawAnswer:
-    spell = _chat if wire is CHAT else _responses
+    spell = {CHAT.name: _chat, GEMINI.name: _gemini}.get(wire.name, _responses)
     spoken = _messages(asked, reply, used, number, thoughts) if wire is MESSAGES else spell(asked, reply, used, number)
     pieces = tuple(spoken)
     kind = "text/event-stream" if asked.get("stream") else "application/json"
@@ -183,7 +192,7 @@ def _messages(
     begun = {"content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, "output_tokens": 1}}
     message = {"id": f"msg_{number:04}", "type": "message", "role": "assistant", "model": asked["model"], **begun}
     if not asked.get("stream"):
-        whole = {**message, "content": blocks, "stop_reason": stop, "usage": {**usage, "output_tokens": 20}}
+        whole = {**message, "content": blocks, "stop_reason": stop, "usage": {**usage, "output_tokens": OUTPUT}}
         yield json.dumps(whole).encode()
         return
     yield from sse({"type": "message_start", "message": message})
@@ -194,7 +203,7 @@ def _chat(asked: Json, reply: Reply, used: tuple[int, int, int], number: int) ->
     function = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
     calls = [{"id": f"call_{number}", "type": "function", "function": function}] if reply.tool else []
     finish = "tool_calls" if calls else "stop"
-    usage = {"prompt_tokens": used[0] + used[1], "completion_tokens": 20, "total_tokens": used[0] + used[1] + 20,
+    usage = {"prompt_tokens": used[0] + used[1], "completion_tokens": OUTPUT, "total_tokens": used[0] + used[1] + OUTPUT,
              "prompt_tokens_details": {"cached_tokens": used[1]}}  # fmt: skip
     about = {"id": f"chatcmpl-{number}", "created": 1, "model": asked["model"]}
     said = {"role": "assistant", "content": reply.text, **({"tool_calls": calls} if calls else {})}
@@ -210,6 +219,18 @@ def _chat(asked: Json, reply: Reply, used: tuple[int, int, int], number: int) ->
     yield f"data: {json.dumps({**chunk, 'choices': [], 'usage': usage})}\n\ndata: [DONE]\n\n".encode()
 
 
+def _gemini(asked: Json, reply: Reply, used: tuple[int, int, int], number: int) -> Iterator[bytes]:
+    parts: list[Json] = [{"text": reply.text}]
+    if reply.tool:
+        call = {"name": reply.tool, "args": reply.arguments}
+        parts.append({"functionCall": call, "thoughtSignature": f"s{number}"})
+    usage = {"promptTokenCount": used[0] + used[1], "cachedContentTokenCount": used[1], "candidatesTokenCount": OUTPUT,
+             "totalTokenCount": used[0] + used[1] + OUTPUT}  # fmt: skip
+    said = {"content": {"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0}
+    whole = {"candidates": [said], "usageMetadata": usage, "modelVersion": asked["model"], "responseId": f"r{number}"}
+    yield f"data: {json.dumps(whole)}\n\n".encode() if asked["stream"] else json.dumps(whole).encode()
+
+
 def _responses(asked: Json, reply: Reply, used: tuple[int, int, int], number: int) -> Iterator[bytes]:
     output: list[Json] = [
         {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed",
@@ -218,8 +239,8 @@ def _responses(asked: Json, reply: Reply, used: tuple[int, int, int], number: in
     if reply.tool:
         named = {"id": f"fc_{number}", "call_id": f"call_{number}", "name": reply.tool, "status": "completed"}
         output.append({"type": "function_call", **named, "arguments": json.dumps(reply.arguments)})
-    usage = {"input_tokens": used[0] + used[1], "input_tokens_details": {"cached_tokens": used[1]}, "output_tokens": 20,
-             "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": used[0] + used[1] + 20}  # fmt: skip
+    usage = {"input_tokens": used[0] + used[1], "input_tokens_details": {"cached_tokens": used[1]}, "output_tokens": OUTPUT,
+             "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": used[0] + used[1] + OUTPUT}  # fmt: skip
     response = {"id": f"resp_{number}", "object": "response", "created_at": 1, "status": "completed",
                 "model": asked["model"], "output": output, "usage": usage, "parallel_tool_calls": True,
                 "tool_choice": "auto", "tools": [], "error": None, "incomplete_details": None, "instructions": None,

@@ -50,6 +50,7 @@ class Client(Struct, frozen=True):
         last: The end of its work; ``talks`` are the answers if it has no tools.
         typed: The user's input, line after line.
         variables: Environment variables in addition to those of every agent.
+        files: JSON files in its home.
         own: It is installed with our tests.
     """
 
@@ -61,6 +62,7 @@ class Client(Struct, frozen=True):
     talks: tuple[str, ...] = ()
     typed: tuple[str, ...] = ()
     variables: dict[str, str] = {}
+    files: dict[str, object] = {}
     own: bool = False
 
 
@@ -113,6 +115,11 @@ CLIENTS = (
         ("{bin}/qwen", "--auth-type", "openai", "--model", "gpt-5.6-sol", "--yolo", "-p", "{task}"), "Chat Completions",
     ),
     Client(
+        "gemini-cli", "@google/gemini-cli", ("{bin}/gemini", "--model", "gemini-3.8-flash", "--yolo", "-p", "{task}"),
+        "Gemini", variables={"GEMINI_CLI_TRUST_WORKSPACE": "true"},
+        files={".gemini/settings.json": {"security": {"auth": {"selectedType": "gemini-api-key"}}}},
+    ),
+    Client(
         "opencode", "opencode-ai", ("{bin}/opencode", "run", "--model", "anthropic/claude-sonnet-5-5", "{task}"),
         "Messages", variables={"OPENCODE_CONFIG_CONTENT": json.dumps(_OPENCODE), "OPENCODE_DISABLE_MODELS_FETCH": "1"},
     ),
@@ -127,6 +134,7 @@ class ClientRun(Struct, frozen=True):
         runs: The recorded runs, one for each tree of conversations.
         asked: All their requests; ``largest`` is the size in bytes of the longest body sent upstream.
         refused: The provider's reasons for refusing requests.
+        billed: The provider's own sums of uncached, read, written and output tokens.
         verified: Requests whose cut follows from their conversation; ``not_followed`` counts those that cannot be
             checked.
     """
@@ -138,6 +146,7 @@ class ClientRun(Struct, frozen=True):
     refused: list[str]
     notes: list[str]
     largest: int
+    billed: list[int]
     verified: int = 0
     not_followed: int = 0
 
@@ -149,6 +158,13 @@ class ClientRun(Struct, frozen=True):
         """Return the bytes sent upstream, including requests for summaries."""
         texts = (one.summary.sent_bytes for one in self.asked if one.summary is not UNSET)
         return sum(one.sent_bytes for one in self.asked) + sum(texts)
+
+    @property
+    def recorded(self) -> list[int]:
+        """Return the recorded sums of uncached, read, written and output tokens."""
+        used = [one.usage for one in self.runs]
+        return [sum(one.uncached for one in used), sum(one.cache_read for one in used),
+                sum(one.cache_write_5m + one.cache_write_1h for one in used), sum(one.output for one in used)]  # fmt: skip
 
     @property
     def usd(self) -> float:
@@ -172,6 +188,10 @@ def run(client: Client, strategy: str, clients: Path, scratch: Path) -> ClientRu
     work, runs = scratch / "work", scratch / "runs"
     for folder in (work, scratch / "home"):
         folder.mkdir(parents=True)
+    for name, value in client.files.items():
+        file = scratch / "home" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(value))
     for number in range(1, 8):
         (work / f"part_{number}.txt").write_text("line\n" * number)
     slots = {"{task}": TASK, "{python}": str(place / "python"), "{bin}": str(place)}
@@ -196,6 +216,7 @@ def run(client: Client, strategy: str, clients: Path, scratch: Path) -> ClientRu
         provider.refused,
         [line for line in done.stderr.splitlines() if line.startswith("note: ")],
         max(map(len, provider.seen), default=0),
+        provider.billed,
         sum(one.cuts for one in verified),
         sum(one.not_followed for one in verified),
     )
@@ -203,7 +224,8 @@ def run(client: Client, strategy: str, clients: Path, scratch: Path) -> ClientRu
 
 def _environ(client: Client, home: Path) -> dict[str, str]:
     given = {name: os.environ[name] for name in ("PATH", "LANG", "TERM") if name in os.environ}
-    keys = {"ANTHROPIC_API_KEY": "sk-ant-none-0123456789", "OPENAI_API_KEY": "sk-none-0123456789abcdef"}
+    keys = {"ANTHROPIC_API_KEY": "sk-ant-none-0123456789", "OPENAI_API_KEY": "sk-none-0123456789abcdef",
+            "GEMINI_API_KEY": "AIza" + "b" * 35}  # fmt: skip
     quiet = {"DISABLE_AUTOUPDATER": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "NO_COLOR": "1"}
     return {**given, **keys, **quiet, "HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), **client.variables}
 
@@ -232,8 +254,8 @@ def main() -> None:
         rows.append(_recognized(client, version(client, clients), found[0][1]))
         saved.append(_saved(client, found))
         print("\n".join((rows[-1], saved[-1])), file=sys.stderr, flush=True)
-    print("| agent | wire | requests | new | turns | edits | sub-agents | side | retries |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    print("| agent | wire | requests | new | turns | edits | sub-agents | side | retries | tokens |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---|")
     print("\n".join(rows))
     print()
     print("| agent | " + " | ".join(f"`{one}`" for one in chosen.strategies) + " |")
@@ -253,7 +275,8 @@ def _all(client: Client, clients: Path, strategies: Sequence[str]) -> Iterator[t
 
 def _recognized(client: Client, installed: str, found: ClientRun) -> str:
     kinds = (found.count(kind) for kind in ("new", "turn", "edit", "child", "side"))
-    cells = (len(found.asked), *kinds, sum(one.retry for one in found.asked))
+    billed = "equal" if found.recorded == found.billed else f"{found.recorded} for {found.billed}"
+    cells = (len(found.asked), *kinds, sum(one.retry for one in found.asked), billed)
     return f"| {client.package} {installed} | {client.wire} | " + " | ".join(map(str, cells)) + " |"
 
 
