@@ -203,7 +203,8 @@ def _chat(asked: Json, reply: Reply, used: tuple[int, int, int], number: int) ->
     function = {"name": reply.tool, "arguments": json.dumps(reply.arguments)}
     calls = [{"id": f"call_{number}", "type": "function", "function": function}] if reply.tool else []
     finish = "tool_calls" if calls else "stop"
-    usage = {"prompt_tokens": used[0] + used[1], "completion_tokens": OUTPUT, "total_tokens": used[0] + used[1] + OUTPUT,
+    prompt = used[0] + used[1]
+    usage = {"prompt_tokens": prompt, "completion_tokens": OUTPUT, "total_tokens": prompt + OUTPUT,
              "prompt_tokens_details": {"cached_tokens": used[1]}}  # fmt: skip
     about = {"id": f"chatcmpl-{number}", "created": 1, "model": asked["model"]}
     said = {"role": "assistant", "content": reply.text, **({"tool_calls": calls} if calls else {})}
@@ -239,8 +240,9 @@ def _responses(asked: Json, reply: Reply, used: tuple[int, int, int], number: in
     if reply.tool:
         named = {"id": f"fc_{number}", "call_id": f"call_{number}", "name": reply.tool, "status": "completed"}
         output.append({"type": "function_call", **named, "arguments": json.dumps(reply.arguments)})
-    usage = {"input_tokens": used[0] + used[1], "input_tokens_details": {"cached_tokens": used[1]}, "output_tokens": OUTPUT,
-             "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": used[0] + used[1] + OUTPUT}  # fmt: skip
+    prompt = used[0] + used[1]
+    usage = {"input_tokens": prompt, "input_tokens_details": {"cached_tokens": used[1]}, "output_tokens": OUTPUT,
+             "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": prompt + OUTPUT}  # fmt: skip
     response = {"id": f"resp_{number}", "object": "response", "created_at": 1, "status": "completed",
                 "model": asked["model"], "output": output, "usage": usage, "parallel_tool_calls": True,
                 "tool_choice": "auto", "tools": [], "error": None, "incomplete_details": None, "instructions": None,

@@ -163,8 +163,9 @@ class ClientRun(Struct, frozen=True):
     def recorded(self) -> list[int]:
         """Return the recorded sums of uncached, read, written and output tokens."""
         used = [one.usage for one in self.runs]
-        return [sum(one.uncached for one in used), sum(one.cache_read for one in used),
-                sum(one.cache_write_5m + one.cache_write_1h for one in used), sum(one.output for one in used)]  # fmt: skip
+        written = sum(one.cache_write_5m + one.cache_write_1h for one in used)
+        read = sum(one.cache_read for one in used)
+        return [sum(one.uncached for one in used), read, written, sum(one.output for one in used)]
 
     @property
     def usd(self) -> float:
