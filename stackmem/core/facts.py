@@ -21,6 +21,7 @@ from .skills import Skill
 from .voice import Voice
 
 RULES = 2  # raised whenever a golden trace changes: a replay is strict only between equal rules
+Checkpoint = Literal["improved", "unchanged"]
 Stop = Literal["call", "end", "truncated", "refused", "window", "paused"]
 Ending = Literal[
     "popped", "stalled", "limit:steps", "limit:tokens", "limit:usd", "limit:seconds",
@@ -70,6 +71,8 @@ class RunStarted(Struct, frozen=True, tag=True):
         small: The settings for a small model (``--size``). Omitted in other runs.
         text_calls: ``prompt`` if tools and calls are sent as text. Omitted otherwise.
         skills: The skills on the heap. Omitted if there are none.
+        checkpoints: ``on`` if the first attempt of a push or pop is answered with what the frame found and does not
+            hand over (guidance/checkpoints.py); ``pops`` if only that of a pop is. Omitted in other runs.
         unseen: What the agent does not see, or sees changed, one sentence each. Omitted if it sees everything.
     """
 
@@ -111,6 +114,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     text_calls: Literal["prompt"] | UnsetType = UNSET
     unseen: tuple[str, ...] | UnsetType = UNSET
     skills: tuple[Skill, ...] | UnsetType = UNSET
+    checkpoints: Literal["on", "pops"] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:
@@ -356,6 +360,7 @@ class FramePushed(Struct, frozen=True, tag=True):
         missing: Names of chunks that the objective or context mentions but that are not on the heap.
         program: What the frame is for, if a program pushed it. Omitted otherwise.
         request: The user's request that the frame handles. Omitted elsewhere.
+        checkpoint: Whether the answer to the first attempt changed what is handed over. Omitted if there was none.
     """
 
     frame: str
@@ -368,6 +373,7 @@ class FramePushed(Struct, frozen=True, tag=True):
     missing: tuple[str, ...] = ()
     program: ProgramFrame | UnsetType = UNSET
     request: str | UnsetType = UNSET
+    checkpoint: Checkpoint | UnsetType = UNSET
 
     @property
     def voice(self) -> Voice:
@@ -380,6 +386,7 @@ class FramePopped(Struct, frozen=True, tag=True):
     Attributes:
         forced: Why the harness popped it (``stopped`` if the user did). Empty if the model popped it.
         verified: ``exit N``, ``timeout`` or ``not verified``. Empty if the frame has no verify command.
+        checkpoint: As in ``FramePushed``.
     """
 
     frame: str
@@ -387,6 +394,7 @@ class FramePopped(Struct, frozen=True, tag=True):
     forced: str = ""
     verified: str = ""
     stored: tuple[str, ...] = ()
+    checkpoint: Checkpoint | UnsetType = UNSET
 
     @property
     def voice(self) -> Voice:

@@ -17,6 +17,7 @@ from . import limits, programs
 from .budgets import PROMPT_CHARS, Budgets
 from .conversation.standing import block
 from .facts import FramePopped, FramePushed, RunStarted
+from .guidance import checkpoints
 from .guidance.finishing import premature_end
 from .guidance.repetition import copied_result, handed_on
 from .heap import Heap, faults, index, name_faults, source_faults, sources_with, taken_over
@@ -78,7 +79,7 @@ def push(state: State, call: PushFrame, fields: Collection[str], pending: Pendin
         wrong.insert(0, f"this frame is at depth {state.running.depth}, the deepest allowed; do the work here, or pop")
     if wrong:
         return Refusal("too_deep" if deepest else "push_refused", "push_frame refused: " + "; ".join(wrong))
-    obstacle = _source_obstacle(state, "push_frame", store, pending)
+    obstacle = checkpoints.answer(state, call) or _source_obstacle(state, "push_frame", store, pending)
     if obstacle is not None:
         return obstacle
     if limits.constraint(call.constraint).seconds is not None and not state.clock_fresh:
@@ -93,6 +94,7 @@ def push(state: State, call: PushFrame, fields: Collection[str], pending: Pendin
         context=call.context,
         stored=tuple(entry.name for entry in store),
         missing=tuple(name for name in pointers(call.objective, call.context) if name not in known),
+        checkpoint=checkpoints.effect(state, call),
     )
 
 
@@ -109,8 +111,11 @@ def start_prompted(state: State, call: StartCall) -> FramePushed | Refusal:
         wrong.insert(0, f"this is depth {state.running.depth}, the deepest allowed; do the work here, or return")
     if wrong:
         return Refusal("too_deep" if deepest else "push_refused", f"{tool} refused: " + "; ".join(wrong))
+    if answered := checkpoints.answer(state, call):
+        return answered
     intent = mark_cut(" ".join(call.prompt.split()), budgets.intent_chars)
-    return FramePushed(f"frame-{state.pushes + 1}", call.name, intent, "", "", call.prompt)
+    effect = checkpoints.effect(state, call)
+    return FramePushed(f"frame-{state.pushes + 1}", call.name, intent, "", "", call.prompt, checkpoint=effect)
 
 
 def with_budget_faults(refusal: Refusal, call: ToolCall, budgets: Budgets, offered: tuple[Tool, ...]) -> Refusal:
@@ -196,13 +201,19 @@ def pop(state: State, call: PopCall, pending: Pending) -> FramePopped | Effect |
     misfit = programs.refuse_misfit(frame, call.result)
     if misfit is not None:
         return misfit
-    obstacle = _source_obstacle(state, tool, store, pending)
+    obstacle = checkpoints.answer(state, call) or _source_obstacle(state, tool, store, pending)
     if obstacle is not None:
         return obstacle
     if frame.verify and pending.verified is None:
         return Verify(frame.verify, sources_with(state.heap, store))
     verified = pending.verified.outcome if pending.verified else ""
-    return FramePopped(frame.id, call.result, verified=verified, stored=tuple(entry.name for entry in store))
+    return FramePopped(
+        frame.id,
+        call.result,
+        verified=verified,
+        stored=tuple(entry.name for entry in store),
+        checkpoint=checkpoints.effect(state, call),
+    )
 
 
 def forced_pop(state: State, code: str) -> FramePopped:

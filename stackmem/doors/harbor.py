@@ -160,7 +160,7 @@ class _Members:
 
 _SETTINGS = frozenset({
     "strategy", *LIMIT_OPTIONS, "command_seconds", "window_tokens", "heap_chars",
-    "heap_chunks", "depth", "isolation", "base_url", "price", "temperature", "effort", "service_tier",
+    "heap_chunks", "depth", "checkpoints", "isolation", "base_url", "price", "temperature", "effort", "service_tier",
     "text_calls", "call_schema",
 })  # fmt: skip
 

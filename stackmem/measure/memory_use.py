@@ -7,10 +7,14 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
+from msgspec import UNSET
+
 from stackmem.core import facts
 from stackmem.core.frames import NOT_VERIFIED
+from stackmem.core.guidance import checkpoints
+from stackmem.core.guidance.checkpoints import HandOver
 from stackmem.core.messages import ToolCall
-from stackmem.core.tools import ReadFile, RunCommand, tool_name, tools_that
+from stackmem.core.tools import PopCall, ReadFile, RunCommand, tool_name, tools_that
 
 from .moments import Moment
 
@@ -19,6 +23,8 @@ _READING, _RUNNING = (tool_name(ReadFile),), (tool_name(RunCommand),)
 _ENDING = tools_that(lambda behavior: behavior.frame == "ends")
 _MEMORY = tools_that(lambda behavior: not (behavior.reads_files or behavior.changes_files))
 _PASSED = ("", NOT_VERIFIED, "exit 0")
+
+_HAND_OVERS = facts.FramePushed | facts.FramePopped
 
 _Asked = tuple[str, ...]
 
@@ -130,6 +136,27 @@ def false_pops(moment: Moment) -> int:
             return int(moment.after.solved is False and end is not None and end.ending == "popped")
         case _:
             return 0
+
+
+def left_out(moment: Moment) -> int:
+    """Findings of a frame that a push or pop neither stored nor named: commands that worked after others had failed,
+    files read, results, rules of the user. Later frames may have to find them again.
+    """
+    call = moment.before.pending.call if moment.before.pending else None
+    if not isinstance(moment.event, _HAND_OVERS) or moment.before.running.program or not isinstance(call, HandOver):
+        return 0
+    ends_heap = not moment.before.running.depth and moment.before.begun.heap is UNSET
+    return 0 if isinstance(call, PopCall) and ends_heap else len(checkpoints.left_out(moment.before, call))
+
+
+def checkpoint_answers(moment: Moment) -> int:
+    """Pushes and pops whose first attempt was answered with what they left out. Each costs a request."""
+    return int(isinstance(moment.event, facts.CallRejected) and moment.event.code == checkpoints.CODE)
+
+
+def checkpoints_improved(moment: Moment) -> int:
+    """Answered pushes and pops whose second attempt handed over more or other content."""
+    return int(isinstance(moment.event, _HAND_OVERS) and moment.event.checkpoint == "improved")
 
 
 def _look(moment: Moment, tools: Container[str]) -> _Look | None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, Struct
 
-from stackmem.core.facts import ContextCompacted, ModelFailed, ModelReplied
+from stackmem.core.facts import CallRejected, ContextCompacted, FramePopped, FramePushed, ModelFailed, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import reply_usd
 from stackmem.errors import UsageError
@@ -24,6 +24,7 @@ Kinds = Any
 """A type of events, or several in the form that ``isinstance`` accepts."""
 _WITH_USAGE = ModelReplied | ContextCompacted
 _ANSWERS = ModelReplied | ModelFailed | ContextCompacted
+_HAND_OVERS = FramePushed | FramePopped
 _LARGEST = 1 << 63  # beyond this, a table cannot store a whole number
 
 
@@ -200,6 +201,9 @@ METRICS: dict[str, Metric] = {
     "never_read_share": _folded("share of chunks", memory_use.NeverReadShare),
     "stale_reads": _summed("reads", memory_use.stale_reads),
     "false_pops": _summed("pops", memory_use.false_pops),
+    "left_out": _summed("findings", memory_use.left_out, kinds=_HAND_OVERS),
+    "checkpoints": _summed("hand-overs", memory_use.checkpoint_answers, kinds=CallRejected),
+    "checkpoints_improved": _summed("hand-overs", memory_use.checkpoints_improved, kinds=_HAND_OVERS),
     "mendings": _summed("changes", mendings, kinds=_ANSWERS),
     "model_seconds": _seconds("model", "Wall time from each request to its answer, including waits between attempts."),
     "tools_seconds": _seconds("tools", "Wall time of commands, file access, verify commands and checks."),

@@ -55,7 +55,7 @@ from .first_look import first_look
 from .folder_choice import profile_in_force
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .limits import first_limits
-from .models import Models, Nobody, asked_of, is_small, open_other
+from .models import Models, Nobody, asked_of, checkpoints_of, is_small, open_other
 from .perform import World
 from .ports import Checks, WorkspacePort
 from .prepare import Prepared, Subject
@@ -266,6 +266,7 @@ def assemble(
         allowed=spelled(plan.network),
         index="escaped",
         unseen=tuple(scrubber.scrub(line) for line in _unseen(prepared, plan)) or UNSET,
+        checkpoints=checkpoints_of(settings.checkpoints, plan.strategy, plan.model.name),
         skills=tuple(companion_skills.scrubbed(skill, scrubber.scrub) for skill in plan.skills) or UNSET,
     )  # fmt: skip
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024, keeper)

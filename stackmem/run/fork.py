@@ -67,6 +67,7 @@ class ForkChanges(Struct, frozen=True):
     price: str | None = None
     prompt: Path | None = None
     isolation: str | None = None
+    checkpoints: str | None = None
     chunks: Mapping[str, str] = {}  # chunk name to content
     dropped: tuple[str, ...] = ()  # chunks to remove from the heap
     limits: Mapping[str, str | None] = {}  # spelled as on the command line: ``50``, ``+50``, ``none``
@@ -81,6 +82,7 @@ class ForkChanges(Struct, frozen=True):
             "price": self.price,
             "prompt": self.prompt,
             "isolation": self.isolation,
+            "checkpoints": self.checkpoints,
         }
         if self.model is not None:  # address, window and price belong to the old model, so reset them too
             return {name: value for name, value in given.items() if value is not None or name in _OF_A_MODEL}
@@ -198,6 +200,7 @@ def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunPa
         rules=parts.start.rules,
         texts=base.texts if changes.strategy is None else parts.start.texts,
         small=base.small if changes.strategy is None else plan.small,
+        checkpoints=parts.start.checkpoints if changes.strategy or changes.checkpoints else base.checkpoints,
     )
     # A provider may sign the model's thinking together with the preceding prompt and reject it after a change.
     same = (start.model, start.system, start.tools) == (base.model, base.system, base.tools)
@@ -232,7 +235,7 @@ def _steps_with_secrets(run: Run, at: int, scrubber: Scrubber) -> tuple[int, ...
 def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[str], cwd: Path) -> ForkChanges:
     """Parse the changes from command line flags."""
     known = {}
-    for name in ("strategy", "model", "base_url", "window_tokens", "price", "prompt", "isolation"):
+    for name in ("strategy", "model", "base_url", "window_tokens", "price", "prompt", "isolation", "checkpoints"):
         text = flags.get(name)
         if text is not None:
             place = ValuePlace(OPTIONS[name].flag, folder=cwd, home=os.environ.get("HOME", ""))

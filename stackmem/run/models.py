@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.pricing import Answerer, Price
 from stackmem.core.requests import AskModel
-from stackmem.core.strategy import MemoryStrategy
+from stackmem.core.strategy import MemoryStrategy, has_frames
 from stackmem.errors import UsageError
+from stackmem.memory.shared.offers import inherits
 from stackmem.memory.small import STRATEGIES_FOR_SMALL, has_small_size
 from stackmem.models.asked import Asked, read_headers, read_temperature
 from stackmem.models.registry import NOBODY, Model, introduced, is_served, open_model, takes_address
@@ -58,6 +60,16 @@ def is_small(size: str, model: Model, strategy: MemoryStrategy) -> bool:
     parameters = getattr(model, "parameters", None) or count_in_name(model.name.partition("/")[2])
     few = parameters is not None and parameters <= SMALL_PARAMETERS
     return few or model.window_tokens <= SMALL_WINDOW_TOKENS
+
+
+def checkpoints_of(
+    chosen: Literal["auto", "on", "off"], strategy: MemoryStrategy, model: str
+) -> Literal["on", "pops"] | UnsetType:
+    """Return which hand-overs of a run are answered once. A child that inherits the conversation misses nothing."""
+    default = strategy.name.partition(":")[0] == "stackheap" and is_served(model)
+    if chosen == "off" or not has_frames(strategy) or (chosen == "auto" and not default):
+        return UNSET
+    return "pops" if inherits(strategy.tools) else "on"
 
 
 def asked_of(settings: Settings, environ: Mapping[str, str]) -> Asked:

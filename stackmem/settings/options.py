@@ -276,6 +276,12 @@ _TABLE = (
     Option("heap_chunks", "count", 64, "Maximum chunks in the heap.", project=True, high=1_000),
     Option("depth", "count", 5, "Maximum frames on top of the root.", project=True, high=100),
     Option(
+        "checkpoints", "choice", "auto",
+        "Whether the first attempt of a push or pop is answered with what the frame found and does not hand over. "
+        "auto does so for stackheap with a provider's or a served model.",
+        choices=("auto", "on", "off"), project=True,
+    ),
+    Option(
         "literal_mib", "count", 10,
         "MiB of a file, or of each output of a command, that a program gets unclipped. Larger ones fail.",
         project=True, low=1, high=1_000,

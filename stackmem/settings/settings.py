@@ -68,6 +68,7 @@ class Settings(Struct, frozen=True):
     heap_chars: int = 10_000
     heap_chunks: int = 64
     depth: int = 5
+    checkpoints: Literal["auto", "on", "off"] = "auto"
     literal_mib: int = 10
     fsync: Literal["step", "frame", "none"] = "step"
 

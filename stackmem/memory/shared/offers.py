@@ -5,6 +5,7 @@ from __future__ import annotations
 from stackmem.core.tools import (
     END_RUN,
     RESULT_WORDS,
+    Branch,
     HeapAlloc,
     HeapFree,
     HeapRead,
@@ -64,6 +65,13 @@ READ_FRAMES = Offer(
         ("end_line", "Last line of a chunk to show."),
     ),
 )
+
+
+
+def inherits(tools: tuple[Tool, ...]) -> bool:
+    """Return whether a child continues its parent's conversation."""
+    return Branch in tools or PUSH_FORK in tools
+
 
 PUSH_SHORT = Offer(PushFrame, text="Start a frame that sees only this, chunks it names and the index", spelled=True)
 POP_SHORT = Offer(PopFrame, text="End the frame or run", spelled=True)
