@@ -1,5 +1,7 @@
 """A push or pop that leaves out what its frame found is answered once; the second attempt passes."""
 
+from typing import ClassVar
+
 import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -24,7 +26,7 @@ def run(command):
 class Shell(World):
     """Commands of a table end with an exit code and an output; every other one prints nothing."""
 
-    table = {PLAIN: (1, "no module named app"), WORKS: (0, "ok"), "python total.py": (0, "42.17")}
+    table: ClassVar = {PLAIN: (1, "no module named app"), WORKS: (0, "ok"), "python total.py": (0, "42.17")}
 
     def perform(self, effect):
         answer = super().perform(effect)

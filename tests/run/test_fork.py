@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem import RulesDiffer, TraceError, UsageError, open_run, replay
-from stackmem.core.facts import ModelReplied, Redaction, RunEnded, RunForked, ToolReturned
+from stackmem.core.facts import CallRejected, FramePopped, ModelReplied, Redaction, RunEnded, RunForked, ToolReturned
 from stackmem.replays.live import replay_live
 from stackmem.run.fork import ForkChanges, Forked, fork, read_changes
 from tests.stage import SOLVED, TASKS, Stage, call, command, events, fails, mounted, pop, push, rechain, records
@@ -312,3 +312,18 @@ def test_a_run_without_isolation_is_forked_into_another_place_and_verified(stage
     assert (child.outcome, child.isolation, replay(child.run_dir).prompts) == ("solved", "none", 7)
     assert open_run(child.run_dir).state.begun.workspace == child.workspace
     assert open_run(child.run_dir).state.begun.thinking == "dropped"
+
+
+@mounted
+def test_checkpoints_are_recorded_replayed_and_switched_off_by_a_fork(stage: Stage):
+    found = command("echo 42")
+    task = stage.task(push(), found, pop("Inner."), pop("Inner."), pop("Outer."), test="true")
+    result = stage.solve(task, strategy="stackheap", checkpoints="on")
+    codes = [event.code for event in events(result.run_dir, CallRejected)]
+    assert codes == ["checkpoint"]
+    assert replay(result.run_dir).prompts == 5
+    assert next(event.checkpoint for event in events(result.run_dir, FramePopped)) == "unchanged"
+    same = forked(result.run_dir, 1)
+    assert open_run(same.result.run_dir).start.checkpoints == "on"
+    off = forked(result.run_dir, 1, checkpoints="off")
+    assert replay(off.result.run_dir).prompts == 4

@@ -13,7 +13,9 @@ from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.run.fork import fork, read_changes
 
 
-@takes("flags", settings("strategy", "model", "base_url", "window_tokens", "price", "prompt", "isolation", "checkpoints"))
+@takes(
+    "flags", settings("strategy", "model", "base_url", "window_tokens", "price", "prompt", "isolation", "checkpoints")
+)
 @takes("limits", limits("the start of the oldest run", "of the run"))
 def command(
     run: RunName,

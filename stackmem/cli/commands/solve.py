@@ -23,7 +23,8 @@ from stackmem.tools.mcp_servers import own_servers
     "instructions", "skills", "layer", "runs_dir", "sandbox_dir",
     *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers",
-    "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "otel", "fsync", "apply", "yes",
+    "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints",
+    "otel", "fsync", "apply", "yes",
 ))  # fmt: skip
 def command(
     subject: str = argument("TASK|DIR", "A task (folder or name), or your own folder."),

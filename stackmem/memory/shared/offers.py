@@ -67,7 +67,6 @@ READ_FRAMES = Offer(
 )
 
 
-
 def inherits(tools: tuple[Tool, ...]) -> bool:
     """Return whether a child continues its parent's conversation."""
     return Branch in tools or PUSH_FORK in tools
