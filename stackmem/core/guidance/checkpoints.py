@@ -2,8 +2,8 @@
 
 Rule 1: The first attempt of a push or pop is answered with the list, and nothing else happens. The second attempt
     passes, whatever it contains. A push or pop that leaves out nothing passes immediately.
-Rule 2: The list follows only from the frame's recorded turns, the heap and the call. What an earlier push of the frame
-    was answered with is not listed again for a later push.
+Rule 2: The list follows only from the frame's recorded turns, the heap and the call. The answer
+    to a later push does not repeat the findings of an earlier answer.
 Rule 3: Only a push or pop that hands something over is answered. A root whose heap ends with it, a frame of a program,
     a frame that must close, and a run with few steps left are not held up.
 
@@ -85,7 +85,7 @@ class _Exchange(Struct, frozen=True):
 
 
 def answer(state: State, call: HandOver) -> Refusal | None:
-    """Return what the first attempt of a push or pop is answered with. None if it passes."""
+    """Return the answer to the first attempt of a push or pop. None if it passes."""
     if not _applies(state, call) or _answered(state, call) is not None:
         return None
     missing = left_out(state, call)
@@ -93,7 +93,7 @@ def answer(state: State, call: HandOver) -> Refusal | None:
         return None
     tool = tool_name(call)
     reader = "the child" if tool in _STARTING else "a later frame"
-    lines = [f"{_ANSWERED}{tool} was not made yet. This frame found the following, and {reader} is not told:"]
+    lines = [f"{_ANSWERED}{tool} was not made yet. This frame found the following, and {reader} does not learn it:"]
     lines += [f"- {_HEADS[each.kind]}: {each.shown}" for each in missing]
     way = "Store or name what is needed there, then call it again. The next attempt passes, changed or not."
     return Refusal(CODE, "\n".join([*lines, way]))
