@@ -3,7 +3,7 @@
 Rule 1: The first attempt of a push or pop is answered with the list, and nothing else happens. The second attempt
     passes, whatever it contains. A push or pop that leaves out nothing passes immediately.
 Rule 2: The list follows only from the frame's recorded turns, the heap and the call. The answer
-    to a later push does not repeat the findings of an earlier answer.
+    to a later push does not repeat the discoveries of an earlier answer.
 Rule 3: Only a push or pop that hands something over is answered. A root whose heap ends with it, a frame of a program,
     a frame that must close, and a run with few steps left are not held up.
 
@@ -42,7 +42,7 @@ HandOver = PushFrame | StartCall | PopCall
 
 _ANSWERED = "checkpoint: "  # begins the answers, which do not count as results
 _STARTING = tools_that(lambda behavior: behavior.frame == "starts")
-_MIN_STEPS_LEFT = 3
+_STEPS_KEPT_FREE = 3
 _LISTED = 4  # per kind, the newest
 _SHOWN_CHARS = 160
 _RESULT_CHARS, _RESULT_LINES = 200, 3
@@ -58,7 +58,7 @@ _HEADS = {
 }
 
 
-class Finding(Struct, frozen=True):
+class Discovery(Struct, frozen=True):
     """Something that a frame discovered.
 
     Attributes:
@@ -108,7 +108,7 @@ def effect(state: State, call: HandOver) -> Checkpoint | UnsetType:
     return "improved" if stored or first.call.arguments != state.pending.calls[0].arguments else "unchanged"
 
 
-def left_out(state: State, call: HandOver) -> tuple[Finding, ...]:
+def left_out(state: State, call: HandOver) -> tuple[Discovery, ...]:
     """Return what the running frame found and what this push or pop neither stores nor names."""
     if isinstance(call, Branch):
         return ()  # it continues this conversation
@@ -134,7 +134,7 @@ def _applies(state: State, call: HandOver) -> bool:
     elif not frame.depth and state.begun.heap is UNSET:
         return False
     steps = state.limits.steps
-    return (steps is None or steps - state.step > _MIN_STEPS_LEFT) and closing_refusal(state) is None
+    return (steps is None or steps - state.step > _STEPS_KEPT_FREE) and closing_refusal(state) is None
 
 
 def _answered(state: State, call: HandOver) -> _Exchange | None:
@@ -165,7 +165,7 @@ def _exchanges(frame: Frame) -> Iterator[_Exchange]:
             yield _Exchange(asked[turn.call_id], turn, position)
 
 
-def _commands(exchanges: list[_Exchange]) -> Iterator[Finding]:
+def _commands(exchanges: list[_Exchange]) -> Iterator[Discovery]:
     """Yield the commands that worked after similar ones had failed."""
     failing: list[str] = []
     for each in exchanges:
@@ -177,23 +177,23 @@ def _commands(exchanges: list[_Exchange]) -> Iterator[Finding]:
         similar = [other for other in failing if other != command and _telling(other) & _telling(command)]
         if similar and command not in failing:
             shown = f"{_short(command)} (failed before: {_short(similar[-1])})"
-            yield Finding("command", shown, (command, _words(command)), each.turn)
+            yield Discovery("command", shown, (command, _words(command)), each.turn)
         failing = [other for other in failing if other not in similar]
 
 
-def _files(exchanges: list[_Exchange]) -> Iterator[Finding]:
-    newest: dict[str, Finding] = {}
+def _files(exchanges: list[_Exchange]) -> Iterator[Discovery]:
+    newest: dict[str, Discovery] = {}
     for each in exchanges:
         path = each.text("path").removeprefix("./")
         if each.call.name == tool_name(ReadFile) and path and not each.answer.failed:
             newest.pop(path, None)
-            newest[path] = Finding("file", _short(path), (path, path.rpartition("/")[2]), each.turn)
+            newest[path] = Discovery("file", _short(path), (path, path.rpartition("/")[2]), each.turn)
     yield from newest.values()
 
 
-def _results(exchanges: list[_Exchange]) -> Iterator[Finding]:
+def _results(exchanges: list[_Exchange]) -> Iterator[Discovery]:
     """Yield short outputs that contain a number."""
-    newest: dict[str, Finding] = {}
+    newest: dict[str, Discovery] = {}
     for each in exchanges:
         command = each.text("command")
         if each.call.name != tool_name(RunCommand) or not command or not _worked(each.answer):
@@ -202,16 +202,16 @@ def _results(exchanges: list[_Exchange]) -> Iterator[Finding]:
         newest.pop(command, None)
         if output and len(output) <= _RESULT_CHARS and output.count("\n") < _RESULT_LINES and re.search(r"\d", output):
             shown = f"{_short(command)} printed {_short(' '.join(output.split()))}"
-            newest[command] = Finding("result", shown, (output, output.splitlines()[-1], command), each.turn)
+            newest[command] = Discovery("result", shown, (output, output.splitlines()[-1], command), each.turn)
     yield from newest.values()
 
 
-def _rules(state: State, call: HandOver, told: str) -> Iterator[Finding]:
+def _rules(state: State, call: HandOver, told: str) -> Iterator[Discovery]:
     """Yield the standing words of the user that share a long word with the call and are not named in it."""
     own = _long_words("\n".join(_given(call)))
     for entry in active(state.session.standing if state.session is not None else ()).values():
         if own & _long_words(entry.text):
-            finding = Finding("rule", f"R{entry.number}, {_short(entry.text)}", (f"R{entry.number}", entry.text), 0)
+            finding = Discovery("rule", f"R{entry.number}, {_short(entry.text)}", (f"R{entry.number}", entry.text), 0)
             if not _named(finding, told):
                 yield finding
 
@@ -231,7 +231,7 @@ def _given(call: HandOver) -> Iterator[str]:
         yield from (entry.name, entry.content, entry.description, entry.source)
 
 
-def _named(finding: Finding, told: str) -> bool:
+def _named(finding: Discovery, told: str) -> bool:
     for text in finding.mentions:
         mention = _plain(text)
         words = mention.split()
