@@ -58,7 +58,7 @@ _HEADS = {
 }
 
 
-class Discovery(Struct, frozen=True):
+class FrameFinding(Struct, frozen=True):
     """Something that a frame discovered.
 
     Attributes:
@@ -108,7 +108,7 @@ def effect(state: State, call: HandOver) -> Checkpoint | UnsetType:
     return "improved" if stored or first.call.arguments != state.pending.calls[0].arguments else "unchanged"
 
 
-def left_out(state: State, call: HandOver) -> tuple[Discovery, ...]:
+def left_out(state: State, call: HandOver) -> tuple[FrameFinding, ...]:
     """Return what the running frame found and what this push or pop neither stores nor names."""
     if isinstance(call, Branch):
         return ()  # it continues this conversation
@@ -165,7 +165,7 @@ def _exchanges(frame: Frame) -> Iterator[_Exchange]:
             yield _Exchange(asked[turn.call_id], turn, position)
 
 
-def _commands(exchanges: list[_Exchange]) -> Iterator[Discovery]:
+def _commands(exchanges: list[_Exchange]) -> Iterator[FrameFinding]:
     """Yield the commands that worked after similar ones had failed."""
     failing: list[str] = []
     for each in exchanges:
@@ -177,23 +177,23 @@ def _commands(exchanges: list[_Exchange]) -> Iterator[Discovery]:
         similar = [other for other in failing if other != command and _telling(other) & _telling(command)]
         if similar and command not in failing:
             shown = f"{_short(command)} (failed before: {_short(similar[-1])})"
-            yield Discovery("command", shown, (command, _words(command)), each.turn)
+            yield FrameFinding("command", shown, (command, _words(command)), each.turn)
         failing = [other for other in failing if other not in similar]
 
 
-def _files(exchanges: list[_Exchange]) -> Iterator[Discovery]:
-    newest: dict[str, Discovery] = {}
+def _files(exchanges: list[_Exchange]) -> Iterator[FrameFinding]:
+    newest: dict[str, FrameFinding] = {}
     for each in exchanges:
         path = each.text("path").removeprefix("./")
         if each.call.name == tool_name(ReadFile) and path and not each.answer.failed:
             newest.pop(path, None)
-            newest[path] = Discovery("file", _short(path), (path, path.rpartition("/")[2]), each.turn)
+            newest[path] = FrameFinding("file", _short(path), (path, path.rpartition("/")[2]), each.turn)
     yield from newest.values()
 
 
-def _results(exchanges: list[_Exchange]) -> Iterator[Discovery]:
+def _results(exchanges: list[_Exchange]) -> Iterator[FrameFinding]:
     """Yield short outputs that contain a number."""
-    newest: dict[str, Discovery] = {}
+    newest: dict[str, FrameFinding] = {}
     for each in exchanges:
         command = each.text("command")
         if each.call.name != tool_name(RunCommand) or not command or not _worked(each.answer):
@@ -202,16 +202,16 @@ def _results(exchanges: list[_Exchange]) -> Iterator[Discovery]:
         newest.pop(command, None)
         if output and len(output) <= _RESULT_CHARS and output.count("\n") < _RESULT_LINES and re.search(r"\d", output):
             shown = f"{_short(command)} printed {_short(' '.join(output.split()))}"
-            newest[command] = Discovery("result", shown, (output, output.splitlines()[-1], command), each.turn)
+            newest[command] = FrameFinding("result", shown, (output, output.splitlines()[-1], command), each.turn)
     yield from newest.values()
 
 
-def _rules(state: State, call: HandOver, told: str) -> Iterator[Discovery]:
+def _rules(state: State, call: HandOver, told: str) -> Iterator[FrameFinding]:
     """Yield the standing words of the user that share a long word with the call and are not named in it."""
     own = _long_words("\n".join(_given(call)))
     for entry in active(state.session.standing if state.session is not None else ()).values():
         if own & _long_words(entry.text):
-            finding = Discovery("rule", f"R{entry.number}, {_short(entry.text)}", (f"R{entry.number}", entry.text), 0)
+            finding = FrameFinding("rule", f"R{entry.number}, {_short(entry.text)}", (f"R{entry.number}", entry.text), 0)
             if not _named(finding, told):
                 yield finding
 
@@ -231,7 +231,7 @@ def _given(call: HandOver) -> Iterator[str]:
         yield from (entry.name, entry.content, entry.description, entry.source)
 
 
-def _named(finding: Discovery, told: str) -> bool:
+def _named(finding: FrameFinding, told: str) -> bool:
     for text in finding.mentions:
         mention = _plain(text)
         words = mention.split()
