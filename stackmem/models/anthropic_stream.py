@@ -10,14 +10,14 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec import Struct, ValidationError, convert
+from msgspec import UNSET, Struct, ValidationError, convert, field
 
 from stackmem.core.facts import ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.core.text import whole, whole_value
 
 from .failures import failed, kind_of_error, web_page
-from .json_text import MAX_TOKENS, parse_arguments
+from .json_text import MAX_TOKENS, left_out, parse_arguments
 
 _STOPS: dict[str, Stop] = {
     "end_turn": "end",
@@ -29,6 +29,10 @@ _STOPS: dict[str, Stop] = {
     "pause_turn": "paused",
     "compaction": "paused",
 }
+
+
+_BEGUN_BY = {"text_delta": "text", "thinking_delta": "thinking"}
+"""Kinds of blocks that a delta can begin, because it has everything that they need."""
 
 
 class _StreamMessage(Struct):
@@ -67,13 +71,15 @@ class _Block(Struct):
     """The start of a block and its deltas, which are joined only at the end: joining at each delta is quadratic."""
 
     start: dict[str, Any]
-    texts: list[str]
-    signatures: list[str]
+    texts: list[str] = field(default_factory=list)
+    signatures: list[str] = field(default_factory=list)
 
 
 class _MessageReply(Struct):
-    blocks: dict[int, _Block]
+    blocks: list[_Block]  # in the order in which they began
+    places: dict[int, _Block]  # the last block of each index
     usage: dict[str, int]
+    notes: list[str] = field(default_factory=list)
     id: str = ""
     stop_reason: str | None = None
     stop_details: dict[str, Any] | None = None
@@ -83,7 +89,7 @@ class _MessageReply(Struct):
 
 def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelFailed:
     """Return the reply, or a failure if the stream contains an error, is malformed, or ends early."""
-    reply = _MessageReply({}, {})
+    reply = _MessageReply([], {}, {})
     try:
         for text in events:
             if text.startswith("<"):
@@ -95,7 +101,7 @@ def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelF
                 break
         if not reply.ended or reply.stop_reason is None:
             return failed("incomplete", "the reply's stream ended before its end was announced")
-        parts = tuple(part for index in sorted(reply.blocks) for part in _part(reply.blocks[index], reply.stop_reason))
+        parts = tuple(part for block in reply.blocks for part in _part(block, reply.stop_reason, reply.notes))
     except (ValidationError, ValueError, RecursionError) as error:
         return failed("incomplete", f"the reply's stream is malformed: {error}", secret)
     return ModelReplied(
@@ -104,6 +110,7 @@ def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelF
         usage=_usage(reply.usage),
         detail=_refusal(reply),
         reply_id=whole(reply.id)[:200],
+        repairs=tuple(reply.notes) or UNSET,
     )
 
 
@@ -115,10 +122,10 @@ def _take(reply: _MessageReply, event: _Event, secret: str) -> None:
             _count(reply.usage, event.message.usage)
         case "message":
             reply.id, reply.stop_reason, reply.ended = event.id or "", event.stop_reason, True
-            reply.blocks = {index: _Block(block, [], []) for index, block in enumerate(event.content or ())}
+            reply.blocks = [_Block(block) for block in event.content or ()]
             _count(reply.usage, event.usage)
         case "content_block_start" if event.content_block is not None:
-            reply.blocks[event.index] = _Block(event.content_block, [], [])
+            _begin(reply, event.index, event.content_block)
         case "content_block_delta" if event.delta is not None:
             _grow(reply, event.index, event.delta)
         case "message_delta":
@@ -135,10 +142,21 @@ def _take(reply: _MessageReply, event: _Event, secret: str) -> None:
             reply.error = failed(kind_of_error(kind, json.dumps(error)), detail, secret)
 
 
+def _begin(reply: _MessageReply, index: int, start: dict[str, Any]) -> _Block:
+    block = _Block(start)
+    reply.blocks.append(block)
+    reply.places[index] = block
+    return block
+
+
 def _grow(reply: _MessageReply, index: int, delta: _BlockDelta) -> None:
-    block = reply.blocks.get(index)
+    block = reply.places.get(index)
     if block is None:
-        raise ValueError(f"a delta for block {index}, which never began")
+        kind = _BEGUN_BY.get(delta.type or "")
+        if kind is None:
+            raise ValueError(f"a delta for block {index}, which never began")
+        reply.notes.append(f"read block {index} as {kind}, because its beginning was missing")
+        block = _begin(reply, index, {"type": kind})
     match delta.type:
         case "text_delta":
             block.texts.append(delta.text or "")
@@ -150,7 +168,7 @@ def _grow(reply: _MessageReply, index: int, delta: _BlockDelta) -> None:
             block.signatures.append(delta.signature or "")
 
 
-def _part(block: _Block, stop_reason: str) -> tuple[ReplyPart, ...]:
+def _part(block: _Block, stop_reason: str, notes: list[str]) -> tuple[ReplyPart, ...]:
     """Convert a block to a part; empty text becomes none, because it could not be sent back."""
     joined = "".join(block.texts)
     match block.start.get("type"):
@@ -165,8 +183,13 @@ def _part(block: _Block, stop_reason: str) -> tuple[ReplyPart, ...]:
             if block.signatures:
                 raw["signature"] = str(raw.get("signature") or "") + "".join(block.signatures)
             return (Thinking(whole_value(raw)),)
-        case _:
-            return (Thinking(whole_value(block.start)),)
+        case kind:
+            raw = dict(block.start)
+            if isinstance(raw.get("input"), dict) and isinstance(given := parse_arguments(joined)[0], dict):
+                raw["input"] = raw["input"] | given  # a call that the provider itself performs
+            elif joined:
+                notes.append(left_out(f"a block of the kind {kind!r:.40}", joined))
+            return (Thinking(whole_value(raw)),)
 
 
 def _call(start: dict[str, Any], joined: str, *, cut: bool) -> ToolCall:

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -53,8 +53,13 @@ class Connection:
         silence_seconds: float,
         *,
         most_bytes: int | None = None,
+        read: Callable[[Iterable[bytes]], Iterable[bytes]] | None = None,
     ) -> None:
-        """Create the client."""
+        """Create the client.
+
+        Args:
+            read: Changes the bytes of an answer before the SDK reads them.
+        """
         import httpx2
 
         self.expired = False  # the last attempt ran out of time
@@ -62,6 +67,7 @@ class Connection:
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._answers: list[Response] = []
         self._most_bytes = most_bytes
+        self._read = read
         # created by the SDK's own class, which uses the proxies from the environment
         self.client = make(
             timeout=httpx2.Timeout(silence_seconds, connect=connect_seconds),
@@ -107,7 +113,7 @@ class Connection:
         self._answers.append(response)
         _bound(response)
         if self._most_bytes is not None and response.is_success:
-            response.stream = _counted(response.stream, self._most_bytes)
+            response.stream = _counted(response.stream, self._most_bytes, self._read or iter)
 
     def _remember(self, event: str, found: Mapping[str, Any]) -> None:
         if event.endswith(_OPENED):
@@ -122,12 +128,15 @@ class Connection:
                 socket.socket.shutdown(each, socket.SHUT_RDWR)  # not the TLS layer's shutdown, which waits for the peer
 
 
-def _counted(stream: Any, most_bytes: int) -> SyncByteStream:
+def _counted(stream: Any, most_bytes: int, read: Callable[[Iterable[bytes]], Iterable[bytes]] = iter) -> SyncByteStream:
     """Limit the bytes of an answer; more raise ``ValueError``."""
     import httpx2
 
     class Counted(httpx2.SyncByteStream):
         def __iter__(self) -> Iterator[bytes]:
+            yield from read(self._limited())
+
+        def _limited(self) -> Iterator[bytes]:
             total = 0
             for chunk in stream:
                 total += len(chunk)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import math
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +14,8 @@ _BLANK_LINE = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BEFORE = b"\xef\xbb\xbf \t\r\n"
 """Bytes that may precede the first event: a byte order mark and blanks."""
+_NO_STREAM = {b"{", b"[", b"<"}
+"""First bytes of a body that is JSON or a web page."""
 
 
 def server_events(
@@ -37,7 +42,7 @@ def server_events(
         pending += chunk
         if is_stream is None:
             pending = pending.lstrip(_BEFORE)
-            is_stream = bytes(pending[:1]) not in {b"{", b"[", b"<"} if pending else None
+            is_stream = bytes(pending[:1]) not in _NO_STREAM if pending else None
         if is_stream is False:
             continue
         while (blank := _BLANK_LINE.search(pending, scanned)) is not None:
@@ -49,6 +54,37 @@ def server_events(
         scanned = max(0, len(pending) - 3)
     if is_stream is False:
         yield pending.decode("utf-8", "replace")
+
+
+def plain_events(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Return a stream as Google's SDK reads it: only ``data: `` lines, one for each event.
+
+    Other servers send comments, names of events, other line ends and ``[DONE]``, which the SDK takes for JSON.
+    """
+    pieces = iter(chunks)
+    begun = next((piece for piece in pieces if piece.strip(_BEFORE)), b"")
+    if begun.strip(_BEFORE)[:1] in _NO_STREAM:
+        yield from _listed(b"".join((begun, *pieces))) if begun.strip(_BEFORE)[:1] == b"[" else (begun, *pieces)
+        return
+    is_stream = False
+    for text in server_events(itertools.chain((begun,), pieces, (b"\n\n",)), math.inf):
+        is_stream = True
+        if text.strip() != "[DONE]":
+            yield f"data: {text}\n\n".replace("\n", " ", text.count("\n")).encode()
+    if not is_stream:
+        yield begun  # the SDK reports what it is
+
+
+def _listed(body: bytes) -> Iterator[bytes]:
+    """Return a list of chunks as events; anything else unchanged."""
+    try:
+        chunks = json.loads(body)
+    except (ValueError, RecursionError):
+        chunks = None
+    if isinstance(chunks, list) and all(isinstance(chunk, dict) for chunk in chunks):
+        yield from (f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks)
+    else:
+        yield body
 
 
 def _text(event: bytes) -> str | None:

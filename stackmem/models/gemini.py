@@ -27,10 +27,11 @@ from .asked import NOTHING_ASKED, Asked
 from .catalog import lookup
 from .connection import Connection, trusted
 from .endpoint import GEMINI, Endpoint, without_login
+from .event_stream import plain_events
 from .failures import answered_with, cause, failed, kind_of_error, one_line, sentence, unanswered, web_page
 from .gemini_messages import contents, declaration, read_chunks
 from .json_text import MAX_TOKENS
-from .mending.mediator import Learned, Mediator
+from .mending.mediator import Learned, Mediator, noted
 from .served import ASK_SECONDS
 from .tokens import estimated_usage
 
@@ -89,6 +90,7 @@ class GeminiModel:
         self._asked = asked
         self._seed = seed
         self._signed, self._filled = True, False
+        self._refusals: list[tuple[Any, ModelFailed]] = []  # what was sent for the current request and refused
         self._mediator = Mediator(own_ids=False)
         self._client: Client | None = None
         self._connection: Connection | None = None
@@ -116,6 +118,7 @@ class GeminiModel:
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Make one attempt; Ctrl-C interrupts it immediately."""
+        self._refusals = []
         self._connected()  # importing the SDK takes seconds, which must not count against the server
         return self._mediator.reply(request, self._answer)
 
@@ -132,18 +135,27 @@ class GeminiModel:
         from google.genai import errors
 
         secret = self._endpoint.secret
-        sent = contents(request.view, signed=self._signed, filled=self._filled)
+        sent = contents(request.view, signed=self._signed, filled=self._filled), self._config(request)
+        known = next((refused for body, refused in self._refusals if body == sent), None)
+        if known is not None:
+            return known  # the change made no difference to this request
         try:
             with connection.within(max(0.0, deadline - time.monotonic())):
-                chunks = client.models.generate_content_stream(
-                    model=self._model, contents=sent, config=self._config(request)
-                )
+                chunks = client.models.generate_content_stream(model=self._model, contents=sent[0], config=sent[1])
                 answer = read_chunks(chunks, request.facts)
             return connection.in_time(answer)
         except errors.APIError as error:
+            refused = self._refused(error)
+            self._refusals.append((sent, refused))
             if error.code == 400 and self._learns(sentence(error.details)):
-                return self._attempt(request, deadline)
-            return connection.in_time(self._refused(error))
+                answer = self._attempt(request, deadline)
+                if answer is refused:
+                    return answer
+                note = (
+                    f"changed the signatures of calls, because the server refused the request: {refused.detail[:300]}"
+                )
+                return replace(answer, mended=(note, *noted(answer)))
+            return connection.in_time(refused)
         except (httpx2.TimeoutException, TimeoutError) as error:
             return connection.in_time(unanswered("timeout", self._endpoint, error))
         except (httpx2.HTTPError, OSError) as error:
@@ -209,7 +221,7 @@ class GeminiModel:
 
             there = self._endpoint
             self._connection = Connection(
-                httpx2.Client, there.connect_seconds, there.silence_seconds, most_bytes=_MAX_BYTES
+                httpx2.Client, there.connect_seconds, there.silence_seconds, most_bytes=_MAX_BYTES, read=plain_events
             )
             self._client = genai.Client(
                 api_key=there.key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from stackmem.core.strict_json import strict_value
@@ -9,6 +10,13 @@ from stackmem.core.text import whole, whole_value
 
 MAX_TOKENS = 1 << 40
 """Larger counts are bogus, and would break every sum of costs."""
+_NOTED_CHARS = 200
+
+
+def left_out(what: str, content: Any) -> str:
+    """Return the note about a piece of a reply that no part of a message can contain."""
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    return f"left out {what}, {len(text):,} characters: {whole(text[:_NOTED_CHARS])}"
 
 
 def parse_arguments(text: str) -> tuple[Any, str | None]:

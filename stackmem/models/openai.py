@@ -30,7 +30,7 @@ from .endpoint import OPENAI, Endpoint, without_login
 from .event_stream import server_events
 from .failures import answered_with, failed, kind_of_status, leaves_no_room, one_line, unanswered
 from .local_servers import ASSUMED_FREE
-from .mending.mediator import Learned, Mediator
+from .mending.mediator import Learned, Mediator, noted
 from .openai_messages import Extras, chat_body
 from .openai_responses import read_response, responses_body
 from .openai_stream import read_chat
@@ -57,6 +57,7 @@ MIN_WINDOW_TOKENS = 1_000
 _REPLY_TOKENS = 32_000
 MAX_TOKEN_CHARS = 6
 """Characters of prompt per counted token above which the server must have dropped a part; usual are 2 to 5."""
+_UNLIMITED = "sent the request without a limit of the reply"
 _EXTRA = ("return_progress",)
 """Fields that are not part of OpenAI's API; the SDK takes them separately."""
 _OPTIONAL = ("parallel_tool_calls", "stream_options", "seed", "include", "return_progress")
@@ -168,6 +169,8 @@ class OpenAIModel:
         self._refused: frozenset[str] = frozenset()
         self._writes_text = self._schema_sent = False
         self._extras = Extras()
+        self._changes: list[str] = []  # changes after refusals of the current request
+        self._refusals: list[tuple[Json, ModelFailed]] = []  # what was sent for it and refused
         self._mediator = Mediator()
         self._client: OpenAI | None = None
         self._connection: Connection | None = None
@@ -211,10 +214,14 @@ class OpenAIModel:
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Make one attempt; Ctrl-C interrupts it immediately."""
+        self._refusals = []
         return self._mediator.reply(request, self._answer)
 
     def _answer(self, request: AskModel, _: Learned) -> ModelReplied | ModelFailed:
+        self._changes = []
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
+        if self._changes:
+            answer = replace(answer, mended=(*noted(answer), *self._changes))
         if isinstance(answer, ModelReplied) and self._asked.text_calls != "off":
             self._note_form(answer, request)
             answer = self._read_text(answer, request)
@@ -257,6 +264,10 @@ class OpenAIModel:
         limit = next((name for name in self._wire.limits if name not in self._refused), None) if limited else None
         if limit is not None:
             sent[limit] = min(self._most_output, self.window_tokens // 4, request.reply_tokens or self._most_output)
+        known = next((refused for body, refused in self._refusals if body == sent), None)
+        if known is not None:
+            return known  # the change made no difference to this request
+        whole_body = dict(sent)
         heard = _CutReply()
         try:
             extra = {name: sent.pop(name) for name in _EXTRA if name in sent}
@@ -267,28 +278,42 @@ class OpenAIModel:
             return heard.ended(answer, connection, request.view)
         except openai.APIStatusError as error:
             text = error.response.text
-            if error.status_code in {400, 413, 422} and limit is not None and leaves_no_room(text):
-                return self._attempt(request, deadline, limited=False)
-            unknown = {name for name in (*_OPTIONAL, *self._wire.limits) if name in sent and name in text}
-            if error.status_code in {400, 422} and unknown:
-                self._refused |= {limit} if limit in unknown else unknown
-                return self._attempt(request, deadline)
-            extras = self._extras.after(text) if error.status_code in {400, 422} else self._extras
-            if extras != self._extras:
-                self._extras = extras
-                return self._attempt(request, deadline)
-            if self._tools_in_prompt(error.status_code, text, sent):
-                return self._attempt(request, deadline)
-            if "response_format" in sent and kind_of_status(error.status_code, text) in ("rejected", "server_error"):
-                self._refused |= {"response_format"}  # try again without the schema, whatever the error says
-                return self._attempt(request, deadline)
-            return self._explained(answered_with(error.response, text, secret), error.status_code, text)
+            refused = answered_with(error.response, text, secret)
+            change = self._learn(error.status_code, text, sent, limit)
+            place = len(self._refusals)
+            self._refusals.append((whole_body, refused))
+            if change and (answer := self._attempt(request, deadline, limited=change != _UNLIMITED)) is not refused:
+                self._changes.insert(0, f"{change}, because the server refused the request: {refused.detail[:300]}")
+                return answer
+            refused = self._explained(refused, error.status_code, text)
+            self._refusals[place] = whole_body, refused
+            return refused
         except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
             return heard.ended(unanswered("timeout", self._endpoint, error), connection, request.view, error)
         except (openai.APIConnectionError, httpx2.HTTPError, OSError) as error:
             return heard.ended(unanswered("connection", self._endpoint, error), connection, request.view)
         except openai.OpenAIError as error:
             return failed("rejected", str(error), secret)
+
+    def _learn(self, status: int, text: str, sent: Json, limit: str | None) -> str:
+        """Learn from a refusal. Returns what changes in the next attempt; empty if nothing does."""
+        if status in {400, 413, 422} and limit is not None and leaves_no_room(text):
+            return _UNLIMITED
+        unknown = {name for name in (*_OPTIONAL, *self._wire.limits) if name in sent and name in text}
+        if status in {400, 422} and unknown:
+            left_out = {limit} if limit in unknown else unknown
+            self._refused |= left_out
+            return f"sent the request without {', '.join(sorted(filter(None, left_out)))}"
+        extras = self._extras.after(text) if status in {400, 422} else self._extras
+        if extras != self._extras:
+            self._extras = extras
+            return "sent the other fields of earlier replies as the server wants them"
+        if self._tools_in_prompt(status, text, sent):
+            return "described the tools in the prompt"
+        if "response_format" in sent and kind_of_status(status, text) in ("rejected", "server_error"):
+            self._refused |= {"response_format"}  # try again without the schema, whatever the error says
+            return "sent the request without response_format"
+        return ""
 
     def _note_form(self, reply: ModelReplied, request: AskModel) -> None:
         """Remember whether the model writes calls as text; models that call natively or think do not need help."""
@@ -327,7 +352,9 @@ class OpenAIModel:
         """Return whether a refusal means that the tools must be described in the prompt from now on."""
         from .server.advice import takes_no_tools
 
-        if "tools" not in sent or self._asked.text_calls != "auto" or not takes_no_tools(status, text):
+        if self._wire is not CHAT or "tools" not in sent or self._asked.text_calls != "auto":
+            return False
+        if not takes_no_tools(status, text):
             return False
         self._asked = replace(self._asked, text_calls="prompt")
         return True

@@ -10,12 +10,14 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import UNSET
+
 from stackmem.core.facts import ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import Message, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.text import whole, whole_value
 
 from .failures import failed, kind_of_error, sentence, web_page
-from .json_text import parse_arguments
+from .json_text import left_out, parse_arguments
 from .openai_messages import FOREIGN_THOUGHT, named_parameters, spelled_call
 from .openai_stream import Json, read_objects, scalar, token_count, tokens_in
 
@@ -83,7 +85,7 @@ def _message(role: str, kind: str, text: str) -> Json:
 
 def read_response(events: Iterable[str], facts: int, secret: str = "") -> ModelReplied | ModelFailed:
     """Return the reply, or a failure if the stream contains an error, is malformed, or ends early."""
-    items: dict[Any, Json] = {}
+    items, ids = dict[Any, Json](), dict[Any, Any]()
     try:
         for text in events:
             if text.startswith("<"):
@@ -91,7 +93,7 @@ def read_response(events: Iterable[str], facts: int, secret: str = "") -> ModelR
             for event in read_objects(text):
                 kind = event.get("type")
                 if kind in _PIECES:
-                    _grow(items, kind, event)
+                    _grow(items, ids, kind, event)
                 elif kind in _ENDS or event.get("object") == "response":
                     response = event["response"] if isinstance(event.get("response"), dict) else event
                     return _ended(response, [*items.values()], facts, secret)
@@ -102,11 +104,25 @@ def read_response(events: Iterable[str], facts: int, secret: str = "") -> ModelR
     return failed("incomplete", "the reply's stream ended before its end was announced")
 
 
-def _grow(items: dict[Any, Json], kind: str, event: Json) -> None:
+def _place(items: dict[Any, Json], ids: dict[Any, Any], event: Json, item: Json, *, begins: bool) -> Any:
+    """Return the key of an event's item: by its id, otherwise by its index. Some servers change the id on the way."""
+    identity, index = event.get("item_id") or item.get("id"), event.get("output_index")
+    identity = identity if isinstance(identity, str | int) else None
+    index = index if isinstance(index, str | int) else None
+    if identity is not None and identity in ids:
+        return ids[identity]
+    place: Any = index
+    if index is None or (begins and index in items):
+        place = (identity, len(items))
+    if identity is not None:
+        ids[identity] = place
+    return place
+
+
+def _grow(items: dict[Any, Json], ids: dict[Any, Any], kind: str, event: Json) -> None:
     """Add a piece to the items. Some servers send arguments or texts only in deltas, or in a separate event."""
     item = event["item"] if isinstance(event.get("item"), dict) else {}
-    place = event.get("item_id") or item.get("id") or event.get("output_index")
-    place = place if isinstance(place, str | int) else len(items)
+    place = _place(items, ids, event, item, begins=kind.endswith("added"))
     known = items.get(place, {})
     match kind:
         case "response.output_item.added":
@@ -140,7 +156,8 @@ def _ended(response: Json, seen: list[Json], facts: int, secret: str) -> ModelRe
     listed = response.get("output")
     whole_items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
     output = _completed(whole_items, seen) if whole_items else seen
-    parts, refusal = _parts(output, facts)
+    notes: list[str] = []
+    parts, refusal = _parts(output, facts, notes)
     details = response.get("incomplete_details")
     reason = scalar(details.get("reason")) if isinstance(details, dict) else ""
     called = any(isinstance(part, ToolCall) for part in parts)
@@ -151,11 +168,12 @@ def _ended(response: Json, seen: list[Json], facts: int, secret: str) -> ModelRe
         usage=_counted(response.get("usage")),
         detail=refusal[:500],
         reply_id=whole(scalar(response.get("id")))[:200],
+        repairs=tuple(notes) or UNSET,
     )
 
 
-def _parts(output: list[Json], facts: int) -> tuple[tuple[ReplyPart, ...], str]:
-    """Return the parts, with the thought first, and the refusal's text."""
+def _parts(output: list[Json], facts: int, notes: list[str]) -> tuple[tuple[ReplyPart, ...], str]:
+    """Return the parts, with the thought first, and the refusal's text. Notes name what no part can contain."""
     raw: Json = {"type": FOREIGN_THOUGHT, "thinking": ""}
     texts: list[str] = []
     refusals: list[str] = []
@@ -166,7 +184,7 @@ def _parts(output: list[Json], facts: int) -> tuple[tuple[ReplyPart, ...], str]:
                 raw.setdefault("items", []).append(whole_value(item))
                 raw["thinking"] += "".join(_spoken(item.get("summary"), "text") or _spoken(item.get("content"), "text"))
             case "message":
-                texts += _spoken(item.get("content"), "text")
+                texts += _message_texts(item.get("content"), notes)
                 refusals += _spoken(item.get("content"), "refusal")
                 _keep(raw, "message", {name: item[name] for name in ("id", "phase") if item.get(name)})
             case "function_call" | "custom_tool_call":
@@ -174,9 +192,22 @@ def _parts(output: list[Json], facts: int) -> tuple[tuple[ReplyPart, ...], str]:
                 calls.append(called(item, identity))
                 if item.get("id"):
                     _keep(raw, "calls", {identity: {"id": item["id"]}})
+            case kind:
+                notes.append(left_out(f"an item of the kind {kind!r:.40}", item))
     text = whole("".join(texts))
     thought = [Thinking(whole_value(raw))] if len(raw) > 2 else []
     return (*thought, *([Text(text)] if text else []), *calls), whole("".join(refusals))
+
+
+def _message_texts(content: Any, notes: list[str]) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    notes += [
+        left_out("a part of a message", part)
+        for part in (content if isinstance(content, list) else [content] if content else [])
+        if not isinstance(part, dict) or not any(isinstance(part.get(name), str) for name in ("text", "refusal"))
+    ]
+    return _spoken(content, "text")
 
 
 def called(item: Json, identity: str) -> ToolCall:

@@ -12,14 +12,14 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, field
 
 from stackmem.core.facts import ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import FailureKind, ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.core.text import whole, whole_value
 
 from .failures import failed, kind_of_error, kind_of_status, sentence, web_page
-from .json_text import MAX_TOKENS, parse_arguments
+from .json_text import MAX_TOKENS, left_out, parse_arguments
 from .openai_messages import FOREIGN_THOUGHT
 
 Json = dict[str, Any]
@@ -36,6 +36,7 @@ _BROKEN_OFF: dict[str, FailureKind] = {
 }  # fmt: skip
 """Finish reasons with which a server reports that it gave up."""
 _MAX_CALLS = 1_000
+_MAX_CHOICES = 100
 _REPEATED_CHARS = 4_000
 _LONGEST_PERIOD = 400
 _PIECES_BETWEEN_LOOKS = 100
@@ -63,6 +64,8 @@ class _ChatReply(Struct):
     refusals: list[str]
     calls: list[_Call]
     more: Json
+    notes: dict[str, None] = field(default_factory=dict)
+    others: dict[int, _ChatReply] = field(default_factory=dict)  # further choices, of which none was asked for
     thought_field: str = FOREIGN_THOUGHT
     usage: Usage = Usage()
     id: str = ""
@@ -95,6 +98,7 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
                 break
     except (ValueError, RecursionError) as error:
         return failed("incomplete", f"the reply's stream is malformed: {error}", secret)
+    _with_others(reply)
     reason = (reply.finish_reason or "").lower()
     if reason in _BROKEN_OFF:
         return failed(_BROKEN_OFF[reason], f"the server broke its reply off: {reason}")
@@ -110,6 +114,7 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
         usage=reply.usage,
         detail=refusal[:500] or ("" if known or not reason else f"finish reason {reply.finish_reason!r:.80}"),
         reply_id=whole(reply.id)[:200],
+        repairs=tuple(reply.notes) or UNSET,
     )
 
 
@@ -153,8 +158,29 @@ def _take(reply: _ChatReply, chunk: Json, secret: str) -> None:
         if isinstance(usage, dict):
             reply.usage = _counted(usage)
     for choice in choices:
-        if _number(choice.get("index")) in {None, 0}:
-            _grow(reply, choice)
+        number = _number(choice.get("index"))
+        if number and number not in reply.others and len(reply.others) >= _MAX_CHOICES:
+            raise ValueError(f"more than {_MAX_CHOICES:,} choices")
+        _grow(reply.others.setdefault(number, _ChatReply([], [], [], [], {})) if number else reply, choice)
+
+
+def _with_others(reply: _ChatReply) -> None:
+    """Take the calls of another choice if the first has none: some gateways send the text and the call apart."""
+    for number, other in sorted(reply.others.items()):
+        reply.notes |= other.notes
+        if other.calls and not reply.calls:
+            reply.calls, reply.finish_reason = other.calls, other.finish_reason or reply.finish_reason
+            reply.notes[f"took the calls from choice {number} of the reply"] = None
+            other.calls = []
+        if not (any(reply.texts) or reply.calls or any(reply.refusals)):
+            reply.texts, other.texts = other.texts, []
+            if any(reply.texts):
+                reply.notes[f"took the text from choice {number} of the reply"] = None
+        said = "".join(
+            (*other.thoughts, *other.texts, *other.refusals, *("".join(one.arguments) for one in other.calls))
+        )
+        if said:
+            reply.notes[left_out(f"choice {number} of the reply", said)] = None
 
 
 def _grow(reply: _ChatReply, choice: Json) -> None:
@@ -184,7 +210,14 @@ def _speak(reply: _ChatReply, content: Any) -> None:
             reply.thoughts.append(_text(part))
             reply.thought_field = "content"
         else:
-            (reply.refusals if kind == "refusal" else reply.texts).append(_text(part))
+            text = _text(part)
+            if part and not text and not _is_blank(part):
+                reply.notes[left_out(f"a part of the kind {kind!r:.40}", part)] = None
+            (reply.refusals if kind == "refusal" else reply.texts).append(text)
+
+
+def _is_blank(part: Any) -> bool:
+    return isinstance(part, dict) and not any(value for name, value in part.items() if name not in ("type", "index"))
 
 
 def _keep(kept: Json, more: Json) -> None:

@@ -17,6 +17,7 @@ Json = dict[str, Any]
 _VERSION = "2025-06-18"
 """The revision that a server is taken to speak if it names one that the package does not know."""
 _PARTS = {"text": "text", "image": "data", "audio": "data", "resource": "resource", "resource_link": "uri"}
+_INTERNAL_ERROR = -32603
 _NAMED_CHARS = 80
 _MAX_TEXT = 10_000_000
 
@@ -37,13 +38,16 @@ class MendedAnswers(Struct):
     def mended(self, received: Any) -> Any:
         """Return what was received, with an answer that the package accepts."""
         from mcp.shared.message import SessionMessage
-        from mcp.types import JSONRPCResponse
+        from mcp.types import JSONRPCError, JSONRPCResponse
 
         if isinstance(received, Exception):
             answer = _answer_in(received)
             if answer is None:
                 return received
-            received = SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=answer["id"], result=answer["result"]))
+            if "result" not in answer:
+                return SessionMessage(JSONRPCError(jsonrpc="2.0", id=answer["id"], error=_error(answer["error"])))
+            result = answer["result"] if isinstance(answer["result"], dict) else {"content": answer["result"]}
+            received = SessionMessage(JSONRPCResponse(jsonrpc="2.0", id=answer["id"], result=result))
         message = received.message
         if not isinstance(message, JSONRPCResponse):
             return received
@@ -98,16 +102,9 @@ class MendedAnswers(Struct):
         return {
             "name": name,
             "description": description if isinstance(description, str) else "",
-            "inputSchema": _accepted(schema),
+            "inputSchema": {"type": "object"},  # checked by the package; the tool is offered with its own schema
             **({"annotations": tool["annotations"]} if isinstance(tool.get("annotations"), dict) else {}),
         }
-
-
-def _accepted(schema: Json) -> Json:
-    """Return the schema with what the package demands at its top. The tool is offered with its own one."""
-    kinds: dict[str, type] = {"properties": dict, "required": list, "$schema": str}
-    right = {name: value for name, value in schema.items() if isinstance(value, kinds.get(name, object))}
-    return {**right, "type": "object"}
 
 
 def _answer_in(error: Exception) -> Json | None:
@@ -117,8 +114,21 @@ def _answer_in(error: Exception) -> Json | None:
     if not isinstance(error, ValidationError):
         return None
     inputs = (fault.get("input") for fault in error.errors(include_url=False))
-    return next((each for each in inputs if isinstance(each, dict) and isinstance(each.get("result"), dict)
+    return next((each for each in inputs if isinstance(each, dict) and ("result" in each or each.get("error"))
                  and isinstance(each.get("id"), int | str)), None)  # fmt: skip
+
+
+def _error(given: Any) -> Any:
+    """Return an error in the form that the package accepts."""
+    from mcp.types import ErrorData
+
+    fields = given if isinstance(given, dict) else {}
+    code, message = fields.get("code"), fields.get("message")
+    return ErrorData(
+        code=code if type(code) is int else _INTERNAL_ERROR,
+        message=message if isinstance(message, str) and message else _as_text(given),
+        data=fields.get("data"),
+    )
 
 
 def _call_result(result: Json) -> Json:

@@ -66,7 +66,7 @@ ROWS = (
     Odd("has a web page for a reply", http(PAGE, kind="text/html"), "rejected", "is the address right?"),
     Odd("has a web page for an error", http(PAGE, "502 Bad", "text/html"), "server_error", "Welcome & log in"),
     Odd("sends requests on", http("", "302 Found", "", "location: http://x.example/"), "rejected", "x.example"),
-    Odd("sends comments, which the SDK cannot read", (OPEN, b": alive\n\n"), "incomplete", "malformed"),
+    Odd("sends only comments", (OPEN, b": alive\n\n"), "timeout", "time limit"),
     Odd("streams for ever", (OPEN, b"data: " + json.dumps(chunk(HI)).encode() + b"\n\n"), "timeout", "time limit"),
     Odd("floods with one event", (OPEN, b"data: " + b"x" * 65536, b"x" * 65536), "incomplete", "longer than"),
     Odd("says nothing at all", (b"",), "timeout", "time limit"),

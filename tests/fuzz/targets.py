@@ -49,8 +49,9 @@ from stackmem.trace.pack import unpack
 from stackmem.trace.signatures import SIGNATURES
 from stackmem.workspace.egress.hosts import read_allowed, read_authority
 from stackmem.workspace.egress.tls_name import TunnelName
-from tests.fuzz import folders, servers
+from tests.fuzz import folders, replies, servers, tools
 from tests.fuzz.loop import Target
+from tests.fuzz.providers import WIRES as WIRES_OF_MODELS
 from tests.fuzz.seeds import (
     ACP_LINE,
     HELLO,
@@ -296,6 +297,23 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
 TARGETS: dict[str, Target] = {
     name: Target(name, read, seeds, watched, refusals)
     for name, read, seeds, watched, refusals in (*_named(), *folders.rows())
+}
+TARGETS |= {
+    name: Target(name, read, seeds, watched, (), words)
+    for name, read, seeds, watched, words in (
+        ("MCP server", tools.server, tools.server_seeds, ("tools/mcp_",), ()),
+        ("lines of an MCP server", tools.faulty_server, tools.faulty_seeds, ("tools/mcp_",), ()),
+        ("schema of a tool", tools.schema, tools.schema_seeds, ("core/schemas/portable",), tools.KEYWORDS),
+        *(
+            (f"{kind} {wire}", partial(read, wire=wire), partial(seeds, wire), ("models/",), ())
+            for wire in WIRES_OF_MODELS
+            for kind, read, seeds in (
+                ("bytes of a reply", replies.raw_reply, replies.raw_seeds),
+                ("reply", replies.made_reply, replies.made_seeds),
+                ("refusals", replies.refusals, replies.refusal_seeds),
+            )
+        ),
+    )
 }
 TARGETS |= {
     name: Target(name, read, seeds, watched, (), servers.WORDS)

@@ -42,6 +42,8 @@ for line in sys.stdin:
         print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
         continue
     answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+    if method == "tools/call" and name in given.get("errors", {}):
+        answer = {"jsonrpc": "2.0", "id": message["id"], "error": given["errors"][name]}
     if given.get("ids") == "texts":
         answer["id"] = str(answer["id"])
     if given.get("version") == "missing":
@@ -144,12 +146,33 @@ TEXT = {"type": "text", "text": "hello"}
         ({"structuredContent": [1, 2], "content": []}, "[1, 2]"),
         ({"toolResult": "old"}, '{"toolResult": "old"}'),
         ({"content": [TEXT], "isError": None}, "hello"),
+        ([TEXT], "hello"),
+        ("hello", "hello"),
     ],
 )
 def test_every_form_of_a_result_reaches_the_model(place: Path, result: Json, text: str) -> None:
     offer(place, {"name": "odd", "inputSchema": {"type": "object"}}, results={"odd": result})
     with own_servers(os.environ, place):
         assert TOOLS["odd__odd"].text({}) == (text, False)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [{"code": 1, "message": "quota"}, {"message": "quota"}, "quota", {"code": "E1", "message": {"text": "quota"}}],
+)
+def test_an_error_in_any_form_reaches_the_model(place: Path, error: object) -> None:
+    offer(place, {"name": "odd", "inputSchema": {"type": "object"}}, errors={"odd": error})
+    with own_servers(os.environ, place):
+        text, failed = TOOLS["odd__odd"].text({})
+    assert failed
+    assert "quota" in text
+
+
+def test_a_required_parameter_that_is_not_a_name_costs_only_itself(place: Path) -> None:
+    offer(place, {"name": "odd", "inputSchema": {"type": "object", "properties": {"a": {}}, "required": ["a", 5]}})
+    with own_servers(os.environ, place):
+        assert works()
+        assert TOOLS["odd__odd"].spec.parameters["required"] == ["a"]
 
 
 def test_an_error_of_the_tool_is_told(place: Path) -> None:

@@ -105,7 +105,9 @@ def _read_text(reply: ModelReplied, request: AskModel, shown: Collection[str]) -
     parts: list[ReplyPart] = [part for part in reply.parts if not isinstance(part, Text)]
     stop = "call" if reply.stop == "end" else reply.stop
     remaining = (Text(found.text),) if found.text else ()
-    notes = (_note(found.calls[0]), *([f"dropped {found.schemas} copies of tool schemas"] if found.schemas else []))
+    before = () if reply.repairs is UNSET else reply.repairs
+    copies = [f"dropped {found.schemas} copies of tool schemas"] if found.schemas else []
+    notes = (*before, _note(found.calls[0]), *copies)
     return replace(reply, parts=(*parts, *remaining, *calls), stop=stop, repairs=notes)
 
 

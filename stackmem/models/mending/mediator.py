@@ -65,11 +65,16 @@ class Mediator:
     def reply(self, request: AskModel, ask: Ask) -> Answer:
         """Return the answer to the request, or to the first changed one that the provider accepts."""
         notes: list[str] = []
+        answer: Answer | None = None
         while True:
             sent, more = self._sendable(request)
             notes += [note for note in more if note not in self._noted]
             self._noted.update(more)
-            answer = ask(sent, self._learned)
+            last, answer = answer, ask(sent, self._learned)
+            if answer is last:
+                notes.pop()  # the last change made no difference to the request
+            else:
+                notes += noted(answer)
             change = self._change(answer, sent)
             if change is None:
                 break
