@@ -395,4 +395,4 @@ def _give_notice(state: State, event: NoticeGiven) -> State:
     after = frames.tell(state, Notice(event.text, state.heap))
     frame = replace(after.running, told=after.running.told | {event.code})
     told = replace(after, stack=(*after.stack[:-1], frame))
-    return keeping.up_to_date(told) if event.code == keeping.NOTICE else told
+    return session.after_notice(told, event.code)

@@ -20,18 +20,21 @@ from .conversation import keeping
 from .conversation.earlier import earlier_requests
 from .conversation.related import related_requests
 from .conversation.standing import Changes, StandingChange, add
-from .facts import Event, FramePopped, FramePushed, RunStarted
+from .facts import Event, FramePopped, FramePushed, NoticeGiven, RunStarted
 from .frames import ROOT_RETURNS, last_words, standing_chars, tell
 from .heap import index
 from .limits import remaining
 from .log import Log
 from .memory_tools import heap_with_stored
 from .messages import ToolCall
-from .person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped, TurnEnded, WordsGiven
+from .person_facts import PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, PersonStopped, TurnEnded, WordsGiven
 from .requests import AskPermission, AskPerson, AskUser, Effect
 from .state import Frame, Grant, Notice, Pending, Registers, Result, Session, State
 from .text import mark_cut
 from .tools import AskQuestion, EditFile, Refusal, RunCommand, WorkspaceCall, WriteFile, tool_name
+
+RAN = "user command"
+"""The code of a notice about commands that the user ran."""
 
 SESSION_TASK = "Work with a user, whose requests arrive one by one."
 """The task of a run that is a conversation."""
@@ -69,6 +72,8 @@ def next_turn(state: State, session: Session) -> Event | Effect | None:
         return notice
     if session.request:
         return _request_frame(state, session)
+    if session.ran and session.working:
+        return NoticeGiven(RAN, "\n\n".join(session.ran))
     return None if session.working else AskPerson()
 
 
@@ -174,7 +179,7 @@ def _covers(grant: Grant, request: AskPermission, state: State) -> bool:
 
 def apply_person_event(
     state: State,
-    event: PersonSaid | PersonSteppedIn | PersonStopped | PersonDecided | WordsGiven | TurnEnded,
+    event: PersonSaid | PersonSteppedIn | PersonStopped | PersonDecided | PersonRan | WordsGiven | TurnEnded,
 ) -> State:
     """Return the state after the user said, decided or ended something."""
     session = state.session
@@ -197,6 +202,9 @@ def apply_person_event(
             return _stop(state, session)
         case PersonDecided():
             return _decide(state, session, event)
+        case PersonRan():
+            heap, ran = state.heap.with_digests(event.digests), (*session.ran, event.text)
+            return replace(state, heap=heap, tree=event.tree or state.tree, session=replace(session, ran=ran))
         case TurnEnded():
             return _end_turn(state, session, event)
         case _:
@@ -251,6 +259,13 @@ def _end_turn(state: State, session: Session, event: TurnEnded) -> State:
         after = tell(after, Result(call.id, "The user has the result.", False, heap, state.step))
     done = replace(session, working=False, stopped=False)
     return replace(after, pending=None, failures=(), idle=0, result=event.result, session=done)
+
+
+def after_notice(state: State, code: str) -> State:
+    """Return the state after the running frame got a notice."""
+    if code == RAN and state.session is not None:
+        return replace(state, session=replace(state.session, ran=()))
+    return keeping.up_to_date(state) if code == keeping.NOTICE else state
 
 
 def open_request(state: State, session: Session, event: FramePushed) -> State:

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunEnded, ToolReturned
-from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped
+from stackmem.core.person_facts import PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, PersonStopped
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered
 from stackmem.core.requests import (
     AskModel,
@@ -31,7 +31,7 @@ from stackmem.core.state import State
 from stackmem.run.begin import Rehearsed, must_be_original, plan_kept
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.open import Opened, Person, open_run
-from stackmem.run.ports import Left, Unattended
+from stackmem.run.ports import Left, Unattended, UserCommand
 from stackmem.run.prepare import prepare_kept
 from stackmem.run.programs.tools import BUILT_IN
 from stackmem.run.request import read_request
@@ -100,6 +100,8 @@ class RecordedPerson(Unattended):
 
     def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
         event = self._next()
+        if isinstance(event, PersonRan):
+            raise UserCommand(event.command)
         return event if isinstance(event, PersonSteppedIn | PersonStopped) else None
 
 

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import UNSET
+
 from stackmem.core.decider import Decider
 from stackmem.core.facts import ChecksReturned, Event, RunEnded
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import evolve
+from stackmem.core.person_facts import PersonRan
 from stackmem.core.requests import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
+from stackmem.workspace.command import CommandInterrupted
+from stackmem.workspace.outcome import ToolOutcome
 
 from .interrupts import Interrupts, OutOfTime
-from .perform import World, changed_folder, interrupted, meanwhile, perform
-from .ports import Left
+from .perform import INTERRUPTED, World, changed_folder, interrupted, meanwhile, perform
+from .ports import Left, Returned, UserCommand
 
 
 def run(
@@ -83,9 +88,32 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
                 interrupts.open = False
         except OutOfTime:
             raise
+        except UserCommand as typed:
+            return _run_for_user(typed.command, state, world, interrupts)
         except KeyboardInterrupt as stop:
             if state.session is None or state.end is not None or not interrupts.take_back():
                 raise
             if isinstance(upcoming, UseTool | UseOwnTool):
                 return interrupted(upcoming, stop, world)
             # Discard a partial model reply; the user's next message decides how the run continues.
+
+
+def _run_for_user(command: str, state: State, world: World, interrupts: Interrupts) -> PersonRan:
+    """Run a command that the user typed, in the agent's sandbox. Ctrl-C ends the command and not the run."""
+    world.must_have_room()
+    world.sync()
+    try:
+        with interrupts.allowed():
+            outcome: Returned | None = world.workspace.run_command(command, world.command_seconds, state.shown_bytes)
+    except OutOfTime:
+        raise
+    except KeyboardInterrupt as stop:
+        outcome = stop.outcome if isinstance(stop, CommandInterrupted) else None
+        if not interrupts.take_back():
+            raise
+    outcome = outcome or ToolOutcome(INTERRUPTED, failed=True)
+    digests = {path: world.digest(path) for path in state.heap.sources}
+    return PersonRan(
+        world.scrub(command), world.scrub(outcome.text), outcome.exit_code, digests, world.snapshot(),
+        outcome.requests or UNSET,
+    )  # fmt: skip

@@ -75,8 +75,16 @@ class Left(Exception):  # noqa: N818 - not an error: the user left
     """Raised when the user leaves. The run ends here and can be resumed later."""
 
 
+class UserCommand(Exception):  # noqa: N818 - not an error: the user's command comes before what was asked
+    """Raised when the user wants to run a command in the workspace first. The question is asked again afterwards."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(command)
+        self.command = command
+
+
 class PersonPort(Protocol):
-    """The user that a run talks to. Every method except ``attend`` may raise ``Left``."""
+    """The user that a run talks to. Every method except ``attend`` may raise ``Left`` or ``UserCommand``."""
 
     def attend(self, run_dir: Path) -> object:
         """Receive the run directory before the run starts or resumes."""

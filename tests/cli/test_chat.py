@@ -13,7 +13,7 @@ import pytest
 from stackmem import TraceError, UsageError, open_run, replay
 from stackmem.cli.screen.line_editor import GRACE_SECONDS
 from stackmem.core.facts import FramePopped, RunForked, ToolReturned
-from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped
+from stackmem.core.person_facts import PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, PersonStopped
 from tests.cli.terminal import Terminal
 from tests.stage import Stage, call, command, pop
 
@@ -278,6 +278,26 @@ def test_words_and_a_stop_while_it_works(stage: Stage):
     assert facts(stage, ToolReturned)[-1].text.startswith("half\n[interrupted by the user")
     assert facts(stage, FramePopped)[-1].forced == "stopped"
     replay(str(newest(stage)))
+
+
+def test_an_exclamation_mark_runs_a_command_in_the_sandbox_now_and_folds_long_output(stage: Stage):
+    with chat(stage, replies=[says("Done.")]) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("!printf '\\033]0;owned\\007'; echo made > b.txt; seq 1 500\r")
+        at = terminal.wait_for("more lines, /show prints all", terminal.wait_for("]0;owned"))
+        at = terminal.wait_for("500", at)
+        terminal.type("/show 0\r")
+        at = terminal.wait_for("\n250", at)
+        terminal.type("Go on\r")
+        at = terminal.wait_for("Done.", at)
+        terminal.type("/diff\r")
+        terminal.wait_for("+made", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert b"\x1b]0;" not in terminal.raw
+    assert [event.exit_code for event in facts(stage, PersonRan)] == [0]
+    assert not (folder_of(stage) / "b.txt").exists()
+    assert replay(str(newest(stage))).prompts == 1
 
 
 def test_a_closed_terminal_leaves_a_conversation_that_can_be_taken_up(stage: Stage):

@@ -9,7 +9,14 @@ from msgspec.structs import replace
 from stackmem.core.facts import CallRejected, Event, ModelReplied, RunEnded, ToolReturned
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.messages import ToolCall
-from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped, SessionRules
+from stackmem.core.person_facts import (
+    PersonDecided,
+    PersonRan,
+    PersonSaid,
+    PersonSteppedIn,
+    PersonStopped,
+    SessionRules,
+)
 from stackmem.core.program_facts import UserAnswered
 from stackmem.core.requests import AskModel, AskPermission, AskPerson, AskUser, Effect, UseTool
 from stackmem.core.session import SESSION_TASK
@@ -59,7 +66,7 @@ def random_decision(chance: random.Random) -> PersonDecided:
 
 def answer(effect: Effect, world: World, chance: random.Random) -> Event:
     if chance.random() < 0.08:
-        return chance.choice([PersonSteppedIn(chance.choice(WORDS)), PersonStopped()])
+        return chance.choice([PersonSteppedIn(chance.choice(WORDS)), PersonStopped(), PersonRan("ls", "a", 0, {})])
     match effect:
         case AskPerson():
             return RunEnded("left", "") if chance.random() < 0.05 else PersonSaid(chance.choice(WORDS))

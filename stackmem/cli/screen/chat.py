@@ -15,7 +15,7 @@ from stackmem.core import facts
 from stackmem.core.conversation import keeping
 from stackmem.core.conversation.earlier import left_out_line
 from stackmem.core.messages import Text, ToolCall
-from stackmem.core.person_facts import TurnEnded
+from stackmem.core.person_facts import PersonRan, TurnEnded
 from stackmem.core.state import State
 from stackmem.core.text import shorten_text
 from stackmem.memory import open_strategy
@@ -27,6 +27,7 @@ from .text import one_line, readable, spell_cost
 
 _DIFF_LINES = 12
 _DOING_CHARS = 40
+_FOLDED_LINES = 40
 _DEFAULT_COLUMNS = 80
 _LONGEST_WRAPPED = 20_000
 _COLORS = {"red": "\x1b[31m", "green": "\x1b[32m", "yellow": "\x1b[33m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
@@ -41,6 +42,7 @@ class ChatScreen:
         self.live: Callable[[str], None] = _say_nothing
         self.state: State | None = None  # the latest state; None before the first event
         self.busy = ""  # the current activity; empty while the user is asked
+        self.running = ""  # the user's own command while it runs
         self.since = time.monotonic()  # monotonic time at which it began
         self._color = color
         self._progress = Progress()
@@ -69,6 +71,8 @@ class ChatScreen:
             case facts.RunStarted() | facts.RunForked() | facts.RunResumed():
                 self.busy = ""
                 self.tell(*_changed(event, before), color="dim")
+            case PersonRan():
+                self._show_output(event)
             case facts.ModelReplied():
                 self._show_reply(event, state)
             case facts.FramePushed() if event.request is not UNSET:
@@ -103,11 +107,15 @@ class ChatScreen:
         depth = " > ".join(one_line(frame.name) for frame in state.stack[1:])
         where = f" | {depth}" if depth else ""
         line = f"context {context} | {cost}{heap}{where} | {one_line(state.begun.model)}"
-        if not self.busy:
+        if not (self.busy or self.running):
             return line
         passed = time.monotonic() - self.since
         spinner = _SPINNER[int(passed * 8) % len(_SPINNER)]
-        return f"{spinner} {self._reading or _doing(state) or self.busy} {passed:.0f} s | {line}"
+        return f"{spinner} {self._doing(state)} {passed:.0f} s | {line}"
+
+    def _doing(self, state: State) -> str:
+        own = shorten_text(one_line(f"! {self.running}"), _DOING_CHARS, "…") if self.running else ""
+        return own or self._reading or _doing(state) or self.busy
 
     def diff(self, text: str) -> str:
         """Color a diff."""
@@ -127,6 +135,11 @@ class ChatScreen:
         for part in event.parts:
             if isinstance(part, ToolCall) and part.name == "edit_file" and isinstance(part.arguments, dict):
                 self.say(self.diff(_edit(part.arguments)))
+
+    def _show_output(self, event: PersonRan) -> None:
+        """Show what the user's own command printed; the middle of a long output is left out."""
+        self.running = ""
+        self.say(*folded(readable(event.output).rstrip().split("\n"), "/show"))
 
     def _show_left_out(self, state: State) -> None:
         """Tell the user what is no longer in the prompt of requests, whenever that changes."""
@@ -150,6 +163,15 @@ class ChatScreen:
     def _end_words(self) -> None:
         self._words = ""
         self.live("")
+
+
+def folded(lines: list[str], command: str) -> list[str]:
+    """Return the lines; if they are many, the middle is replaced by a line that names the command to see all."""
+    if len(lines) <= _FOLDED_LINES + 1:
+        return lines
+    head = _FOLDED_LINES // 2
+    left = len(lines) - _FOLDED_LINES
+    return [*lines[:head], f"[... {left:,} more lines, {command} prints all ...]", *lines[-(_FOLDED_LINES - head) :]]
 
 
 def _cut(line: str, columns: int) -> str:

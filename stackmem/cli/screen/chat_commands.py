@@ -15,6 +15,7 @@ from stackmem.core.conversation.commands import COMMANDS
 from stackmem.core.conversation.standing import active
 from stackmem.core.facts import CallRejected, Event, ModelReplied
 from stackmem.core.messages import Text, ToolCall
+from stackmem.core.person_facts import PersonRan
 from stackmem.core.state import Frame, State
 from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError
@@ -183,6 +184,8 @@ def _text_of(event: Event) -> str:
             return "\n".join(part for part in shown if part)
         case CallRejected():
             return f"refused: {event.reason}"
+        case PersonRan():
+            return f"! {event.command}\n{event.output}"
         case _:
             return event.voice.text if event.voice.kind in ("result", "notice") else ""
 

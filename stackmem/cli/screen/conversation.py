@@ -17,7 +17,7 @@ from stackmem.run.following.committing import apply_order
 from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.limits import LIMITS
 from stackmem.run.open import Person
-from stackmem.run.ports import Left
+from stackmem.run.ports import Left, UserCommand
 from stackmem.run.prepare import Prepared
 from stackmem.run.repeats import MayRepeat
 from stackmem.run.result import RunResult
@@ -30,7 +30,7 @@ from .chat import ChatScreen
 from .chat_commands import ChatCompleter, Look
 from .line_editor import LineEditor
 from .live import stop_at_once
-from .person import TerminalPerson
+from .person import TerminalPerson, shell_command
 from .result import show_copy
 from .text import one_line, say
 
@@ -82,10 +82,14 @@ class ChatSession:
 
     def _answer(self, question: str, options: tuple[str, ...]) -> str | None:
         """Ask the user a server's question; return None if the user quit."""
-        try:
-            return self.person.answer(AskUser(question, options))
-        except Left:
-            return None
+        while True:
+            try:
+                return self.person.answer(AskUser(question, options))
+            except Left:
+                return None
+            except UserCommand:
+                self.screen.running = ""
+                self.screen.tell("a tool waits for this answer; run commands afterwards", color="yellow")
 
     def _after_failure(self) -> Next | None:
         """Ask what to do after a run has ended early; None if the user quits or no run had started."""
@@ -105,6 +109,9 @@ class ChatSession:
             line = self.editor.ask("stopped> ")
             if line is None:
                 raise Left
+            if shell_command(line):
+                self.screen.tell("the run has stopped; press Enter to continue it, then use !", color="yellow")
+                continue
             if not line.startswith("/") or memory_line(line) is not None:
                 return line
             self._obey(line)

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from stackmem.core.conversation.standing import memory_line
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, Scope
 from stackmem.core.requests import AskPermission, AskUser
-from stackmem.run.ports import Left
+from stackmem.run.ports import Left, UserCommand
 
 from .chat import ChatScreen
 from .line_editor import LineEditor
@@ -56,17 +56,28 @@ class TerminalPerson:
                 self.screen.say(self.screen.paint("bold", f"> {readable(words)}"))
                 self.screen.busy = "thinking"
                 return words
+            self._run_if_asked(self._heard[0], self._heard)
             self.commands(self._heard.pop(0))
         while True:
             draft, self.draft = self.draft, ""
             line = self._ask("> ", draft=draft)
             if line is None:
                 raise Left
+            self._run_if_asked(line)
             if self._is_command(line):
                 self.commands(line)
             elif line.strip():
                 self.screen.busy = "thinking"
                 return line
+
+    def _run_if_asked(self, line: str, queue: list[str] | None = None) -> None:
+        """Leave the question for a command of the user in the sandbox; the run asks again afterwards."""
+        command = shell_command(line)
+        if command:
+            if queue:
+                queue.pop(0)
+            self.screen.running = command
+            raise UserCommand(command)
 
     def answer(self, asked: AskUser) -> str | None:
         if asked.question != self.screen.said:
@@ -76,6 +87,7 @@ class TerminalPerson:
         line = self._ask("answer> ")
         if line is None:
             raise Left
+        self._run_if_asked(line)
         chosen = line.strip()
         if chosen.isdecimal() and 1 <= int(chosen[:6]) <= len(asked.options):
             return asked.options[int(chosen) - 1]
@@ -93,6 +105,7 @@ class TerminalPerson:
             line = self._ask("allow? ", confirms=True)
             if line is None:
                 raise Left
+            self._run_if_asked(line)
             decided = self._decision(line.strip(), asked)
             if decided is not None:
                 return decided
@@ -120,6 +133,8 @@ class TerminalPerson:
             self._paused = False
             if decision is not None:
                 return decision
+        if self._heard:
+            self._run_if_asked(self._heard[0], self._heard)
         if words := self._take_heard():
             return PersonSteppedIn(words)
         self.screen.busy = "working"
@@ -138,7 +153,11 @@ class TerminalPerson:
         if heard and memory_line(heard[0]) is not None:
             count = 0 if self._is_command(heard[0]) else 1
         else:
-            ends = (place for place, line in enumerate(heard) if line.startswith("/") or memory_line(line) is not None)
+            ends = (
+                place
+                for place, line in enumerate(heard)
+                if line.startswith(("/", "!")) or memory_line(line) is not None
+            )
             count = next(ends, len(heard))
         words, self._heard = "\n".join(self._heard[:count]), self._heard[count:]
         return words
@@ -159,6 +178,7 @@ class TerminalPerson:
             if line.strip() == "/stop":
                 self._heard = []
                 return PersonStopped()
+            self._run_if_asked(line)
             if self._is_command(line):
                 self.commands(line)
                 continue
@@ -181,7 +201,9 @@ class TerminalPerson:
             return
         self._heard.append(line)
         when = "next request"
-        if self._works():
+        if shell_command(line):
+            when = "runs after the current action"
+        elif self._works():
             when = "after this request" if self._is_command(line) else "sent before the next step"
         self.screen.tell(f"({when}) {line}", color="dim")
 
@@ -192,6 +214,11 @@ class TerminalPerson:
             return
         self._paused = True
         self.screen.tell("(pausing after the current action; press again to interrupt it)", color="dim")
+
+
+def shell_command(line: str) -> str:
+    """Return the command in a line that begins with ``!``; empty if it is another line."""
+    return line.strip()[1:].strip() if line.strip().startswith("!") else ""
 
 
 def _pattern(asked: AskPermission) -> str:
