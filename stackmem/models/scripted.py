@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import assert_never
 
 from msgspec import json
+from msgspec.structs import replace
 
 from stackmem.core.facts import ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import (
@@ -44,18 +45,29 @@ _LINES_COMPARED = 2_000
 class ScriptedModel:
     """Replies with the script's entry number ``request.facts``."""
 
-    def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, script: Script, sleep: Callable[[float], None] = time.sleep, *, only_offered: bool = False
+    ) -> None:
+        """Open a script.
+
+        Args:
+            only_offered: Leave out the entries of memory tools that are not offered, so that a task's demo runs under
+                every strategy.
+        """
         self._script = script
         self._sleep = sleep
+        self._only_offered = only_offered
 
     @classmethod
-    def from_file(cls, path: Path) -> ScriptedModel:
+    def from_file(cls, path: Path, *, only_offered: bool = False) -> ScriptedModel:
         """Open a script file; raises ``UsageError`` like ``read_script``."""
-        return cls(read_script(path))
+        return cls(read_script(path), only_offered=only_offered)
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Return the entry's reply or fault; a ``script`` failure if entries ran out or an expectation failed."""
         replies = self._script.replies
+        if self._only_offered:
+            replies = _without_memory(replies, frozenset(tool.name for tool in request.view.tools))
         if request.facts >= len(replies):
             return ModelFailed("script", self._ran_dry(request))
         entry = replies[request.facts]
@@ -172,6 +184,26 @@ def _part_text(part: Part) -> str:
             return json.encode(part.raw).decode()
         case _:
             assert_never(part)
+
+
+def _without_memory(replies: tuple[ScriptedReply, ...], offered: frozenset[str]) -> tuple[ScriptedReply, ...]:
+    """Return the entries that make sense without frames or heap, or all of them if both are offered.
+
+    Expectations are left out too, because they are about prompts with frames and heap.
+    """
+    used = {call.tool for entry in replies for call in entry.calls}
+    if used <= offered:
+        return replies
+    kept, depth = list[ScriptedReply](), 0
+    for entry in replies:
+        tools = {call.tool for call in entry.calls}
+        if "push_frame" in tools:
+            depth += 1
+        ends_frame = depth > 0 and "pop_frame" in tools
+        if tools <= offered and not (ends_frame and "push_frame" not in offered):
+            kept.append(replace(entry, expect=None))
+        depth -= ends_frame
+    return tuple(kept)
 
 
 def _unmet(expect: Expectation, request: AskModel) -> Iterator[str]:

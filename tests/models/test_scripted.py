@@ -2,10 +2,11 @@
 
 import pytest
 from msgspec import json
+from msgspec.structs import replace
 
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.log import Log
-from stackmem.core.messages import Message, Text, ToolCall, ToolResult, Usage, View
+from stackmem.core.messages import Message, Text, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.requests import AskModel
 from stackmem.models.script_language import PlannedCall, Script, ScriptedReply, parse_script
 from stackmem.models.scripted import ScriptedModel
@@ -204,3 +205,33 @@ def test_json_is_found_however_it_is_spaced():
         assert isinstance(answer(f"- text: x\n  expect: {{contains: '{text}'}}\n", messages=conversation), ModelReplied)
         assert answer(f"- text: x\n  expect: {{absent: '{text}'}}\n", messages=conversation).kind == "script"
     assert answer("- text: x\n  expect: {contains: 'a,b'}\n", messages=[said("a, b")]).kind == "script"
+
+
+DEMO = """
+- {call: heap_alloc, args: {name: a, content: x}, expect: {depth: 0}}
+- {call: push_frame, args: {}}
+- {call: read_file, args: {path: a}, expect: {depth: 1}}
+- {call: pop_frame, args: {result: the child's}}
+- {call: pop_frame, args: {result: the root's}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("offered", "called"),
+    [
+        ("heap_alloc push_frame read_file pop_frame", "heap_alloc push_frame read_file pop_frame pop_frame"),
+        ("heap_alloc read_file pop_frame", "heap_alloc read_file pop_frame"),
+        ("push_frame read_file pop_frame", "push_frame read_file pop_frame pop_frame"),
+        ("read_file pop_frame", "read_file pop_frame"),
+    ],
+)
+def test_a_demo_leaves_out_the_memory_that_a_strategy_does_not_have(offered, called):
+    tools = tuple(ToolSpec(name, "", "{}") for name in offered.split())
+    played, calls = model(DEMO, only_offered=True), list[ToolCall]()
+    for facts in range(len(called.split())):
+        request = asked(facts)
+        reply = played.reply(replace(request, view=replace(request.view, tools=tools), depth=1 if facts == 2 else 0))
+        assert isinstance(reply, ModelReplied), reply
+        calls += [part for part in reply.parts if isinstance(part, ToolCall)]
+    assert [one.name for one in calls] == called.split()
+    assert calls[-1].arguments == {"result": "the root's"}
