@@ -211,7 +211,9 @@ def _rules(state: State, call: HandOver, told: str) -> Iterator[FrameFinding]:
     own = _long_words("\n".join(_given(call)))
     for entry in active(state.session.standing if state.session is not None else ()).values():
         if own & _long_words(entry.text):
-            finding = FrameFinding("rule", f"R{entry.number}, {_short(entry.text)}", (f"R{entry.number}", entry.text), 0)
+            finding = FrameFinding(
+                "rule", f"R{entry.number}, {_short(entry.text)}", (f"R{entry.number}", entry.text), 0
+            )
             if not _named(finding, told):
                 yield finding
 
