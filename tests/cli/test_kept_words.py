@@ -127,3 +127,39 @@ def test_editors_offer_the_commands_and_pass_the_kept_words_on():
     assert command_of("/remember use tabs") == ("", "")
     assert command_of("/forget 1") == ("", "")
     assert command_of("/memory") == ("memory", "")
+
+
+def test_the_kept_words_are_exported_between_two_marks_of_agents_md(talked, tmp_path: Path):
+    result, _, said = talked
+    folder, state = Path(result.run_dir), Run(Path(result.run_dir)).state
+    look = Look(lambda *texts: said.extend(texts), lambda *texts: said.extend(texts), str)
+    agents = tmp_path / "AGENTS.md"
+    agents.write_text("# Project\n\nRun make.\n")
+    agents.chmod(0o640)
+    assert look("/memory", f"export {agents}", state, folder)
+    once = agents.read_text()
+    assert once.startswith("# Project\n\nRun make.\n\n<!-- stackmem: words of the user -->\n- use tabs\n")
+    assert "- From now on, write in German.\n<!-- end of the words of the user -->\n" in once
+    agents.write_text(f"{once}\nLast line.\n")
+    assert look("/memory", f"export {agents}", state, folder)
+    assert agents.read_text() == f"{once}\nLast line.\n"
+    assert agents.stat().st_mode & 0o777 == 0o640
+    assert said == [f"wrote 2 kept words to {agents}"] * 2
+    assert [path.name for path in tmp_path.iterdir() if "AGENTS" in path.name] == ["AGENTS.md"]
+
+
+def test_an_export_follows_no_link_and_names_its_faults(talked, tmp_path: Path):
+    result, _, said = talked
+    folder, state = Path(result.run_dir), Run(Path(result.run_dir)).state
+    look = Look(lambda *texts: said.extend(texts), lambda *texts: said.extend(texts), str)
+    mine = tmp_path / "mine.txt"
+    mine.write_text("kept")
+    link, torn = tmp_path / "AGENTS.md", tmp_path / "torn.md"
+    link.symlink_to(mine)
+    torn.write_text("<!-- stackmem: words of the user -->\n- use tabs\n")
+    for rest in (f"export {link}", f"export {torn}", "exports", f"export {tmp_path}"):
+        assert look("/memory", rest, state, folder)
+    assert mine.read_text() == "kept"
+    assert len(said) == 4
+    assert "without <!-- end" in said[1]
+    assert "not 'exports'" in said[2]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -19,10 +21,12 @@ from stackmem.core.person_facts import PersonRan
 from stackmem.core.state import Frame, State
 from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError
+from stackmem.foreign.files import read_regular
 from stackmem.kept.search import search_conversations
 from stackmem.memory import open_strategy
 from stackmem.memory.next_prompt import next_prompt
 from stackmem.report.page import write_page
+from stackmem.run.request import read_request
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.open_run import Run
 from stackmem.trace.snapshot import Snapshot, changes
@@ -33,6 +37,8 @@ from .text import one_line, readable, spell_cost
 HELP = {f"/{name}": f"{each.takes} {each.says}".strip() for name, each in COMMANDS.items()}
 
 _SHOWN_CHARS = 40_000
+_AGENTS, _EXPORTED_BYTES = "AGENTS.md", 4 << 20
+_BEGINS, _ENDS = "<!-- stackmem: words of the user -->", "<!-- end of the words of the user -->"
 _BY = {"user": "you", "agent": "the agent", "wording": "its wording"}
 
 
@@ -76,7 +82,7 @@ class Look:
                 case "/context":
                     self._tell(*_context(state))
                 case "/memory":
-                    self._tell(*_memory(state, run_dir))
+                    self._tell(*([_export(state, run_dir, rest)] if rest else _memory(state, run_dir)))
                 case "/search" if rest:
                     self._say(readable(search_conversations(run_dir, state, rest)))
                 case "/search":
@@ -160,6 +166,45 @@ def _memory(state: State, run_dir: Path) -> list[str]:
         f"{one_line(entry.line)} [stored {_time(times.get(entry.request, 0.0))} by {_BY[entry.by]}]"
         for entry in entries.values()
     ]
+
+
+def _export(state: State, run_dir: Path, rest: str) -> str:
+    """Write the kept words into a file for agents, between two marks. The rest of the file stays as it is."""
+    command, _, named = rest.partition(" ")
+    if command != "export":
+        return f"/memory takes nothing or `export [FILE]`, not {one_line(rest[:60])!r}"
+    entries = active(state.session.standing) if state.session is not None else {}
+    if not entries:
+        return "nothing to export: no words are kept"
+    place = Path(read_request(run_dir).subject) / os.path.expanduser(named.strip() or _AGENTS)
+    try:  # a link could lead to any file of the user
+        before = read_regular(place, _EXPORTED_BYTES, follow=False).decode("utf-8")
+    except FileNotFoundError:
+        before = ""
+    except UnicodeDecodeError:
+        return f"{place} is not UTF-8 text; name another file: /memory export FILE"
+    lines = [f"- {one_line(entry.text).replace('<!--', '&lt;!--')}" for entry in entries.values()]
+    block = "\n".join([_BEGINS, *lines, _ENDS])
+    head, begins, after = before.partition(_BEGINS)
+    _, ends, tail = after.partition(_ENDS)
+    if begins and not ends:
+        return f"{place} has the line {_BEGINS} without {_ENDS}; remove it, or name another file: /memory export FILE"
+    text = f"{head}{block}{tail}" if begins else "\n\n".join(filter(None, (before.rstrip("\n"), block))) + "\n"
+    _replace(place, text)
+    return f"wrote {len(lines)} kept words to {place}"
+
+
+def _replace(place: Path, text: str) -> None:
+    """Write a file completely or not at all."""
+    fresh = place.with_name(f".{place.name}.{secrets.token_hex(4)}.new")
+    try:
+        with fresh.open("xb") as file:
+            file.write(text.encode())
+        if place.exists():
+            shutil.copymode(place, fresh)
+        fresh.replace(place)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def _time(at: float) -> str:

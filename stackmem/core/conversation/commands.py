@@ -28,7 +28,7 @@ COMMANDS = {
     "frames": ChatCommand("", "list the frames"),
     "remember": ChatCommand("TEXT", "keep a rule or preference in every later prompt; a line with # does the same"),
     "forget": ChatCommand("N", "remove entry N of the kept words"),
-    "memory": ChatCommand("", "list the words that are kept for every prompt"),
+    "memory": ChatCommand("[export [FILE]]", "list the words kept for every prompt, or write them to AGENTS.md"),
     "search": ChatCommand("WORDS", "search everything said, done and found"),
     "context": ChatCommand("", "show what fills the next prompt, by kind, and what it costs"),
     "cost": ChatCommand("", "show tokens and cost"),

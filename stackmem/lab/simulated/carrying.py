@@ -77,7 +77,7 @@ def _told(knowledge: Knowledge, last: Message) -> Iterator[str]:
         for line in lines(part.text) if isinstance(part, ToolResult) else ():
             match line:
                 case StatedFact():
-                    if not knowledge.dials.loses(line.key, line.value):
+                    if not knowledge.loses(line.key, line.value):
                         yield fact_line(line.key, line.value, line.at)
                 case Excluded():
                     yield f"not {line.key} = {line.value}"

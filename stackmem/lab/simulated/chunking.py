@@ -97,7 +97,7 @@ def _entry(sight: ReaderSight, name: str, facts: dict[str, Held], room: int) -> 
     items = []
     size = sum(len(line) + 1 for line in content)
     for key, held in facts.items():
-        if knowledge.dials.loses(key, held.value):
+        if knowledge.loses(key, held.value):
             continue
         line = fact_line(key, held.value, held.at)
         if size + len(line) + 1 > room:

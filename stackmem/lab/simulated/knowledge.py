@@ -78,6 +78,7 @@ class Knowledge:
         used: Order at which a key was last passed to a unit.
         calls: The number of calls in this conversation that did not start a child.
         results: Order of every child's result.
+        reminded: Keys of facts that a checkpoint named, which the reader no longer leaves out.
         repeats: How often a call was made since the last news, by its signature.
         frames: The latest advice on when frames pay; None without any.
         summed_up: Earlier turns have been replaced by a summary.
@@ -88,8 +89,8 @@ class Knowledge:
         "agent_order", "asked", "calls", "candidates", "changed", "changed_by", "chars", "children", "chunks",
         "closed", "crowded", "depth", "dials", "done", "done_order", "excluded", "facts", "failures", "files", "frames",
         "index", "listing", "missing", "next_page", "objective", "objective_order", "order", "plan", "planned_from",
-        "progress_seen", "ran", "refused", "repeats", "results", "saved", "saved_changes", "sent", "spans", "stubs",
-        "summed_up", "talks", "too_deep", "used", "wrong",
+        "progress_seen", "ran", "refused", "reminded", "repeats", "results", "saved", "saved_changes", "sent",
+        "spans", "stubs", "summed_up", "talks", "too_deep", "used", "wrong",
     )  # fmt: skip
 
     def __init__(self, dials: ReaderDials = PERFECT) -> None:
@@ -121,6 +122,7 @@ class Knowledge:
         self.asked: dict[str, ToolCall] = {}
         self.repeats: dict[str, int] = {}
         self.refused: dict[str, int] = {}
+        self.reminded: frozenset[str] = frozenset()
         self.calls = 0
         self.children = 0
         self.results: list[int] = []
@@ -168,6 +170,17 @@ class Knowledge:
         since = self.changed_at(key)[1]
         values = {value for value, order in self.excluded.get(key, {}).items() if order >= since}
         return values | {value for (other, value), order in self.wrong.items() if other == key and order >= since}
+
+    def loses(self, key: str, value: str) -> bool:
+        """Return whether the reader leaves the fact out where it would be stored or handed over."""
+        return key not in self.reminded and self.dials.loses(key, value)
+
+    def remind(self, text: str) -> None:
+        """Take the answer of a checkpoint: facts of the files and outputs that it names are no longer left out."""
+        self.reminded = self.reminded | {
+            key for key, held in self.facts.items()
+            if (held.source and held.source in text) or f"{key} = {held.value}" in text
+        }  # fmt: skip
 
     def begin(self, objective: tuple[int, int]) -> None:
         self.objective = objective

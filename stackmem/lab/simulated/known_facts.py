@@ -29,7 +29,7 @@ def unsaved(knowledge: Knowledge) -> list[str]:
     return [
         key for key, held in knowledge.facts.items()
         if held.origin == SEEN and key not in carried and knowledge.saved.get(key) != (held.value, held.at)
-        and not knowledge.dials.loses(key, held.value)
+        and not knowledge.loses(key, held.value)
     ]  # fmt: skip
 
 
@@ -75,5 +75,5 @@ def fact_lines(knowledge: Knowledge, keys: Iterable[str]) -> list[str]:
     held = ((key, visible(knowledge, key)) for key in keys)
     return [
         fact_line(key, fact.value, fact.at) for key, fact in held
-        if fact is not None and not knowledge.dials.loses(key, fact.value)
+        if fact is not None and not knowledge.loses(key, fact.value)
     ]  # fmt: skip

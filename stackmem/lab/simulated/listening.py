@@ -185,6 +185,9 @@ def _failed(knowledge: Knowledge, line: UnitFailed) -> None:
 
 
 def _refusal(knowledge: Knowledge, tool: str, text: str) -> None:
+    if text.startswith("checkpoint: "):
+        knowledge.remind(text)
+        return
     knowledge.refused[tool] = knowledge.refused.get(tool, 0) + 1
     if tool in CHILD_TOOLS:
         knowledge.too_deep = knowledge.too_deep or "deepest" in text
