@@ -1,4 +1,4 @@
-"""Standing words in the file of a folder: two conversations at once, a killed writer, and very many entries."""
+"""Standing words in the file of a folder: two conversations in parallel, a killed writer, and very many entries."""
 
 import os
 import signal

@@ -141,7 +141,7 @@ class Look:
 def _context(state: State) -> list[str]:
     """Return what fills the next prompt, by kind."""
     if not state.stack:
-        return ["the run has ended, so there is no next prompt"]
+        return ["the run has ended and sends no further prompts"]
     found = next_prompt(state, open_strategy(state.begun.strategy))
     free = max(0, found.window_tokens - found.tokens)
     rows = [*found.by_kind().items(), ("free", free)]
