@@ -112,6 +112,8 @@ def _place(items: dict[Any, Json], ids: dict[Any, Any], event: Json, item: Json,
     if identity is not None and identity in ids:
         return ids[identity]
     place: Any = index
+    if index is None and identity is None:
+        return ""  # the only item without a name
     if index is None or (begins and index in items):
         place = (identity, len(items))
     if identity is not None:
@@ -133,7 +135,10 @@ def _grow(items: dict[Any, Json], ids: dict[Any, Any], kind: str, event: Json) -
             known["arguments"] = (known.get("arguments") or "") + event["delta"]
         case "response.function_call_arguments.done" if isinstance(event.get("arguments"), str):
             known["arguments"] = event["arguments"] or known.get("arguments", "")
-        case "response.output_text.delta" if isinstance(event.get("delta"), str) and known.get("type") == "message":
+        case "response.output_text.delta" if isinstance(event.get("delta"), str) and known.get("type", "message") == (
+            "message"
+        ):
+            items[place] = known = known or {"type": "message"}  # some servers do not announce it
             spoken = "".join(_spoken(known.get("content"), "text")) + event["delta"]
             known["content"] = [{"type": "output_text", "text": spoken}]
 
