@@ -23,7 +23,7 @@ from .facts import (
     VerifyReturned,
 )
 from .messages import ToolSpec, View
-from .person_facts import PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, PersonStopped
+from .person_facts import PersonAttached, PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, PersonStopped
 from .program_facts import ProgramStarted, SourceLoaded, ToolAnswered, UserAnswered, Waited
 from .tools import WorkspaceCall
 
@@ -230,7 +230,10 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
 }
 """The facts that may answer each effect. ``perform`` returns them; replay and resume look for them."""
 
-GIVEN = (RunStarted, RunResumed, RunForked, ProgramStarted, PersonSteppedIn, PersonStopped, PersonRan, FolderChanged)
+GIVEN = (
+    RunStarted, RunResumed, RunForked, ProgramStarted, PersonSteppedIn, PersonStopped, PersonRan,
+    PersonAttached, FolderChanged,
+)  # fmt: skip
 """Facts that do not follow from earlier ones. Together with the answers, they are all that comes from outside."""
 
 STOPS_WITH_PARTIAL: tuple[Ending, ...] = ("interrupted", "limit:seconds")

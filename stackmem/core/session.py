@@ -27,14 +27,24 @@ from .limits import remaining
 from .log import Log
 from .memory_tools import heap_with_stored
 from .messages import ToolCall
-from .person_facts import PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, PersonStopped, TurnEnded, WordsGiven
+from .person_facts import (
+    PersonAttached,
+    PersonDecided,
+    PersonEvent,
+    PersonRan,
+    PersonSaid,
+    PersonSteppedIn,
+    PersonStopped,
+    TurnEnded,
+    WordsGiven,
+)
 from .requests import AskPermission, AskPerson, AskUser, Effect
 from .state import Frame, Grant, Notice, Pending, Registers, Result, Session, State
 from .text import mark_cut
 from .tools import AskQuestion, EditFile, Refusal, RunCommand, WorkspaceCall, WriteFile, tool_name
 
 RAN = "user command"
-"""The code of a notice about commands that the user ran."""
+"""The code of a notice about commands that the user ran and files that the user attached."""
 
 SESSION_TASK = "Work with a user, whose requests arrive one by one."
 """The task of a run that is a conversation."""
@@ -179,7 +189,7 @@ def _covers(grant: Grant, request: AskPermission, state: State) -> bool:
 
 def apply_person_event(
     state: State,
-    event: PersonSaid | PersonSteppedIn | PersonStopped | PersonDecided | PersonRan | WordsGiven | TurnEnded,
+    event: PersonEvent,
 ) -> State:
     """Return the state after the user said, decided or ended something."""
     session = state.session
@@ -205,6 +215,8 @@ def apply_person_event(
         case PersonRan():
             heap, ran = state.heap.with_digests(event.digests), (*session.ran, event.text)
             return replace(state, heap=heap, tree=event.tree or state.tree, session=replace(session, ran=ran))
+        case PersonAttached():
+            return replace(state, session=replace(session, ran=(*session.ran, event.text)))
         case TurnEnded():
             return _end_turn(state, session, event)
         case _:

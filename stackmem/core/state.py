@@ -218,7 +218,7 @@ class Session(Struct, frozen=True):
         stopped: Whether the user stopped the request and its frames still have to be popped.
         standing: The user's standing words, as changes from the first to the last.
         said: What the user said, without commands.
-        ran: Commands that the user ran, with their output, of which the model has not read yet.
+        ran: Commands that the user ran, and files that the user attached, which the model has not read yet.
     """
 
     rules: SessionRules

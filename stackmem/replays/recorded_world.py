@@ -15,7 +15,14 @@ from typing import Any
 from msgspec import Struct, field
 
 from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunEnded, ToolReturned
-from stackmem.core.person_facts import PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, PersonStopped
+from stackmem.core.person_facts import (
+    PersonAttached,
+    PersonDecided,
+    PersonRan,
+    PersonSaid,
+    PersonSteppedIn,
+    PersonStopped,
+)
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered
 from stackmem.core.requests import (
     AskModel,
@@ -31,7 +38,7 @@ from stackmem.core.state import State
 from stackmem.run.begin import Rehearsed, must_be_original, plan_kept
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.open import Opened, Person, open_run
-from stackmem.run.ports import Left, Unattended, UserCommand
+from stackmem.run.ports import Left, Unattended, UserCommand, UserFile
 from stackmem.run.prepare import prepare_kept
 from stackmem.run.programs.tools import BUILT_IN
 from stackmem.run.request import read_request
@@ -102,6 +109,8 @@ class RecordedPerson(Unattended):
         event = self._next()
         if isinstance(event, PersonRan):
             raise UserCommand(event.command)
+        if isinstance(event, PersonAttached):
+            raise UserFile(event.path, event.start_line, event.end_line)
         return event if isinstance(event, PersonSteppedIn | PersonStopped) else None
 
 

@@ -14,8 +14,8 @@ from stackmem.core.decider import Decider
 from stackmem.core.facts import ChecksReturned, Event, RunEnded
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import evolve
-from stackmem.core.person_facts import PersonRan
-from stackmem.core.requests import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
+from stackmem.core.person_facts import PersonAttached, PersonRan
+from stackmem.core.requests import AskModel, Effect, ReadClock, RunChecks, UseOwnTool, UseTool
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.command import CommandInterrupted
@@ -23,7 +23,7 @@ from stackmem.workspace.outcome import ToolOutcome
 
 from .interrupts import Interrupts, OutOfTime
 from .perform import INTERRUPTED, World, changed_folder, interrupted, meanwhile, perform
-from .ports import Left, Returned, UserCommand
+from .ports import Left, Returned, UserCommand, UserFile
 
 
 def run(
@@ -83,11 +83,15 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
                     message = meanwhile(world) or changed_folder(upcoming, state, world)
                     if message is not None:
                         return message
+                    if world.attaching and isinstance(upcoming, AskModel):
+                        return _attached(world.attaching.pop(0), state, world)
                 return perform(upcoming, world)
             finally:
                 interrupts.open = False
         except OutOfTime:
             raise
+        except UserFile as named:  # read once the workspace has the latest changes of the user's folder
+            world.attaching.append(named)
         except UserCommand as typed:
             return _run_for_user(typed.command, state, world, interrupts)
         except KeyboardInterrupt as stop:
@@ -96,6 +100,17 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
             if isinstance(upcoming, UseTool | UseOwnTool):
                 return interrupted(upcoming, stop, world)
             # Discard a partial model reply; the user's next message decides how the run continues.
+
+
+def _attached(named: UserFile, state: State, world: World) -> PersonAttached:
+    """Read what the user attached, with the same confinement as a call of the agent."""
+    if named.path.endswith("/"):
+        outcome = world.workspace.list_files(named.path.rstrip("/") or ".", state.shown_bytes)
+    else:
+        outcome = world.workspace.read_file(named.path, named.start_line, named.end_line, state.shown_bytes)
+    return PersonAttached(
+        world.scrub(named.path), world.scrub(outcome.text), named.start_line, named.end_line, outcome.failed
+    )
 
 
 def _run_for_user(command: str, state: State, world: World, interrupts: Interrupts) -> PersonRan:

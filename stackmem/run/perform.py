@@ -33,7 +33,7 @@ from stackmem.workspace.command import CommandInterrupted
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.secrets import scrub_value
 
-from .ports import Checks, ModelPort, PersonPort, Returned, Unattended, WorkspacePort
+from .ports import Checks, ModelPort, PersonPort, Returned, Unattended, UserFile, WorkspacePort
 from .programs.tools import BUILT_IN, READS, ToolContext, use_built_in
 
 JITTER = 0.25
@@ -103,6 +103,7 @@ class World(Struct):
     sleep: Callable[[float], None] = time.sleep
     started: float = 0.0  # value of ``clock()`` at the start of the run
     person: PersonPort = Unattended()  # the user who answers the run's questions
+    attaching: list[UserFile] = []  # what the user attached and the run has not read yet
     program: ProgramWorld | None = None  # set only for a program run
     # takes the changes of the user's folder into the workspace, and returns what changed
     follow: Callable[[State], facts.FolderChanged | None] = _no_folder

@@ -83,6 +83,14 @@ class UserCommand(Exception):  # noqa: N818 - not an error: the user's command c
         self.command = command
 
 
+class UserFile(Exception):  # noqa: N818 - not an error: the user's attachment comes before what was asked
+    """Raised when the user attaches a file or folder, which is read before the next request to the model."""
+
+    def __init__(self, path: str, start_line: int | None = None, end_line: int | None = None) -> None:
+        super().__init__(path)
+        self.path, self.start_line, self.end_line = path, start_line, end_line
+
+
 class PersonPort(Protocol):
     """The user that a run talks to. Every method except ``attend`` may raise ``Left`` or ``UserCommand``."""
 
@@ -101,7 +109,7 @@ class PersonPort(Protocol):
     def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
         """Return user input that arrived during a request.
 
-        The loop calls this before each effect. It blocks while the user has paused the run.
+        The loop calls this before each effect. It may raise ``UserFile``, and blocks while the user has paused the run.
         """
 
 

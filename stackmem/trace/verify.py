@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from stackmem.core import facts
 from stackmem.core.decider import ProgramUnderWay, Watcher
 from stackmem.core.frames import partial_result
-from stackmem.core.person_facts import PersonRan, PersonSteppedIn, PersonStopped
+from stackmem.core.person_facts import PersonAttached, PersonRan, PersonSteppedIn, PersonStopped
 from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
@@ -102,7 +102,7 @@ def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, 
 
 def _may_come_meanwhile(state: State, event: facts.Event) -> bool:
     """Return whether the event comes from the user, and so may come before any effect."""
-    given = isinstance(event, PersonSteppedIn | PersonStopped | PersonRan | facts.FolderChanged)
+    given = isinstance(event, PersonSteppedIn | PersonStopped | PersonRan | PersonAttached | facts.FolderChanged)
     return given and state.session is not None and state.end is None
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from stackmem import open_run, replay
 from stackmem.core.facts import RunEnded, ToolReturned
-from stackmem.core.person_facts import PersonSaid, PersonSteppedIn
+from stackmem.core.person_facts import PersonAttached, PersonSaid, PersonSteppedIn
 from stackmem.run.run_folder import is_run
 from tests.cli.tmux import Tmux, until
 from tests.stage import Stage, command
@@ -95,3 +95,28 @@ def test_a_conversation_in_tmux_with_typing_resizing_pastes_and_a_closed_window(
     assert facts(stage, ToolReturned)[1].text.startswith("half\n[interrupted by the user")
     assert [event.text for event in facts(stage, PersonSteppedIn)] == ["use 漢字"]
     assert replay(only_run(stage)).prompts
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (200, 50)])
+def test_menus_of_commands_and_files_and_a_command_of_the_user(stage: Stage, tmux, columns: int, rows: int):
+    window = tmux("--model", stage.script({"text": "Seen."}), "--network", "none")
+    window("resize-window", "-t", "t", "-x", str(columns), "-y", str(rows))
+    window.wait_for("Type a request")
+    window.type("/co")
+    until(lambda: any("show tokens and cost" in line for line in window.screen()), window.history)
+    window.type("Escape")
+    until(lambda: not any("show tokens and cost" in line for line in window.screen()), window.history)
+    window.type("C-c", "!echo from-the-user > b.txt; cat b.txt", "Enter")
+    window.wait_for("from-the-user\n")
+    window.wait_for_line(">")
+    window.type("look at @a.")
+    until(lambda: any(line.strip() == "a.txt" for line in window.screen()), window.history)
+    window.type("Tab", " and @b.txt", "Enter")
+    window.wait_for("(attached a.txt:")
+    window.wait_for("(attached b.txt:")
+    window.wait_for("Seen.")
+    window.type("C-d")
+    until(lambda: not window.lives(), lambda: "the program is still running")
+    assert [event.text for event in facts(stage, PersonSaid)] == ["look at @a.txt and @b.txt"]
+    assert [event.path for event in facts(stage, PersonAttached)] == ["a.txt", "b.txt"]
+    assert replay(only_run(stage)).prompts == 1

@@ -15,7 +15,7 @@ from stackmem.core import facts
 from stackmem.core.conversation import keeping
 from stackmem.core.conversation.earlier import left_out_line
 from stackmem.core.messages import Text, ToolCall
-from stackmem.core.person_facts import PersonRan, TurnEnded
+from stackmem.core.person_facts import PersonAttached, PersonRan, TurnEnded
 from stackmem.core.state import State
 from stackmem.core.text import shorten_text
 from stackmem.memory import open_strategy
@@ -73,6 +73,9 @@ class ChatScreen:
                 self.tell(*_changed(event, before), color="dim")
             case PersonRan():
                 self._show_output(event)
+            case PersonAttached():
+                told = f"not attached: {event.content}" if event.failed else f"{len(event.content):,} chars"
+                self.tell(f"(attached {event.name}: {told})", color="yellow" if event.failed else "dim")
             case facts.ModelReplied():
                 self._show_reply(event, state)
             case facts.FramePushed() if event.request is not UNSET:

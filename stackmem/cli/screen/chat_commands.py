@@ -32,6 +32,7 @@ from stackmem.trace.open_run import Run
 from stackmem.trace.snapshot import Snapshot, changes
 from stackmem.trace.walk import state_after
 
+from .mentions import MentionCompleter, is_mention
 from .text import one_line, readable, spell_cost
 
 HELP = {f"/{name}": f"{each.takes} {each.says}".strip() for name, each in COMMANDS.items()}
@@ -47,6 +48,7 @@ class ChatCompleter(Completer):
 
     def __init__(self, folder: Path) -> None:
         self._files = PathCompleter(get_paths=lambda: [str(folder)])
+        self._mentions = MentionCompleter(folder)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
         before = document.text_before_cursor
@@ -56,6 +58,9 @@ class ChatCompleter(Completer):
                 for name, says in HELP.items()
                 if name.startswith(before)
             )
+            return
+        if is_mention(before):
+            yield from self._mentions.completions(before, complete_event)
             return
         word = before.rsplit(None, 1)[-1] if before and not before[-1].isspace() else ""
         yield from self._files.get_completions(Document(word), complete_event)

@@ -46,9 +46,9 @@ class ChatSession:
         then: The next action for the run that the user left; None if the user quit.
     """
 
-    def __init__(self, screen: ChatScreen, editor: LineEditor) -> None:
+    def __init__(self, screen: ChatScreen, editor: LineEditor, folder: Path) -> None:
         self.screen, self.editor = screen, editor
-        self.person = TerminalPerson(screen, editor, self._obey, self._looks)
+        self.person = TerminalPerson(screen, editor, self._obey, self._looks, folder)
         self.then: Next | None = None
         self._look = Look(screen.say, screen.tell, screen.diff)
 
@@ -211,7 +211,7 @@ def talk(folder: Path, runs_dir: Path, first: Callable[[ChatSession], RunResult 
     screen = ChatScreen(color=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
     with LineEditor(ChatCompleter(folder), runs_dir / _HISTORY, screen.status) as editor:
         screen.say, screen.live = editor.say, editor.show_live
-        talking = ChatSession(screen, editor)
+        talking = ChatSession(screen, editor, folder)
         screen.tell("Type a request; /help lists commands; Ctrl-D leaves.", color="dim")
         code = talking.play(partial(first, talking))
     if talking.person.run_dir is not None:

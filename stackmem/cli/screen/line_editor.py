@@ -30,6 +30,8 @@ from prompt_toolkit.utils import get_cwidth
 
 from stackmem.tools.bounded_calls import next_of
 
+from .mentions import is_mention
+
 GRACE_SECONDS = 0.35
 """A new question ignores keys for this long, because the user was still typing something else."""
 _WRITES_A_SECOND = 20
@@ -71,7 +73,8 @@ class LineEditor:
             bottom_toolbar=self._toolbar,
             multiline=True,
             completer=completer,
-            complete_while_typing=False,
+            complete_while_typing=Condition(self._shows_menu),
+            complete_in_thread=True,
             history=_history(history),
             key_bindings=self._keys(),
             erase_when_done=True,
@@ -246,7 +249,9 @@ class LineEditor:
 
         @keys.add("escape", filter=~Condition(self._is_deaf))
         def _(event: KeyPressEvent) -> None:
-            if not self._asks:
+            if event.current_buffer.complete_state is not None:
+                event.current_buffer.cancel_completion()
+            elif not self._asks:
                 self.on_pause()
 
         @keys.add("c-c")
@@ -264,6 +269,11 @@ class LineEditor:
                 event.app.exit(exception=EOFError)
 
         return keys
+
+    def _shows_menu(self) -> bool:
+        """Return whether a menu of completions opens by itself: for a command at the start, and for ``@``."""
+        before = self._session.default_buffer.document.text_before_cursor
+        return (before.startswith("/") and " " not in before) or is_mention(before)
 
     def _is_deaf(self) -> bool:
         return time.monotonic() < self._deaf_until

@@ -13,10 +13,13 @@ from msgspec import UNSET
 from stackmem.core.conversation.standing import memory_line
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, Scope
 from stackmem.core.requests import AskPermission, AskUser
-from stackmem.run.ports import Left, UserCommand
+from stackmem.run.ports import Left, UserCommand, UserFile
+from stackmem.run.run_folder import HISTORY
+from stackmem.trace.snapshot import Snapshot
 
 from .chat import ChatScreen
 from .line_editor import LineEditor
+from .mentions import mentions
 from .text import one_line, readable
 
 _DETAIL_LINES = 30
@@ -38,10 +41,13 @@ class TerminalPerson:
         editor: LineEditor,
         commands: Callable[[str], object],
         look: Callable[[str], bool],
+        folder: Path,
     ) -> None:
         self.screen, self.editor, self.commands, self.look = screen, editor, commands, look
         self.run_dir: Path | None = None  # the run's folder; None before it began
         self.draft = ""  # text already in the input line at the next prompt
+        self._folder = folder
+        self._attached: list[UserFile] = []
         self._heard: list[str] = []
         self._paused = False
         editor.on_line = self._hear
@@ -55,7 +61,7 @@ class TerminalPerson:
             if words := self._take_heard():
                 self.screen.say(self.screen.paint("bold", f"> {readable(words)}"))
                 self.screen.busy = "thinking"
-                return words
+                return self._with_mentions(words)
             self._run_if_asked(self._heard[0], self._heard)
             self.commands(self._heard.pop(0))
         while True:
@@ -68,7 +74,21 @@ class TerminalPerson:
                 self.commands(line)
             elif line.strip():
                 self.screen.busy = "thinking"
-                return line
+                return self._with_mentions(line)
+
+    def _with_mentions(self, words: str) -> str:
+        """Attach the files that the words mention, before the next request to the model."""
+        if memory_line(words) is None:
+            found, messages = mentions(words, self._folder, self._is_file_of_agent)
+            self._attached += found
+            self.screen.tell(*messages, color="yellow")
+        return words
+
+    def _is_file_of_agent(self, path: str) -> bool:
+        state = self.screen.state
+        if state is None or self.run_dir is None or not state.tree:
+            return False
+        return path.rstrip("/") in Snapshot(self.run_dir / HISTORY, state.tree).entries
 
     def _run_if_asked(self, line: str, queue: list[str] | None = None) -> None:
         """Leave the question for a command of the user in the sandbox; the run asks again afterwards."""
@@ -91,7 +111,7 @@ class TerminalPerson:
         chosen = line.strip()
         if chosen.isdecimal() and 1 <= int(chosen[:6]) <= len(asked.options):
             return asked.options[int(chosen) - 1]
-        return line
+        return self._with_mentions(line)
 
     def decide(self, asked: AskPermission) -> PersonDecided:
         where = "outside the sandbox" if asked.outside else "in the sandbox"
@@ -128,6 +148,8 @@ class TerminalPerson:
         if not self._works():
             self._paused = False  # the request has ended, so the user is asked anyway
             return None  # text typed so far becomes the next request
+        if self._attached:
+            raise self._attached.pop(0)
         if self._paused:
             decision = self._menu()
             self._paused = False
@@ -136,7 +158,7 @@ class TerminalPerson:
         if self._heard:
             self._run_if_asked(self._heard[0], self._heard)
         if words := self._take_heard():
-            return PersonSteppedIn(words)
+            return PersonSteppedIn(self._with_mentions(words))
         self.screen.busy = "working"
         return None
 
@@ -182,7 +204,7 @@ class TerminalPerson:
             if self._is_command(line):
                 self.commands(line)
                 continue
-            return PersonSteppedIn(line) if line.strip() else None
+            return PersonSteppedIn(self._with_mentions(line)) if line.strip() else None
 
     def _ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:
         busy, self.screen.busy = self.screen.busy, ""
