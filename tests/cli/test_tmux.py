@@ -78,8 +78,9 @@ def test_a_conversation_in_tmux_with_typing_resizing_pastes_and_a_closed_window(
     assert window("list-buffers") == ""  # text printed by a model never reaches the clipboard
     window.wait_for_line(">")
     window.paste(TEXT)
-    window.wait_for("line 4999")
+    window.wait_for("[Pasted text, 5,000 lines]")
     window.type("Enter")
+    window.wait_for("line 4999")
     window.wait_for("Read.")
     window.type("more", "Enter")
     until(lambda: len(facts(stage, PersonSaid)) == 3, window.history)

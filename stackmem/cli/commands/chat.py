@@ -45,6 +45,7 @@ def command(
         "never|writes|commands|all",
         default="never",
     ),
+    keys: str = option("--keys", "Edit the input line with the keys of emacs or vim.", "emacs|vim", default="emacs"),
     continues: bool = switch("--continue", "Continue the newest conversation about the folder."),
     taken_up: str | None = option("--resume", "Continue this conversation.", "RUN"),
 ) -> None:
@@ -52,6 +53,7 @@ def command(
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("stackmem chat needs a terminal; for a single request use stackmem solve FOLDER -t TEXT")
     _must_be_one_of("--approve", approve, get_args(Approve))
+    _must_be_one_of("--keys", keys, ("emacs", "vim"))
     if policy is not None:
         _must_be_one_of("--policy", policy, get_args(Policy))
     from stackmem.cli.screen.conversation import begin, take_up, talk  # slow to import: loads the line editor
@@ -61,12 +63,12 @@ def command(
         say(*warnings)
         if continues or taken_up is not None:
             found = _found(place, taken_up, flags)
-            sys.exit(talk(Path(read_request(found).subject), found.parent, partial(take_up, found)))
+            sys.exit(talk(Path(read_request(found).subject), found.parent, partial(take_up, found), vim=keys == "vim"))
         rules = SessionRules(approve=approve)  # type: ignore[arg-type]  # checked above
         prepared = prepare(str(place), None, flags, os.environ, Path.cwd(), rules)
         rules = replace(prepared.session or rules, policy=_policy(policy, prepared.resolved.settings.strategy))
         say(*prepared.warnings)
-        sys.exit(talk(place, prepared.folders[0], partial(begin, replace(prepared, session=rules))))
+        sys.exit(talk(place, prepared.folders[0], partial(begin, replace(prepared, session=rules)), vim=keys == "vim"))
 
 
 def _must_be_one_of(flag: str, given: str, known: tuple[str, ...]) -> None:

@@ -142,7 +142,7 @@ class ChatScreen:
     def _show_output(self, event: PersonRan) -> None:
         """Show what the user's own command printed; the middle of a long output is left out."""
         self.running = ""
-        self.say(*folded(readable(event.output).rstrip().split("\n"), "/show"))
+        self.say(*folded(readable(event.output).rstrip().split("\n"), "/show prints"))
 
     def _show_left_out(self, state: State) -> None:
         """Tell the user what is no longer in the prompt of requests, whenever that changes."""
@@ -168,13 +168,13 @@ class ChatScreen:
         self.live("")
 
 
-def folded(lines: list[str], command: str) -> list[str]:
-    """Return the lines; if they are many, the middle is replaced by a line that names the command to see all."""
+def folded(lines: list[str], who: str) -> list[str]:
+    """Return the lines; if they are many, the middle is replaced by a line that says who has all of them."""
     if len(lines) <= _FOLDED_LINES + 1:
         return lines
     head = _FOLDED_LINES // 2
     left = len(lines) - _FOLDED_LINES
-    return [*lines[:head], f"[... {left:,} more lines, {command} prints all ...]", *lines[-(_FOLDED_LINES - head) :]]
+    return [*lines[:head], f"[... {left:,} more lines, {who} all ...]", *lines[-(_FOLDED_LINES - head) :]]
 
 
 def _cut(line: str, columns: int) -> str:

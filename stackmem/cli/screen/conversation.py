@@ -206,10 +206,10 @@ def _nothing() -> Next | None:
     return None
 
 
-def talk(folder: Path, runs_dir: Path, first: Callable[[ChatSession], RunResult | None]) -> int:
+def talk(folder: Path, runs_dir: Path, first: Callable[[ChatSession], RunResult | None], *, vim: bool = False) -> int:
     """Run a conversation about a folder; return the exit code."""
     screen = ChatScreen(color=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
-    with LineEditor(ChatCompleter(folder), runs_dir / _HISTORY, screen.status) as editor:
+    with LineEditor(ChatCompleter(folder), runs_dir / _HISTORY, screen.status, vim=vim) as editor:
         screen.say, screen.live = editor.say, editor.show_live
         talking = ChatSession(screen, editor, folder)
         screen.tell("Type a request; /help lists commands; Ctrl-D leaves.", color="dim")

@@ -19,8 +19,9 @@ from queue import SimpleQueue
 from typing import Any, Self
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching, vi_insert_mode
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -34,9 +35,15 @@ from .mentions import is_mention
 
 GRACE_SECONDS = 0.35
 """A new question ignores keys for this long, because the user was still typing something else."""
+EDIT_LAST = "/undo"
+"""The command of Escape twice: takes back the last request and puts its words on the line."""
 _WRITES_A_SECOND = 20
 _KEY_SECONDS = 0.01
 _LIVE_LINES = 8
+_TWICE_SECONDS = 0.7
+_FOLDED_LINES = 20
+_FOLDED_CHARS = 4_000
+_FOLD = re.compile(r"\[Pasted text(?: \d+)?, [\d,]+ lines?\]")
 _NOT_TYPED = re.compile(r"\x1b\[[0-9;?]*[A-Za-z~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Removed from pasted text: control characters, and terminal responses that arrived in between."""
 
@@ -51,7 +58,9 @@ class LineEditor:
         on_pause: Called for Escape or Ctrl-C while nothing waits for a line.
     """
 
-    def __init__(self, completer: Completer, history: Path | None, status: Callable[[], str]) -> None:
+    def __init__(
+        self, completer: Completer, history: Path | None, status: Callable[[], str], *, vim: bool = False
+    ) -> None:
         """Prepare the line; entering the context shows it."""
         self.on_line: Callable[[str], object] = _nothing
         self.on_pause: Callable[[], object] = _nothing
@@ -62,6 +71,9 @@ class LineEditor:
         self._asks = False
         self._deaf_until = 0.0
         self._draft = ""
+        self._pastes: dict[str, str] = {}  # folded pastes by their label
+        self._escaped_at = self._prefixed_at = 0.0  # when Escape and Ctrl-X were pressed last
+        self._is_in_editor = False
         self._answers: SimpleQueue[str | BaseException | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._ends = threading.Event()
@@ -75,7 +87,11 @@ class LineEditor:
             completer=completer,
             complete_while_typing=Condition(self._shows_menu),
             complete_in_thread=True,
-            history=_history(history),
+            history=_history(history, self._unfolded),
+            search_ignore_case=True,
+            enable_suspend=True,
+            tempfile_suffix=".md",
+            vi_mode=vim,
             key_bindings=self._keys(),
             erase_when_done=True,
             refresh_interval=0.25,
@@ -159,7 +175,7 @@ class LineEditor:
                 if not self._asks:
                     self.on_pause()
                 continue
-            self._draft, line = "", _NOT_TYPED.sub("", line)
+            self._draft, line = "", _NOT_TYPED.sub("", self._unfolded(line))
             if self._asks:
                 self._asks = False  # the next line belongs to the next question
                 self._answers.put(line)
@@ -180,6 +196,8 @@ class LineEditor:
         The library's own method leaves raw mode for a moment, in which Enter would become a different key.
         """
         app = self._session.app
+        if self._is_in_editor:
+            return
         if not app.is_running:
             self._write_rest()
             return
@@ -238,7 +256,7 @@ class LineEditor:
         def _(event: KeyPressEvent) -> None:
             """Ignore the key: the question has only just appeared."""
 
-        @keys.add("enter", filter=~Condition(self._is_deaf))
+        @keys.add("enter", filter=~Condition(self._is_deaf) & ~is_searching)
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.validate_and_handle()
 
@@ -247,14 +265,19 @@ class LineEditor:
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 
-        @keys.add("escape", filter=~Condition(self._is_deaf))
+        @keys.add("escape", filter=~Condition(self._is_deaf) & ~vi_insert_mode & ~is_searching)
         def _(event: KeyPressEvent) -> None:
+            is_second = time.monotonic() - self._escaped_at < _TWICE_SECONDS
+            self._escaped_at = time.monotonic()
             if event.current_buffer.complete_state is not None:
                 event.current_buffer.cancel_completion()
             elif not self._asks:
                 self.on_pause()
+            elif is_second and self._prompt == "> " and not event.current_buffer.text:
+                event.current_buffer.text = EDIT_LAST
+                event.current_buffer.validate_and_handle()
 
-        @keys.add("c-c")
+        @keys.add("c-c", filter=~is_searching)
         def _(event: KeyPressEvent) -> None:
             if event.current_buffer.text:
                 event.current_buffer.reset()
@@ -268,10 +291,62 @@ class LineEditor:
             if not event.current_buffer.text:
                 event.app.exit(exception=EOFError)
 
+        self._add_editing_keys(keys)
         return keys
 
+    def _add_editing_keys(self, keys: KeyBindings) -> None:
+        """Fold large pastes, and open the line in the user's editor.
+
+        Key sequences of the library have to arrive within a hundredth of a second here, because Escape is a key too.
+        """
+
+        @keys.add(Keys.BracketedPaste, filter=~Condition(self._is_deaf))
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text(self._folded(event.data))
+
+        @keys.add("c-x")
+        def _(event: KeyPressEvent) -> None:
+            self._prefixed_at = time.monotonic()
+
+        @keys.add("c-x", "c-e")
+        @keys.add("c-e", filter=Condition(self._is_prefixed), eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._open_editor(event.current_buffer)
+
+    def _is_prefixed(self) -> bool:
+        return time.monotonic() - self._prefixed_at < 2 * _TWICE_SECONDS
+
+    def _open_editor(self, buffer: Buffer) -> None:
+        """Open the text in ``$VISUAL`` or ``$EDITOR``. Output waits until the editor closes."""
+        buffer.text = self._unfolded(buffer.text)
+        self._is_in_editor = True
+
+        def closed(_: object) -> None:
+            self._is_in_editor = False
+            self._wake()
+
+        buffer.open_in_editor().add_done_callback(closed)
+
+    def _folded(self, pasted: str) -> str:
+        """Return what a paste adds to the line: the text, or a label for a large one."""
+        text = _NOT_TYPED.sub("", pasted.replace("\r\n", "\n").replace("\r", "\n"))
+        lines = text.count("\n") + (not text.endswith("\n"))
+        if lines <= _FOLDED_LINES and len(text) <= _FOLDED_CHARS:
+            return text
+        count = f"{lines:,} line{'s' * (lines > 1)}"
+        label, number = f"[Pasted text, {count}]", 1
+        while self._pastes.get(label, text) != text:
+            number += 1
+            label = f"[Pasted text {number}, {count}]"
+        self._pastes[label] = text
+        return label
+
+    def _unfolded(self, line: str) -> str:
+        """Return a line with its folded pastes in full."""
+        return _FOLD.sub(lambda match: self._pastes.get(match[0], match[0]), line)
+
     def _shows_menu(self) -> bool:
-        """Return whether a menu of completions opens by itself: for a command at the start, and for ``@``."""
+        """Return whether to show a menu while the user types: for a command at the start, and for ``@``."""
         before = self._session.default_buffer.document.text_before_cursor
         return (before.startswith("/") and " " not in before) or is_mention(before)
 
@@ -297,7 +372,18 @@ def _nothing(*_: Any) -> None:
     """Do nothing."""
 
 
-def _history(path: Path | None) -> History:
+class _FullHistory(FileHistory):
+    """Stores lines with their pastes in full, so that a later conversation can use them."""
+
+    def __init__(self, path: str, unfolded: Callable[[str], str]) -> None:
+        super().__init__(path)
+        self._unfolded = unfolded
+
+    def append_string(self, string: str) -> None:
+        super().append_string(self._unfolded(string))
+
+
+def _history(path: Path | None, unfolded: Callable[[str], str]) -> History:
     if path is None:
         return InMemoryHistory()
     try:
@@ -305,4 +391,4 @@ def _history(path: Path | None) -> History:
             path.chmod(0o600)
     except OSError:
         return InMemoryHistory()
-    return FileHistory(str(path))
+    return _FullHistory(str(path), unfolded)

@@ -17,7 +17,7 @@ from stackmem.run.ports import Left, UserCommand, UserFile
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.snapshot import Snapshot
 
-from .chat import ChatScreen
+from .chat import ChatScreen, folded
 from .line_editor import LineEditor
 from .mentions import mentions
 from .text import one_line, readable
@@ -211,7 +211,8 @@ class TerminalPerson:
         line = self.editor.ask(prompt, draft=draft, confirms=confirms)
         self.screen.busy, self.screen.since = busy, time.monotonic()
         if line is not None:
-            self.screen.say(self.screen.paint("bold", f"{prompt}{readable(line)}"))
+            shown = folded(f"{prompt}{readable(line)}".split("\n"), "the model reads")
+            self.screen.say(*(self.screen.paint("bold", each) for each in shown))
         return line
 
     def _hear(self, line: str) -> None:
