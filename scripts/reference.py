@@ -18,6 +18,7 @@ from msgspec.structs import asdict, fields
 
 from scripts import api
 from stackmem.cli.main import app
+from stackmem.cli.screen.event_stream import stream_schema
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.facts import Ending, Event, Redaction, Stop
 from stackmem.core.messages import FailureKind, Text, Thinking, ToolCall, ToolSpec, Usage
@@ -35,6 +36,7 @@ from stackmem.settings.options import OPTIONS
 from stackmem.trace.record import Record
 
 DOCS = Path(__file__).parents[1] / "docs"
+STREAM = DOCS / "stream-json.schema.json"
 WORDS = Path(__file__).parents[1] / "stackmem" / "cli" / "words.json"
 _MORE = {
     "event": "The fact.",
@@ -253,6 +255,11 @@ def main() -> int:
         old.append(WORDS.name)
         if "--check" not in sys.argv[1:]:
             WORDS.write_text(words(), "utf-8")
+    schema = f"{plain_json.dumps(stream_schema(), indent=2)}\n"
+    if not STREAM.exists() or schema != STREAM.read_text("utf-8"):
+        old.append(STREAM.name)
+        if "--check" not in sys.argv[1:]:
+            STREAM.write_text(schema, "utf-8")
     if "--check" in sys.argv[1:] and old:
         sys.exit(f"outdated: {', '.join(old)}; run .venv/bin/python scripts/reference.py")
     return 0

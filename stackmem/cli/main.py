@@ -227,7 +227,7 @@ def _blame(error: Exception) -> str:
 
 
 def fail(says: str, code: int) -> NoReturn:
-    """Print the error, also as JSON on stdout with ``--json``, and exit."""
+    """Print the error, also as JSON on stdout with ``--json`` or ``--stream-json``, and exit."""
     with suppress(OSError):
         print(f"stackmem: {escape(says, keep=chr(10))}", file=sys.stderr)  # noqa: T201
     if "--json" in sys.argv[1:]:
@@ -235,6 +235,11 @@ def fail(says: str, code: int) -> NoReturn:
 
         with suppress(OSError):
             print(json.dumps({"outcome": "error", "error": says}), flush=True)  # noqa: T201
+    if "--stream-json" in sys.argv[1:]:
+        from .screen.event_stream import error_line
+
+        with suppress(OSError):
+            print(error_line(says, code), flush=True)  # noqa: T201
     sys.exit(code)
 
 

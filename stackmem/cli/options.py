@@ -32,6 +32,7 @@ RunName = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print only one JSON object on stdout.")]
 JsonArray = Annotated[bool, typer.Option("--json", help="Print only one JSON array on stdout.")]
 JsonResult = Annotated[bool, typer.Option("--json", help="Print only the result, as a JSON object on stdout.")]
+StreamJson = Annotated[bool, typer.Option("--stream-json", help="Print one JSON event per line on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 _TYPES: Mapping[str, Any] = {"texts": list[str] | None, "switch": bool | None}

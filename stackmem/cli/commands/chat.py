@@ -10,14 +10,27 @@ from typing import get_args
 
 from msgspec.structs import replace
 
-from stackmem.cli.options import Flags, argument, option, run_folder, runs_folder, settings, switch, takes
+from stackmem.cli.options import (
+    Flags,
+    JsonResult,
+    Quiet,
+    StreamJson,
+    argument,
+    option,
+    run_folder,
+    runs_folder,
+    settings,
+    switch,
+    takes,
+)
+from stackmem.cli.screen.headless import play_request, request_from
 from stackmem.cli.screen.text import say
 from stackmem.core.person_facts import Approve, Policy, SessionRules
 from stackmem.core.strategy import has_frames
 from stackmem.errors import UsageError
 from stackmem.kept.find import newest_session
 from stackmem.memory import open_strategy
-from stackmem.run.prepare import prepare
+from stackmem.run.prepare import Prepared, prepare
 from stackmem.run.request import read_request
 from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.tools.mcp_servers import own_servers
@@ -48,27 +61,60 @@ def command(
     keys: str = option("--keys", "Edit the input line with the keys of emacs or vim.", "emacs|vim", default="emacs"),
     continues: bool = switch("--continue", "Continue the newest conversation about the folder."),
     taken_up: str | None = option("--resume", "Continue this conversation.", "RUN"),
+    request: str | None = option(
+        "-p --request",
+        "Make this request without a terminal, print the answer and leave. - reads it from stdin.",
+        "TEXT",
+    ),
+    json: JsonResult = False,
+    stream_json: StreamJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Talk with the agent about a folder. The agent works on a copy."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("stackmem chat needs a terminal; for a single request use stackmem solve FOLDER -t TEXT")
+    _refuse_output(json=json, stream_json=stream_json, headless=request is not None)
     _must_be_one_of("--approve", approve, get_args(Approve))
     _must_be_one_of("--keys", keys, ("emacs", "vim"))
     if policy is not None:
         _must_be_one_of("--policy", policy, get_args(Policy))
-    from stackmem.cli.screen.conversation import begin, take_up, talk  # slow to import: loads the line editor
-
+    words = None if request is None else request_from(request)
     place = (Path.cwd() / os.path.expanduser(folder)).resolve()
-    with own_servers(os.environ, Path.cwd(), root=place, asks=True) as warnings:
+    with own_servers(os.environ, Path.cwd(), root=place, asks=words is None) as warnings:
         say(*warnings)
         if continues or taken_up is not None:
-            found = _found(place, taken_up, flags)
-            sys.exit(talk(Path(read_request(found).subject), found.parent, partial(take_up, found), vim=keys == "vim"))
-        rules = SessionRules(approve=approve)  # type: ignore[arg-type]  # checked above
-        prepared = prepare(str(place), None, flags, os.environ, Path.cwd(), rules)
-        rules = replace(prepared.session or rules, policy=_policy(policy, prepared.resolved.settings.strategy))
-        say(*prepared.warnings)
-        sys.exit(talk(place, prepared.folders[0], partial(begin, replace(prepared, session=rules)), vim=keys == "vim"))
+            first: Prepared | Path = _found(place, taken_up, flags)
+        else:
+            first = _prepared(place, flags, SessionRules(approve=approve), policy)  # type: ignore[arg-type]
+        if words is not None:
+            sys.exit(play_request(words, first, json=json, stream=stream_json, quiet=quiet))
+        sys.exit(_talk(place, first, vim=keys == "vim"))
+
+
+def _refuse_output(*, json: bool, stream_json: bool, headless: bool) -> None:
+    if json and stream_json:
+        raise UsageError("--json and --stream-json exclude each other; the last line of --stream-json has the result")
+    if (json or stream_json) and not headless:
+        raise UsageError(f"{'--json' if json else '--stream-json'} needs a request; pass it with -p TEXT")
+    if not headless and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "stackmem chat needs a terminal; for a single request use stackmem chat FOLDER -p TEXT, or stackmem solve "
+            "FOLDER -t TEXT"
+        )
+
+
+def _prepared(place: Path, flags: Flags, rules: SessionRules, policy: str | None) -> Prepared:
+    """Prepare a new conversation."""
+    prepared = prepare(str(place), None, flags, os.environ, Path.cwd(), rules)
+    say(*prepared.warnings)
+    rules = replace(prepared.session or rules, policy=_policy(policy, prepared.resolved.settings.strategy))
+    return replace(prepared, session=rules)
+
+
+def _talk(place: Path, first: Prepared | Path, *, vim: bool) -> int:
+    from stackmem.cli.screen.conversation import begin, take_up, talk  # slow to import: loads the line editor
+
+    if isinstance(first, Path):
+        return talk(Path(read_request(first).subject), first.parent, partial(take_up, first), vim=vim)
+    return talk(place, first.folders[0], partial(begin, first), vim=vim)
 
 
 def _must_be_one_of(flag: str, given: str, known: tuple[str, ...]) -> None:

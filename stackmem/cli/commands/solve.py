@@ -7,10 +7,13 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from stackmem.cli.options import Flags, JsonResult, Quiet, argument, option, settings, takes
+from stackmem.cli.options import Flags, JsonResult, Quiet, StreamJson, argument, option, settings, takes
+from stackmem.cli.screen.event_stream import EventStream, StreamedUser
+from stackmem.cli.screen.headless import text_or_stdin
 from stackmem.cli.screen.live import open_screen, stop_at_once
 from stackmem.cli.screen.result import ask_about_size, show_result
 from stackmem.cli.screen.text import echo_json, readable, say
+from stackmem.errors import UsageError
 from stackmem.run.prepare import prepare
 from stackmem.run.solve import solve
 from stackmem.settings.options import LIMIT_OPTIONS
@@ -28,24 +31,32 @@ from stackmem.tools.mcp_servers import own_servers
 ))  # fmt: skip
 def command(
     subject: str = argument("TASK|DIR", "A task (folder or name), or your own folder."),
-    text: str | None = option("-t --text", "The work to do in DIR."),
+    text: str | None = option("-t --text", "The work to do in DIR; - reads it from standard input."),
     *,
     flags: Flags,
     json: JsonResult = False,
+    stream_json: StreamJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Let a model solve a task, or work on a copy of your folder."""
+    if json and stream_json:
+        raise UsageError("--json and --stream-json exclude each other; the last line of --stream-json has the result")
+    text = None if text is None else text_or_stdin(text)
     folder = Path(os.path.expanduser(subject))
     with own_servers(os.environ, Path.cwd(), root=folder if folder.is_dir() else None) as warnings:
         say(*warnings)
         prepared = prepare(subject, text, flags, os.environ, Path.cwd())
         say(*prepared.warnings)
-        with open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
-            agree = partial(ask_about_size, as_json=json)
-            result = solve(prepared, os.environ, screen, stop_at_once, agree, say)
+        stream = EventStream() if stream_json else None
+        with stream or open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
+            agree = partial(ask_about_size, as_json=json or stream_json)
+            person = StreamedUser(stream) if stream is not None else None
+            result = solve(prepared, os.environ, screen, stop_at_once, agree, say, person=person)
         if result.failure:
             say(f"stackmem: {readable(result.failure)}")
-        if json:
+        if stream is not None:
+            stream.end(result, result.result, result.exit_code)
+        elif json:
             echo_json(result)
         else:
             show_result(result, folder=prepared.subject.folder is not None, checked=prepared.checked)

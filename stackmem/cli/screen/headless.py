@@ -1,0 +1,171 @@
+"""Work without a terminal: text from standard input, and a conversation of one request."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from stackmem.core import facts
+from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, TurnEnded
+from stackmem.core.requests import AskPermission, AskUser
+from stackmem.core.state import State
+from stackmem.errors import UsageError
+from stackmem.run.open import Observe, Person
+from stackmem.run.ports import Left
+from stackmem.run.prepare import Prepared
+from stackmem.run.result import RunResult
+from stackmem.run.resume import resume
+from stackmem.run.solve import solve
+
+from .event_stream import EventStream
+from .live import open_screen, stop_at_once
+from .result import ask_about_size
+from .text import echo_json, readable, say
+
+STDIN = "-"
+"""The text that stands for standard input."""
+
+_LONGEST_BYTES = 1 << 20
+_PATIENCE_SECONDS = 3.0
+
+
+def text_or_stdin(text: str) -> str:
+    """Return the text of a flag, or standard input if the text is ``-``.
+
+    Raises:
+        UsageError: Standard input is a terminal, is empty, has over 1 MiB, or is not text.
+    """
+    return _read("-t -") if text == STDIN else text
+
+
+def request_from(prompt: str) -> str:
+    """Return the request of ``-p``. Data that is piped or redirected into the command follows it.
+
+    A terminal, ``/dev/null`` and sockets are not read, because they have no end or no content.
+    """
+    if prompt == STDIN:
+        return _read("-p -")
+    if not prompt.strip():
+        raise UsageError("-p has an empty text; pass the request, or - to read it from standard input")
+    if not _is_data():
+        return prompt
+    data = _read("-p", may_be_empty=True)
+    return f"{prompt}\n\n<standard-input>\n{data}\n</standard-input>" if data.strip() else prompt
+
+
+def _is_data() -> bool:
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def _read(flag: str, *, may_be_empty: bool = False) -> str:
+    if os.isatty(0):
+        raise UsageError(f"{flag} reads standard input, which is a terminal; pipe the text into the command")
+    if not select.select([0], [], [], _PATIENCE_SECONDS)[0]:
+        say("reading standard input until its end; redirect it from /dev/null to leave it out")
+    parts, size = list[bytes](), 0
+    while part := os.read(0, 1 << 16):
+        parts.append(part)
+        size += len(part)
+        if size > _LONGEST_BYTES:
+            raise UsageError("standard input has over 1 MiB; store it in a file of the folder and name the file")
+    try:
+        text = b"".join(parts).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"standard input is not UTF-8 text (byte {error.start:,}); name a file instead") from error
+    if "\0" in text:
+        raise UsageError("standard input contains a NUL byte, so it is not text; name a file instead")
+    if not text.strip() and not may_be_empty:
+        raise UsageError(f"standard input is empty, and {flag} reads the text from it")
+    return text
+
+
+class OneRequest:
+    """A user who makes one request, answers an open question with it, and then leaves."""
+
+    def __init__(self, words: str, attend: Callable[[Path], object]) -> None:
+        self._words, self._attend = words, attend
+
+    def attend(self, run_dir: Path) -> object:
+        return self._attend(run_dir)
+
+    def request(self) -> str:
+        return self._take() or self._leave()
+
+    def answer(self, asked: AskUser) -> str | None:
+        return self._take() or None
+
+    def decide(self, asked: AskPermission) -> PersonDecided:
+        return PersonDecided(allow=False, words="nobody can be asked; work without this call")
+
+    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+        return None
+
+    def _take(self) -> str:
+        words, self._words = self._words, ""
+        return words
+
+    def _leave(self) -> str:
+        raise Left
+
+
+class _Answer:
+    """Remembers what the agent answered, while the events go to the screen."""
+
+    def __init__(self, screen: Observe) -> None:
+        self._screen = screen
+        self.text, self.forced = "", ""
+
+    def __call__(self, event: facts.Event, state: State) -> None:
+        match event:
+            case facts.FramePopped() | TurnEnded() if state.session is not None and len(state.stack) == 1:
+                self.text, self.forced = event.result, event.forced
+            case facts.RunEnded() if event.ending == "input_needed":
+                self.text = event.result
+        self._screen(event, state)
+
+
+def play_request(words: str, first: Prepared | Path, *, json: bool, stream: bool, quiet: bool) -> int:
+    """Play one request in a new conversation, or in the one in a folder. Print the answer, return the exit code."""
+    events = EventStream() if stream else None
+    person = OneRequest(words, events.start if events is not None else str)
+    with events or open_screen(quiet=quiet, asks=False) as screen:
+        answer = _Answer(screen)
+        if isinstance(first, Path):
+            asked = Person(port=person)
+            result = resume(first, {}, os.environ, answer, stop_at_once, person=asked).result
+        else:
+            agree = partial(ask_about_size, as_json=json or stream)
+            result = solve(first, os.environ, answer, stop_at_once, agree, say, person=person)
+    if result is None:
+        raise UsageError("the conversation has ended; start a new one without --continue and --resume")
+    return _show(result, answer, events, as_json=json)
+
+
+def _show(result: RunResult, answer: _Answer, events: EventStream | None, *, as_json: bool) -> int:
+    code = result.exit_code or (1 if answer.forced else 0)
+    if result.failure:
+        say(f"stackmem: {readable(result.failure)}")
+    if answer.forced:
+        say(f"the request ended: {readable(answer.forced)}")
+    if events is not None:
+        events.end(result, answer.text, code)
+    elif as_json:
+        echo_json(replace(result, result=answer.text))
+    else:
+        sys.stdout.write(f"{readable(answer.text)}\n" if answer.text else "")
+        if result.changed:
+            say(f"changed: {', '.join(map(readable, result.changed[:40]))}")
+            say(f"apply the changes with: stackmem apply {result.run}")
+        say(f"continue with: stackmem chat --resume {result.run}")
+    return code
