@@ -86,7 +86,7 @@ def _portable(given: Any) -> tuple[Json, tuple[str, ...], str]:
     named = _properties(schema)
     if "properties" in schema and schema["properties"] != named:
         notes.append("dropped properties that are not schemas")
-    if "properties" in schema or named:
+    if "properties" in schema or "required" in schema:
         new = _new_names(named)
         renamed = [f"{old[:40]!r} to {name}" for old, name in new.items() if old != name]
         if renamed:

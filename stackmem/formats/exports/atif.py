@@ -22,6 +22,7 @@ from .spelling import (
     arguments,
     compact,
     function,
+    mended_about,
     model_of,
     opening_text,
     prompt_text,
@@ -97,14 +98,14 @@ class _Trajectories:
             self._compacted(piece, event)
             return
         if isinstance(event, facts.ModelFailed):
-            failed = {"seq": moment.seq, "failure": event.kind}
+            failed = {"seq": moment.seq, "failure": event.kind} | mended_about(event)
             self._add(moment.frame.id, "system", f"The provider failed: {event.detail}", moment.at, failed)
             return
         if moment.view is not None:
             if moment.view.system:
                 self._add(moment.frame.id, "system", moment.view.system, moment.since)
             self._add(moment.frame.id, "user", prompt_text(moment.view), moment.since)
-        about = {"step": piece.step, "seq": moment.seq, "stop": event.stop}
+        about = {"step": piece.step, "seq": moment.seq, "stop": event.stop} | mended_about(event)
         step = self._add(moment.frame.id, "agent", reply_text(event.parts), moment.at, about)
         step["model_name"] = model_of(event, moment.before)
         step["llm_call_count"] = 1

@@ -21,13 +21,12 @@ from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
 from .slices import HIDDEN, AttemptSlice, CallSlice, FrameSlice, new_texts, write_slices
-from .spelling import arguments, model_of, stamp, view_of
+from .spelling import arguments, mended_about, model_of, stamp, view_of
 from .stated import StatedRun
 
 if TYPE_CHECKING:
-    from inspect_ai.log import EvalError, EvalLog, EvalSampleLimit, EvalStatus
-if TYPE_CHECKING:
     from inspect_ai.event import StoreEvent, ToolEvent
+    from inspect_ai.log import EvalError, EvalLog, EvalSampleLimit, EvalStatus
     from inspect_ai.model import ChatMessage, ChatMessageAssistant, ModelOutput, ModelUsage, StopReason
     from inspect_ai.scorer import Score
     from inspect_ai.tool import ToolInfo
@@ -110,6 +109,7 @@ class _SampleEvents:
             "step": piece.step,
             "seq": moment.seq,
             "strategy": self._stated.strategy(moment.before.begun),
+            **mended_about(event),
         }
         error = None
         match event:

@@ -18,7 +18,17 @@ from stackmem.measure.moments import Moment
 from stackmem.trace.record import Record
 
 from .slices import added_usd, call_ids, new_texts, walk
-from .spelling import arguments, compact, model_of, opening_text, prompt_text, reply_text, thinking_text, view_of
+from .spelling import (
+    arguments,
+    compact,
+    mended_about,
+    model_of,
+    opening_text,
+    prompt_text,
+    reply_text,
+    thinking_text,
+    view_of,
+)
 from .stated import StatedRun
 
 Json = dict[str, Any]
@@ -79,6 +89,7 @@ def _reply(moment: Moment, event: ModelReplied) -> tuple[Json, list[str]]:
     names = call_ids(calls)
     message = _message("assistant", reply_text(event.parts), moment)
     extra, usage = message["extra"], event.usage
+    extra["stackmem"] |= mended_about(event)
     extra["cost"] = added_usd(moment)
     extra["actions"] = [
         {"command": arguments(call).get("command", ""), "tool_call_id": name}

@@ -17,7 +17,7 @@ from stackmem.trace.record import Record
 
 from .otlp import CLIENT, INTERNAL, Json, Value, event, request, span
 from .slices import AttemptSlice, CallSlice, FrameSlice, slices, walk
-from .spelling import arguments, compact, model_of, opening_text, prompt_text, provider, view_of
+from .spelling import arguments, compact, mendings_of, model_of, opening_text, prompt_text, provider, view_of
 from .stated import StatedRun
 
 SPANS_PER_REQUEST = 1_000
@@ -124,6 +124,8 @@ class _Spans:
             "stackmem.frame.id": moment.frame.id,
             "stackmem.heap.chars": moment.before.heap.chars,
         }
+        if changes := mendings_of(piece.event):
+            attributes["stackmem.mendings"] = changes if self._content else len(changes)
         error = ""
         match piece.event:
             case facts.ModelReplied() | facts.ContextCompacted() as reply:

@@ -23,6 +23,18 @@ from stackmem.trace.imported import imported_from
 _LATEST = 253_402_300_799.0  # the last second of year 9999
 
 
+def mendings_of(event: ModelReplied | ModelFailed | ContextCompacted) -> list[str]:
+    """Return what was changed in a request or a reply so that the run could go on, one sentence each."""
+    changes = (getattr(event, name, UNSET) for name in ("mended", "repairs"))
+    return [change for each in changes if each is not UNSET for change in each]
+
+
+def mended_about(event: ModelReplied | ModelFailed | ContextCompacted) -> dict[str, list[str]]:
+    """Return the mendings as a field; empty if there are none."""
+    changes = mendings_of(event)
+    return {"mendings": changes} if changes else {}
+
+
 def view_of(state: State) -> View:
     """Return the prompt of this state. For an imported run it is the plain conversation, as its prompts are unknown."""
     start, frame = state.begun, state.running

@@ -79,6 +79,7 @@ def test_a_reference_at_the_top_is_followed(reference: str) -> None:
         (None, {}),
         ({"$schema": "http://json-schema.org/draft-07/schema#"}, None),
         ({"properties": {"a": TEXT}}, {"a": TEXT}),
+        ({"type": "object", "required": ["", 5]}, {}),
         ({"type": ["object", "null"], "properties": {"a": TEXT}}, {"a": TEXT}),
         ({"type": "object", "properties": None}, {}),
         ({"type": "object", "properties": {"a": None, "b": True}}, {"a": {}, "b": {}}),
