@@ -120,8 +120,11 @@ def opened(person: Person, toolchains: dict[bool, Toolchain], request: pytest.Fi
         pytest.skip(f"{person.name} may not read {sys.base_prefix}, and there is no such Python in /usr/bin")
     tools = toolchains[public]
     level = getattr(request.node, "callspec", None) and request.node.callspec.params.get("level")
-    if level in LEVELS and (failure := _failures(level, os.geteuid(), toolchains[False])):
-        pytest.skip(f"{level} is not available here: {failure}")
+    if level in LEVELS:
+        if failure := _failures(level, os.geteuid(), toolchains[False]):
+            pytest.skip(f"{level} is not available here: {failure}")
+        if (level, person.uid) not in _known:  # try it once: a forked child forgets what it learned
+            _known[level, person.uid] = person.runs(lambda: _failures(level, person.uid, tools))
 
     @contextlib.contextmanager
     def enter(place: Path, level: str, **rest: Any) -> Iterator[Workspace]:
