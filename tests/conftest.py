@@ -72,7 +72,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _protect_the_machine(config: pytest.Config) -> None:
     try:
-        confinement.confine()
+        if confinement.confine() and not config.option.basetemp:
+            _keep_files_in_memory(config)
     except confinement.Unconfinable:
         config.pluginmanager.getplugin("capturemanager").stop_global_capturing()  # the next process needs the terminal
         try:
@@ -80,6 +81,16 @@ def _protect_the_machine(config: pytest.Config) -> None:
         except confinement.Unconfinable as error:
             raise pytest.UsageError(str(error)) from error
     config.pluginmanager.register(sentinels.WholeRun(), "sentinels")
+
+
+def _keep_files_in_memory(config: pytest.Config) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="stackmem-tests-"))
+    if not confinement.mount_memory(folder, confinement.available_memory()):
+        folder.rmdir()
+        return
+    config.add_cleanup(partial(confinement.unmount, folder))
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+    config.option.basetemp = str(folder / "tests")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -64,6 +64,21 @@ def test_a_confined_process_and_its_children_write_only_to_the_folders_given(tmp
 
 
 @as_root
+def test_the_files_of_the_tests_are_in_memory_if_there_is_enough(tmp_path: Path):
+    code = (
+        "import sys; from pathlib import Path; from tests.confinement import make_read_only, mount_memory, unmount\n"
+        "folder = Path(sys.argv[1]); make_read_only([folder.parent])\n"
+        "print(mount_memory(folder, 5 << 30), mount_memory(folder, 6 << 30), folder.is_mount())\n"
+        "(folder / 'file').write_text('x'); unmount(folder); print(folder.exists())\n"
+    )
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    done = run_python(code, str(folder))
+    assert done.stdout.split() == ["False", "True", "True", "False"], done.stderr
+    assert not folder.exists()
+
+
+@as_root
 def test_without_the_right_to_change_mounts_tests_run_as_an_unprivileged_user_or_not_at_all():
     words = ["setpriv", "--bounding-set", "-sys_admin", sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n0"]
     done = subprocess.run(
