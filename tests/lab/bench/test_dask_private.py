@@ -43,7 +43,7 @@ class Listeners:
         self.places = sorted({(one.laddr.ip, one.laddr.port) for one in open_ if one.status == psutil.CONN_LISTEN})
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def listeners() -> Iterator[Listeners]:
     with subprocess.Popen(
         [sys.executable, "-c", ENGINE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

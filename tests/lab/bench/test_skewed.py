@@ -5,7 +5,7 @@ from math import exp, log, sqrt
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy  # loads ``scipy.stats`` at the first use, not while pytest collects
 
 from stackmem.errors import UsageError
 from stackmem.lab.bench.evidence import RecordingEntry, StrategyBill
@@ -38,18 +38,18 @@ def studentized_by_scipy(values, statistic):
         its, its_error = statistic(drawn)
         return (its - middle) / its_error if its_error > 0 else 0.0
 
-    ran = stats.bootstrap(
+    ran = scipy.stats.bootstrap(
         (np.array(values),), distance, n_resamples=1_000, method="percentile", vectorized=False, rng=5
     )
     least, most = np.quantile(ran.bootstrap_distribution, (0.025, 0.975))
-    reach = stats.t.ppf(0.975, len(values) - 1)
+    reach = scipy.stats.t.ppf(0.975, len(values) - 1)
     return middle - max(reach, most) * error, middle + max(reach, -least) * error
 
 
 @pytest.mark.parametrize("name", LOG_RATIOS)
 def test_the_interval_of_a_mean_agrees_with_scipy(name):
     values = LOG_RATIOS[name]
-    low, high = studentized_by_scipy(values, lambda drawn: (drawn.mean(), stats.sem(drawn)))
+    low, high = studentized_by_scipy(values, lambda drawn: (drawn.mean(), scipy.stats.sem(drawn)))
     assert wider_interval(values) == pytest.approx((low, high), abs=0.12 * (high - low))
 
 
@@ -131,7 +131,7 @@ def test_forty_four_to_no_discordant_pairs_get_a_verdict():
     found = compare({"mask": pairs_of(136, 44, 0, 4)}, "more", yes_no=True, least=0.0)["mask"]
     assert (found.gained, found.lost, found.verdict) == (0, 44, "worse")
     assert found.p == pytest.approx(2 * 0.5**44)
-    assert found.p == pytest.approx(stats.binomtest(0, 44).pvalue)
+    assert found.p == pytest.approx(scipy.stats.binomtest(0, 44).pvalue)
 
 
 def test_few_or_balanced_discordant_pairs_show_nothing():
