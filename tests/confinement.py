@@ -13,6 +13,7 @@ import ctypes
 import os
 import pwd
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -24,7 +25,6 @@ SHARED_TEMPORARY = tuple(map(Path, ("/tmp", "/var/tmp")))  # stackmem's sandboxe
 
 _CLONE_NEWNS = 0x00020000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
-_MNT_DETACH = 2
 MIN_MEMORY_BYTES = 6 << 30
 _KEPT_FLAGS = {"nosuid": 2, "nodev": 4, "noexec": 8, "noatime": 1024, "nodiratime": 2048, "relatime": 1 << 21}
 
@@ -121,10 +121,12 @@ def mount_memory(folder: Path, available_bytes: int) -> bool:
     return ctypes.CDLL(None).mount(b"tmpfs", os.fsencode(folder), b"tmpfs", ctypes.c_ulong(0), options) == 0
 
 
-def unmount(folder: Path) -> None:
-    """Detach the file system from ``folder`` and remove the folder."""
-    ctypes.CDLL(None).umount2(os.fsencode(folder), _MNT_DETACH)
-    folder.rmdir()
+def unmount_at_exit(folder: Path) -> None:
+    """Detach the file system from ``folder`` and remove the folder once this process has ended, however it ends."""
+    reader, _ = os.pipe()  # the writing end closes with this process
+    command = ["setsid", "--fork", "sh", "-c", 'read -r _; umount -l "$0"; rmdir "$0"', str(folder)]
+    subprocess.run(command, stdin=reader, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    os.close(reader)
 
 
 def available_memory() -> int:

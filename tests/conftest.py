@@ -88,7 +88,7 @@ def _keep_files_in_memory(config: pytest.Config) -> None:
     if not confinement.mount_memory(folder, confinement.available_memory()):
         folder.rmdir()
         return
-    config.add_cleanup(partial(confinement.unmount, folder))
+    confinement.unmount_at_exit(folder)
     tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
     config.option.basetemp = str(folder / "tests")
 
