@@ -59,6 +59,7 @@ def command(
         default="never",
     ),
     keys: str = option("--keys", "Edit the input line with the keys of emacs or vim.", "emacs|vim", default="emacs"),
+    plain: bool = switch("--plain", "For screen readers: no colors, no spinner, no text that changes in place."),
     continues: bool = switch("--continue", "Continue the newest conversation about the folder."),
     taken_up: str | None = option("--resume", "Continue this conversation.", "RUN"),
     request: str | None = option(
@@ -86,7 +87,7 @@ def command(
             first = _prepared(place, flags, SessionRules(approve=approve), policy)  # type: ignore[arg-type]
         if words is not None:
             sys.exit(play_request(words, first, json=json, stream=stream_json, quiet=quiet))
-        sys.exit(_talk(place, first, vim=keys == "vim"))
+        sys.exit(_talk(place, first, vim=keys == "vim", plain=plain))
 
 
 def _refuse_output(*, json: bool, stream_json: bool, headless: bool) -> None:
@@ -109,12 +110,12 @@ def _prepared(place: Path, flags: Flags, rules: SessionRules, policy: str | None
     return replace(prepared, session=rules)
 
 
-def _talk(place: Path, first: Prepared | Path, *, vim: bool) -> int:
+def _talk(place: Path, first: Prepared | Path, *, vim: bool, plain: bool) -> int:
     from stackmem.cli.screen.conversation import begin, take_up, talk  # slow to import: loads the line editor
 
     if isinstance(first, Path):
-        return talk(Path(read_request(first).subject), first.parent, partial(take_up, first), vim=vim)
-    return talk(place, first.folders[0], partial(begin, first), vim=vim)
+        return talk(Path(read_request(first).subject), first.parent, partial(take_up, first), vim=vim, plain=plain)
+    return talk(place, first.folders[0], partial(begin, first), vim=vim, plain=plain)
 
 
 def _must_be_one_of(flag: str, given: str, known: tuple[str, ...]) -> None:

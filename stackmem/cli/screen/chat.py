@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,9 +22,9 @@ from stackmem.core.text import shorten_text
 from stackmem.memory import open_strategy
 from stackmem.memory.next_prompt import next_prompt
 
-from .line_editor import rows_of
+from .markdown import MAX_CHARS, render_markdown, render_tail
 from .progress import Progress
-from .text import one_line, readable, spell_cost
+from .text import one_line, readable, rows_of, spell_cost
 
 _DIFF_LINES = 12
 _DOING_CHARS = 40
@@ -31,20 +32,24 @@ _FOLDED_LINES = 40
 _DEFAULT_COLUMNS = 80
 _LONGEST_WRAPPED = 20_000
 _COLORS = {"red": "\x1b[31m", "green": "\x1b[32m", "yellow": "\x1b[33m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
+_HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d+)? \+(\d{1,9})(?:,\d+)? @@")
+_SIGN = re.compile(r"(?: {0,4}\d+ )?([+-])")
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class ChatScreen:
     """Prints what happens, and tracks the state of the conversation."""
 
-    def __init__(self, *, color: bool) -> None:
+    def __init__(self, *, color: bool, plain: bool = False, styled: bool = False) -> None:
         self.say: Callable[..., None] = _say_nothing
         self.live: Callable[[str], None] = _say_nothing
         self.state: State | None = None  # the latest state; None before the first event
         self.busy = ""  # the current activity; empty while the user is asked
         self.running = ""  # the user's own command while it runs
         self.since = time.monotonic()  # monotonic time at which it began
-        self._color = color
+        self._color, self._plain, self._styled = color, plain, styled
+        self._light = is_light(os.environ.get("COLORFGBG", ""))
+        self.place = ""  # the folder and its branch
         self._progress = Progress()
         self._words = ""
         self._reading = ""
@@ -55,7 +60,7 @@ class ChatScreen:
     def hear(self, words: str) -> None:
         """Show part of a reply that is still streaming."""
         self._words += words
-        self.live(readable(self._words))
+        self.live("" if self._plain else self._words)
 
     def read(self, tokens: int, total: int) -> None:
         """Show how much of the prompt the server has processed."""
@@ -70,6 +75,8 @@ class ChatScreen:
         match event:
             case facts.RunStarted() | facts.RunForked() | facts.RunResumed():
                 self.busy = ""
+                if isinstance(event, facts.RunStarted):
+                    self.tell(*self._beginning(event), color="dim")
                 self.tell(*_changed(event, before), color="dim")
             case PersonRan():
                 self._show_output(event)
@@ -86,14 +93,36 @@ class ChatScreen:
                 self._end_words()
             case _:
                 lines = self._progress.lines(event, state)
-                refused = isinstance(event, facts.CallRejected | facts.ModelFailed)
-                columns = _columns()
-                self.say(*(self.paint("yellow" if refused else "dim", _cut(line, columns)) for line in lines))
+                columns, color = _columns(), _color_of(event)
+                self.say(*(self.paint(color, _cut(line, columns)) for line in lines))
+
+    def _beginning(self, start: facts.RunStarted) -> list[str]:
+        """Return the first screen: the model, the place, and what the agent may do."""
+        approve = "never" if start.session is UNSET else start.session.approve
+        asks = {"never": "without a question", "all": "after a question each"}.get(approve, f"asks before {approve}")
+        return [
+            f"{one_line(start.model)} works on {self.place}",
+            f"it may change its copy and run commands ({asks}; isolation {start.isolation}, network {start.network}); "
+            "your files change with /apply",
+        ]
 
     def tell(self, *texts: str, color: str = "") -> None:
         """Print prose, wrapped between words."""
         wrapped = [_wrapped(readable(text)) for text in texts]
         self.say(*(self.paint(color, text) if color else text for text in wrapped))
+
+    def _tell_model(self, text: str) -> None:
+        """Print a text of the model, which may contain Markdown."""
+        if self._styled and len(text) <= MAX_CHARS:
+            self.say(self.format(text, _columns()))
+        else:
+            self.tell(text)
+
+    def format(self, text: str, columns: int) -> str:
+        return render_markdown(text, columns, light=self._light)
+
+    def format_tail(self, text: str, columns: int) -> str:
+        return render_tail(text, columns, light=self._light)
 
     def paint(self, color: str, text: str) -> str:
         """Return the text in a color, if colors are enabled."""
@@ -114,6 +143,8 @@ class ChatScreen:
             return line
         passed = time.monotonic() - self.since
         spinner = _SPINNER[int(passed * 8) % len(_SPINNER)]
+        if self._plain:
+            spinner = "working:"
         return f"{spinner} {self._doing(state)} {passed:.0f} s | {line}"
 
     def _doing(self, state: State) -> str:
@@ -122,19 +153,20 @@ class ChatScreen:
 
     def diff(self, text: str) -> str:
         """Color a diff."""
-        return "\n".join(self._diff_line(line) for line in readable(text).split("\n"))
+        return "\n".join(self._diff_line(line) for line in numbered(readable(text).split("\n")))
 
     def _diff_line(self, line: str) -> str:
-        if line.startswith("+"):
-            return self.paint("green", line)
-        return self.paint("red", line) if line.startswith("-") else line
+        sign = _SIGN.match(line)
+        if sign is None:
+            return line
+        return self.paint("green" if sign[1] == "+" else "red", line)
 
     def _show_reply(self, event: facts.ModelReplied, state: State) -> None:
         self._progress.lines(event, state)  # records the call for the line about its result
         self._end_words()
         self.said = "\n".join(part.text for part in event.parts if isinstance(part, Text)).strip()
         if self.said:
-            self.tell(self.said)
+            self._tell_model(self.said)
         for part in event.parts:
             if isinstance(part, ToolCall) and part.name == "edit_file" and isinstance(part.arguments, dict):
                 self.say(self.diff(_edit(part.arguments)))
@@ -155,7 +187,7 @@ class ChatScreen:
         if forced:
             self.tell(f"(the request ended: {forced})", color="yellow")
         if result.strip() != self.said:
-            self.tell(result)
+            self._tell_model(result)
         prompt = next_prompt(state, open_strategy(state.begun.strategy))
         cost = spell_cost(None if state.cost_usd is None else state.cost_usd - self._paid_usd, state.usage.total)
         self.tell(f"({cost}; the next prompt has about {prompt.tokens:,} tokens, /context shows them)", color="dim")
@@ -175,6 +207,33 @@ def folded(lines: list[str], who: str) -> list[str]:
     head = _FOLDED_LINES // 2
     left = len(lines) - _FOLDED_LINES
     return [*lines[:head], f"[... {left:,} more lines, {who} all ...]", *lines[-(_FOLDED_LINES - head) :]]
+
+
+def numbered(lines: list[str]) -> Iterator[str]:
+    """Yield the lines of a diff with their line numbers: in the new file, or in the old one for removed lines."""
+    old = new = 0
+    for line in lines:
+        if hunk := _HUNK.match(line):
+            old, new = int(hunk[1]), int(hunk[2])
+            yield line
+        elif not new or not line.startswith((" ", "+", "-")):
+            yield line
+        else:
+            yield f"{old if line[0] == '-' else new:>5} {line}"
+            old, new = old + (line[0] != "+"), new + (line[0] != "-")
+
+
+def is_light(colors: str) -> bool:
+    """Return whether the terminal has a light background, by the variable that some terminals set."""
+    background = colors.rpartition(";")[2]
+    return background in ("7", "15")
+
+
+def _color_of(event: facts.Event) -> str:
+    """Return the color of the line about an outcome."""
+    if isinstance(event, facts.CallRejected | facts.ModelFailed):
+        return "yellow"
+    return "red" if isinstance(event, facts.ToolReturned) and event.failed else "dim"
 
 
 def _cut(line: str, columns: int) -> str:

@@ -206,17 +206,37 @@ def _nothing() -> Next | None:
     return None
 
 
-def talk(folder: Path, runs_dir: Path, first: Callable[[ChatSession], RunResult | None], *, vim: bool = False) -> int:
+def talk(
+    folder: Path,
+    runs_dir: Path,
+    first: Callable[[ChatSession], RunResult | None],
+    *,
+    vim: bool = False,
+    plain: bool = False,
+) -> int:
     """Run a conversation about a folder; return the exit code."""
-    screen = ChatScreen(color=not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
+    color = not (plain or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb")
+    screen = ChatScreen(color=color, plain=plain, styled=color)
+    screen.place = place_of(folder)
     with LineEditor(ChatCompleter(folder), runs_dir / _HISTORY, screen.status, vim=vim) as editor:
         screen.say, screen.live = editor.say, editor.show_live
+        editor.format_live = screen.format_tail if color else None
         talking = ChatSession(screen, editor, folder)
         screen.tell("Type a request; /help lists commands; Ctrl-D leaves.", color="dim")
         code = talking.play(partial(first, talking))
     if talking.person.run_dir is not None:
         say(f"continue with: stackmem chat --resume {talking.person.run_dir.name}")
     return code
+
+
+def place_of(folder: Path) -> str:
+    """Return the folder and the branch that it is on."""
+    try:
+        head = (folder / ".git" / "HEAD").read_text("utf-8", "replace")[:400]
+    except OSError:
+        return one_line(str(folder))
+    branch = head.removeprefix("ref: refs/heads/").strip() if head.startswith("ref: ") else f"commit {head[:10]}"
+    return f"{one_line(str(folder))} on {one_line(branch)}"
 
 
 def begin(prepared: Prepared, talking: ChatSession) -> RunResult:

@@ -22,16 +22,16 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition, is_searching, vi_insert_mode
-from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
-from prompt_toolkit.utils import get_cwidth
 
 from stackmem.tools.bounded_calls import next_of
 
 from .mentions import is_mention
+from .text import readable, rows_of
 
 GRACE_SECONDS = 0.35
 """A new question ignores keys for this long, because the user was still typing something else."""
@@ -40,6 +40,7 @@ EDIT_LAST = "/undo"
 _WRITES_A_SECOND = 20
 _KEY_SECONDS = 0.01
 _LIVE_LINES = 8
+_LIVE_CHARS = 4_000
 _TWICE_SECONDS = 0.7
 _FOLDED_LINES = 20
 _FOLDED_CHARS = 4_000
@@ -55,6 +56,7 @@ class LineEditor:
 
     Attributes:
         on_line: Receives lines typed while nothing waits for one.
+        format_live: Renders the end of a streaming text for a width, with colors. None shows it as it is.
         on_pause: Called for Escape or Ctrl-C while nothing waits for a line.
     """
 
@@ -64,7 +66,9 @@ class LineEditor:
         """Prepare the line; entering the context shows it."""
         self.on_line: Callable[[str], object] = _nothing
         self.on_pause: Callable[[], object] = _nothing
+        self.format_live: Callable[[str, int], str] | None = None
         self._status = status
+        self._live_at = 0.0
         self._said: list[str] = []
         self._live = ""
         self._prompt = "> "
@@ -120,7 +124,10 @@ class LineEditor:
     def show_live(self, text: str) -> None:
         """Show the end of a text that is still streaming; an empty text removes it."""
         self._live = text
-        self._in_loop(self._session.app.invalidate)
+        now = time.monotonic()
+        if not text or now - self._live_at >= 1 / _WRITES_A_SECOND:  # else the next redraw shows it
+            self._live_at = now
+            self._in_loop(self._session.app.invalidate)
 
     def ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:
         """Wait for a line; return None if the user quits."""
@@ -238,7 +245,10 @@ class LineEditor:
 
     def _message(self) -> Fragments:
         columns = self._session.app.output.get_size().columns
-        lines = self._live.rstrip("\n").split("\n")[-_LIVE_LINES:]
+        if self.format_live is not None and self._live:
+            rendered = self.format_live(self._live, columns).split("\n")[-_LIVE_LINES:]
+            return [*to_formatted_text(ANSI("\n".join(rendered))), ("", "\n"), ("bold", self._prompt)]
+        lines = readable(self._live[-_LIVE_CHARS:]).rstrip("\n").split("\n")[-_LIVE_LINES:]
         rows = [row for line in lines for row in rows_of(line[-_LIVE_LINES * columns :], columns)]
         live = "\n".join(rows[-_LIVE_LINES:])
         shown: Fragments = [("italic", f"{live}\n")] if live else []
@@ -352,20 +362,6 @@ class LineEditor:
 
     def _is_deaf(self) -> bool:
         return time.monotonic() < self._deaf_until
-
-
-def rows_of(line: str, columns: int) -> list[str]:
-    """Split a line into terminal rows between words; neither the library nor a terminal does that."""
-    rows, row, width = [], "", 0
-    for character in line:
-        if width + get_cwidth(character) > columns:
-            end = row.rfind(" ") + 1 or len(row)
-            rows.append(row[:end])
-            row = row[end:]
-            width = get_cwidth(row)
-        row += character
-        width += get_cwidth(character)
-    return [*rows, row]
 
 
 def _nothing(*_: Any) -> None:

@@ -120,6 +120,22 @@ def wrapped(text: str) -> str:
     return text if width is None else textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
 
 
+def rows_of(line: str, columns: int) -> list[str]:
+    """Split a line into terminal rows between words; neither the library nor a terminal does that."""
+    from prompt_toolkit.utils import get_cwidth
+
+    rows, row, width = [], "", 0
+    for character in line:
+        if width + get_cwidth(character) > columns:
+            end = row.rfind(" ") + 1 or len(row)
+            rows.append(row[:end])
+            row = row[end:]
+            width = get_cwidth(row)
+        row += character
+        width += get_cwidth(character)
+    return [*rows, row]
+
+
 def terminal_width() -> int | None:
     """Return the width of the terminal on stdout; None if stdout is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
