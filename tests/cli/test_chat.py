@@ -340,8 +340,9 @@ def test_a_paste_of_100_kb_is_one_request(stage: Stage):
             terminal.type(text[start : start + 2_000])
             terminal.read()
         terminal.type("\x1b[201~")
-        terminal.wait_for("line 6999")
+        terminal.wait_for("[Pasted text, 7,000 lines]")
         terminal.type("\r")
+        terminal.wait_for("line 6999")
         terminal.wait_for("Read it.")
         terminal.type("\x04")
         assert terminal.end() == 0

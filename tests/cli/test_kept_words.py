@@ -34,7 +34,7 @@ def _never(line: str) -> bool:
 
 def person(*lines: str) -> tuple[TerminalPerson, list[str]]:
     commands: list[str] = []
-    return TerminalPerson(ChatScreen(color=False), Editor(*lines), commands.append, _never), commands
+    return TerminalPerson(ChatScreen(color=False), Editor(*lines), commands.append, _never, Path.cwd()), commands
 
 
 @pytest.mark.parametrize("line", ["/remember use tabs", "# use tabs", "/forget 1", "/remember"])
