@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from stackmem.core.facts import RunStarted
-from tests.stage import ROOT, Stage, call, pop
+from tests.stage import ROOT, Stage, call, events, pop
 
 ACTION = YAML(typ="safe").load(ROOT / "action.yml")
 WORKFLOW = YAML(typ="safe").load(ROOT / "docs" / "examples" / "issue_to_pull_request.yml")
