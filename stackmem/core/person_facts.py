@@ -9,7 +9,9 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from .messages import Usage
 from .network import NetworkRequest
+from .pricing import Answerer
 from .voice import Voice
 
 Policy = Literal["frame", "flat"]
@@ -29,12 +31,14 @@ class SessionRules(Struct, frozen=True):
         words: ``kept`` if the user's standing words are kept, and if the log of earlier requests is sized by the window
             and the price of reading it. The log is then not recorded, because it follows from the earlier requests.
             Omitted in older conversations.
+        upkeep: The question about each request, which of its words must outlive it. Omitted if it is not asked.
     """
 
     policy: Policy = "frame"
     approve: Approve = "never"
     index: Literal["brief"] | UnsetType = UNSET
     words: Literal["kept"] | UnsetType = UNSET
+    upkeep: str | UnsetType = UNSET
 
 
 class PersonSaid(Struct, frozen=True, tag=True):
@@ -158,6 +162,27 @@ class WordsGiven(Struct, frozen=True, tag=True):
         return Voice("internal", "the model read what the user wrote", self.text)
 
 
+class WordsAsked(Struct, frozen=True, tag=True):
+    """The model answered which words of the user's request must outlive it. This is not a step.
+
+    Attributes:
+        text: The answer. Only lines that quote the request have an effect.
+        detail: The failure of the request. Empty if the model answered.
+        prompt_digest, reply_id, answerer: As in ``ModelReplied``.
+    """
+
+    text: str
+    usage: Usage
+    prompt_digest: str = ""
+    detail: str = ""
+    reply_id: str = ""
+    answerer: Answerer | UnsetType = UNSET
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("memory", "asked which words of the request must outlive it", self.detail or self.text)
+
+
 class TurnEnded(Struct, frozen=True, tag=True):
     """A request of a flat conversation has its result. This fact is derived by the rules.
 
@@ -176,5 +201,13 @@ class TurnEnded(Struct, frozen=True, tag=True):
 
 
 PersonEvent = (
-    PersonSaid | PersonSteppedIn | PersonStopped | PersonDecided | PersonRan | PersonAttached | WordsGiven | TurnEnded
+    PersonSaid
+    | PersonSteppedIn
+    | PersonStopped
+    | PersonDecided
+    | PersonRan
+    | PersonAttached
+    | WordsGiven
+    | WordsAsked
+    | TurnEnded
 )

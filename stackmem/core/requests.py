@@ -23,7 +23,15 @@ from .facts import (
     VerifyReturned,
 )
 from .messages import ToolSpec, View
-from .person_facts import PersonAttached, PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, PersonStopped
+from .person_facts import (
+    PersonAttached,
+    PersonDecided,
+    PersonRan,
+    PersonSaid,
+    PersonSteppedIn,
+    PersonStopped,
+    WordsAsked,
+)
 from .program_facts import ProgramStarted, SourceLoaded, ToolAnswered, UserAnswered, Waited
 from .tools import WorkspaceCall
 
@@ -73,6 +81,12 @@ class Compact(Struct, frozen=True):
     ask: AskModel
     frame: str
     up_to_step: int
+
+
+class AskWords(Struct, frozen=True):
+    """Ask the model which words of the user's request must outlive it. Answered by ``WordsAsked``, also on failure."""
+
+    ask: AskModel
 
 
 class UseTool(Struct, frozen=True):
@@ -207,13 +221,14 @@ class Parallel(Struct, frozen=True):
 
 
 Effect = (
-    AskModel | Compact | UseTool | UseOwnTool | Verify | DigestSources | ReadClock | RunChecks
+    AskModel | Compact | AskWords | UseTool | UseOwnTool | Verify | DigestSources | ReadClock | RunChecks
     | InvokeTool | LoadSource | AskUser | AskPerson | AskPermission | Wait | Parallel
 )  # fmt: skip
 
 ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
     AskModel: (ModelReplied, ModelFailed),
     Compact: (ContextCompacted, ModelFailed),
+    AskWords: (WordsAsked,),
     UseTool: (ToolReturned,),
     UseOwnTool: (ToolReturned,),
     Verify: (VerifyReturned,),

@@ -16,7 +16,7 @@ from typing import assert_never
 from msgspec import UNSET, json
 from msgspec.structs import replace
 
-from .conversation import keeping
+from .conversation import keeping, upkeep
 from .conversation.earlier import earlier_requests
 from .conversation.related import related_requests
 from .conversation.standing import Changes, StandingChange, add
@@ -36,6 +36,7 @@ from .person_facts import (
     PersonSteppedIn,
     PersonStopped,
     TurnEnded,
+    WordsAsked,
     WordsGiven,
 )
 from .requests import AskPermission, AskPerson, AskUser, Effect
@@ -80,6 +81,8 @@ def next_turn(state: State, session: Session) -> Event | Effect | None:
         return words_given(state)
     if notice := keeping.notice(state, session):
         return notice
+    if asked := upkeep.question(state, session):
+        return asked
     if session.request:
         return _request_frame(state, session)
     if session.ran and session.working:
@@ -219,6 +222,8 @@ def apply_person_event(
             return replace(state, session=replace(session, ran=(*session.ran, event.text)))
         case TurnEnded():
             return _end_turn(state, session, event)
+        case WordsAsked():
+            return upkeep.take(state, session, event)
         case _:
             assert_never(event)
 
@@ -230,7 +235,8 @@ def spoken(text: str) -> str:
 
 def _begin_request(state: State, session: Session, text: str) -> State:
     text = spoken(text)
-    updated = replace(session, requests=session.requests + 1, working=True)
+    unasked = upkeep.waits_for_question(session, text)
+    updated = replace(session, requests=session.requests + 1, working=True, unasked=unasked)
     if session.rules.policy == "frame":
         return keeping.listen(replace(state, session=replace(updated, request=text)), text)
     return keeping.listen(replace(tell(state, Notice(text, state.heap)), session=updated, idle=0), text)
@@ -248,7 +254,7 @@ def _stop(state: State, session: Session) -> State:
         pending=None,
         failures=(),
         heard=(),
-        session=replace(session, request="", stopped=stopped, working=stopped),
+        session=replace(session, request="", stopped=stopped, working=stopped, unasked=""),
     )
 
 

@@ -21,7 +21,7 @@ from .heap import Heap
 from .log import Log
 from .memory_directory import Directory
 from .messages import ReplyPart, ToolCall, Usage
-from .person_facts import PersonDecided, SessionRules
+from .person_facts import PersonDecided, SessionRules, WordsAsked
 from .pricing import reply_usd
 from .program_facts import ProgramHalted, ProgramReturned, ProgramStarted
 from .tools import Call
@@ -219,6 +219,7 @@ class Session(Struct, frozen=True):
         standing: The user's standing words, as changes from the first to the last.
         said: What the user said, without commands.
         ran: Commands that the user ran, and files that the user attached, which the model has not read yet.
+        unasked: A request that the model must still be asked about (conversation/upkeep.py).
     """
 
     rules: SessionRules
@@ -229,6 +230,7 @@ class Session(Struct, frozen=True):
     grants: tuple[Grant, ...] = ()
     standing: Changes = ()
     said: Log[UserMessage] = field(default_factory=Log)
+    unasked: str = ""
     ran: tuple[str, ...] = ()
 
 
@@ -323,7 +325,7 @@ class State(Struct, frozen=True):
         known = not self.unpriced and (self.usd or self.begun.price is not None)
         return self.usd if known else None
 
-    def with_cost(self, event: ModelReplied | ContextCompacted) -> State:
+    def with_cost(self, event: ModelReplied | ContextCompacted | WordsAsked) -> State:
         """Return the state with the tokens and the cost of a reply or a compaction, and without earlier failures."""
         usd = reply_usd(event.usage, self.begun.price, event.answerer)
         return replace(

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct
 
 from stackmem.core.facts import CallRejected, ContextCompacted, FramePopped, FramePushed, ModelFailed, ModelReplied
 from stackmem.core.messages import Usage
+from stackmem.core.person_facts import WordsAsked
 from stackmem.core.pricing import reply_usd
 from stackmem.errors import UsageError
 
@@ -22,8 +23,8 @@ from .moments import Moment, Spender
 Value = int | float | None
 Kinds = Any
 """A type of events, or several in the form that ``isinstance`` accepts."""
-_WITH_USAGE = ModelReplied | ContextCompacted
-_ANSWERS = ModelReplied | ModelFailed | ContextCompacted
+_WITH_USAGE = ModelReplied | ContextCompacted | WordsAsked
+_ANSWERS = ModelReplied | ModelFailed | ContextCompacted | WordsAsked
 _HAND_OVERS = FramePushed | FramePopped
 _LARGEST = 1 << 63  # beyond this, a table cannot store a whole number
 
@@ -84,7 +85,7 @@ class Cost:
         self._known = True
 
     def add(self, moment: Moment) -> None:
-        if not isinstance(moment.event, ModelReplied | ContextCompacted):
+        if not isinstance(moment.event, _WITH_USAGE):
             return
         usd = reply_usd(moment.event.usage, moment.before.begun.price, moment.event.answerer)
         self._known = self._known and usd is not None
@@ -140,7 +141,7 @@ def mendings(moment: Moment) -> int:
 
 
 def _usage(moment: Moment) -> Usage:
-    return moment.event.usage if isinstance(moment.event, ModelReplied | ContextCompacted) else Usage()
+    return moment.event.usage if isinstance(moment.event, _WITH_USAGE) else Usage()
 
 
 def _summed(unit: str, amount: Callable[[Moment], float], tells: str = "", kinds: Kinds = object) -> Metric:
@@ -172,7 +173,7 @@ METRICS: dict[str, Metric] = {
     "steps": _events("replies", ModelReplied, "Replies of the model. Each of them costs its whole prompt again."),
     "model_calls": _events(
         "requests",
-        ModelReplied | ModelFailed | ContextCompacted,
+        _ANSWERS,
         "Requests to the model, including failed ones and those for a summary. If there are more requests than steps, "
         "the provider failed or the strategy compacts.",
     ),

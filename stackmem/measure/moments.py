@@ -12,6 +12,7 @@ from msgspec import Struct
 from stackmem.core import facts
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
+from stackmem.core.person_facts import WordsAsked
 from stackmem.core.state import Frame, State, Turn
 from stackmem.errors import TraceError
 
@@ -54,7 +55,7 @@ class Moment(Struct, frozen=True):
     def spender(self) -> Spender:
         """The side that used the seconds before the record; ``away`` while the run was stopped."""
         match self.event:
-            case facts.ModelReplied() | facts.ModelFailed() | facts.ContextCompacted():
+            case facts.ModelReplied() | facts.ModelFailed() | facts.ContextCompacted() | WordsAsked():
                 return "model"
             case facts.ToolReturned() | facts.VerifyReturned() | facts.SourcesDigested() | facts.ChecksReturned():
                 return "tools"

@@ -17,6 +17,7 @@ from msgspec import Struct
 from stackmem.core import facts
 from stackmem.core.decider import AgentDecider
 from stackmem.core.messages import Text
+from stackmem.core.person_facts import WordsAsked
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
@@ -144,6 +145,8 @@ def _answers(tail: Iterable[Record]) -> Iterator[facts.ModelReplied | facts.Mode
         match record.event:
             case facts.ModelReplied() | facts.ModelFailed() as answer:
                 yield answer
+            case WordsAsked() as asked:
+                yield facts.ModelReplied((Text(asked.text),), "end", asked.usage, reply_id=asked.reply_id)
             case facts.ContextCompacted() as summary:
                 yield facts.ModelReplied(
                     (Text(summary.text),), summary.stop, summary.usage, detail=summary.detail, reply_id=summary.reply_id

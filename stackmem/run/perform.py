@@ -18,6 +18,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core import facts, requests
+from stackmem.core.conversation import upkeep
 from stackmem.core.guidance.sizing import UNREAD
 from stackmem.core.messages import Text
 from stackmem.core.person_facts import PersonSaid, PersonSteppedIn, PersonStopped
@@ -128,6 +129,9 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:
             return _ask(effect, world)
         case requests.Compact():
             return _compact(effect, world)
+        case requests.AskWords():
+            world.sync()
+            return upkeep.answered(_ask(effect.ask, world), world.scrub)
         case requests.UseTool():
             outcome = _shown_instead(effect, world) or _use(effect.call, effect.shown_bytes, world)
             digests = _digests(effect.sources, world)
@@ -190,16 +194,9 @@ def _compact(effect: requests.Compact, world: World) -> facts.ContextCompacted |
         return answer
     text = "\n".join(part.text for part in answer.parts if isinstance(part, Text) and part.text.strip())
     return facts.ContextCompacted(
-        frame=effect.frame,
-        up_to_step=effect.up_to_step,
-        text=world.scrub(text),
-        usage=answer.usage,
-        prompt_digest=answer.prompt_digest,
-        stop=answer.stop,
-        detail=answer.detail,
-        reply_id=answer.reply_id,
-        mended=answer.mended,
-    )
+        effect.frame, effect.up_to_step, world.scrub(text), answer.usage, answer.prompt_digest, answer.stop,
+        answer.detail, answer.reply_id, mended=answer.mended,
+    )  # fmt: skip
 
 
 def _shown_instead(effect: requests.UseTool, world: World) -> Returned | None:

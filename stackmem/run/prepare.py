@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
+from stackmem.core.conversation.upkeep import QUESTION
 from stackmem.core.facts import RunStarted
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.session import SESSION_TASK
@@ -133,7 +134,8 @@ def as_session(prepared: Prepared, rules: SessionRules) -> Prepared:
     added: tuple[Tool, ...] = (AskQuestion, HeapLoad, Remember, Recall)
     more = tuple(tool_name(tool) for tool in added if tool_name(tool) not in prepared.tools)
     subject = replace(prepared.subject, text=SESSION_TASK)
-    session = replace(rules, index="brief", words="kept")
+    asked = QUESTION if prepared.resolved.settings.upkeep == "on" else UNSET
+    session = replace(rules, index="brief", words="kept", upkeep=asked)
     return replace(prepared, subject=subject, session=session, tools=(*prepared.tools, *more))
 
 

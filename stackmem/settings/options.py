@@ -282,6 +282,12 @@ _TABLE = (
         choices=("auto", "on", "off"), project=True,
     ),
     Option(
+        "upkeep", "choice", "off",
+        "Whether a conversation asks the model about each of your requests which words must outlive it. Each question "
+        "is one small request.",
+        choices=("off", "on"),
+    ),
+    Option(
         "literal_mib", "count", 10,
         "MiB of a file, or of each output of a command, that a program gets unclipped. Larger ones fail.",
         project=True, low=1, high=1_000,

@@ -85,6 +85,8 @@ def brief(what: Event | requests.Effect | None) -> str:
         return "that the run is over"
     if isinstance(what, requests.AskModel):
         return f"a request for step {what.step}"
+    if isinstance(what, requests.AskWords):
+        return "the question which words of the request must outlive it"
     if isinstance(what, requests.Compact):
         return f"a request to compact {what.frame} up to step {what.up_to_step}"
     if isinstance(

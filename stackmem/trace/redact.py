@@ -23,8 +23,9 @@ from stackmem.core import facts
 from stackmem.core.decider import ProgramUnderWay
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import advance
+from stackmem.core.person_facts import WordsAsked
 from stackmem.core.program_facts import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
-from stackmem.core.requests import STOPS_WITH_PARTIAL, AskModel, AskUser, Compact, Effect, answered
+from stackmem.core.requests import STOPS_WITH_PARTIAL, AskModel, AskUser, AskWords, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import mark_cut
@@ -39,10 +40,12 @@ from .walk import state_after
 
 Mask = Callable[[str], str]
 
+_ANSWERS = facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted | WordsAsked
+
 _OURS = frozenset({
     "strategy", "tools", "isolation", "network", "version", "thinking", "tree", "price", "redacted", "digest", "parent",
     "stop", "prompt_digest", "usage", "kind", "outcome", "frame", "forced", "verified", "code", "ending", "session",
-    "questions", "scope", "index", "circles", "text_calls",
+    "questions", "scope", "index", "circles", "text_calls", "checkpoint", "checkpoints",
 })  # fmt: skip
 """Fields with only our own words, ids and digests, never text from a user, a model or a tool."""
 _WORDING = ("reason", "text", "result")
@@ -241,8 +244,8 @@ def outside_answer(event: facts.Event, effect: Effect, state: State, number: int
 
 def with_prompt(event: facts.Event, asked: object) -> facts.Event:
     """Return a model's answer with the digest of the copy's prompt. Other answers stay unchanged."""
-    ask = asked.ask if isinstance(asked, Compact) else asked
-    if isinstance(event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted) and isinstance(ask, AskModel):
+    ask = asked.ask if isinstance(asked, Compact | AskWords) else asked
+    if isinstance(event, _ANSWERS) and isinstance(ask, AskModel):
         return replace(event, prompt_digest=ask.view.digest)
     return event
 

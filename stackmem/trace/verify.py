@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from stackmem.core import facts
 from stackmem.core.decider import ProgramUnderWay, Watcher
 from stackmem.core.frames import partial_result
-from stackmem.core.person_facts import PersonAttached, PersonRan, PersonSteppedIn, PersonStopped
-from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, Compact, Effect, answered
+from stackmem.core.person_facts import PersonAttached, PersonRan, PersonSteppedIn, PersonStopped, WordsAsked
+from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, AskWords, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import RulesDiffer, TraceError
@@ -83,9 +83,9 @@ def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
 def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, strategy: MemoryStrategy) -> int:
     """Return 1 if the effect called a model and the record answers the prompt that is rendered today, otherwise 0."""
     event = record.event
-    if not isinstance(event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted):
+    if not isinstance(event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted | WordsAsked):
         return 0
-    ask = effect.ask if isinstance(effect, Compact) else effect
+    ask = effect.ask if isinstance(effect, Compact | AskWords) else effect
     if not isinstance(ask, AskModel):
         return 0
     inside = state.running.program != "steps"  # one conversation; the completions of a program share no messages

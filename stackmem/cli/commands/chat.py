@@ -42,7 +42,7 @@ from stackmem.trace.open_run import Run
     "include", "git", "extra_tools", "instructions", "skills", "layer",
     "runs_dir", "sandbox_dir", *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers",
-    "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints",
+    "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "upkeep",
     "otel", "fsync", "yes",
 ))  # fmt: skip
 def command(

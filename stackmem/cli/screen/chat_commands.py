@@ -40,7 +40,7 @@ HELP = {f"/{name}": f"{each.takes} {each.says}".strip() for name, each in COMMAN
 _SHOWN_CHARS = 40_000
 _AGENTS, _EXPORTED_BYTES = "AGENTS.md", 4 << 20
 _BEGINS, _ENDS = "<!-- stackmem: words of the user -->", "<!-- end of the words of the user -->"
-_BY = {"user": "you", "agent": "the agent", "wording": "its wording"}
+_BY = {"user": "you", "agent": "the agent", "wording": "its wording", "upkeep": "the question after the request"}
 
 
 class ChatCompleter(Completer):

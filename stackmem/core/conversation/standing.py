@@ -33,7 +33,8 @@ class StandingChange(Struct, frozen=True, omit_defaults=True):
         number: Number of the entry, from 1. Numbers are never used twice.
         request: Number of the request in or after which it changed; 0 before the first request. Never decreases.
         source: Number of the request in which the user said it.
-        by: The origin: the user with a command, the agent with ``remember``, or the rules because of its wording.
+        by: The origin: the user with a command, the agent with ``remember``, the rules because of its wording, or the
+            question after a request (upkeep.py).
         replaces: Number of the entry that it replaces; 0 if it replaces none.
         earlier: Whether the entry comes from an earlier conversation about the folder.
     """
@@ -43,7 +44,7 @@ class StandingChange(Struct, frozen=True, omit_defaults=True):
     source: int = 0
     text: str = ""
     kind: Kind = "rule"
-    by: Literal["user", "agent", "wording"] = "user"
+    by: Literal["user", "agent", "wording", "upkeep"] = "user"
     replaces: int = 0
     earlier: bool = False
 
@@ -180,6 +181,12 @@ def standing_sentences(text: str) -> tuple[str, ...]:
         if not ignored and _STANDING.search(plain):
             found.append(plain)
     return tuple(found[:_HEARD_SENTENCES])
+
+
+def own_words(text: str) -> str:
+    """Return a user's message without fenced code and quoted lines."""
+    lines = _FENCE.sub("\n", text[:_SEARCHED_CHARS]).splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith((">", "|")))
 
 
 class UserMessage(Struct, frozen=True):
