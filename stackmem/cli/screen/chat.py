@@ -129,23 +129,31 @@ class ChatScreen:
         return f"{_COLORS[color]}{text}\x1b[0m" if self._color else text
 
     def status(self) -> str:
-        """Return the status line: activity, context, cost and model. The terminal may cut its end."""
+        """Return the status line: activity, context, cost and model. In a narrow terminal, it has fewer parts."""
         state = self.state
         if state is None:
             return "starting"
         cost = spell_cost(state.cost_usd, state.usage.total)
         context = f"{state.running.context_tokens / 1000:.1f}k" if state.stack else "-"
-        heap = f" | heap {len(state.heap.chunks)}" if state.heap.chunks else ""
+        heap = f"heap {len(state.heap.chunks)}" if state.heap.chunks else ""
         depth = " > ".join(one_line(frame.name) for frame in state.stack[1:])
-        where = f" | {depth}" if depth else ""
-        line = f"context {context} | {cost}{heap}{where} | {one_line(state.begun.model)}"
+        parts = [self._activity(state), f"context {context}", cost, heap, depth, one_line(state.begun.model)]
+        for dropped in (None, 3, 4, 5, 2):  # the least important part goes first
+            if dropped is not None:
+                parts[dropped] = ""
+            line = " | ".join(part for part in parts if part)
+            if get_cwidth(line) <= _columns():
+                break
+        return line
+
+    def _activity(self, state: State) -> str:
         if not (self.busy or self.running):
-            return line
+            return ""
         passed = time.monotonic() - self.since
         spinner = _SPINNER[int(passed * 8) % len(_SPINNER)]
         if self._plain:
             spinner = "working:"
-        return f"{spinner} {self._doing(state)} {passed:.0f} s | {line}"
+        return f"{spinner} {self._doing(state)} {passed:.0f} s"
 
     def _doing(self, state: State) -> str:
         own = shorten_text(one_line(f"! {self.running}"), _DOING_CHARS, "…") if self.running else ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sys
 import threading
 import time
@@ -23,7 +22,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition, is_searching, vi_insert_mode
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
@@ -31,6 +30,7 @@ from prompt_toolkit.output import ColorDepth
 from stackmem.tools.bounded_calls import next_of
 
 from .mentions import is_mention
+from .pastes import Pastes, kept_history
 from .text import readable, rows_of
 
 GRACE_SECONDS = 0.35
@@ -42,11 +42,12 @@ _KEY_SECONDS = 0.01
 _LIVE_LINES = 8
 _LIVE_CHARS = 4_000
 _TWICE_SECONDS = 0.7
-_FOLDED_LINES = 20
-_FOLDED_CHARS = 4_000
-_FOLD = re.compile(r"\[Pasted text(?: \d+)?, [\d,]+ lines?\]")
-_NOT_TYPED = re.compile(r"\x1b\[[0-9;?]*[A-Za-z~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Removed from pasted text: control characters, and terminal responses that arrived in between."""
+
+NOTIFIED_SECONDS = 5.0
+"""A user who answered less than this long ago is not notified."""
+_FOCUS_IN, _FOCUS_OUT = Keys.F23, Keys.F24
+"""The library knows no keys for the two focus reports, and keyboards have no such keys."""
+ANSI_SEQUENCES.update({"\x1b[I": _FOCUS_IN, "\x1b[O": _FOCUS_OUT})
 
 Fragments = StyleAndTextTuples
 
@@ -68,14 +69,16 @@ class LineEditor:
         self.on_pause: Callable[[], object] = _nothing
         self.format_live: Callable[[str, int], str] | None = None
         self._status = status
-        self._live_at = 0.0
+        self._live_is_due = False
+        self._is_focused = True  # until the terminal says otherwise
+        self._answered_at = time.monotonic()
         self._said: list[str] = []
         self._live = ""
         self._prompt = "> "
         self._asks = False
         self._deaf_until = 0.0
         self._draft = ""
-        self._pastes: dict[str, str] = {}  # folded pastes by their label
+        self._pastes = Pastes()
         self._escaped_at = self._prefixed_at = 0.0  # when Escape and Ctrl-X were pressed last
         self._is_in_editor = False
         self._answers: SimpleQueue[str | BaseException | None] = SimpleQueue()
@@ -91,7 +94,7 @@ class LineEditor:
             completer=completer,
             complete_while_typing=Condition(self._shows_menu),
             complete_in_thread=True,
-            history=_history(history, self._unfolded),
+            history=kept_history(history, self._pastes),
             search_ignore_case=True,
             enable_suspend=True,
             tempfile_suffix=".md",
@@ -124,10 +127,15 @@ class LineEditor:
     def show_live(self, text: str) -> None:
         """Show the end of a text that is still streaming; an empty text removes it."""
         self._live = text
-        now = time.monotonic()
-        if not text or now - self._live_at >= 1 / _WRITES_A_SECOND:  # else the next redraw shows it
-            self._live_at = now
+        if not text:
             self._in_loop(self._session.app.invalidate)
+        elif not self._live_is_due:  # text may arrive faster than it is worth a redraw
+            self._live_is_due = True
+            self._in_loop(lambda: self._loop and self._loop.call_later(1 / _WRITES_A_SECOND, self._redraw_live))
+
+    def _redraw_live(self) -> None:
+        self._live_is_due = False
+        self._session.app.invalidate()
 
     def ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:
         """Wait for a line; return None if the user quits."""
@@ -139,11 +147,13 @@ class LineEditor:
         elif draft:
             self._in_loop(lambda: self._set_text(draft))
         self._prompt, self._asks = prompt, True
+        self._in_loop(self._notify)
         self._in_loop(self._session.app.invalidate)
         try:
             answer = next_of(self._answers)
         finally:
             self._prompt, self._asks = "> ", False
+            self._answered_at = time.monotonic()
             if before:
                 self._in_loop(lambda: self._set_text(before))
             self._in_loop(self._session.app.invalidate)
@@ -166,7 +176,9 @@ class LineEditor:
         printing = asyncio.create_task(self._print())
         with self._session.app.input.raw_mode():  # raw mode also between two lines
             self._ready.set()
+            self._write_raw("\x1b[?1004h")  # report when the window gets and loses the focus
             await self._read_lines()
+            self._write_raw("\x1b[?1004l")
         printing.cancel()
 
     async def _read_lines(self) -> None:
@@ -182,7 +194,7 @@ class LineEditor:
                 if not self._asks:
                     self.on_pause()
                 continue
-            self._draft, line = "", _NOT_TYPED.sub("", self._unfolded(line))
+            self._draft, line = "", self._pastes.sent(line)
             if self._asks:
                 self._asks = False  # the next line belongs to the next question
                 self._answers.put(line)
@@ -304,6 +316,21 @@ class LineEditor:
         self._add_editing_keys(keys)
         return keys
 
+    def _notify(self) -> None:
+        """Tell a user who is in another window that the agent waits for words. The texts are constant."""
+        if self._is_focused or time.monotonic() - self._answered_at < NOTIFIED_SECONDS:
+            return
+        what = "the request has ended" if self._prompt == "> " else "the agent needs an answer"
+        self._write_raw(f"\x07\x1b]9;stackmem: {what}\x07\x1b]777;notify;stackmem;{what}\x07")
+
+    def _write_raw(self, sequence: str) -> None:
+        with suppress(OSError):
+            self._session.app.output.write_raw(sequence)
+            self._session.app.output.flush()
+
+    def _set_focused(self, is_focused: bool) -> None:
+        self._is_focused = is_focused
+
     def _add_editing_keys(self, keys: KeyBindings) -> None:
         """Fold large pastes, and open the line in the user's editor.
 
@@ -312,7 +339,12 @@ class LineEditor:
 
         @keys.add(Keys.BracketedPaste, filter=~Condition(self._is_deaf))
         def _(event: KeyPressEvent) -> None:
-            event.current_buffer.insert_text(self._folded(event.data))
+            event.current_buffer.insert_text(self._pastes.folded(event.data))
+
+        @keys.add(_FOCUS_IN, eager=True)
+        @keys.add(_FOCUS_OUT, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._set_focused(event.key_sequence[0].key is _FOCUS_IN)
 
         @keys.add("c-x")
         def _(event: KeyPressEvent) -> None:
@@ -328,7 +360,7 @@ class LineEditor:
 
     def _open_editor(self, buffer: Buffer) -> None:
         """Open the text in ``$VISUAL`` or ``$EDITOR``. Output waits until the editor closes."""
-        buffer.text = self._unfolded(buffer.text)
+        buffer.text = self._pastes.unfolded(buffer.text)
         self._is_in_editor = True
 
         def closed(_: object) -> None:
@@ -336,24 +368,6 @@ class LineEditor:
             self._wake()
 
         buffer.open_in_editor().add_done_callback(closed)
-
-    def _folded(self, pasted: str) -> str:
-        """Return what a paste adds to the line: the text, or a label for a large one."""
-        text = _NOT_TYPED.sub("", pasted.replace("\r\n", "\n").replace("\r", "\n"))
-        lines = text.count("\n") + (not text.endswith("\n"))
-        if lines <= _FOLDED_LINES and len(text) <= _FOLDED_CHARS:
-            return text
-        count = f"{lines:,} line{'s' * (lines > 1)}"
-        label, number = f"[Pasted text, {count}]", 1
-        while self._pastes.get(label, text) != text:
-            number += 1
-            label = f"[Pasted text {number}, {count}]"
-        self._pastes[label] = text
-        return label
-
-    def _unfolded(self, line: str) -> str:
-        """Return a line with its folded pastes in full."""
-        return _FOLD.sub(lambda match: self._pastes.get(match[0], match[0]), line)
 
     def _shows_menu(self) -> bool:
         """Return whether to show a menu while the user types: for a command at the start, and for ``@``."""
@@ -366,25 +380,3 @@ class LineEditor:
 
 def _nothing(*_: Any) -> None:
     """Do nothing."""
-
-
-class _FullHistory(FileHistory):
-    """Stores lines with their pastes in full, so that a later conversation can use them."""
-
-    def __init__(self, path: str, unfolded: Callable[[str], str]) -> None:
-        super().__init__(path)
-        self._unfolded = unfolded
-
-    def append_string(self, string: str) -> None:
-        super().append_string(self._unfolded(string))
-
-
-def _history(path: Path | None, unfolded: Callable[[str], str]) -> History:
-    if path is None:
-        return InMemoryHistory()
-    try:
-        with path.open("a", encoding="utf-8"):
-            path.chmod(0o600)
-    except OSError:
-        return InMemoryHistory()
-    return _FullHistory(str(path), unfolded)

@@ -102,3 +102,24 @@ def test_the_keys_of_vim(tmp_path: Path):
             time.sleep(0.01)
         type_keys("0dw\r")
         assert editor.ask("> ") == "two"
+
+
+def test_a_user_in_another_window_is_notified_and_one_at_the_terminal_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with line(tmp_path) as (editor, type_keys):
+        written: list[str] = []
+        monkeypatch.setattr(editor, "_write_raw", written.append)
+        editor._answered_at -= 60
+        editor._notify()
+        assert written == []  # the terminal has not reported a lost focus
+        type_keys("\x1b[Ow")
+        while not editor._session.default_buffer.text:
+            time.sleep(0.01)
+        editor._notify()
+        assert written[0].startswith("\x07\x1b]9;stackmem: ")
+        type_keys("\x1b[Io")
+        while editor._session.default_buffer.text != "wo":  # no report becomes text
+            time.sleep(0.01)
+        editor._notify()
+        assert len(written) == 1

@@ -26,3 +26,19 @@ def test_a_line_wraps_between_words(monkeypatch):
     assert wrapped("solved in 14 steps, 3 frames pushed, 1,200 tokens").split("\n") == [
         "solved in 14 steps,", "3 frames pushed,", "1,200 tokens",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_status_line_of_a_conversation_fits_the_terminal_and_keeps_the_activity(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, columns: int
+):
+    states: list[State] = []
+    talk(stage, Scripted("Do."), stage.script(push("x" * 60), pop("Done."), pop("Done.")), observe=lambda _, state: states.append(state))
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((columns, 24)))
+    for plain in (False, True):
+        screen = ChatScreen(color=False, plain=plain)
+        for screen.state in (each for each in states if each.stack):
+            screen.busy = "thinking"
+            assert len(screen.status()) <= columns
+            assert screen.status().isascii() or not plain
+            assert "s" in screen.status()
