@@ -144,7 +144,7 @@ class ChatScreen:
             line = " | ".join(part for part in parts if part)
             if get_cwidth(line) <= _columns():
                 break
-        return line
+        return _cut(line, _columns())
 
     def _activity(self, state: State) -> str:
         if not (self.busy or self.running):
