@@ -16,7 +16,8 @@ from msgspec import UNSET, Struct
 from .budgets import Limits
 from .facts import Ending, NoticeGiven
 from .state import Frame, State
-from .tools import Refusal
+from .tool_schemas import MAX_COMMAND_SECONDS, offers_long_commands
+from .tools import Refusal, RunCommand, WorkspaceCall
 
 TOLD_AT = 0.85  # used share of a limit at which the model gets a notice
 WINDOW_TOLD_AT = 0.75  # used share of the window at which it gets a notice
@@ -210,4 +211,21 @@ def _spent(state: State, frame: Frame) -> str:
         f"{used:,.0f} of {allowed:,.0f} {word}"
         for word, used, allowed in rows
         if allowed is not None and used >= allowed
+    )
+
+
+def longest_command(state: State) -> int:
+    """Return the maximum number of seconds that the agent may request for a command; 0 if it may not request any."""
+    start = state.begun
+    return MAX_COMMAND_SECONDS if offers_long_commands(start.tools, start.registered) else 0
+
+
+def refused_seconds(call: WorkspaceCall) -> Refusal | None:
+    """Refuse a command whose requested time limit is out of range."""
+    if not isinstance(call, RunCommand) or call.seconds is None or 1 <= call.seconds <= MAX_COMMAND_SECONDS:
+        return None
+    return Refusal(
+        "bad_arguments",
+        f"run_command refused: seconds is {str(call.seconds)[:20]}",
+        f"use 1 to {MAX_COMMAND_SECONDS}, or split the command into shorter ones",
     )

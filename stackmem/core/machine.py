@@ -224,13 +224,13 @@ def _use(state: State, call: WorkspaceCall) -> Effect | Refusal:
     field, tool = call.behavior.bounded, tool_name(call)
     size = len(getattr(call, field).encode(errors="replace")) if field else 0
     if size and size > state.written_bytes:
-        reason = f"{tool} refused: {field} is {size:,} bytes, maximum is {state.written_bytes:,}"
         return Refusal(
             "too_large",
-            reason,
+            f"{tool} refused: {field} is {size:,} bytes, maximum is {state.written_bytes:,}",
             f"write the first {state.written_bytes:,} bytes, then add the rest with run_command: cat >> FILE <<'EOF'",
         )
-    return UseTool(call, state.shown_bytes, state.heap.sources, unread=sizing.changes_unread(state, call))
+    unread, longest = sizing.changes_unread(state, call), limits.longest_command(state)
+    return limits.refused_seconds(call) or UseTool(call, state.shown_bytes, state.heap.sources, unread, longest)
 
 
 def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, every fact

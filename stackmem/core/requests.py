@@ -96,12 +96,14 @@ class UseTool(Struct, frozen=True):
         shown_bytes: The text of the result is clipped to this many bytes of UTF-8.
         sources: Paths whose digests the answer includes.
         unread: The model has not seen the file that it would change. If the file exists, it is shown instead.
+        longest: Maximum number of seconds that the model may request for a command; 0 if it may not request any.
     """
 
     call: WorkspaceCall
     shown_bytes: int
     sources: tuple[str, ...] = ()
     unread: bool = False
+    longest: int = 0
 
 
 class UseOwnTool(Struct, frozen=True):

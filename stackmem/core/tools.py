@@ -96,9 +96,10 @@ class RunCommand(Struct, frozen=True, tag="run_command"):
     killed. Returns output and errors together, clipped in the middle, and the exit code.
     """
 
-    behavior: ClassVar[Behavior] = Behavior(reads_files=True, changes_files=True)
+    behavior: ClassVar[Behavior] = Behavior(reads_files=True, changes_files=True, hidden=("seconds",))
 
     command: str
+    seconds: int | None = None
 
 
 class PushFrame(Struct, frozen=True, tag="push_frame"):
@@ -322,8 +323,7 @@ class AskQuestion(Struct, frozen=True, tag="ask_user"):
     options: Annotated[tuple[str, ...], Meta(description="Answers to choose from; the user may give another.")] = ()
 
 
-WorkspaceCall = ReadFile | WriteFile | EditFile | SearchFiles | ListFiles | RunCommand
-"""Performed by ``run/perform.py``."""
+WorkspaceCall = ReadFile | WriteFile | EditFile | SearchFiles | ListFiles | RunCommand  # performed by run/perform.py
 HeapCall = HeapAlloc | HeapRead | HeapLoad | HeapWrite | HeapFree
 StartCall = Delegate | Branch
 """Start a frame without registers, from a prompt."""

@@ -18,7 +18,7 @@ from stackmem.core.messages import Message, PromptText, Text, ToolSpec, View
 from stackmem.core.skills import Skill
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
-from stackmem.core.tool_schemas import prompt_slots, spec
+from stackmem.core.tool_schemas import prompt_slots, spec, with_long_commands
 from stackmem.core.tools import OPTIONAL_TOOLS, EditFile, HeapLoad, HeapRead, Tool, tool_name
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular_text
@@ -35,7 +35,7 @@ from stackmem.prompts import prompt_text
 from stackmem.settings.kept_heap import HeapKeeper, heap_store
 from stackmem.settings.network import network_of, secrets_of, spelled
 from stackmem.settings.options import PREFIX
-from stackmem.settings.settings import Resolved, Settings
+from stackmem.settings.settings import Settings
 from stackmem.tasks.find import shipped_tasks
 from stackmem.tasks.reader import Task
 from stackmem.tools.own_tools import NOTES, TOOLS, call_own
@@ -128,7 +128,7 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     slots = prompt_slots(budgets, profile.command_seconds)
     reads = HeapRead in strategy.tools
     wanted = tuple(OPTIONAL_TOOLS[name] for name in prepared.tools if reads or name != tool_name(HeapLoad))
-    tools, prompt, small = _shown(resolved, model, strategy, wanted, slots)
+    tools, prompt, small = _shown(prepared, model, strategy, wanted, slots)
     system = _system(settings, prompt, slots)
     instructions = prepared.instructions.fitted(int(model.window_tokens * CHARS_PER_TOKEN) // _WINDOW_SHARE)
     skills, advice = companion_skills.offered(prepared.skills.skills, strategy, small=small is not UNSET)
@@ -141,12 +141,13 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
 
 
 def _shown(
-    resolved: Resolved, model: Model, strategy: MemoryStrategy, optional: tuple[Tool, ...], slots: Mapping[str, str]
+    prepared: Prepared, model: Model, strategy: MemoryStrategy, optional: tuple[Tool, ...], slots: Mapping[str, str]
 ) -> tuple[tuple[ToolSpec, ...], str, SmallSize | UnsetType]:
     """Return the tools as the model sees them, the name of its prompt, and what the small size adds."""
-    filled = tuple(slots.items())
+    filled, resolved = tuple(slots.items()), prepared.resolved
     if not is_small(resolved.settings.size, model, strategy):
-        return tool_specs((*strategy.tools, *optional), filled), strategy.prompt, UNSET
+        own = with_long_commands(strategy.tools) if prepared.long_commands else strategy.tools
+        return tool_specs((*own, *optional), filled), strategy.prompt, UNSET
     if not resolved.is_given("extra_tools"):
         # Qwen2.5-Coder 1.5B solved 6 of 12 tasks by writing whole files, and fewer with edits (docs/experiments.md).
         optional = tuple(tool for tool in optional if tool is not EditFile)

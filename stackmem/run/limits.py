@@ -1,4 +1,4 @@
-"""Run limits: how users set them, and whether a cost limit can be enforced.
+"""Limits of a run and of its commands: how users and agents set them, and whether a cost limit can be enforced.
 
 Rule 1: For a resumed run, ``50`` counts from the start of the run and ``+50`` raises the previous limit by 50.
 Rule 2: A cost limit requires a model with a known price, or a model that is free.
@@ -17,12 +17,16 @@ from stackmem.core import limits as core_limits
 from stackmem.core.budgets import Limits
 from stackmem.core.pricing import Price
 from stackmem.core.state import State
+from stackmem.core.tools import RunCommand
 from stackmem.errors import UsageError
 from stackmem.models.local_servers import is_known
 from stackmem.models.registry import is_free
 from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS
 from stackmem.settings.settings import Resolved
+from stackmem.workspace.outcome import ToolOutcome
+
+from .ports import Returned, WorkspacePort
 
 LIMITS = {limit.setting: limit.field for limit in core_limits.RUN_LIMITS}
 """Maps each setting to the field of ``Limits`` that it fills."""
@@ -89,3 +93,27 @@ def refuse_spent(state: State, has: str = "the run has") -> None:
     if spent is not None:
         word = spent.removeprefix("limit:")
         raise UsageError(f"{has} used up its limit of {word}; raise it, for example --max-{word} {MORE[word]}")
+
+
+def run_for_agent(
+    call: RunCommand, workspace: WorkspacePort, seconds: float, shown_bytes: int, longest: int
+) -> Returned:
+    """Run a command for ``call.seconds``, or for ``seconds`` if the call does not say.
+
+    Args:
+        longest: Maximum number of seconds that the agent may request; 0 if it may not request any.
+    """
+    allowed = float(call.seconds or seconds)
+    advice = _after_timeout(allowed, longest)
+    outcome = workspace.run_command(call.command, allowed, shown_bytes - len(advice))
+    if outcome.reason != "timeout" or not isinstance(outcome, ToolOutcome):
+        return outcome
+    return replace(outcome, text=outcome.text + advice)
+
+
+def _after_timeout(allowed: float, longest: int) -> str:
+    if not longest:
+        return ""
+    if allowed < longest:
+        return f"\n(if it needs more time, run it again with a larger seconds, at most {longest})"
+    return f"\n({longest} seconds is the maximum; run a part of it, such as some of the tests)"

@@ -34,6 +34,7 @@ from stackmem.workspace.command import CommandInterrupted
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.secrets import scrub_value
 
+from .limits import run_for_agent
 from .ports import Checks, ModelPort, PersonPort, Returned, Unattended, UserFile, WorkspacePort
 from .programs.tools import BUILT_IN, READS, ToolContext, use_built_in
 
@@ -133,7 +134,7 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:
             world.sync()
             return upkeep.answered(_ask(effect.ask, world), world.scrub)
         case requests.UseTool():
-            outcome = _shown_instead(effect, world) or _use(effect.call, effect.shown_bytes, world)
+            outcome = _shown_instead(effect, world) or _use(effect.call, effect.shown_bytes, world, effect.longest)
             digests = _digests(effect.sources, world)
             tree = world.snapshot() if effect.call.behavior.changes_files else ""
             text = world.scrub(outcome.text)
@@ -210,7 +211,7 @@ def _shown_instead(effect: requests.UseTool, world: World) -> Returned | None:
     return ToolOutcome(f"{effect.call.path!r} {UNREAD}. This is the file; change it now:\n{file.text}", failed=True)
 
 
-def _use(call: WorkspaceCall, shown_bytes: int, world: World) -> Returned:
+def _use(call: WorkspaceCall, shown_bytes: int, world: World, longest: int) -> Returned:
     workspace = world.workspace
     match call:
         case ReadFile():
@@ -224,7 +225,7 @@ def _use(call: WorkspaceCall, shown_bytes: int, world: World) -> Returned:
         case ListFiles():
             return workspace.list_files(call.path, shown_bytes)
         case RunCommand():
-            return workspace.run_command(call.command, world.command_seconds, shown_bytes)
+            return run_for_agent(call, workspace, world.command_seconds, shown_bytes, longest)
         case _:
             assert_never(call)
 

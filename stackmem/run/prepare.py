@@ -15,6 +15,7 @@ from stackmem.core.facts import RunStarted
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.session import SESSION_TASK
 from stackmem.core.state import State
+from stackmem.core.tool_schemas import offers_long_commands
 from stackmem.core.tools import OPTIONAL_TOOLS, AskQuestion, HeapLoad, Recall, Remember, Tool, tool_name
 from stackmem.errors import UsageError
 from stackmem.history.hidden import LayerPlan
@@ -82,6 +83,7 @@ class Prepared(Struct, frozen=True):
     # the repository of a user folder, which the workspace gets a copy of; None if there is none
     origin: Origin | None = None
     session: SessionRules | None = None  # set only for a conversation
+    long_commands: bool = False  # whether the agent may set the time limit of a command
 
     @property
     def checked(self) -> bool:
@@ -101,7 +103,8 @@ def prepare(
     subject = find_subject(named, text if session is None else SESSION_TASK, cwd)
     resolved = resolve(flags, environ, cwd, task_settings(subject))
     own_limit = resolved.settings.profile is not None or resolved.is_given("command_seconds")
-    if session is not None and subject.task is None and not own_limit:
+    long_commands = session is not None and subject.task is None and not own_limit
+    if long_commands:
         resolved = resolve(flags, environ, cwd, {"command_seconds": CHAT_COMMAND_SECONDS}, "the conversation")
     settings = resolved.settings
     subject, why = _in_work_tree(subject, settings)
@@ -120,7 +123,7 @@ def prepare(
         prepared = replace(prepared, tools=PAYING_TOOLS)
     skills = _skills(subject, settings, environ)
     prepared = replace(
-        prepared, instructions=_instructions(subject, settings, cwd), skills=skills,
+        prepared, instructions=_instructions(subject, settings, cwd), skills=skills, long_commands=long_commands,
         warnings=(*prepared.warnings, *skills.notes),
     )  # fmt: skip
     return prepared if session is None else as_session(prepared, session)
@@ -330,8 +333,9 @@ def prepare_kept(
     resolved = Resolved(settings, values)
     skills = Skills(() if base.skills is UNSET else base.skills)
     return Prepared(
-        subject, resolved, cwd, (runs_dir, place), model, None, (), project=project, tools=tools, skills=skills
-    )
+        subject, resolved, cwd, (runs_dir, place), model, None, (), project=project, tools=tools, skills=skills,
+        long_commands=offers_long_commands(base.tools, base.registered),
+    )  # fmt: skip
 
 
 def _kept_subject(request: RunRequest, cwd: Path) -> Subject:

@@ -30,10 +30,13 @@ from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
 from stackmem.replays.model import replay_model
 from stackmem.replays.recorded_world import RecordedPerson
+from stackmem.run import prepare as prepare_module
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.open import Person
+from stackmem.run.prepare import CHAT_COMMAND_SECONDS
 from stackmem.run.resume import resume
 from stackmem.trace.moments import prompt_of
+from tests.conftest import CAMPAIGN
 from tests.run.people import Scripted, replayed, talk
 from tests.stage import Stage, call, command, mounted, pop, push
 
@@ -318,3 +321,45 @@ def test_a_conversation_that_was_killed_between_any_two_facts_goes_on_as_if_it_w
 
 def prompts(events: list) -> list[str]:
     return [event.prompt_digest for event in events if isinstance(event, ModelReplied)]
+
+
+def test_in_the_users_folder_the_agent_sets_the_time_limit_of_a_command(stage: Stage):
+    script = stage.script(
+        call("run_command", command="sleep 20", seconds=1),
+        call("run_command", command="echo quick", seconds=600),
+        call("run_command", command="echo plain"),
+        call("run_command", command="echo over", seconds=601),
+        call("run_command", command="echo none", seconds=0),
+        pop("Done."),
+    )
+    result = talk(stage, Scripted("Work."), script)
+    first, second, third = (fact.text for fact in facts(result, ToolReturned))
+    assert "timed out after 1 s" in first
+    assert first.endswith("run it again with a larger seconds, at most 600)")
+    assert second == "quick\n[exit 0]"
+    assert third == "plain\n[exit 0]"
+    refused = [fact.reason for fact in facts(result, CallRejected)]
+    assert [
+        reason.startswith(f"run_command refused: seconds is {n};") for n, reason in zip((601, 0), refused, strict=True)
+    ]
+    assert replayed(result)
+
+
+def test_the_agent_cannot_exceed_a_time_limit_that_the_user_set(stage: Stage):
+    script = stage.script(call("run_command", command="echo hi", seconds=500), pop("Done."))
+    result = talk(stage, Scripted("Work."), script, command_seconds="5")
+    (refused,) = facts(result, CallRejected)
+    assert "seconds is not a parameter" in refused.reason
+
+
+def test_a_test_suite_of_150_seconds_finishes_in_a_conversation(stage: Stage, monkeypatch: pytest.MonkeyPatch):
+    """CI shortens every time by a factor of 60; a campaign takes the real ones."""
+    factor = 1 if CAMPAIGN else 60
+    monkeypatch.setattr(prepare_module, "CHAT_COMMAND_SECONDS", CHAT_COMMAND_SECONDS / factor)
+    suite = f"sleep {150 / factor}; echo 412 passed"
+    script = stage.script(command(suite), call("run_command", command=suite, seconds=max(20, 300 // factor)), pop())
+    result = talk(stage, Scripted("Run the tests."), script)
+    first, second = (fact.text for fact in facts(result, ToolReturned))
+    assert f"timed out after {CHAT_COMMAND_SECONDS / factor:g} s" in first
+    assert second == "412 passed\n[exit 0]"
+    assert replayed(result)
