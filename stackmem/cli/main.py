@@ -29,6 +29,7 @@ from stackmem.tools.plugin_places import any_plugin
 from stackmem.version import VERSION
 
 from .catalog import COMMANDS, EXAMPLES, EXIT_CODES, GROUPS
+from .container import IN_CONTAINER, refuse_without_linux, run_in_container
 from .help_layout import lay_out
 from .placement import refuse_options_before_subcommands
 from .screen.text import escape
@@ -173,8 +174,13 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+    in_container: bool = typer.Option(
+        False, IN_CONTAINER, help="Run the command in a container, with podman or docker. Must be the first argument."
+    ),
 ) -> None:
     """A coding agent that manages its own working memory: a stack of frames, a heap of chunks, small registers."""
+    if in_container:
+        raise UsageError(f"{IN_CONTAINER} must be the first argument: stackmem {IN_CONTAINER} COMMAND")
 
 
 def main() -> None:
@@ -183,6 +189,9 @@ def main() -> None:
     if len(sys.argv) == 1 and sys.stdin.isatty() and sys.stdout.isatty():
         sys.argv.append("chat")
     try:
+        if sys.argv[1:2] == [IN_CONTAINER]:
+            run_in_container(sys.argv[2:])
+        refuse_without_linux(sys.argv[1:], sys.platform)
         if _ASKED:
             get_completion_inspect_parameters()  # registers the shells with typer
         code = app(standalone_mode=False, complete_var="_STACKMEM_COMPLETE")

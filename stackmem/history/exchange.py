@@ -15,7 +15,7 @@ from stackmem.foreign.files import read_regular
 from .objects import EXECUTABLE, FILE, LINK, Node, object_id
 
 STAGE = ".stackmem-apply"  # inside the folder, because renames only work within one file system
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class PathState(Struct, frozen=True):

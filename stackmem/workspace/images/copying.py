@@ -25,7 +25,7 @@ from stackmem.foreign.tree import ArchiveError, UnpackedTree
 from .recipe import RecipeStep, filled_in
 from .store import MAX_CONTEXT_FILE_BYTES, is_folder
 
-_FOLDER = os.O_PATH | os.O_DIRECTORY
+_FOLDER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY
 _MAX_RULES_BYTES = 1 << 20
 Leaves = Callable[[PurePosixPath], bool]
 

@@ -32,7 +32,7 @@ flags.
 """
 _MOUNT_SETATTR, _EMPTY_PATH, _BELOW = 442, 0x1000, 0x8000
 _READ_ONLY_BELOW = 1 | 2 | 4  # MOUNT_ATTR_RDONLY, _NOSUID, _NODEV
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW
+_FOLDER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW
 _PROBE = ".stackmem-probe"
 
 

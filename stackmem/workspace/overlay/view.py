@@ -12,7 +12,7 @@ from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import shown_name
 
 _PROGRAMS = "/usr/bin:/bin:/usr/sbin:/sbin"
-_FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FOLDER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WorkspaceView(Struct):

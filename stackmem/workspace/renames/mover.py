@@ -25,7 +25,7 @@ import sys
 _NO_NEW_PRIVILEGES = 38
 _NO_REPLACE = 1
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PARENT = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+_PARENT = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_CLOEXEC
 _MESSAGE_BYTES = 16_384
 
 _libc = ctypes.CDLL(None, use_errno=True)
