@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from .facts import Event
+from .facts import Event, RunForked, RunResumed
 from .machine import advance
-from .program_facts import StepFailed
+from .program_facts import ProgramCalled, StepFailed
 from .requests import Effect
 from .state import State
 from .strategy import MemoryStrategy
@@ -32,17 +32,45 @@ class Decider(Protocol):
         """Take note of a fact after it was recorded, and of the resulting state."""
 
 
-class AgentDecider:
-    """The rules of the machine, with a strategy that decides what the model sees. It keeps no state."""
+OpenCall = Callable[[ProgramCalled, State, MemoryStrategy], Decider]
+"""Opens a program that the agent called. Receives the state with the program's frame running."""
 
-    def __init__(self, strategy: MemoryStrategy) -> None:
+
+class AgentDecider:
+    """The rules of the machine, with a strategy that decides what the model sees.
+
+    While a program that the agent called runs, the program decides. Otherwise nothing is kept.
+    """
+
+    def __init__(self, strategy: MemoryStrategy, open_call: OpenCall | None = None) -> None:
         self.strategy = strategy
+        self._open_call = open_call
+        self._calls: list[tuple[int, Decider]] = []  # the called programs, with the depth of the stack below each
+
+    @property
+    def in_call(self) -> bool:
+        """Whether a called program has not ended yet."""
+        return bool(self._calls)
 
     def decide(self, state: State) -> Event | Effect | None:
+        stopped = state.session is not None and state.session.stopped
+        if self._calls and state.end is None and not stopped:
+            return self._calls[-1][1].decide(state)
         return advance(state, self.strategy)
 
     def note(self, event: Event, after: State) -> None:
-        pass
+        """Pass the event to the programs under way, and open a program that was called."""
+        if isinstance(event, ProgramCalled):
+            if self._open_call is None:
+                raise TypeError("this decider cannot open programs")
+            self._calls.append((len(after.stack) - 1, self._open_call(event, after, self.strategy)))
+        elif isinstance(event, RunResumed | RunForked):
+            for _, program in self._calls:
+                program.note(event, after)
+        elif self._calls:
+            self._calls[-1][1].note(event, after)
+            while self._calls and len(after.stack) <= self._calls[-1][0]:
+                self._calls.pop()
 
 
 class ProgramUnderWay(Decider, Protocol):

@@ -16,7 +16,7 @@ from .messages import FailureKind, PromptText, ReplyPart, Text, ToolCall, ToolSp
 from .network import NetworkRequest
 from .person_facts import PersonEvent, SessionRules
 from .pricing import Answerer, Price
-from .program_facts import ProgramEvent
+from .program_facts import OfferedProgram, ProgramEvent
 from .skills import Skill
 from .voice import Voice
 
@@ -73,6 +73,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         skills: The skills on the heap. Omitted if there are none.
         checkpoints: ``on`` if the first attempt of a push or pop is answered with what the frame found and does not
             hand over (guidance/checkpoints.py); ``pops`` if only that of a pop is. Omitted in other runs.
+        programs: The programs that the agent can call. Omitted if there are none.
         unseen: What the agent does not see, or sees changed, one sentence each. Omitted if it sees everything.
     """
 
@@ -115,6 +116,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     unseen: tuple[str, ...] | UnsetType = UNSET
     skills: tuple[Skill, ...] | UnsetType = UNSET
     checkpoints: Literal["on", "pops"] | UnsetType = UNSET
+    programs: tuple[OfferedProgram, ...] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:

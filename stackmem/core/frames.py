@@ -292,12 +292,13 @@ def open_child(state: State, event: FramePushed, heap: Heap) -> State:
 def close_running(state: State, event: FramePopped, heap: Heap) -> State:
     """Return the state with the parent running again and its call answered. ``heap`` includes what the pop stored."""
     frame = state.running
-    if frame.program:
+    if frame.program and not frame.call_id:
         return programs.close_frame(replace(state, heap=heap), event)
     done = PoppedFrame(frame, event.result, state.step, event.forced, event.verified)
     after = replace(
-        state, stack=state.stack[:-1], popped=state.popped.append(done), heap=heap, pending=None, failures=(), idle=0
-    )
+        state, stack=state.stack[:-1], popped=state.popped.append(done), heap=heap, pending=None, failures=(), idle=0,
+        program=frame.caller if frame.program else state.program,
+    )  # fmt: skip
     if not after.stack or frame.request:
         return replace(after, result=event.result)
     tested = state.pending.verified if state.pending else None
@@ -306,7 +307,7 @@ def close_running(state: State, event: FramePopped, heap: Heap) -> State:
 
 
 def _report(state: State, frame: Frame, event: FramePopped, tested: str) -> str:
-    subject = f"{_word(state)} {frame.name!r}"
+    subject = f"{'program' if frame.program else _word(state)} {frame.name!r}"
     text = f"{subject} returned:\n{event.result}"
     if event.forced:
         text = f"{subject} was popped by the harness (forced: {event.forced}); its last words:\n{event.result}"

@@ -43,10 +43,10 @@ from .facts import (
     ToolReturned,
     VerifyReturned,
 )
-from .guidance import lessons, repetition, sizing
+from .guidance import lessons, program_calls, repetition, sizing
 from .messages import ToolCall
 from .person_facts import PersonEvent, TurnEnded
-from .program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
+from .program_facts import ProgramCalled, SourceLoaded, ToolAnswered, UserAnswered, Waited
 from .requests import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
 from .resume import apply_fork, apply_resume
 from .state import Notice, Pending, Reply, Result, State
@@ -94,7 +94,8 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
     if not state.stack:
         forced = bool(state.popped[-1].forced)  # the agent never said that the work was done
         return RunEnded("stalled" if forced else "popped", state.result)
-    if state.running.program == "steps":
+    stopped = state.session is not None and state.session.stopped
+    if state.running.program == "steps" and not stopped:
         return None  # the interpreter decides
     turn = session.next_turn(state, state.session) if state.session is not None else None
     if turn is not None:
@@ -156,6 +157,8 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
     tool_call = pending.calls[0]
     if tool_call.name in state.begun.registered:
         return _use_own(state, tool_call, pending)
+    if tool_call.name == program_calls.TOOL and state.begun.programs is not UNSET:
+        return program_calls.settle_call(state, tool_call, pending)
     offered = sizing.offered(state, strategy.tools)
     call = parse(tool_call, offered, pending.call)
     if isinstance(call, Refusal):
@@ -280,7 +283,7 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
 def _evolve_derived(
     state: State,
     event: FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed
-    | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | FolderChanged,
+    | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | FolderChanged | ProgramCalled,
 ) -> State:  # fmt: skip
     match event:
         case FramePushed() if event.program is not UNSET:
@@ -289,7 +292,9 @@ def _evolve_derived(
             return session.open_request(state, state.session, event)
         case FramePushed():
             stored = memory_tools.heap_with_stored(state, event.stored)
-            return frames.open_child(_without_others(state, state), event, stored)
+            return frames.open_child(retries.without_others(state, state), event, stored)
+        case ProgramCalled():
+            return programs.open_call(retries.without_others(state, state), event)
         case FramePopped():
             closed = frames.close_running(state, event, memory_tools.heap_with_stored(state, event.stored))
             return session.after_request(closed) if state.running.request else closed
@@ -333,14 +338,6 @@ def _take_reply(state: State, event: ModelReplied) -> State:
     )
 
 
-def _without_others(state: State, answered: State) -> State:
-    """Answer the calls of the pending reply that are not performed."""
-    others = state.pending.calls[1:] if state.pending and retries.performs_first(state) else ()
-    for call in others:
-        answered = frames.tell(answered, Result(call.id, retries.NOT_PERFORMED, True, answered.heap, state.step))
-    return answered
-
-
 def _answer(
     state: State, text: str, digests: dict[str, str], *, failed: bool = False, read: tuple[str, ...] = ()
 ) -> State:
@@ -349,7 +346,7 @@ def _answer(
     call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
     answered = replace(state, heap=heap, pending=None, idle=0)
     after = frames.tell(answered, Result(call_id, text, failed, heap, state.step, read))
-    return _without_others(state, after) if state.several else after
+    return retries.without_others(state, after) if state.several else after
 
 
 def _take_answer(state: State, event: ToolAnswered | SourceLoaded | UserAnswered | Waited) -> State:
@@ -381,7 +378,7 @@ def _reject(state: State, event: CallRejected) -> State:
     after = state
     for call in calls[:1] if retries.performs_first(state) else calls:
         after = frames.tell(after, Result(call.id, event.reason, failed=True, heap=state.heap, step=state.step))
-    after = _without_others(state, after)
+    after = retries.without_others(state, after)
     frame = replace(
         after.running,
         refused=after.running.refused + (limits.closing_refusal(state) is not None),

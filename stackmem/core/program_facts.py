@@ -61,6 +61,42 @@ class ProgramStarted(Struct, frozen=True, tag=True):
         return Voice("program", f"{self.language} program {self.path}")
 
 
+class OfferedProgram(Struct, frozen=True, omit_defaults=True):
+    """A program that the agent can call, as the run found it at its start.
+
+    Attributes:
+        name: The name by which the agent calls it.
+        path: Its file, as its sources refer to it.
+        digest: SHA-256 of its text. The run stores the text under this digest.
+        schema: JSON text of the schema of its inputs.
+        checked: Whether its interpreter looks for faults before the first effect.
+    """
+
+    name: str
+    description: str
+    language: str
+    path: str
+    digest: str
+    schema: str
+    checked: bool = False
+
+
+class ProgramCalled(Struct, frozen=True, tag=True):
+    """The agent called a program, which runs in its own frame. The frame's result answers the call.
+
+    Attributes:
+        frame: The id of that frame.
+        start: The program and its inputs.
+    """
+
+    frame: str
+    start: ProgramStarted
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("frame", f"called the program {self.start.path}", str(self.start.inputs))
+
+
 class StepEntered(Struct, frozen=True, tag=True):
     """A step of the program began. ``path`` is its position in the program; ``call`` summarizes what it does."""
 
@@ -239,6 +275,6 @@ Note = StepEntered | StepLeft | StepFailed | VariableSet | PhaseEnded
 """Facts that an interpreter reports on its own: it yields the fact, and receives None."""
 
 ProgramEvent = (
-    ProgramStarted | StepEntered | StepLeft | StepFailed | VariableSet | PhaseEnded | Said | ChunkKept | ChunkDropped
-    | ToolAnswered | SourceLoaded | UserAnswered | Waited | ProgramHalted | ProgramReturned
+    ProgramStarted | ProgramCalled | StepEntered | StepLeft | StepFailed | VariableSet | PhaseEnded | Said | ChunkKept
+    | ChunkDropped | ToolAnswered | SourceLoaded | UserAnswered | Waited | ProgramHalted | ProgramReturned
 )  # fmt: skip

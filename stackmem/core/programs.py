@@ -7,6 +7,7 @@ Rule 3: The agent's frame under a program has the whole task in its first messag
 
 from __future__ import annotations
 
+import posixpath
 from typing import assert_never
 
 from msgspec import UNSET
@@ -19,6 +20,7 @@ from .program_facts import (
     ChunkDropped,
     ChunkKept,
     PhaseEnded,
+    ProgramCalled,
     ProgramHalted,
     ProgramReturned,
     ProgramStarted,
@@ -110,6 +112,38 @@ def open_frame(state: State, event: FramePushed, chars: int) -> State:
         model="" if given.model is UNSET else given.model,
     )
     return replace(state, stack=(*state.stack, frame), pushes=state.pushes + 1, idle=0, failures=())
+
+
+def open_call(state: State, event: ProgramCalled) -> State:
+    """Return the state with the frame of a program that the agent called."""
+    depth = state.running.depth + 1
+    name = posixpath.basename(event.start.path)
+    frame = Frame(
+        id=event.frame,
+        name=name,
+        depth=depth,
+        registers=Registers(f"Run the program {name}.", "", ""),
+        context="",
+        opened=state.heap,
+        turns=Log(),
+        parent=state.running.id,
+        call_id=state.pending.calls[0].id if state.pending else "",
+        started_step=state.step,
+        started_tokens=state.usage.total,
+        started_seconds=state.seconds,
+        program="steps",
+        pushed_at=depth,
+        caller=state.program,
+    )
+    return replace(
+        state,
+        stack=(*state.stack, frame),
+        pushes=state.pushes + 1,
+        pending=None,
+        idle=0,
+        failures=(),
+        program=ProgramState(event.start),
+    )
 
 
 def close_frame(state: State, event: FramePopped) -> State:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from .facts import Event, ModelFailed, ReplyNudged, RunEnded, Stop
-from .frames import forced_pop, partial_result
+from .frames import forced_pop, partial_result, tell
 from .guidance.lessons import example_call
 from .limits import ending_tool
 from .messages import Text
-from .state import Pending, Reply, State
+from .state import Pending, Reply, Result, State
 from .tools import Refusal
 
 ATTEMPTS = 6
@@ -102,3 +102,11 @@ def nudge(stop: Stop, ending: str, example: str, *, empty: bool) -> ReplyNudged:
 def _naming(ending: str, refusal: Refusal) -> Refusal:
     """Insert the name of the tool that ends a frame in this run."""
     return replace(refusal, way_out=refusal.way_out.replace("pop_frame", ending))
+
+
+def without_others(state: State, answered: State) -> State:
+    """Answer the calls of the pending reply that are not performed."""
+    others = state.pending.calls[1:] if state.pending and performs_first(state) else ()
+    for call in others:
+        answered = tell(answered, Result(call.id, NOT_PERFORMED, True, answered.heap, state.step))
+    return answered

@@ -148,30 +148,33 @@ def ask(call: AskQuestion) -> AskUser | Refusal:
 def permission(state: State, pending: Pending, call: WorkspaceCall | ToolCall) -> AskPermission | Refusal | None:
     """Return what keeps a call from being made: a question to the user, or the user's denial."""
     session = state.session
-    if session is None or not _asks(session, call):
+    if session is None or not _asks(state, session, call):
         return None
     decided = pending.decided
     if decided is not None:
         reason = f": {decided.words}" if decided.words else ""
         return None if decided.allow else Refusal("denied", f"the user did not allow this call{reason}")
-    request = _permission_for(call)
+    request = _permission_for(state, call)
     if any(_covers(grant, request, state) for grant in session.grants):
         return None
     return request
 
 
-def _asks(session: Session, call: WorkspaceCall | ToolCall) -> bool:
+def _asks(state: State, session: Session, call: WorkspaceCall | ToolCall) -> bool:
     approve = session.rules.approve
-    if isinstance(call, ToolCall) or approve == "all":
+    if approve == "all":
         return True
+    if isinstance(call, ToolCall):  # a program may write files, and call the user's own tools
+        return bool(state.begun.registered) or approve in ("writes", "commands")
     if isinstance(call, RunCommand):
         return approve == "commands"
     return isinstance(call, _WRITES) and approve in ("writes", "commands")
 
 
-def _permission_for(call: WorkspaceCall | ToolCall) -> AskPermission:
+def _permission_for(state: State, call: WorkspaceCall | ToolCall) -> AskPermission:
     if isinstance(call, ToolCall):
-        return AskPermission(call.name, json.encode(call.arguments, order="deterministic").decode(), outside=True)
+        outside = bool(state.begun.registered)
+        return AskPermission(call.name, json.encode(call.arguments, order="deterministic").decode(), outside=outside)
     about = getattr(call, call.__struct_fields__[0])
     detail = call.content if isinstance(call, WriteFile) else ""
     if isinstance(call, EditFile):

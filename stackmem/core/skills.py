@@ -10,6 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 PREFIX = "skill/"
+_PROGRAM = "program/"
 
 
 class Skill(Struct, frozen=True, omit_defaults=True):
@@ -22,6 +23,7 @@ class Skill(Struct, frozen=True, omit_defaults=True):
         source: Its ``SKILL.md``: a path in the workspace, or ``~/PATH`` for a skill of the user.
         digest: The SHA-256 of that file; empty if it was too large to compare.
         files: Whether the skill has other files.
+        program: Whether it describes a program; its chunk is then called ``program/NAME``.
     """
 
     name: str
@@ -30,10 +32,11 @@ class Skill(Struct, frozen=True, omit_defaults=True):
     source: str
     digest: str = ""
     files: bool = False
+    program: bool = False
 
     @property
     def chunk(self) -> str:
-        return PREFIX + self.name
+        return (_PROGRAM if self.program else PREFIX) + self.name
 
     @property
     def own(self) -> bool:

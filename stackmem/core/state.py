@@ -158,6 +158,7 @@ class Frame(Struct, frozen=True):
     standing: str = ""
     standing_seen: int = 0
     standing_step: int = 0
+    caller: ProgramState | None = None  # the program that runs below the one of this frame, if any
 
     @property
     def context_tokens(self) -> int:
@@ -239,8 +240,7 @@ class ProgramState(Struct, frozen=True):
 
     Attributes:
         path: Position of the step that was entered last.
-        entered: Number of steps entered so far.
-        said: Number of texts printed so far.
+        entered, said: Number of steps entered and of texts printed so far.
         halted, returned: How it ended, once it has. Resuming withdraws a halt.
     """
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from stackmem.core import machine
 from stackmem.core.budgets import PROGRAM_DEPTH, PROGRAM_RESULT_CHARS
@@ -45,15 +46,12 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import clip_chars, mark_cut, whole
 from stackmem.errors import (
     Halted,  # fmt: skip
-    ProgramError,
-    UsageError,
 )
 
 from .debugger import DebugPort
 from .frame.values import as_text, digest_of, kind_and_size
-from .language import Happening
+from .interpreter import Ended, ProgramInterpreter
 from .operations import (
-    Answer,
     ChunkAnswer,
     Complete,
     DropChunk,
@@ -71,7 +69,7 @@ from .operations import (
     Single,
     Value,
 )
-from .settle import Round, bounded, chunk_name, settle_chunk, spending
+from .settle import Round, bounded, settle_chunk, spending
 
 
 class ProgramDecider:
@@ -92,16 +90,17 @@ class ProgramDecider:
         *,
         keep: bool = True,  # whether to keep the answers, so that a halted program can be resumed
         watch: DebugPort | None = None,  # receives the interpreter's moments
+        base: int = 0,  # index of the program's first frame in the stack; above 0 if an agent called the program
     ) -> None:
         """Start the interpreter."""
-        self._begun = begun
+        self._begun, self._base = begun, base
         self._strategy, self._open_strategy = strategy, open_strategy
         self._text_of, self._keep, self._watch = text_of, keep, watch
         self._round: Round | None = None
         self._clock_read = False  # since the program asked for it
         self._tell: Tell | None = None
         self.said, self.failed = list[str](), list[StepFailed]()
-        self._interpreter = _Interpreter(make, keep=keep)
+        self._interpreter = ProgramInterpreter(make, keep=keep)
 
     @property
     def asked(self) -> Operation | Note | Ended:
@@ -161,7 +160,7 @@ class ProgramDecider:
 
     def _ask(self, asked: Single | Group, state: State) -> Event | Effect | None:
         """Return the next effect for the pending operation; None once the program was answered or refused."""
-        self._round = self._round or Round(asked, self._text_of)
+        self._round = self._round or Round(self._placed(asked), self._text_of)
         if self._round.next_frame() and state.running.depth >= PROGRAM_DEPTH:
             self._round = None
             self._interpreter.refuse(_too_deep())
@@ -170,6 +169,13 @@ class ProgramDecider:
             answer, self._round = self._round.answer, None
             self._interpreter.answer(answer, outside=True)
         return upcoming
+
+    def _placed(self, asked: Single | Group) -> Single | Group:
+        """Return the operation with its sources relative to this program, which a called program must name."""
+        if isinstance(asked, Group):
+            return replace(asked, operations=tuple(self._placed(each) for each in asked.operations))
+        unplaced = self._base and isinstance(asked, LoadSource) and not asked.beside
+        return replace(asked, beside=self._begun.path) if unplaced else asked
 
     def _follows(self, asked: Operation | Ended, state: State) -> Event | Effect | None:
         match asked:
@@ -184,24 +190,28 @@ class ProgramDecider:
                 return bounded(state, asked)
             case _:
                 assert isinstance(asked, Ended)  # noqa: S101 - all others are matched above or in _next
-                return _ended(asked, state)
+                return _called_ended(asked, state, self.said) if self._base else _ended(asked, state)
 
     def _aligned(self, state: State) -> Event | None:
         """Return the event that brings the stack in line with the program's open frames.
 
         After a halt the two can differ, because the program was moved back to an earlier point.
         """
-        have, want = len(state.stack) - 1, len(self._interpreter.frames)
-        if have == want or isinstance(self.asked, Ended):
+        surplus = self._own(state)
+        if not surplus or isinstance(self.asked, Ended):
             return None
-        if have > want:
+        if surplus > 0:
             return FramePopped(state.running.id, "(left by a halt)", forced="halted")
-        return _entered(self._interpreter.frames[have], state)
+        return _entered(self._interpreter.frames[surplus], state)
+
+    def _own(self, state: State) -> int:
+        """Return how many more frames the stack has above the program's first one than the program has open."""
+        return len(state.stack) - 1 - self._base - len(self._interpreter.frames)
 
     def note(self, event: Event, after: State) -> None:
         """Process an event and the state after it; resume the program if the event answers its operation."""
-        if self._tell is not None:
-            self._interpreter.happened.append(event)
+        self._interpreter.happened += [event] if self._tell is not None else []
+        if self._tell is not None or self._base:
             self.said += [event.text] if isinstance(event, Said) else []
             self.failed += [event] if isinstance(event, StepFailed) else []
         working = self._round.working if self._round is not None else ""
@@ -221,10 +231,10 @@ class ProgramDecider:
             case _ if working:
                 pass
             case FramePushed():
-                if isinstance(self.asked, EnterFrame) and len(after.stack) - 2 == len(self._interpreter.frames):
+                if isinstance(self.asked, EnterFrame) and self._own(after) == 1:
                     self._interpreter.answer(None)
             case FramePopped():
-                if isinstance(self.asked, LeaveFrame) and len(after.stack) == len(self._interpreter.frames):
+                if isinstance(self.asked, LeaveFrame) and self._own(after) == -1:
                     self._interpreter.answer(None)
             case _ if self._round:
                 self._round.note(event, [] if self._tell is None else self._interpreter.happened)
@@ -275,6 +285,20 @@ def _entered(effect: EnterFrame, state: State) -> FramePushed:
     )
 
 
+def _called_ended(ended: Ended, state: State, said: list[str]) -> Event:
+    """Return the next of the events that end a program which an agent called."""
+    program, most = state.program, state.shown_bytes
+    if ended.fault is not None:
+        if program is None or program.halted is None:
+            return ProgramHalted(whole(ended.fault.kind), whole(ended.fault.report), whole(ended.fault.path))
+        return FramePopped(state.running.id, clip_chars(whole(ended.fault.report), most), forced="halted")
+    if program is None or program.returned is None:
+        return ProgramReturned(*kind_and_size(ended.value), digest_of(ended.value))
+    text = whole(as_text(ended.value)) or "(nothing)"
+    printed = "\n".join(map(whole, said))
+    return FramePopped(state.running.id, clip_chars(f"{text}\n\nIt printed:\n{printed}" if printed else text, most))
+
+
 def _ended(ended: Ended, state: State) -> Event:
     """Return the next of the events that close a run; they follow one another."""
     program, most = state.program, state.begun.budgets.root_result_chars
@@ -285,111 +309,3 @@ def _ended(ended: Ended, state: State) -> Event:
     if program is None or program.returned is None:
         return ProgramReturned(*kind_and_size(ended.value), digest_of(ended.value))
     return FramePopped(state.running.id, clip_chars(whole(as_text(ended.value)), most) or "(nothing)")
-
-
-class Ended(Struct, frozen=True):
-    """The interpreter's end, with a value or a fault."""
-
-    value: Value = None
-    fault: Halted | None = None
-
-
-class _Interpreter:
-    """Runs the generator from answer to answer, and back to its last question after a halt.
-
-    Attributes:
-        asked: The operation or note that the generator waits for, or its end.
-        frames: Its open frames, outermost first.
-        called: Maps chunk names to the names that the program used for them.
-    """
-
-    def __init__(self, make: Callable[[], Program], *, keep: bool) -> None:
-        """Run the program to its first operation. See ``ProgramDecider``."""
-        self._make, self._keep = make, keep
-        self._listens = False
-        self.happened: list[Happening] = []  # every operation and every outside answer, once ``listen`` was called
-        self._begin()
-
-    def _begin(self) -> None:
-        self._kept: list[tuple[bool, Answer]] = []
-        self.frames: list[EnterFrame] = []
-        self.called: dict[str, str] = {}
-        self.asked: Operation | Note | Ended = Ended()
-        self._under_way = False
-        self._program = self._make()
-        self.go_on()
-
-    def listen(self) -> None:
-        """Record happenings from now on, starting with the pending operation, and discard the kept answers."""
-        self._listens = True
-        self._keep, self._kept = False, []
-        self._note_operation()
-
-    def _note_operation(self) -> None:
-        if self._listens and not isinstance(self.asked, ReadSpending | Note | Ended):
-            self.happened.append(self.asked)
-
-    def go_on(self) -> None:
-        """Continue from a note to the next operation or note, or to the end."""
-        self._step(lambda: self._program.send(None))
-
-    def answer(self, answer: Answer, *, outside: bool = False) -> None:
-        """Answer the pending operation."""
-        asked = self.asked
-        self._under_way = True
-        if self._keep:
-            self._kept.append((outside, answer))
-        if outside and self._listens:
-            self.happened.append(answer)
-        match asked:
-            case EnterFrame():
-                self.frames.append(asked)
-            case LeaveFrame():
-                self.frames = self.frames[:-1]
-            case KeepChunk():
-                self.called.setdefault(chunk_name(asked.name), asked.name)
-            case _:
-                pass
-        self._step(lambda: self._program.send(answer))
-
-    def refuse(self, error: Halted) -> None:
-        """Raise ``error`` at the point where the program waits."""
-        if self._keep:
-            self._kept.append((False, error))
-        self._step(lambda: self._program.throw(error))
-
-    def back_to_question(self) -> None:
-        """After a fault, rerun the program up to the last operation that the outside world answered."""
-        last = max((index for index, (outside, _) in enumerate(self._kept) if outside), default=-1)
-        fed = self._kept[: max(0, last)]
-        self._begin()
-        for outside, answer in fed:
-            self._skip_notes()
-            if isinstance(answer, Halted):
-                self.refuse(answer)
-            else:
-                self.answer(answer, outside=outside)
-        if last >= 0:
-            self._skip_notes()
-
-    def _skip_notes(self) -> None:
-        while isinstance(self.asked, Note):
-            self.go_on()
-
-    def _step(self, run: Callable[[], Operation | Note]) -> None:
-        try:
-            self.asked = run()
-            self._note_operation()
-        except StopIteration as stop:
-            self.asked = Ended(stop.value)
-        except Halted as halted:
-            self.asked = Ended(fault=halted)
-        except RecursionError:
-            report = "the program nests deeper than its interpreter can follow; nest less, or loop instead"
-            self.asked = Ended(fault=Halted("Limit Reached", report))
-        except ProgramError as error:
-            self.asked = Ended(fault=Halted("Program Error", str(error)))
-        except UsageError as error:
-            if not self._under_way:
-                raise
-            self.asked = Ended(fault=Halted("Invalid Input", str(error)))

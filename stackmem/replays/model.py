@@ -15,12 +15,10 @@ from itertools import zip_longest
 from msgspec import Struct
 
 from stackmem.core import facts
-from stackmem.core.decider import AgentDecider
 from stackmem.core.messages import Text
 from stackmem.core.person_facts import WordsAsked
 from stackmem.core.state import State
 from stackmem.errors import UsageError
-from stackmem.memory import open_strategy
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run as play
 from stackmem.run.perform import World
@@ -31,7 +29,7 @@ from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
-from stackmem.trace.walk import RecordWalk, program_at
+from stackmem.trace.walk import RecordWalk, decider_at
 
 from .recorded_world import Recorded, RecordedModel, RecordedPerson, in_recorded_order, rehearse
 
@@ -122,10 +120,9 @@ def _play(
     """Run the loop from the step to the end."""
     tail, made = kept
     state = moment.asked
-    program = program_at(run.records(), sources_of(run.folder), moment.record.seq)
-    if program is not None and world.program is not None:
+    decider = decider_at(run.records(), sources_of(run.folder), moment.record.seq)
+    if world.program is not None:
         world.program.among = partial(in_recorded_order, tail, made)
-    decider = program or AgentDecider(open_strategy(state.begun.strategy))
     return play(decider.decide(state), state, decider, world, note, interrupts)
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from stackmem.core import facts
 from stackmem.core.messages import Usage, View
 from stackmem.core.pricing import reply_usd
-from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.program_facts import ProgramCalled, ProgramStarted
 from stackmem.core.requests import Compact
 from stackmem.core.state import Compaction, Frame, Notice, Reply, Result, State, Turn
 from stackmem.core.strategy import MemoryStrategy
@@ -267,7 +267,8 @@ class PageFold:
 
     def _completion(self, record: Record, before: State) -> View | None:
         """Return the prompt that a record answers, if a program sent it."""
-        if self._completions is None or (before.program is None and not isinstance(record.event, ProgramStarted)):
+        starts = isinstance(record.event, ProgramStarted | ProgramCalled)
+        if self._completions is None or (before.program is None and not starts):
             return None
         try:
             return self._completions.take(record.event, before, state_after(before, record))

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets, Limits, SmallSize
 from stackmem.core.facts import RunStarted
+from stackmem.core.guidance.program_calls import SPEC
 from stackmem.core.heap import KeptHeap
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, PromptText, Text, ToolSpec, View
@@ -50,7 +51,9 @@ from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import WatchedFolder, Workspace, open_workspace
 
 from .checking.checks import CheckRoom, CommandCheck, task_checks
+from .companion import programs as companion_programs
 from .companion import skills as companion_skills
+from .companion.programs import FoundPrograms
 from .first_look import first_look
 from .folder_choice import profile_in_force
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
@@ -108,7 +111,8 @@ class RunPlan(Struct, frozen=True):
     small: SmallSize | UnsetType = UNSET
     instructions: Instructions = Instructions()
     skills: tuple[Skill, ...] = ()  # those on the heap
-    skill_advice: str = ""  # what the agent is told about skills
+    skill_advice: str = ""  # what the agent reads about skills and programs
+    programs: FoundPrograms = FoundPrograms()
 
 
 def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
@@ -132,12 +136,17 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     system = _system(settings, prompt, slots)
     instructions = prepared.instructions.fitted(int(model.window_tokens * CHARS_PER_TOKEN) // _WINDOW_SHARE)
     skills, advice = companion_skills.offered(prepared.skills.skills, strategy, small=small is not UNSET)
+    programs = prepared.programs if small is UNSET and settings.isolation != MEMORY else FoundPrograms()
+    entries, more = companion_programs.for_agent(programs, strategy)
+    skills, advice = (*skills, *entries), "\n\n".join(filter(None, (advice, more)))
+    tools = (*tools, SPEC) if companion_programs.is_offered(programs) else tools
     _refuse_small_window(model, system, tools, subject.text + instructions.text + advice)
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
     network = network_of(resolved, profile, environ, prepared.cwd)
     return RunPlan(
-        model, strategy, limits, budgets, profile, system, tools, texts, network, small, instructions, skills, advice
-    )
+        model, strategy, limits, budgets, profile, system, tools, texts, network, small, instructions, skills, advice,
+        programs,
+    )  # fmt: skip
 
 
 def _shown(
@@ -269,6 +278,7 @@ def assemble(
         unseen=tuple(scrubber.scrub(line) for line in _unseen(prepared, plan)) or UNSET,
         checkpoints=checkpoints_of(settings.checkpoints, plan.strategy, plan.model.name),
         skills=tuple(companion_skills.scrubbed(skill, scrubber.scrub) for skill in plan.skills) or UNSET,
+        programs=companion_programs.recorded(plan.programs, workspace.path, places.run, scrubber.scrub) or UNSET,
     )  # fmt: skip
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024, keeper)
 
@@ -359,7 +369,8 @@ def _profile(prepared: Prepared, environ: Mapping[str, str]) -> Profile:
     task = prepared.subject.task
     toolchains = tuple(_toolchain(task, path) for path in task.toolchains) if task else ()
     skills = companion_skills.skill_mounts(prepared.skills.skills, prepared.subject.folder, environ)
-    return msgspec.structs.replace(profile, mounts=(*profile.mounts, *toolchains, *skills))
+    programs = companion_programs.program_mounts(prepared.programs.folders, prepared.subject.folder)
+    return msgspec.structs.replace(profile, mounts=(*profile.mounts, *toolchains, *skills, *programs))
 
 
 def _toolchain(task: Task, path: str) -> Mount:

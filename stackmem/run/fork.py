@@ -12,15 +12,17 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from stackmem.core.decider import ProgramUnderWay
 from stackmem.core.facts import ModelReplied, RunForked, RunStarted
+from stackmem.core.guidance import program_calls
 from stackmem.core.heap import ChunkSet, Heap, faults, no_chunk
 from stackmem.core.machine import evolve
 from stackmem.core.messages import ToolSpec
 from stackmem.core.person_facts import PersonSaid, WordsGiven
+from stackmem.core.program_facts import OfferedProgram
 from stackmem.core.state import State
 from stackmem.core.strategy import budgets_of, has_frames
 from stackmem.core.tools import HeapRead, StoreEntry, tool_name
@@ -36,7 +38,7 @@ from stackmem.trace.moments import StepMoment, moment_after
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import SOURCES, sources_of
 from stackmem.trace.record import Record
-from stackmem.trace.verify import verify
+from stackmem.trace.verify import Replay, verify
 from stackmem.trace.walk import state_after
 from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber
@@ -130,6 +132,8 @@ def fork(
             opened.steps_with_secrets = _steps_with_secrets(run, moment.step, scrubber)
             if opened.request.program is not None:
                 opened.program = _program_at(run, moment, opened)
+            else:
+                opened.agent = _replayed(run, moment, opened).agent
         result = play(first, moment.settled, opened)
         return ForkResult(result, opened.folder, start.checked, opened.missing)
 
@@ -194,6 +198,7 @@ def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunPa
         tools=plan.tools if changes.strategy is None else (*plan.tools, *_own(base)),
         budgets=plan.budgets,
         workspace=parts.workspace.path,
+        programs=_moved(base, parts.workspace.path),
         isolation=parts.workspace.level,
         limits=plan.limits,
         version=VERSION,
@@ -209,19 +214,36 @@ def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunPa
     return start
 
 
+def _moved(base: RunStarted, workspace: str) -> tuple[OfferedProgram, ...] | UnsetType:
+    """Return the programs that the agent can call, with their paths in the fork's workspace."""
+    if base.programs is UNSET:
+        return UNSET
+    old = f"{base.workspace}/"
+    return tuple(
+        replace(each, path=f"{workspace}/{each.path.removeprefix(old)}") if each.path.startswith(old) else each
+        for each in base.programs
+    )
+
+
 def _own(start: RunStarted) -> tuple[ToolSpec, ...]:
-    return tuple(tool for tool in start.tools if tool.name in start.registered)
+    names = start.registered if start.programs is UNSET else (*start.registered, program_calls.TOOL)
+    return tuple(tool for tool in start.tools if tool.name in names)
 
 
-def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramUnderWay:
-    """Return the program in its state at ``moment``."""
+def _replayed(run: Run, moment: StepMoment, opened: Opened) -> Replay:
+    """Replay the run up to ``moment``."""
     parent_text = sources_of(run.folder)
 
     def text_of(digest: str) -> str:
         own = opened.places.run / SOURCES / digest
         return read_regular(own).decode() if own.is_file() else parent_text(digest)
 
-    program = verify(takewhile(lambda record: record.seq <= moment.at, run.records()), text_of).program
+    return verify(takewhile(lambda record: record.seq <= moment.at, run.records()), text_of)
+
+
+def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramUnderWay:
+    """Return the program in its state at ``moment``."""
+    program = _replayed(run, moment, opened).program
     if program is None:
         raise TraceError("the program had not started at this point; run it again with stackmem run")
     return program

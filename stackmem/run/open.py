@@ -14,11 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from stackmem.core.decider import ProgramUnderWay, Tell, Watcher
+from stackmem.core.decider import AgentDecider, ProgramUnderWay, Tell, Watcher
 from stackmem.core.facts import Event
+from stackmem.core.program_facts import OfferedProgram
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.hidden import LayerPlan
@@ -112,6 +113,7 @@ class Opened(Struct):
     missing: tuple[str, ...] = ()  # dependency folders that no longer exist anywhere; the workspace lacks them
     # decides the next step of a program run; None for an agent
     program: ProgramUnderWay | None = None
+    agent: AgentDecider | None = None  # the agent of a resumed or forked run, with the programs that it had called
     live: SpanSender | None = None
     # creates the repository of a new workspace in the background; None if there is none
     late: LateRepository | None = None
@@ -187,8 +189,8 @@ def _opened(
     if writer is not None:
         parts.world.sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
         parts.world.must_have_room = writer.must_have_room
-    if request.program is not None:
-        parts.world.program = _program_world(parts, places, request.program)
+    if request.program is not None or began.programs is not UNSET:
+        parts.world.program = _program_world(parts, places, request.program, began.programs or ())
     parts.world.person = person.port or AnswersQuestions(person.ask)
     parts.world.clock, parts.world.sleep = person.clock.elapsed, person.clock.sleep
     opened = Opened(
@@ -375,15 +377,20 @@ def _without_secrets(request: ProgramRequest, scrub: Callable[[str], str]) -> Pr
     return replace(request, inputs=scrub_value(request.inputs, scrub), options=scrub_value(request.options, scrub))
 
 
-def _program_world(parts: RunParts, places: RunPlaces, request: ProgramRequest) -> ProgramWorld:
-    """Return the world of a program that works in the run's workspace."""
+def _program_world(
+    parts: RunParts, places: RunPlaces, request: ProgramRequest | None, offered: tuple[OfferedProgram, ...]
+) -> ProgramWorld:
+    """Return the world of a program that works in the run's workspace, or of those that an agent may call."""
     world, workspace = parts.world, parts.workspace
     if not isinstance(workspace, Workspace):
         raise WorkspaceError("a program needs a workspace on disk; choose another level with --isolation")
-    loader = Loader(Path(request.path), reachable_folders(request, None), (workspace.path, workspace.files))
+    own = Path(workspace.path, "-") if request is None else Path(request.path)
+    folders = reachable_folders(request, None) if request else tuple(Path(each.path).parent for each in offered)
+    loader = Loader(own, folders, (workspace.path, workspace.files))
     rules = partial(IgnoreRules, places.run / HISTORY, workspace.view)
     seen = (workspace.path, places.run / HISTORY)
-    instead = EditedSources(request, request.edited, seen, world.scrub).instead if request.edited else as_read
+    edited = request.edited if request is not None else None
+    instead = EditedSources(request, edited, seen, world.scrub).instead if request and edited else as_read
     return ProgramWorld(
         context=ToolContext(workspace, world.snapshot, world.scrub, world.command_seconds, rules, parts.literal_bytes),
         load=source_keeper(loader, lambda text: keep_source(places.run, text), world.scrub, instead),

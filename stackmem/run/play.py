@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stackmem.core import facts
 from stackmem.core.conversation.keeping import standing_of
-from stackmem.core.decider import AgentDecider
+from stackmem.core.decider import AgentDecider, Decider
 from stackmem.core.facts import Event, FramePopped, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import PhaseEnded, ToolAnswered
@@ -19,6 +19,7 @@ from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.trace.lineage import RunReader, came_from
 from stackmem.trace.private import write_json
+from stackmem.trace.program import called_programs, sources_of
 from stackmem.trace.signatures import Signer
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.tree import remove_tree
@@ -65,10 +66,11 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
 
     world.person.attend(places.run)
     world.started = (begun := world.clock()) - opened.seconds_before
+    decider: Decider = opened.program or _agent(opened)
     for event in known:
         state = evolve(state, event)
         record(event, state)
-    decider = opened.program or AgentDecider(parts.strategy)
+        decider.note(event, state)
     state = run(first, state, decider, world, record_and_tell, opened.interrupts)
     world.close()
     world.sync()
@@ -87,6 +89,15 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         release=writer.release, complete=partial(_with_commits, opened),
     )  # fmt: skip
     return _ended(kept, opened)
+
+
+def _agent(opened: Opened) -> AgentDecider:
+    """Return the agent, with the programs that it had called before the run was resumed or forked."""
+    strategy, agent = opened.parts.strategy, opened.agent
+    if agent is None:
+        return AgentDecider(strategy, called_programs(sources_of(opened.places.run)))
+    agent.strategy = strategy
+    return agent
 
 
 class _Noted:

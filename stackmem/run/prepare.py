@@ -37,6 +37,7 @@ from stackmem.workspace.project.project import Project, find_project
 from stackmem.workspace.project.skills import Skills, find_skills
 from stackmem.workspace.tree import sockets_below
 
+from .companion.programs import FoundPrograms, find_programs, kept_programs
 from .git_inside import origin_of, place_of
 from .request import ProgramRequest, RunRequest
 
@@ -79,6 +80,7 @@ class Prepared(Struct, frozen=True):
     tools: tuple[str, ...] = ()  # optional tools that the model gets
     instructions: Instructions = Instructions()  # the project's instructions for the agent's frames
     skills: Skills = Skills()  # the skills for the agent; empty for a task
+    programs: FoundPrograms = FoundPrograms()  # the programs for the agent; empty for a task
     unseen: tuple[str, ...] = ()  # what the agent does not see or sees changed, one sentence each
     # the repository of a user folder, which the workspace gets a copy of; None if there is none
     origin: Origin | None = None
@@ -124,7 +126,8 @@ def prepare(
     skills = _skills(subject, settings, environ)
     prepared = replace(
         prepared, instructions=_instructions(subject, settings, cwd), skills=skills, long_commands=long_commands,
-        warnings=(*prepared.warnings, *skills.notes),
+        programs=(programs := _programs(subject, resolved, cwd, environ)),
+        warnings=(*prepared.warnings, *skills.notes, *programs.notes),
     )  # fmt: skip
     return prepared if session is None else as_session(prepared, session)
 
@@ -173,6 +176,14 @@ def _skills(subject: Subject, settings: Settings, environ: Mapping[str, str]) ->
     if subject.folder is None or settings.skills == "off":
         return Skills()
     return find_skills(subject.folder / subject.place, environ)
+
+
+def _programs(subject: Subject, resolved: Resolved, cwd: Path, environ: Mapping[str, str]) -> FoundPrograms:
+    """Return the programs for a user folder. A task has none, like skills."""
+    named = resolved.settings.programs
+    if subject.folder is None or not subject.folder.is_dir() or (resolved.is_given("programs") and not named):
+        return FoundPrograms()
+    return find_programs(subject.folder, subject.place, named, cwd, environ)
 
 
 def place_run(
@@ -334,7 +345,7 @@ def prepare_kept(
     skills = Skills(() if base.skills is UNSET else base.skills)
     return Prepared(
         subject, resolved, cwd, (runs_dir, place), model, None, (), project=project, tools=tools, skills=skills,
-        long_commands=offers_long_commands(base.tools, base.registered),
+        long_commands=offers_long_commands(base.tools, base.registered), programs=kept_programs(base),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from stackmem.core.decider import LiveMoments, ProgramUnderWay
+from stackmem.core.decider import Decider, LiveMoments
 from stackmem.core.facts import Event, RunResumed
 from stackmem.core.limits import RUN_LIMITS
 from stackmem.core.machine import advance, evolve
@@ -99,6 +99,7 @@ def resume(
             opened.program = stopped.program
             if moments is not None:
                 moments.go_live()
+        opened.agent = stopped.agent
         result = play(first, stopped.state, opened, known)
         return ResumeResult(
             result, result.outcome, first is not None, stopped.torn_bytes, opened.folder,
@@ -208,6 +209,8 @@ def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event
     upcoming: Event | Effect | None = None
     if stopped.program is not None:
         upcoming = _program_effect(stopped.program, again, reopened)
+    elif stopped.agent is not None and stopped.agent.in_call:
+        upcoming = _program_effect(stopped.agent, again, reopened)
     if upcoming is None:
         upcoming = advance(reopened, parts.strategy)
     elif state.program is not None and state.program.halted is not None:
@@ -218,7 +221,7 @@ def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event
     return ((), again) if partial is None else ((again,), partial)
 
 
-def _program_effect(program: ProgramUnderWay, again: RunResumed, reopened: State) -> Effect | None:
+def _program_effect(program: Decider, again: RunResumed, reopened: State) -> Effect | None:
     """Return the effect that the program requested, or None if an agent's frame is running in it. Clears a halt."""
     program.note(again, reopened)
     # Skip the clock reading that would come first; only the interrupted effect matters here.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.core.decider import ProgramUnderWay, Watcher
+from stackmem.core.decider import AgentDecider, ProgramUnderWay, Watcher
 from stackmem.core.facts import RULES, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, TraceError
@@ -35,6 +35,7 @@ class Stopped(Struct, frozen=True):
     asked_at: float
     steps_with_secrets: tuple[int, ...]  # steps whose reply contains a secret
     program: ProgramUnderWay | None = None  # the interpreter's state, for a program run
+    agent: AgentDecider | None = None  # the agent with the programs that it called, for every other run
 
 
 class _Records:
@@ -108,4 +109,5 @@ def read_stopped(run_dir: Path, scrubber: Scrubber, watch: Watcher | None = None
         asked_at=seen.asked_at,
         steps_with_secrets=tuple(seen.secrets),
         program=found.program,
+        agent=found.agent,
     )

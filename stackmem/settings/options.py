@@ -162,6 +162,10 @@ _TABLE = (
         choices=("auto", "off"),
     ),
     Option(
+        "programs", "texts", (), "Folders with programs that the agent can call, in addition to the project's own.",
+        none_means="no programs", rule="the programs in .stackmem/programs of a trusted folder",
+    ),
+    Option(
         "extra_tools", "texts", (), "Tools in addition to those of the strategy: edit_file, search_files, heap_load.",
         none_means="no more tools", project=True,
         rule="edit_file for a folder (not at the small size), no more tools for a task",

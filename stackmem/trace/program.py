@@ -8,11 +8,11 @@ import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from stackmem.core.decider import ProgramUnderWay, Watcher
+from stackmem.core.decider import AgentDecider, Decider, OpenCall, ProgramUnderWay, Watcher
 from stackmem.core.facts import Event, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
-from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.program_facts import ProgramCalled, ProgramStarted
 from stackmem.core.requests import AskModel, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
@@ -89,6 +89,16 @@ def program_of(
     return opened
 
 
+def called_programs(text_of: TextOf) -> OpenCall:
+    """Return the function that opens a program which an agent called."""
+
+    def open_call(event: ProgramCalled, state: State, strategy: MemoryStrategy) -> Decider:
+        opened: Decider = neighbor("languages: open a called program")(event, state, strategy, text_of)
+        return opened
+
+    return open_call
+
+
 class Completions:
     """Finds the exact prompts of a program's completions while the run's records are passed in order.
 
@@ -97,7 +107,7 @@ class Completions:
 
     def __init__(self, text_of: TextOf) -> None:
         self._text_of = text_of
-        self._program: ProgramUnderWay | None = None
+        self._program: Decider | None = None
         # the effect that the last record answers; None if it does not answer the program
         self.question: Effect | None = None
 
@@ -108,6 +118,9 @@ class Completions:
             if isinstance(event, ProgramStarted):
                 strategy = open_strategy(before.begun.strategy)
                 self._program = program_of(event, before.begun, strategy, self._text_of, keep=True)
+            if isinstance(event, ProgramCalled):
+                self._program = AgentDecider(open_strategy(before.begun.strategy), called_programs(self._text_of))
+                self._program.note(event, after)
             return None
         upcoming = program.decide(before)
         asks = isinstance(upcoming, Effect) and bool(before.stack) and before.running.program == "steps"

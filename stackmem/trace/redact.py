@@ -20,11 +20,18 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core import facts
-from stackmem.core.decider import ProgramUnderWay
+from stackmem.core.decider import AgentDecider, Decider, ProgramUnderWay
 from stackmem.core.frames import partial_result
-from stackmem.core.machine import advance
 from stackmem.core.person_facts import WordsAsked
-from stackmem.core.program_facts import ChunkKept, PhaseEnded, ProgramStarted, SourceLoaded, ToolAnswered, VariableSet
+from stackmem.core.program_facts import (
+    ChunkKept,
+    PhaseEnded,
+    ProgramCalled,
+    ProgramStarted,
+    SourceLoaded,
+    ToolAnswered,
+    VariableSet,
+)
 from stackmem.core.requests import STOPS_WITH_PARTIAL, AskModel, AskUser, AskWords, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
@@ -34,7 +41,7 @@ from stackmem.memory import open_strategy
 from stackmem.neighbors import neighbor
 
 from .difference import equal_facts
-from .program import TextOf, no_sources, program_of
+from .program import TextOf, called_programs, no_sources, program_of
 from .record import Record
 from .walk import state_after
 
@@ -124,6 +131,7 @@ def redact(
         UsageError: The copy is not possible with these patterns.
     """
     state, strategy, program, names = State(), None, None, ProgramNames()
+    agent: AgentDecider | None = None
     for record in records:
         event = _without_files(mask_fact(record.event, mask, sources[0]))
         if isinstance(event, facts.RunStarted):
@@ -137,13 +145,22 @@ def redact(
             event = _in_program(event, state, program, mask, record.seq)
             names.refuse_alike(record.event, event, record.seq)
         elif strategy is not None and not isinstance(event, facts.RunResumed):
-            event = _rederive(event, state, advance(state, strategy), record.seq)
+            if agent is None:
+                agent = AgentDecider(strategy, called_programs(sources[1]))
+            agent.strategy = strategy
+            if agent.in_call:
+                event = _in_program(event, state, agent, mask, record.seq)
+                names.refuse_alike(record.event, event, record.seq)
+            else:
+                event = _rederive(event, state, agent.decide(state), record.seq)
         yield (record := replace(record, event=event))
         state = state_after(state, record)
         if program is not None:
             program.note(event, state)
         elif isinstance(event, ProgramStarted) and strategy is not None:
             program = _program(event, state, strategy, sources[1])
+        elif agent is not None:
+            agent.note(event, state)
 
 
 def _program(event: ProgramStarted, state: State, strategy: MemoryStrategy, text_of: TextOf) -> ProgramUnderWay:
@@ -174,7 +191,7 @@ def _without_files(event: facts.Event) -> facts.Event:
             return event
 
 
-def _in_program(event: facts.Event, state: State, program: ProgramUnderWay, mask: Mask, number: int) -> facts.Event:
+def _in_program(event: facts.Event, state: State, program: Decider, mask: Mask, number: int) -> facts.Event:
     """Return the event as the copy's program derives it, or the rules if it belongs to a frame of the agent."""
     upcoming = program.decide(state)
     if isinstance(event, facts.RunEnded) and is_stop(event, upcoming, state):
@@ -213,6 +230,8 @@ def _brief(derived: facts.Event | None) -> str:
 
 def mask_fact(event: facts.Event, mask: Mask, source_of: SourceOf) -> facts.Event:
     """Mask every text of a fact, except our own words in facts of programs."""
+    if isinstance(event, ProgramCalled):
+        return replace(event, start=mask_fact(event.start, mask, source_of))
     if isinstance(event, SourceLoaded) and event.path.startswith(PACKAGED):
         return replace(event, digest=source_of(event.digest, True)) if event.digest else event
     masked: facts.Event = mask_value(event, mask)
@@ -221,6 +240,10 @@ def mask_fact(event: facts.Event, mask: Mask, source_of: SourceOf) -> facts.Even
             options = {name: mask_value(value, mask) for name, value in event.options.items()}
             digest = source_of(event.digest, False)
             return replace(masked, language=event.language, options=options, digest=digest)
+        case facts.RunStarted(), facts.RunStarted(programs=offered) if offered is not UNSET:
+            pairs = zip(masked.programs or (), offered, strict=True)
+            programs = (replace(a, language=b.language, digest=source_of(b.digest, False)) for a, b in pairs)
+            return replace(masked, programs=tuple(programs))
         case SourceLoaded(), SourceLoaded(digest=digest) if digest:
             return replace(masked, digest=source_of(digest, False))
         case ToolAnswered(), ToolAnswered():

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core import facts
-from stackmem.core.decider import ProgramUnderWay, Watcher
+from stackmem.core.decider import AgentDecider, ProgramUnderWay, Watcher
 from stackmem.core.frames import partial_result
 from stackmem.core.person_facts import PersonAttached, PersonRan, PersonSteppedIn, PersonStopped, WordsAsked
 from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, AskWords, Compact, Effect, answered
@@ -34,6 +34,7 @@ class Replay(Struct, frozen=True):
     prompts: int  # number of prompt digests that were compared and are equal
     same_rules: bool  # False if the run was made under other rules; wording and prompts were then not compared
     program: ProgramUnderWay | None = None  # the state of its interpreter, for a program's run
+    agent: AgentDecider | None = None  # the agent with the programs that it called, in every other run
 
 
 def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None) -> Replay:
@@ -55,7 +56,7 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watch
             proven = {}
     if walk.state.start is None:
         raise TraceError("the trace contains no records")
-    return Replay(walk.state, count, prompts, walk.state.begun.rules == facts.RULES, walk.program)
+    return Replay(walk.state, count, prompts, walk.state.begun.rules == facts.RULES, walk.program, walk.agent)
 
 
 def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from stackmem.core.decider import ProgramUnderWay, Watcher
+from stackmem.core.decider import AgentDecider, Decider, ProgramUnderWay, Watcher
 from stackmem.core.facts import Event, RunForked, RunResumed, RunStarted
-from stackmem.core.machine import advance, evolve
-from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.machine import evolve
+from stackmem.core.program_facts import ProgramCalled, ProgramStarted
 from stackmem.core.requests import Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
 
-from .program import TextOf, no_sources, program_of
+from .program import TextOf, called_programs, no_sources, program_of
 from .record import Record
 
 
@@ -48,6 +48,7 @@ class RecordWalk:
         self._strategy: MemoryStrategy | None = None
         self.state = State()  # the state after the records applied so far
         self.program: ProgramUnderWay | None = None  # the run's program; None before it starts
+        self._agent: AgentDecider | None = None  # the agent with the programs that it called
 
     @property
     def strategy(self) -> MemoryStrategy:
@@ -87,7 +88,15 @@ class RecordWalk:
                 return False
 
     def _decide(self) -> Event | Effect | None:
-        return advance(self.state, self.strategy) if self.program is None else self.program.decide(self.state)
+        return self.agent.decide(self.state) if self.program is None else self.program.decide(self.state)
+
+    @property
+    def agent(self) -> AgentDecider:
+        """The decider of a run that an agent drives."""
+        if self._agent is None:
+            self._agent = AgentDecider(self.strategy, called_programs(self._text_of))
+        self._agent.strategy = self.strategy
+        return self._agent
 
     def _take(self, record: Record) -> None:
         event, self.state = record.event, state_after(self.state, record)
@@ -95,15 +104,17 @@ class RecordWalk:
             self.program.note(event, self.state)
         elif isinstance(event, ProgramStarted):
             self.program = program_of(event, self.state.begun, self.strategy, self._text_of, watch=self._watch)
+        elif isinstance(event, ProgramCalled) or (self._agent is not None and self._agent.in_call):
+            self.agent.note(event, self.state)
 
 
-def program_at(records: Iterable[Record], text_of: TextOf, seq: int) -> ProgramUnderWay | None:
-    """Return the program before record ``seq``, or None if it had not started. Raises like ``RecordWalk``."""
+def decider_at(records: Iterable[Record], text_of: TextOf, seq: int) -> Decider:
+    """Return the program before record ``seq``, or the agent if none had started. Raises like ``RecordWalk``."""
     walk = RecordWalk(records, text_of)
     for step in walk:
         if step.record.seq >= seq:
             break
-    return walk.program
+    return walk.program or walk.agent
 
 
 def state_after(state: State, record: Record) -> State:

@@ -39,7 +39,7 @@ from stackmem.trace.open_run import Run
 
 @takes("flags", settings(
     "model", "strategy", "isolation", "network", "allow", "credentials",
-    "include", "git", "extra_tools", "instructions", "skills", "layer",
+    "include", "git", "extra_tools", "instructions", "skills", "programs", "layer",
     "runs_dir", "sandbox_dir", *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers",
     "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "upkeep",

@@ -14,28 +14,34 @@ from stackmem.cli.options import absolute, argument, switch
 from stackmem.cli.screen.text import escape
 from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import SERVERS_FILE, FolderServers, distrust, read_folder, trust
+from stackmem.settings.program_trust import PROGRAMS_FOLDER, read_programs
 
 
 def command(
-    folder: str = argument("DIR", "A folder with a stackmem.mcp.toml file."),
+    folder: str = argument("DIR", "A folder with a stackmem.mcp.toml file, or with programs in .stackmem/programs."),
     remove: bool = switch("--remove", "Stop trusting the folder."),
     yes: bool = switch("--yes", "Do not ask for confirmation."),
 ) -> None:
-    """Allow the servers that a folder defines to run on this machine, until their definition changes."""
+    """Allow the servers and programs that a folder brings, until their files change."""
     place = absolute(folder)
     if remove:
         distrust(place, os.environ)
+        distrust(place / PROGRAMS_FOLDER, os.environ)
         typer.echo(f"{escape(str(place))} is no longer trusted")
         return
-    if not (place / SERVERS_FILE).is_file():
-        raise UsageError(f"{place} has no {SERVERS_FILE}; there are no servers to trust")
-    found = read_folder(place)
-    for line in _shown(found):
-        typer.echo(line)
-    if not yes and not (sys.stdin.isatty() and typer.confirm("Allow these servers to run on this machine?", err=True)):
-        raise UsageError("not trusted; read the servers above, then pass --yes")
-    trust(found, os.environ)
-    typer.echo(f"{escape(str(found.folder))} is trusted with these servers until one of these files changes")
+    servers = read_folder(place) if (place / SERVERS_FILE).is_file() else None
+    programs = read_programs(place)
+    if servers is None and programs is None:
+        raise UsageError(f"{place} has no {SERVERS_FILE} and no {PROGRAMS_FOLDER}; there is nothing to trust")
+    for found in filter(None, (servers, programs)):
+        for line in _shown(found):
+            typer.echo(line)
+    what = " and ".join(["servers"] * (servers is not None) + ["programs"] * (programs is not None))
+    if not yes and not (sys.stdin.isatty() and typer.confirm(f"Allow these {what} to run on this machine?", err=True)):
+        raise UsageError(f"not trusted; read the {what} above, then pass --yes")
+    for found in filter(None, (servers, programs)):
+        trust(found, os.environ)
+    typer.echo(f"{escape(str(place.resolve()))} is trusted with these {what} until one of these files changes")
 
 
 def _shown(found: FolderServers) -> Iterator[str]:

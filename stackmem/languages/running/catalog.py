@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, json
 
+from stackmem.core.program_facts import OfferedProgram
 from stackmem.core.text import mark_cut
 from stackmem.errors import Halted, UsageError
 from stackmem.languages.calling import with_run_program
@@ -22,6 +24,7 @@ MAX_PROGRAMS = 200
 _STRANGE = re.compile(r"[^A-Za-z0-9_-]+")
 _NAME_CHARS = 64
 _DESCRIPTION_CHARS = 2_000
+_OFFERED_CHARS = 500
 
 
 class CatalogEntry(Struct, frozen=True):
@@ -52,6 +55,28 @@ def catalog(folder: Path) -> tuple[CatalogEntry, ...]:
     if not found:
         raise UsageError(f"{folder} has no programs; they end with {', '.join(sorted(INTERPRETERS))}")
     return tuple(found[name] for name in sorted(found))
+
+
+def offered_programs(folder: Path) -> tuple[list[tuple[Path, str, OfferedProgram]], list[str]]:
+    """Return the programs of a folder for an agent, each with its file and text, and why others are left out."""
+    found: dict[str, tuple[Path, str, OfferedProgram]] = {}
+    faults: list[str] = []
+    for path in _programs(folder)[:MAX_PROGRAMS]:
+        try:
+            entry, text = describe(path), read_program(path)
+        except UsageError as error:
+            faults.append(str(error))
+            continue
+        if entry.name in found:
+            faults.append(f"{path} has the same name as {found[entry.name][0]}")
+            continue
+        language = open_language(language_of(path.name) or "")
+        schema = json.encode(entry.schema, order="deterministic").decode()
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        description = mark_cut(" ".join(entry.description.split()), _OFFERED_CHARS)
+        program = OfferedProgram(entry.name, description, language.name, str(path), digest, schema, language.is_checked)
+        found[entry.name] = path, text, program
+    return [found[name] for name in sorted(found)], faults
 
 
 def _programs(folder: Path) -> list[Path]:

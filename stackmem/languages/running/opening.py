@@ -8,13 +8,14 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import RunStarted
 from stackmem.core.machine import evolve
-from stackmem.core.program_facts import ProgramStarted
+from stackmem.core.program_facts import ProgramCalled, ProgramStarted
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.errors import TraceError, UsageError
+from stackmem.errors import Halted, TraceError, UsageError
 from stackmem.languages.calling import linked, with_run_program
 from stackmem.languages.debugger import DebugPort, Watcher
 from stackmem.languages.language import INTERPRETERS, MODULES, Language, Launch
+from stackmem.languages.operations import Program
 from stackmem.languages.program import ProgramDecider
 from stackmem.memory import open_strategy
 from stackmem.trace.program import TextOf
@@ -45,6 +46,20 @@ def open_program(
         )
     except UsageError as error:
         raise TraceError(f"the program cannot be run again ({error}); use the stackmem version that ran it") from error
+
+
+def open_called(event: ProgramCalled, state: State, strategy: MemoryStrategy, text_of: TextOf) -> ProgramDecider:
+    """Return a program that an agent called, at its beginning. ``state`` has its frame running."""
+
+    def begin() -> Program:
+        try:
+            launch = launch_of(event.start, state.begun, text_of(event.start.digest))
+            return (yield from linked(launch, open_language(event.start.language), open_language))
+        except UsageError as error:
+            raise Halted("Invalid Input", str(error)) from error
+
+    base = len(state.stack) - 1
+    return ProgramDecider(event.start, begin, strategy, open_strategy, text_of, keep=False, base=base)
 
 
 def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:

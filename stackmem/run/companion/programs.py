@@ -1,0 +1,145 @@
+"""Offers programs to an agent: those of a trusted folder, and those of folders that the user names.
+
+Rule 1: A program's text is the one that it had when the run started; the run stores it like a source.
+Rule 2: Programs of a folder that is not trusted are not read. A message names them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from stackmem.core.facts import RunStarted
+from stackmem.core.guidance.program_calls import TOOL, advice, as_skill
+from stackmem.core.program_facts import OfferedProgram
+from stackmem.core.skills import Skill
+from stackmem.core.strategy import MemoryStrategy
+from stackmem.core.tools import HeapRead, tool_name
+from stackmem.errors import UsageError
+from stackmem.neighbors import neighbor
+from stackmem.settings.mcp_servers import is_trusted
+from stackmem.settings.program_trust import PROGRAMS_FOLDER, read_programs
+from stackmem.tools.own_tools import TOOLS
+from stackmem.trace.program import keep_source
+from stackmem.workspace.profile import Mount
+
+
+class FoundProgram(Struct, frozen=True):
+    """A program, before the run's places are known."""
+
+    program: OfferedProgram  # ``path`` is the one on the host
+    text: str
+    inside: str  # its path relative to the workspace; empty if it is outside
+
+
+class FoundPrograms(Struct, frozen=True):
+    """The programs for an agent."""
+
+    programs: tuple[FoundProgram, ...] = ()
+    notes: tuple[str, ...] = ()  # what the user should know: programs that are not offered
+    folders: tuple[str, ...] = ()  # folders outside the workspace
+
+
+def find_programs(
+    root: Path, place: str, named: tuple[str, ...], cwd: Path, environ: Mapping[str, str]
+) -> FoundPrograms:
+    """Return the programs for work in ``root / place``, and those of the folders that the user named.
+
+    Raises:
+        UsageError: A named folder does not exist.
+    """
+    found: dict[str, FoundProgram] = {}
+    notes: list[str] = []
+    places = [(folder, "") for folder in (_named(each, cwd) for each in named)]
+    own = _own_folder(root / place, environ, notes)
+    if own is not None:
+        places.append((own, str(Path(place, PROGRAMS_FOLDER))))
+    for folder, inside in places:
+        entries, faults = neighbor("languages: programs of a folder")(folder)
+        notes += [f"a program is not offered: {fault}" for fault in faults]
+        for path, text, program in entries:
+            if inside and path.resolve() != path:
+                notes.append(f"a program is not offered: {path} is a link")
+            elif program.name in found:
+                notes.append(f"a program is not offered: {path} has the same name as another one")
+            else:
+                relative = f"{inside}/{os.path.relpath(path, folder)}" if inside else ""
+                found[program.name] = FoundProgram(program, text, relative)
+    outside = tuple(str(folder) for folder, inside in places if not inside)
+    return FoundPrograms(tuple(found.values()), tuple(notes), outside)
+
+
+def _named(named: str, cwd: Path) -> Path:
+    folder = (cwd / os.path.expanduser(named)).resolve()
+    if not folder.is_dir():
+        raise UsageError(f"--programs {named}: no such folder; name a folder with programs")
+    return folder
+
+
+def _own_folder(folder: Path, environ: Mapping[str, str], notes: list[str]) -> Path | None:
+    """Return the folder's programs if the user trusts them."""
+    try:
+        files = read_programs(folder)
+        if files is None or is_trusted(files, environ):
+            return files.folder if files is not None else None
+    except UsageError as error:
+        notes.append(f"the programs of the folder are not offered: {error}")
+        return None
+    shown = str(folder) if str(folder).isprintable() else ascii(str(folder))
+    notes.append(f"{PROGRAMS_FOLDER} is ignored because it is not trusted; run stackmem trust {shown}")
+    return None
+
+
+def for_agent(found: FoundPrograms, strategy: MemoryStrategy) -> tuple[tuple[Skill, ...], str]:
+    """Return the entries for the heap, and the text for the agent's instructions."""
+    if not is_offered(found):
+        return (), ""
+    offered = tuple(each.program for each in found.programs)
+    if tool_name(HeapRead) not in map(tool_name, strategy.tools):
+        return (), advice(offered, heap=False)
+    entries = tuple(
+        as_skill(each.program, each.inside or each.program.path, each.program.digest if each.inside else "")
+        for each in found.programs
+    )
+    return entries, advice(offered, heap=True)
+
+
+def is_offered(found: FoundPrograms) -> bool:
+    """Return whether the agent gets the tool. A tool of the user with the same name takes precedence."""
+    return bool(found.programs) and TOOL not in TOOLS
+
+
+def recorded(
+    found: FoundPrograms, workspace: str, run_dir: Path, scrub: Callable[[str], str]
+) -> tuple[OfferedProgram, ...]:
+    """Store the texts of the programs that the agent can call, and return the programs as the run records them."""
+    if not is_offered(found):
+        return ()
+    return tuple(
+        replace(
+            each.program,
+            path=f"{workspace}/{each.inside}" if each.inside else each.program.path,
+            digest=keep_source(run_dir, scrub(each.text)),
+        )
+        for each in found.programs
+    )
+
+
+def program_mounts(folders: tuple[str, ...], folder: Path | None) -> tuple[Mount, ...]:
+    """Return read-only mounts for the named folders. A folder in the workspace, or around it, is not mounted."""
+    return tuple(
+        Mount(place, place)
+        for place in dict.fromkeys(folders)
+        if folder is None or not (Path(place).is_relative_to(folder) or folder.is_relative_to(place))
+    )
+
+
+def kept_programs(base: RunStarted) -> FoundPrograms:
+    """Return what a run that continues needs: the folders outside its workspace."""
+    programs = () if base.programs is UNSET else base.programs
+    folders = (str(Path(each.path).parent) for each in programs if not each.path.startswith(f"{base.workspace}/"))
+    return FoundPrograms(folders=tuple(dict.fromkeys(folders)))

@@ -1,0 +1,60 @@
+"""The programs that a folder offers to agents, and the user's trust in them.
+
+Trust is recorded like that in a folder's servers (``mcp_servers``), with a digest of every file below
+``.stackmem/programs``. A file that is added, changed or removed ends it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import msgspec
+
+from stackmem.errors import UsageError
+from stackmem.foreign.files import read_start
+
+from .mcp_servers import FolderServers, NamedFile
+
+PROGRAMS_FOLDER = ".stackmem/programs"
+_MAX_FILES = 1_000
+_MAX_BYTES = 10 << 20
+
+
+def read_programs(folder: Path) -> FolderServers | None:
+    """Return the files below a folder's programs, with the digest that trust is recorded with. None without any.
+
+    Raises:
+        UsageError: The folder is a link out of the project, or its files cannot be compared.
+    """
+    root = folder.resolve()
+    place = root / PROGRAMS_FOLDER
+    if not place.is_dir():
+        return None
+    if place.resolve() != place:
+        raise UsageError(f"{place} is a link; replace it by a folder")
+    files: list[NamedFile] = []
+    for above, names, others in os.walk(place):
+        names.sort()
+        for name in sorted(others + [each for each in names if Path(above, each).is_symlink()]):
+            path = Path(above, name)
+            if len(files) >= _MAX_FILES:
+                raise UsageError(f"{place} has more than {_MAX_FILES:,} files; remove some")
+            files.append(NamedFile(str(path.relative_to(root)), _content(path)))
+    if not files:
+        return None
+    digest = hashlib.sha256(b"stackmem trust programs 1\n" + msgspec.json.encode(files)).hexdigest()
+    return FolderServers(place, {}, tuple(files), digest)
+
+
+def _content(path: Path) -> str:
+    try:
+        if path.is_symlink():
+            return f"link to {path.readlink()}"
+        raw = read_start(path, _MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}); make it readable, or remove it") from error
+    if len(raw) > _MAX_BYTES:
+        raise UsageError(f"{path} is larger than {_MAX_BYTES:,} bytes; shorten it")
+    return f"SHA-256 {hashlib.sha256(raw).hexdigest()}"
