@@ -1,15 +1,19 @@
 """Measure how fast the conversation responds at the terminal: a key during heavy output, and a streamed word.
 
-    python benchmarks/terminal.py [--keys 100] [--words 60]
+    python benchmarks/terminal.py [--keys 100] [--words 60] [--seconds 10]
 
 The program runs in a real pseudo-terminal. A key's time is from its press until the terminal receives the change. It is
 measured at rest (the floor) and while a command prints endlessly. A word's time is from the moment a loopback server
 has sent it until the terminal receives it. All clocks are those of this process.
+
+A key is also measured after 10,000 lines were printed. The processor time of rendering Markdown is measured in this
+process, while 200 tokens per second stream in.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import string
@@ -23,7 +27,15 @@ from typing import ClassVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.completion import DummyCompleter
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output.vt100 import Vt100_Output
+
 from benchmarks._folder import own_folder
+from stackmem.cli.screen.chat import ChatScreen
+from stackmem.cli.screen.line_editor import LineEditor
 from tests.cli.terminal import Terminal
 
 LETTERS = string.ascii_lowercase + string.ascii_uppercase + string.digits
@@ -112,6 +124,62 @@ def keys(root: Path, count: int) -> None:
         print(f"ratio of the medians {busy / floor:.2f}")
 
 
+def scrollback(root: Path, count: int) -> None:
+    """Measure keys after a reply of 10,000 lines."""
+    script = root / "long.yaml"
+    text = "\n".join(f"line {number}" for number in range(10_000))
+    script.write_text(json.dumps({"replies": [{"text": text}]}), encoding="utf-8")
+    line = [sys.executable, "-m", "stackmem", "chat", "--model", f"script:{script}", "--network", "none"]
+    folder = root / "long"
+    folder.mkdir()
+    with Terminal(line, environ(root), folder) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("go\r")
+        terminal.wait_for("line 9999")
+        settle(terminal)
+        settle(terminal)
+        told("a key, after 10,000 lines", presses(terminal, count))
+
+
+MARKDOWN = """Some *prose* with `code`, a [link](https://example.org) and **more** of it.
+
+- an item of a list
+- and another one
+
+| name | value |
+|---|---|
+| total | 12 |
+
+```python
+def total(values: list[int]) -> int:
+    return sum(values)  # a comment
+```
+
+"""
+
+
+def markdown(seconds: float) -> None:
+    """Measure the processor time of showing a reply that streams in at 200 tokens per second."""
+    size = Size(rows=24, columns=80)
+    with create_pipe_input() as keys, create_app_session(keys, Vt100_Output(io.StringIO(), lambda: size)):
+        screen = ChatScreen(color=True, styled=True)
+        with LineEditor(DummyCompleter(), None, screen.status) as editor:
+            screen.live, editor.format_live = editor.show_live, screen.format_tail
+            time.sleep(1)
+            idle = time.process_time()
+            time.sleep(seconds)
+            begun, began = time.process_time(), time.perf_counter()
+            for number in range(int(seconds * 200)):
+                place = number * 4 % len(MARKDOWN)
+                screen.hear(MARKDOWN[place : place + 4])
+                time.sleep(max(0.0, began + (number + 1) / 200 - time.perf_counter()))
+            spent, wall = time.process_time() - begun, time.perf_counter() - began
+    rate = int(seconds * 200) / wall
+    print(
+        f"streaming Markdown at {rate:.0f} tokens/s {spent / wall:.1%} of a core, idle {(begun - idle) / seconds:.1%}"
+    )
+
+
 class Streaming(BaseHTTPRequestHandler):
     """Answers a chat request word by word, and records when each was sent."""
 
@@ -185,10 +253,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keys", type=int, default=100)
     parser.add_argument("--words", type=int, default=60, choices=range(1, len(LETTERS) + 1), metavar="N")
+    parser.add_argument("--seconds", type=float, default=10)
     given = parser.parse_args()
     with own_folder() as root:
         keys(root, given.keys)
         words(root, given.words)
+        scrollback(root, given.keys)
+    markdown(given.seconds)
 
 
 if __name__ == "__main__":

@@ -100,9 +100,9 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
          r"\| flat with summaries \| 0 \| 0 of ", r"\| flat, full \| 0 \| 0 of "],
     ),
     "terminal": (
-        words("--keys", "2", "--words", "2"),
+        words("--keys", "2", "--words", "2", "--seconds", "1"),
         ["a key, at rest", "a key, while a command prints", "ratio of the medians", "the first word",
-         "every word"],
+         "every word", "a key, after 10,000 lines", "streaming Markdown at"],
     ),
     "tools": (
         recordings,

@@ -40,6 +40,7 @@ EDIT_LAST = "/undo"
 _WRITES_A_SECOND = 20
 _KEY_SECONDS = 0.01
 _LIVE_LINES = 8
+_LIVE_SECONDS = 0.1
 _LIVE_CHARS = 4_000
 _TWICE_SECONDS = 0.7
 
@@ -131,7 +132,7 @@ class LineEditor:
             self._in_loop(self._session.app.invalidate)
         elif not self._live_is_due:  # text may arrive faster than it is worth a redraw
             self._live_is_due = True
-            self._in_loop(lambda: self._loop and self._loop.call_later(1 / _WRITES_A_SECOND, self._redraw_live))
+            self._in_loop(lambda: self._loop and self._loop.call_later(_LIVE_SECONDS, self._redraw_live))
 
     def _redraw_live(self) -> None:
         self._live_is_due = False
