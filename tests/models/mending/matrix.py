@@ -31,7 +31,7 @@ class Server(Struct, frozen=True):
     schema: str
     thought: str
     thought_words: str
-    """What a request contains that this server refuses because of a thought."""
+    """Words of a request that this server refuses because of a thought."""
     field: str
     field_words: str
 
@@ -72,7 +72,7 @@ SERVERS = (
 
 
 def _played(server: Server, request: AskModel, refusal: str, refuses: Callable[[str], bool]) -> str:
-    """Return what comes of a request to a server that refuses some bodies for good."""
+    """Return the outcome of a request to a server that refuses some bodies for good."""
 
     def answers(sent: httpx2.Request) -> httpx2.Response:
         if refusal and refuses(sent.content.decode()):
