@@ -6,6 +6,7 @@ for files written by stackmem, the kernel or the installer.
 """
 
 import ast
+from functools import cache
 
 import pytest
 
@@ -135,6 +136,7 @@ OWN: dict[str, tuple[int, str]] = {
 """Module to its number of such calls, and why they read only files of stackmem, the kernel or an installer."""
 
 
+@cache  # two tests use it
 def found() -> dict[str, list[str]]:
     calls = {name(path): unbounded_reads(ast.parse(path.read_text(encoding="utf-8"))) for path in modules()}
     return {path: spelled for path, spelled in calls.items() if spelled and not path.startswith(DOOR)}
