@@ -70,6 +70,7 @@ class LineEditor:
         self.on_pause: Callable[[], object] = _nothing
         self.format_live: Callable[[str, int], str] | None = None
         self._status = status
+        self._rendered = ("", 0), ""
         self._live_is_due = False
         self._is_focused = True  # until the terminal says otherwise
         self._answered_at = time.monotonic()
@@ -259,7 +260,10 @@ class LineEditor:
     def _message(self) -> Fragments:
         columns = self._session.app.output.get_size().columns
         if self.format_live is not None and self._live:
-            rendered = self.format_live(self._live, columns).split("\n")[-_LIVE_LINES:]
+            key = self._live, columns
+            if self._rendered[0] != key:  # the library asks several times for each redraw
+                self._rendered = key, self.format_live(*key)
+            rendered = self._rendered[1].split("\n")[-_LIVE_LINES:]
             return [*to_formatted_text(ANSI("\n".join(rendered))), ("", "\n"), ("bold", self._prompt)]
         lines = readable(self._live[-_LIVE_CHARS:]).rstrip("\n").split("\n")[-_LIVE_LINES:]
         rows = [row for line in lines for row in rows_of(line[-_LIVE_LINES * columns :], columns)]

@@ -21,7 +21,7 @@ from .text import readable
 MAX_CHARS = 100_000
 """A longer text is shown as it is."""
 _HIGHLIGHTED_CHARS = 20_000
-_TAIL_CHARS = 1_500
+_TAIL_CHARS = 800
 _MAX_QUOTES = re.compile(r"^([ \t>*+-]{40})[ \t>*+-]+", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(```+|~~~+)[ \t]*([\w.+#-]{0,30})")
 _THEME = Theme(
