@@ -1,7 +1,7 @@
 """Interleavings of agent and user on one folder, with an oracle: nothing is lost, and only overlaps are blocked.
 
 A file has five slots with constant lines between them, so edits of two slots never touch. The oracle merges slot by
-slot. A longer suite: ``INTERLEAVINGS=40 pytest tests/run/test_interleavings.py``.
+slot. All 40 run in campaigns (``STACKMEM_CAMPAIGN=1``). ``INTERLEAVINGS=200`` sets another number.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SLOTS = 5
 Slots = tuple[str, ...]
 Files = dict[str, Slots]
 START: Files = dict.fromkeys(NAMES, tuple(f"slot {number}" for number in range(SLOTS)))
-_COUNT = int(os.environ.get("INTERLEAVINGS", "5"))
+_COUNT = int(os.environ.get("INTERLEAVINGS", "40" if os.environ.get("STACKMEM_CAMPAIGN") else "5"))
 
 
 def text(slots: Slots) -> str:
@@ -54,15 +54,18 @@ class Scene:
         agents: Expected content of the workspace.
         common: The last content that both had.
         taken: The user's changes so far, as versions before and after.
+        branches: The files of the branches that the user has left.
     """
 
     def __init__(self, root: Path, dice: random.Random) -> None:
         self.root, self.dice = root, dice
         self.folder = folder(root / "mine", {name: text(slots) for name, slots in START.items()})
-        run_git(self.folder, "init", "-q")
+        run_git(self.folder, "init", "-q", "-b", "one")
         self.mine, self.agents, self.common = dict(START), dict(START), dict(START)
         self.taken: list[tuple[Files, Files]] = []
         self.moments: list[tuple[str, Files, int]] = []
+        self.branches: dict[str, Files] = {}
+        self.branch, self.other_branch = "one", "two"
         self.requests = self.edits = 0
         self.begun = ""
         self._begin("run0", "", START, 0)
@@ -118,6 +121,14 @@ class Scene:
     def user_commits(self) -> None:
         run_git(self.folder, "add", "-A")
         run_git(self.folder, "commit", "-q", "--allow-empty", "-m", "work")
+
+    def user_switches_branch(self) -> None:
+        """Commit and check out the other branch, whose files replace the present ones."""
+        self.user_commits()
+        self.branches[self.branch] = dict(self.mine)
+        self.branch, self.other_branch = self.other_branch, self.branch
+        run_git(self.folder, "checkout", "-q", *([] if self.branch in self.branches else ["-b"]), self.branch)
+        self.mine = dict(self.branches.get(self.branch, self.mine))
 
     def _write(self, name: str, slots: Slots) -> None:
         self.mine[name] = slots
@@ -195,7 +206,8 @@ def test_nothing_is_lost_and_only_overlaps_are_blocked(tmp_path: Path, seed: int
     scene.request()
     steps = [
         scene.agent_edits, scene.agent_edits, scene.user_edits, scene.user_edits, scene.user_formats,
-        scene.user_restores, scene.user_commits, scene.request, scene.request, scene.apply, scene.apply, scene.undo,
+        scene.user_restores, scene.user_commits, scene.user_switches_branch, scene.user_switches_branch,
+        scene.request, scene.request, scene.apply, scene.apply, scene.undo,
     ]  # fmt: skip
     for _ in range(14):
         dice.choice(steps)()
