@@ -67,7 +67,7 @@ class ScriptedModel:
         """Return the entry's reply or fault; a ``script`` failure if entries ran out or an expectation failed."""
         replies = self._script.replies
         if self._only_offered:
-            replies = _without_memory(replies, frozenset(tool.name for tool in request.view.tools))
+            replies = _without_memory(replies, request.view)
         if request.facts >= len(replies):
             return ModelFailed("script", self._ran_dry(request))
         entry = replies[request.facts]
@@ -186,13 +186,15 @@ def _part_text(part: Part) -> str:
             assert_never(part)
 
 
-def _without_memory(replies: tuple[ScriptedReply, ...], offered: frozenset[str]) -> tuple[ScriptedReply, ...]:
+def _without_memory(replies: tuple[ScriptedReply, ...], view: View) -> tuple[ScriptedReply, ...]:
     """Return the entries that make sense without frames or heap, or all of them if both are offered.
 
+    A fork to such a strategy shows memory calls that were made before, so its next entry is that of the whole script.
     Expectations are left out too, because they are about prompts with frames and heap.
     """
+    offered = {tool.name for tool in view.tools}
     used = {call.tool for entry in replies for call in entry.calls}
-    if used <= offered:
+    if used <= offered or _shows_calls(view, used - offered):
         return replies
     kept, depth = list[ScriptedReply](), 0
     for entry in replies:
@@ -204,6 +206,10 @@ def _without_memory(replies: tuple[ScriptedReply, ...], offered: frozenset[str])
             kept.append(replace(entry, expect=None))
         depth -= ends_frame
     return tuple(kept)
+
+
+def _shows_calls(view: View, tools: set[str]) -> bool:
+    return any(isinstance(part, ToolCall) and part.name in tools for message in view.messages for part in message.parts)
 
 
 def _unmet(expect: Expectation, request: AskModel) -> Iterator[str]:
