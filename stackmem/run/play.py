@@ -69,8 +69,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     decider: Decider = opened.program or _agent(opened)
     for event in known:
         state = evolve(state, event)
-        record(event, state)
-        decider.note(event, state)
+        record(event, state)  # the program has already noted it
     state = run(first, state, decider, world, record_and_tell, opened.interrupts)
     world.close()
     world.sync()
