@@ -14,7 +14,7 @@ from .budgets import Budgets, Limits, SmallSize
 from .heap import ChunkSet, KeptHeap
 from .messages import FailureKind, PromptText, ReplyPart, Text, ToolCall, ToolSpec, Usage
 from .network import NetworkRequest
-from .person_facts import PersonEvent, SessionRules
+from .person_facts import PermissionRule, PersonEvent, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import OfferedProgram, ProgramEvent
 from .skills import Skill
@@ -74,6 +74,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         checkpoints: ``on`` if the first attempt of a push or pop is answered with what the frame found and does not
             hand over (guidance/checkpoints.py); ``pops`` if only that of a pop is. Omitted in other runs.
         programs: The programs that the agent can call. Omitted if there are none.
+        permissions: The permission rules for calls. Omitted if there are none.
         unseen: What the agent does not see, or sees changed, one sentence each. Omitted if it sees everything.
     """
 
@@ -117,6 +118,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     skills: tuple[Skill, ...] | UnsetType = UNSET
     checkpoints: Literal["on", "pops"] | UnsetType = UNSET
     programs: tuple[OfferedProgram, ...] | UnsetType = UNSET
+    permissions: tuple[PermissionRule, ...] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:

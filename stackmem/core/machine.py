@@ -14,7 +14,7 @@ from typing import assert_never
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from . import frames, limits, memory_tools, programs, retries, session
+from . import frames, limits, memory_tools, permissions, programs, retries, session
 from .compaction import apply_compaction, model_request, reply_chars, upkeep_effect
 from .conversation import keeping
 from .facts import (
@@ -186,7 +186,7 @@ def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool
     fields = parameters(tool) if tool is not None else ()
     match call:
         case PushFrame():
-            return frames.push(state, call, fields, pending)
+            return permissions.verify_refusal(state, call) or frames.push(state, call, fields, pending)
         case Delegate() | Branch():
             return frames.start_prompted(state, call)
         case PopFrame() | Return():

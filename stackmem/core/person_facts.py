@@ -17,6 +17,7 @@ from .voice import Voice
 Policy = Literal["frame", "flat"]
 Approve = Literal["never", "writes", "commands", "all"]
 Scope = Literal["once", "frame", "session"]
+PermissionEffect = Literal["allow", "ask", "deny"]
 
 
 class SessionRules(Struct, frozen=True):
@@ -39,6 +40,21 @@ class SessionRules(Struct, frozen=True):
     index: Literal["brief"] | UnsetType = UNSET
     words: Literal["kept"] | UnsetType = UNSET
     upkeep: str | UnsetType = UNSET
+
+
+class PermissionRule(Struct, frozen=True):
+    """A rule that decides about calls of one tool.
+
+    Attributes:
+        tool: The name of the tool.
+        pattern: What the command, the path or the arguments match; ``*`` stands for any text.
+        source: The file that contains the rule, as messages name it.
+    """
+
+    effect: PermissionEffect
+    tool: str
+    pattern: str
+    source: str
 
 
 class PersonSaid(Struct, frozen=True, tag=True):

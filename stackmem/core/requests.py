@@ -195,12 +195,14 @@ class AskPermission(Struct, frozen=True):
         about: The command, the path or the arguments of the call.
         detail: The new content of a file, or its change. Empty for other calls.
         outside: Whether the call leaves the sandbox.
+        rule: The permission rule that asks, as messages spell it. Empty if none does.
     """
 
     tool: str
     about: str
     detail: str = ""
     outside: bool = False
+    rule: str = ""
 
 
 class Wait(Struct, frozen=True):

@@ -5,17 +5,19 @@ Rule 1: A request is a frame below the root, or a turn of the one conversation. 
 Rule 2: Text that the user writes meanwhile reaches the model before its next request, and never changes a request that
     was already sent.
 Rule 3: A call that leaves the sandbox is made only with the user's permission.
+Rule 4: The user's permission rules (permissions.py) are checked before each call, with or without a conversation.
 """
 
 from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
-from typing import assert_never
+from typing import TypeGuard, assert_never
 
 from msgspec import UNSET, json
 from msgspec.structs import replace
 
+from . import permissions
 from .conversation import keeping, upkeep
 from .conversation.earlier import earlier_requests
 from .conversation.related import related_requests
@@ -28,6 +30,7 @@ from .log import Log
 from .memory_tools import heap_with_stored
 from .messages import ToolCall
 from .person_facts import (
+    PermissionRule,
     PersonAttached,
     PersonDecided,
     PersonEvent,
@@ -52,10 +55,6 @@ SESSION_TASK = "Work with a user, whose requests arrive one by one."
 
 _NOT_MADE = "not made: the user ended this request"
 _WRITES = (WriteFile, EditFile)
-_SHELL = frozenset(";&|<>$`(){}\n\r\\\"'")
-"""A permission by pattern never covers a command with one of these: it could start with an allowed command and go on
-with another one.
-"""
 
 
 def opened(start: RunStarted) -> Session | None:
@@ -147,8 +146,12 @@ def ask(call: AskQuestion) -> AskUser | Refusal:
 
 def permission(state: State, pending: Pending, call: WorkspaceCall | ToolCall) -> AskPermission | Refusal | None:
     """Return what keeps a call from being made: a question to the user, or the user's denial."""
-    session = state.session
-    if session is None or not _asks(state, session, call):
+    session, rule = state.session, permissions.rule_for(state, call)
+    if rule is not None and rule.effect == "deny":
+        return permissions.denial(rule)
+    if session is None:
+        return Refusal("denied", permissions.without_user(permissions.spelled(rule))) if _rule_asks(rule) else None
+    if not _rule_asks(rule) and (rule is not None or not _asks(state, session, call)):
         return None
     decided = pending.decided
     if decided is not None:
@@ -157,7 +160,11 @@ def permission(state: State, pending: Pending, call: WorkspaceCall | ToolCall) -
     request = _permission_for(state, call)
     if any(_covers(grant, request, state) for grant in session.grants):
         return None
-    return request
+    return replace(request, rule=permissions.spelled(rule)) if rule is not None else request
+
+
+def _rule_asks(rule: PermissionRule | None) -> TypeGuard[PermissionRule]:
+    return rule is not None and rule.effect == "ask"
 
 
 def _asks(state: State, session: Session, call: WorkspaceCall | ToolCall) -> bool:
@@ -187,7 +194,8 @@ def _covers(grant: Grant, request: AskPermission, state: State) -> bool:
         return False
     if not grant.pattern:
         return True
-    if request.tool == tool_name(RunCommand) and _SHELL & set(request.about) and grant.pattern != request.about:
+    literal_only = request.tool == tool_name(RunCommand) and permissions.SHELL & set(request.about)
+    if literal_only and grant.pattern != request.about:
         return False
     literal = re.sub(r"[\[?]", r"[\g<0>]", grant.pattern)  # only * is special
     return fnmatchcase(request.about, literal)

@@ -270,7 +270,7 @@ def assemble(
         project=scrubber.scrub(prepared.project.text) or UNSET,
         place=subject.place or UNSET,
         window_source=window_source(plan.model),
-        session=prepared.session or UNSET,
+        session=prepared.session or UNSET, permissions=prepared.permissions or UNSET,
         questions="end",
         heap=UNSET if keeper is None else _kept(keeper, prepared, plan, workspace),
         allowed=spelled(plan.network),

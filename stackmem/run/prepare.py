@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from stackmem.core.conversation.upkeep import QUESTION
 from stackmem.core.facts import RunStarted
-from stackmem.core.person_facts import SessionRules
+from stackmem.core.person_facts import PermissionRule, SessionRules
 from stackmem.core.session import SESSION_TASK
 from stackmem.core.state import State
 from stackmem.core.tool_schemas import offers_long_commands
@@ -37,6 +37,7 @@ from stackmem.workspace.project.project import Project, find_project
 from stackmem.workspace.project.skills import Skills, find_skills
 from stackmem.workspace.tree import sockets_below
 
+from .companion.permissions import find_permissions
 from .companion.programs import FoundPrograms, find_programs, kept_programs
 from .git_inside import origin_of, place_of
 from .request import ProgramRequest, RunRequest
@@ -81,6 +82,7 @@ class Prepared(Struct, frozen=True):
     instructions: Instructions = Instructions()  # the project's instructions for the agent's frames
     skills: Skills = Skills()  # the skills for the agent; empty for a task
     programs: FoundPrograms = FoundPrograms()  # the programs for the agent; empty for a task
+    permissions: tuple[PermissionRule, ...] = ()  # the permission rules; empty for a task
     unseen: tuple[str, ...] = ()  # what the agent does not see or sees changed, one sentence each
     # the repository of a user folder, which the workspace gets a copy of; None if there is none
     origin: Origin | None = None
@@ -200,10 +202,18 @@ def place_run(
     tools = optional_tools(resolved.settings.extra_tools)
     origin, why_none = origin_of(subject.folder, resolved.settings) if subject.folder else (None, ())
     unseen = () if origin is None else origin.unfinished()
-    messages = (*warnings, *project.missing, *more, *why_none, *_shown_sockets(profile_of(resolved.settings, cwd)))
+    rules = find_permissions(subject.folder, subject.place, environ)
+    messages = (
+        *warnings,
+        *rules.notes,
+        *project.missing,
+        *more,
+        *why_none,
+        *_shown_sockets(profile_of(resolved.settings, cwd)),
+    )
     return Prepared(
         subject, resolved, cwd, folders, model, None, messages, project=project, tools=tools, origin=origin,
-        unseen=unseen,
+        unseen=unseen, permissions=rules.rules,
     )  # fmt: skip
 
 

@@ -12,34 +12,44 @@ from msgspec import structs
 
 from stackmem.cli.options import absolute, argument, switch
 from stackmem.cli.screen.text import escape
+from stackmem.core.permissions import spelled
 from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import SERVERS_FILE, FolderServers, distrust, read_folder, trust
+from stackmem.settings.permission_rules import PERMISSIONS_FILE, project_rules
 from stackmem.settings.program_trust import PROGRAMS_FOLDER, read_programs
 
 
 def command(
-    folder: str = argument("DIR", "A folder with a stackmem.mcp.toml file, or with programs in .stackmem/programs."),
+    folder: str = argument("DIR", "A folder with stackmem.mcp.toml, stackmem.permissions.toml or .stackmem/programs."),
     remove: bool = switch("--remove", "Stop trusting the folder."),
     yes: bool = switch("--yes", "Do not ask for confirmation."),
 ) -> None:
-    """Allow the servers and programs that a folder brings, until their files change."""
+    """Allow the servers, programs and permission rules that a folder brings, until their files change."""
     place = absolute(folder)
     if remove:
         distrust(place, os.environ)
         distrust(place / PROGRAMS_FOLDER, os.environ)
+        distrust(place.resolve() / PERMISSIONS_FILE, os.environ)
         typer.echo(f"{escape(str(place))} is no longer trusted")
         return
     servers = read_folder(place) if (place / SERVERS_FILE).is_file() else None
     programs = read_programs(place)
-    if servers is None and programs is None:
-        raise UsageError(f"{place} has no {SERVERS_FILE} and no {PROGRAMS_FOLDER}; there is nothing to trust")
-    for found in filter(None, (servers, programs)):
+    rules, ruled = project_rules(place, None) if (place / PERMISSIONS_FILE).is_file() else ((), None)
+    brings = {"servers": servers, "programs": programs, "permission rules": ruled}
+    trusted = {name: found for name, found in brings.items() if found is not None}
+    if not trusted:
+        raise UsageError(
+            f"{place} has no {SERVERS_FILE}, no {PERMISSIONS_FILE} and no {PROGRAMS_FOLDER}; there is nothing to trust"
+        )
+    for line in map(spelled, rules):
+        typer.echo(escape(line))
+    for found in trusted.values():
         for line in _shown(found):
             typer.echo(line)
-    what = " and ".join(["servers"] * (servers is not None) + ["programs"] * (programs is not None))
-    if not yes and not (sys.stdin.isatty() and typer.confirm(f"Allow these {what} to run on this machine?", err=True)):
+    what = " and ".join(trusted)
+    if not yes and not (sys.stdin.isatty() and typer.confirm(f"Allow these {what} on this machine?", err=True)):
         raise UsageError(f"not trusted; read the {what} above, then pass --yes")
-    for found in filter(None, (servers, programs)):
+    for found in trusted.values():
         trust(found, os.environ)
     typer.echo(f"{escape(str(place.resolve()))} is trusted with these {what} until one of these files changes")
 

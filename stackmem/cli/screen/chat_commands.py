@@ -17,6 +17,7 @@ from stackmem.core.conversation.commands import COMMANDS
 from stackmem.core.conversation.standing import active
 from stackmem.core.facts import CallRejected, Event, ModelReplied
 from stackmem.core.messages import Text, ToolCall
+from stackmem.core.permissions import listing
 from stackmem.core.person_facts import PersonRan
 from stackmem.core.state import Frame, State
 from stackmem.core.text import mark_cut
@@ -84,18 +85,14 @@ class Look:
                     self._show_diff(state, run_dir)
                 case "/heap":
                     self._show_heap(state, rest)
-                case "/context":
-                    self._tell(*_context(state))
                 case "/memory":
                     self._tell(*([_export(state, run_dir, rest)] if rest else _memory(state, run_dir)))
                 case "/search" if rest:
                     self._say(readable(search_conversations(run_dir, state, rest)))
                 case "/search":
                     self._tell("missing words: /search WORDS")
-                case "/frames":
-                    self._tell(*_frames(state))
-                case "/cost":
-                    self._tell(*_cost(state))
+                case _ if name in _LISTINGS:
+                    self._tell(*_LISTINGS[name](state))
                 case "/view":
                     self._tell(f"wrote {write_page([run_dir], None)}")
                 case "/save":
@@ -272,3 +269,15 @@ def _markdown(state: State) -> str:
     done = (popped for popped in state.popped if popped.frame.request)
     parts = [f"## {popped.frame.task.strip()}\n\n{popped.result.strip()}\n" for popped in done]
     return "\n".join(parts) or f"{state.result}\n"
+
+
+def _permissions(state: State) -> list[str]:
+    return [readable(line) for line in listing(state)]
+
+
+_LISTINGS: dict[str, Callable[[State], list[str]]] = {
+    "/frames": _frames,
+    "/cost": _cost,
+    "/context": _context,
+    "/permissions": _permissions,
+}

@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stackmem.core import facts
+from stackmem.core.permissions import without_user
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, TurnEnded
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
@@ -106,7 +107,8 @@ class OneRequest:
         return self._take() or None
 
     def decide(self, asked: AskPermission) -> PersonDecided:
-        return PersonDecided(allow=False, words="nobody can be asked; work without this call")
+        words = without_user(asked.rule) if asked.rule else "nobody can be asked; work without this call"
+        return PersonDecided(allow=False, words=words)
 
     def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
         return None

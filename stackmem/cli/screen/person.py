@@ -116,6 +116,8 @@ class TerminalPerson:
     def decide(self, asked: AskPermission) -> PersonDecided:
         where = "outside the sandbox" if asked.outside else "in the sandbox"
         self.screen.say(self.screen.paint("bold", f"allow {asked.tool} {where}?"), f"  {readable(asked.about)}")
+        if asked.rule:
+            self.screen.tell(f"  {readable(asked.rule)} asks", color="dim")
         if asked.detail:
             lines = readable(asked.detail).split("\n")
             more = [f"[... {len(lines) - _DETAIL_LINES:,} more lines ...]"] if len(lines) > _DETAIL_LINES else []

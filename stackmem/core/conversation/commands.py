@@ -31,6 +31,7 @@ COMMANDS = {
     "memory": ChatCommand("[export [FILE]]", "list the words kept for every prompt, or write them to AGENTS.md"),
     "search": ChatCommand("WORDS", "search everything said, done and found"),
     "context": ChatCommand("", "show what fills the next prompt, by kind, and what it costs"),
+    "permissions": ChatCommand("", "show which calls are allowed, denied or asked about, and by which rule"),
     "cost": ChatCommand("", "show tokens and cost"),
     "model": ChatCommand("NAME", "continue with another model"),
     "strategy": ChatCommand("NAME", "continue with another memory strategy"),

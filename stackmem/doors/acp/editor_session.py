@@ -166,7 +166,7 @@ class EditorSession:
 
     def decide(self, asked: AskPermission) -> PersonDecided:
         self._must_be_there()
-        if not asked.outside and self.mode != "all" and asked.tool not in _ASKS[self.mode]:
+        if not asked.outside and not asked.rule and self.mode != "all" and asked.tool not in _ASKS[self.mode]:
             return PersonDecided(allow=True)
         if self.state is None:
             raise TypeError("a call is decided in a run")

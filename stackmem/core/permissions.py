@@ -1,0 +1,165 @@
+"""Permission rules: which calls a user allows, denies or wants to be asked about, by tool and pattern.
+
+Rule 1: ``deny`` beats ``ask``, and ``ask`` beats ``allow``. Their order in the files does not matter.
+Rule 2: A rule that allows must match the whole call. A command with a special character of the shell is allowed only
+    by its exact text, because it could start as allowed and continue differently.
+Rule 3: A rule that denies or asks matches any part of a command, without quotes and from any word on. It rather matches
+    too much than too little.
+Rule 4: The rules are those that the run recorded at its start, so a replay and a resumed run decide the same.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from msgspec import UNSET, json
+
+from .messages import ToolCall
+from .person_facts import PermissionRule
+from .state import State
+from .tools import EditFile, ListFiles, PushFrame, ReadFile, Refusal, RunCommand, SearchFiles, WorkspaceCall, WriteFile
+from .tools import tool_name as name_of
+
+RULED_TOOLS = tuple(name_of(tool) for tool in (ReadFile, WriteFile, EditFile, SearchFiles, ListFiles, RunCommand))
+"""The tools for the workspace that rules can name."""
+
+SHELL = frozenset(";&|<>$`(){}\n\r\\\"'")
+"""A pattern never allows a command with one of these, unless it is that command."""
+
+_OPERATORS = re.compile(r"[;&|<>$`(){}\n\r]+")
+_QUOTES = re.compile(r"\\\n|[\\\"']")
+_BEFORE_WORD = " /="
+
+
+def rule_for(state: State, call: WorkspaceCall | ToolCall) -> PermissionRule | None:
+    """Return the rule that decides about a call, or None if no rule matches it."""
+    if state.begun.permissions is UNSET:
+        return None
+    if isinstance(call, ToolCall):
+        return _decide(state, call.name, json.encode(call.arguments, order="deterministic").decode())
+    if isinstance(call, RunCommand):
+        return _decide(state, name_of(call), call.command)
+    return _decide(state, name_of(call), call.path)
+
+
+def verify_refusal(state: State, call: PushFrame) -> Refusal | None:
+    """Return the refusal of a frame whose verify command a rule denies or asks about: it runs without a question."""
+    if not call.verify or state.begun.permissions is UNSET:
+        return None
+    rule = _decide(state, name_of(RunCommand), call.verify)
+    if rule is None or rule.effect == "allow":
+        return None
+    return Refusal("denied", f"push_frame refused: {spelled(rule)} covers its verify command", "leave out verify")
+
+
+def denial(rule: PermissionRule) -> Refusal:
+    """Return the refusal of a call that a rule denies."""
+    return Refusal("denied", f"{rule.tool} refused: {spelled(rule)} does not allow this call", "work without it")
+
+
+def without_user(rule: str) -> str:
+    """Return why a call is denied that a rule asks about, if no user can be asked."""
+    return (
+        f"{rule} asks the user, and this run has no user to ask; work without this call. "
+        "The user can allow it: move the pattern to [allow], or work in stackmem chat"
+    )
+
+
+def spelled(rule: PermissionRule) -> str:
+    """Return the rule as its file spells it, with the file."""
+    pattern = json.encode(rule.pattern).decode()
+    return f"the rule [{rule.effect}] {rule.tool} = {pattern} in {rule.source}"
+
+
+def listing(state: State) -> list[str]:
+    """Return the rules of a run, one line each, for the user."""
+    rules = () if state.begun.permissions is UNSET else state.begun.permissions
+    approve = "never" if state.session is None else state.session.rules.approve
+    lines = [
+        f"{effect:<6}{rule.tool}  {json.encode(rule.pattern).decode()}  ({rule.source})"
+        for effect in ("deny", "ask", "allow")
+        for rule in rules
+        if rule.effect == effect
+    ]
+    granted = [
+        f"allow {grant.tool}  {json.encode(grant.pattern or '*').decode()}  (your answer)"
+        for grant in (() if state.session is None else state.session.grants)
+    ]
+    outside = "; calls of your own tools ask" if state.begun.registered else ""
+    return [*lines, *granted, f"every other call: --approve {approve}{outside}"]
+
+
+def _decide(state: State, tool: str, about: str) -> PermissionRule | None:
+    rules = () if state.begun.permissions is UNSET else state.begun.permissions
+    own = [rule for rule in rules if rule.tool == tool]
+    for effect in ("deny", "ask"):
+        strict = next((rule for rule in own if rule.effect == effect and _restricts(state, rule, about)), None)
+        if strict is not None:
+            return strict
+    return next((rule for rule in own if rule.effect == "allow" and _allows(state, rule, about)), None)
+
+
+def _allows(state: State, rule: PermissionRule, about: str) -> bool:
+    if rule.tool == name_of(RunCommand):
+        return rule.pattern == about or (not SHELL & set(about) and matches(rule.pattern, about))
+    if rule.tool in RULED_TOOLS:
+        return ".." not in about.split("/") and matches(rule.pattern, _spellings(state, about)[0])
+    return matches(rule.pattern, about)
+
+
+def _restricts(state: State, rule: PermissionRule, about: str) -> bool:
+    if matches(rule.pattern, about):
+        return True
+    if rule.tool == name_of(RunCommand):
+        pattern = _QUOTES.sub("", rule.pattern)
+        parts = _OPERATORS.split(_QUOTES.sub("", about)) if pattern else ()
+        return any(matches(pattern, " ".join(part.split()), anywhere=True) for part in parts)
+    if rule.tool in RULED_TOOLS:
+        return any(matches(rule.pattern, path) for path in _spellings(state, about))
+    return False
+
+
+def _spellings(state: State, path: str) -> tuple[str, str]:
+    """Return the path relative to the folder that the run works on, and to the workspace, without ``.`` and ``..``.
+
+    A path outside is absolute, so that a pattern for the folder does not match it.
+    """
+    root = posixpath.normpath(state.begun.workspace)
+    place = root if state.begun.place is UNSET else posixpath.join(root, state.begun.place)
+    whole = posixpath.normpath(posixpath.join(place, path))
+    return _below(whole, place), _below(whole, root)
+
+
+def _below(path: str, folder: str) -> str:
+    inside = path == folder or path.startswith(folder.rstrip("/") + "/")
+    return posixpath.relpath(path, folder) if inside else path
+
+
+def matches(pattern: str, text: str, *, anywhere: bool = False) -> bool:
+    """Return whether a text matches a pattern, in which ``*`` stands for any text. The time is linear in the text.
+
+    With ``anywhere`` the match may begin at any word of the text. The earliest word is enough for a pattern with ``*``.
+    """
+    first, *others = pattern.split("*")
+    if not others:
+        boundary = anywhere and len(text) > len(first) > 0 and text[-len(first) - 1] in _BEFORE_WORD
+        return text == first or (boundary and text.endswith(first))
+    at = _first_word(first, text) if anywhere else 0
+    if at < 0 or not text.startswith(first, at):
+        return False
+    at += len(first)
+    for part in others[:-1]:
+        found = text.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(text) - len(others[-1]) >= at and text.endswith(others[-1])
+
+
+def _first_word(prefix: str, text: str) -> int:
+    """Return where the first word with this prefix begins; -1 if there is none."""
+    at = text.find(prefix)
+    while at > 0 and text[at - 1] not in _BEFORE_WORD:
+        at = text.find(prefix, at + 1)
+    return at

@@ -1,0 +1,49 @@
+"""Finds the permission rules for work on a folder: the user's own, and those of the project.
+
+A task has none, because its result must not depend on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from stackmem.core.guidance.program_calls import TOOL
+from stackmem.core.permissions import RULED_TOOLS
+from stackmem.core.person_facts import PermissionRule
+from stackmem.settings.mcp_servers import is_trusted
+from stackmem.settings.permission_rules import PERMISSIONS_FILE, own_rules, project_rules
+from stackmem.tools.own_tools import TOOLS
+
+
+class FoundPermissions(Struct, frozen=True):
+    """The rules, and what the user should know about files that do not count completely."""
+
+    rules: tuple[PermissionRule, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def find_permissions(folder: Path | None, place: str, environ: Mapping[str, str]) -> FoundPermissions:
+    """Return the rules for work in ``folder / place``.
+
+    Raises:
+        UsageError: A file has an unknown key or tool, or is not valid.
+    """
+    if folder is None:
+        return FoundPermissions()
+    known = (*RULED_TOOLS, TOOL, *TOOLS)
+    rules, notes = list(own_rules(environ, known)), []
+    for root in dict.fromkeys((folder, folder / place)):
+        if not (root / PERMISSIONS_FILE).is_file():
+            continue
+        own, found = project_rules(root, known)
+        if any(rule.effect == "allow" for rule in own) and not is_trusted(found, environ):
+            own = tuple(rule for rule in own if rule.effect != "allow")
+            shown = str(root) if str(root).isprintable() else ascii(str(root))
+            notes.append(
+                f"[allow] in {PERMISSIONS_FILE} is ignored because it is not trusted; run stackmem trust {shown}"
+            )
+        rules += own
+    return FoundPermissions(tuple(rules), tuple(notes))
