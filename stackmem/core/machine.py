@@ -14,9 +14,9 @@ from typing import assert_never
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from . import frames, limits, memory_tools, permissions, programs, retries, session
+from . import frames, limits, memory_tools, programs, retries, session
 from .compaction import apply_compaction, model_request, reply_chars, upkeep_effect
-from .conversation import keeping
+from .conversation import keeping, permissions
 from .facts import (
     CallAnswered,
     CallRejected,

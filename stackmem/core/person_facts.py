@@ -47,7 +47,7 @@ class PermissionRule(Struct, frozen=True):
 
     Attributes:
         tool: The name of the tool.
-        pattern: What the command, the path or the arguments match; ``*`` stands for any text.
+        pattern: Compared with the command, the path or the arguments; ``*`` stands for any text.
         source: The file that contains the rule, as messages name it.
     """
 

@@ -17,8 +17,7 @@ from typing import TypeGuard, assert_never
 from msgspec import UNSET, json
 from msgspec.structs import replace
 
-from . import permissions
-from .conversation import keeping, upkeep
+from .conversation import keeping, permissions, upkeep
 from .conversation.earlier import earlier_requests
 from .conversation.related import related_requests
 from .conversation.standing import Changes, StandingChange, add

@@ -203,16 +203,9 @@ def place_run(
     origin, why_none = origin_of(subject.folder, resolved.settings) if subject.folder else (None, ())
     unseen = () if origin is None else origin.unfinished()
     rules = find_permissions(subject.folder, subject.place, environ)
-    messages = (
-        *warnings,
-        *rules.notes,
-        *project.missing,
-        *more,
-        *why_none,
-        *_shown_sockets(profile_of(resolved.settings, cwd)),
-    )
+    more = (*rules.notes, *project.missing, *more, *why_none, *_shown_sockets(profile_of(resolved.settings, cwd)))
     return Prepared(
-        subject, resolved, cwd, folders, model, None, messages, project=project, tools=tools, origin=origin,
+        subject, resolved, cwd, folders, model, None, (*warnings, *more), project=project, tools=tools, origin=origin,
         unseen=unseen, permissions=rules.rules,
     )  # fmt: skip
 

@@ -6,9 +6,9 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from stackmem.core.conversation.permissions import listing, matches, rule_for
 from stackmem.core.facts import CallRejected, RunStarted
 from stackmem.core.machine import advance, evolve, fold
-from stackmem.core.permissions import listing, matches, rule_for
 from stackmem.core.person_facts import PermissionRule, PersonDecided, PersonSaid, SessionRules
 from stackmem.core.requests import AskPermission, UseTool
 from stackmem.core.session import SESSION_TASK

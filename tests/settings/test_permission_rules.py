@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.core.permissions import RULED_TOOLS
+from stackmem.core.conversation.permissions import RULED_TOOLS
 from stackmem.errors import UsageError
 from stackmem.run.companion.permissions import find_permissions
 from stackmem.settings.permission_rules import PERMISSIONS_FILE, own_rules, project_rules
@@ -59,8 +59,8 @@ def test_a_value_is_one_pattern_or_several(own: Path):
         ("[deny.run_command]\nx = 1", "must be a pattern or a list of patterns"),
         ('[deny]\nrun_command = " "', 'has an empty pattern; write "*" for every call'),
         ('[deny]\nrun_command = "a\\u001bb"', "has a control character"),
-        (f'[deny]\nrun_command = "{"x" * 1_001}"', "1,001 characters, maximum is 1,000"),
-        (f"[deny]\nrun_command = [{'"x",' * 1_001}]", "1,001 patterns, maximum is 1,000"),
+        ('[deny]\nrun_command = "' + "x" * 1_001 + '"', "1,001 characters, maximum is 1,000"),
+        ("[deny]\nrun_command = [" + '"x",' * 1_001 + "]", "1,001 patterns, maximum is 1,000"),
         ("[deny", "is not valid TOML"),
         ("[deny]\nrun_command = " + "[" * 5_000, "is not valid TOML"),
         ('[deny]\nrun_command = "x"\nrun_command = "y"', "is not valid TOML"),

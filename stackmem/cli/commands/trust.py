@@ -12,7 +12,7 @@ from msgspec import structs
 
 from stackmem.cli.options import absolute, argument, switch
 from stackmem.cli.screen.text import escape
-from stackmem.core.permissions import spelled
+from stackmem.core.conversation.permissions import spelled
 from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import SERVERS_FILE, FolderServers, distrust, read_folder, trust
 from stackmem.settings.permission_rules import PERMISSIONS_FILE, project_rules

@@ -14,10 +14,10 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Path
 from prompt_toolkit.document import Document
 
 from stackmem.core.conversation.commands import COMMANDS
+from stackmem.core.conversation.permissions import listing
 from stackmem.core.conversation.standing import active
 from stackmem.core.facts import CallRejected, Event, ModelReplied
 from stackmem.core.messages import Text, ToolCall
-from stackmem.core.permissions import listing
 from stackmem.core.person_facts import PersonRan
 from stackmem.core.state import Frame, State
 from stackmem.core.text import mark_cut

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from stackmem.core import facts
-from stackmem.core.permissions import without_user
+from stackmem.core.conversation.permissions import without_user
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, TurnEnded
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State

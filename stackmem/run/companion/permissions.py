@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.core.conversation.permissions import RULED_TOOLS
 from stackmem.core.guidance.program_calls import TOOL
-from stackmem.core.permissions import RULED_TOOLS
 from stackmem.core.person_facts import PermissionRule
 from stackmem.settings.mcp_servers import is_trusted
 from stackmem.settings.permission_rules import PERMISSIONS_FILE, own_rules, project_rules

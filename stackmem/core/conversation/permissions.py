@@ -15,11 +15,11 @@ import re
 
 from msgspec import UNSET, json
 
-from .messages import ToolCall
-from .person_facts import PermissionRule
-from .state import State
-from .tools import EditFile, ListFiles, PushFrame, ReadFile, Refusal, RunCommand, SearchFiles, WorkspaceCall, WriteFile
-from .tools import tool_name as name_of
+from ..messages import ToolCall
+from ..person_facts import PermissionRule
+from ..state import State
+from ..tools import EditFile, ListFiles, PushFrame, ReadFile, Refusal, RunCommand, SearchFiles, WorkspaceCall, WriteFile
+from ..tools import tool_name as name_of
 
 RULED_TOOLS = tuple(name_of(tool) for tool in (ReadFile, WriteFile, EditFile, SearchFiles, ListFiles, RunCommand))
 """The tools for the workspace that rules can name."""
@@ -86,7 +86,7 @@ def listing(state: State) -> list[str]:
         f"allow {grant.tool}  {json.encode(grant.pattern or '*').decode()}  (your answer)"
         for grant in (() if state.session is None else state.session.grants)
     ]
-    outside = "; calls of your own tools ask" if state.begun.registered else ""
+    outside = "; calls outside the sandbox ask" if state.begun.registered else ""
     return [*lines, *granted, f"every other call: --approve {approve}{outside}"]
 
 
