@@ -93,6 +93,13 @@ def test_a_project_that_is_not_trusted_can_deny_but_not_allow(folder: Path):
     assert effects(folder) == ["deny", "deny"]
 
 
+@pytest.mark.parametrize("environ", [{}, {"XDG_STATE_HOME": "/dev/null"}])
+def test_without_a_usable_record_of_trust_a_project_cannot_allow(folder: Path, environ: dict[str, str]):
+    found = find_permissions(folder, "", environ)
+    assert [rule.effect for rule in found.rules] == ["deny", "deny"]
+    assert "the record of trust is not usable" in found.notes[0]
+
+
 def test_trust_can_be_removed(folder: Path):
     assert command_line(["trust", ".", "--yes"], os.environ, folder).returncode == 0
     assert command_line(["trust", ".", "--remove"], os.environ, folder).returncode == 0

@@ -13,7 +13,8 @@ from msgspec import Struct
 from stackmem.core.conversation.permissions import RULED_TOOLS
 from stackmem.core.guidance.program_calls import TOOL
 from stackmem.core.person_facts import PermissionRule
-from stackmem.settings.mcp_servers import is_trusted
+from stackmem.errors import UsageError
+from stackmem.settings.mcp_servers import FolderServers, is_trusted
 from stackmem.settings.permission_rules import PERMISSIONS_FILE, own_rules, project_rules
 from stackmem.tools.own_tools import TOOLS
 
@@ -39,11 +40,20 @@ def find_permissions(folder: Path | None, place: str, environ: Mapping[str, str]
         if not (root / PERMISSIONS_FILE).is_file():
             continue
         own, found = project_rules(root, known)
-        if any(rule.effect == "allow" for rule in own) and not is_trusted(found, environ):
+        reason = _ignored(root, found, environ) if any(rule.effect == "allow" for rule in own) else ""
+        if reason:
             own = tuple(rule for rule in own if rule.effect != "allow")
-            shown = str(root) if str(root).isprintable() else ascii(str(root))
-            notes.append(
-                f"[allow] in {PERMISSIONS_FILE} is ignored because it is not trusted; run stackmem trust {shown}"
-            )
+            notes.append(f"[allow] in {PERMISSIONS_FILE} is ignored {reason}")
         rules += own
     return FoundPermissions(tuple(rules), tuple(notes))
+
+
+def _ignored(root: Path, found: FolderServers, environ: Mapping[str, str]) -> str:
+    """Return why a project's rules that allow do not count. Empty if the user trusts the file."""
+    try:
+        if is_trusted(found, environ):
+            return ""
+    except UsageError as error:
+        return f"because the record of trust is not usable: {error}"
+    shown = str(root) if str(root).isprintable() else ascii(str(root))
+    return f"because it is not trusted; run stackmem trust {shown}"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -173,6 +174,30 @@ def test_a_conversation_with_permissions_a_question_a_cancel_and_the_end(stage: 
     assert len(facts(stage, PersonStopped)) == 1
     assert replay(only_run(stage)).prompts
     assert client.words().endswith("1 file")
+
+
+def test_a_permission_rule_asks_in_every_mode_and_denies_without_a_question(stage: Stage):
+    rules = Path(os.environ["XDG_CONFIG_HOME"], "stackmem", "permissions.toml")
+    rules.parent.mkdir(parents=True, exist_ok=True)
+    rules.write_text('[ask]\nrun_command = "echo b*"\n[deny]\nrun_command = "echo c*"\n', encoding="utf-8")
+    client = Client("allow_once")
+    line = arguments(stage, command("echo a"), command("echo b"), command("echo c"), says("Done."))
+
+    async def play() -> None:
+        async with editor(stage, client, line) as (agent, process):
+            session = (await agent.new_session(cwd=str(mine(stage)))).session_id
+            await agent.set_session_mode(session_id=session, mode_id="never")
+            await agent.prompt(session_id=session, prompt=text("Go on."))
+            await agent.prompt(session_id=session, prompt=text("/permissions"))
+            process.stdin.close()
+            assert await process.wait() == 0
+
+    asyncio.run(asyncio.wait_for(play(), 100))
+    assert [each["title"] for each in client.asked] == ["run_command echo b"]
+    assert client.calls()["run_command"][-1] == "failed"
+    assert len(facts(stage, ToolReturned)) == 2
+    assert 'deny  run_command  "echo c*"' in client.words()
+    assert replay(only_run(stage)).prompts
 
 
 def test_a_session_is_loaded_after_a_kill_and_continues(stage: Stage):
