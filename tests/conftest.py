@@ -84,7 +84,7 @@ def _protect_the_machine(config: pytest.Config) -> None:
 
 
 def _keep_files_in_memory(config: pytest.Config) -> None:
-    folder = Path(tempfile.mkdtemp(prefix="stackmem-tests-"))
+    folder = Path(tempfile.mkdtemp(prefix="stackmem-memory-"))
     if not confinement.mount_memory(folder, confinement.available_memory()):
         folder.rmdir()
         return

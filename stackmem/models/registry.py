@@ -233,7 +233,7 @@ def _script(wanted: ModelRequest) -> Model:
 def _demo(wanted: ModelRequest) -> Model:
     if wanted.demo is None:
         raise UsageError("this task has no demo.yaml; choose a model, such as --model claude-sonnet-5-5 or script:FILE")
-    script = ScriptedModel.from_file(wanted.demo, only_offered=True)
+    script = ScriptedModel.from_file(wanted.demo)
     return Scripted("demo", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
 
 

@@ -197,7 +197,7 @@ Fault = Literal[
 FAILING_FAULTS: frozenset[str] = frozenset({"429", "529", "timeout", "disconnect"})
 """Faults that leave no reply at all; the others damage one."""
 
-_SCRIPT_KEYS = ("description", "replies")
+_SCRIPT_KEYS = ("description", "memory", "replies")
 _REPLY_KEYS = (
     "call", "args", "calls", "text", "expect", "fault", "retry_after_seconds", "latency_seconds", "usage"
 )  # fmt: skip
@@ -242,6 +242,7 @@ class Script(Struct, frozen=True):
     replies: tuple[ScriptedReply, ...]
     path: str = "script"
     description: str = ""
+    memory_optional: bool = False  # under a strategy without frames or heap, their calls are left out
 
 
 def read_script(path: Path) -> Script:
@@ -262,7 +263,10 @@ def parse_script(text: str, path: str = "script") -> Script:
     if not entries:
         raise source.error(*source.at(top, "replies"), "'replies' is empty; a script answers at least once")
     description = source.string(top, "description")
-    return Script(tuple(_reply(source, entries, index) for index in range(len(entries))), path, description)
+    if "memory" in top and top["memory"] != "optional":
+        raise source.error(*source.at(top, "memory"), "'memory' can only be 'optional'; leave it out otherwise")
+    replies = tuple(_reply(source, entries, index) for index in range(len(entries)))
+    return Script(replies, path, description, "memory" in top)
 
 
 def _reply(source: ScriptSource, entries: Any, index: int) -> ScriptedReply:

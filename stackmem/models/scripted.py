@@ -45,28 +45,19 @@ _LINES_COMPARED = 2_000
 class ScriptedModel:
     """Replies with the script's entry number ``request.facts``."""
 
-    def __init__(
-        self, script: Script, sleep: Callable[[float], None] = time.sleep, *, only_offered: bool = False
-    ) -> None:
-        """Open a script.
-
-        Args:
-            only_offered: Leave out the entries of memory tools that are not offered, so that a task's demo runs under
-                every strategy.
-        """
+    def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep) -> None:
         self._script = script
         self._sleep = sleep
-        self._only_offered = only_offered
 
     @classmethod
-    def from_file(cls, path: Path, *, only_offered: bool = False) -> ScriptedModel:
+    def from_file(cls, path: Path) -> ScriptedModel:
         """Open a script file; raises ``UsageError`` like ``read_script``."""
-        return cls(read_script(path), only_offered=only_offered)
+        return cls(read_script(path))
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Return the entry's reply or fault; a ``script`` failure if entries ran out or an expectation failed."""
         replies = self._script.replies
-        if self._only_offered:
+        if self._script.memory_optional:
             replies = _without_memory(replies, request.view)
         if request.facts >= len(replies):
             return ModelFailed("script", self._ran_dry(request))

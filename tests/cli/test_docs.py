@@ -23,7 +23,7 @@ def test_the_list_has_every_page_by_its_title(stage: Stage):
     lines = stage.call("docs", "--list").stdout.splitlines()
     assert "  chat" in {line[:6] for line in lines}
     assert [line for line in lines if line.endswith("Talk with the agent")]
-    assert lines.index("Tutorials:") < lines.index("Work with the agent:") < lines.index("Reference:")
+    assert lines.index("Tutorials:") < lines.index("Work with the agent:") < lines.index("Look it up:")
 
 
 def test_other_words_are_searched_for_and_those_that_nothing_has_are_refused(stage: Stage):

@@ -21,8 +21,9 @@ def said(*parts):
     return Message("user", tuple(Text(part) for part in parts))
 
 
-def model(text, **changes):
-    return ScriptedModel(parse_script("replies:\n" + text, "play.yaml"), **changes)
+def model(text, *, memory_optional=False, **changes):
+    head = "memory: optional\n" if memory_optional else ""
+    return ScriptedModel(parse_script(f"{head}replies:\n{text}", "play.yaml"), **changes)
 
 
 def answer(text, **changes):
@@ -225,9 +226,9 @@ DEMO = """
         ("read_file pop_frame", "read_file pop_frame"),
     ],
 )
-def test_a_demo_leaves_out_the_memory_that_a_strategy_does_not_have(offered, called):
+def test_a_script_may_leave_out_the_memory_that_a_strategy_does_not_have(offered, called):
     tools = tuple(ToolSpec(name, "", "{}") for name in offered.split())
-    played, calls = model(DEMO, only_offered=True), list[ToolCall]()
+    played, calls = model(DEMO, memory_optional=True), list[ToolCall]()
     for facts in range(len(called.split())):
         request = asked(facts)
         reply = played.reply(replace(request, view=replace(request.view, tools=tools), depth=1 if facts == 2 else 0))

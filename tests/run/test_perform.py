@@ -24,6 +24,7 @@ from stackmem.core.requests import (
     AskPermission,
     AskPerson,
     AskUser,
+    AskWords,
     Compact,
     DigestSources,
     Effect,
@@ -200,7 +201,8 @@ ASK = AskModel(View("", (), Log()), 1, 0)
 EACH = {
     type(effect): effect
     for effect in (
-        ASK, Compact(ASK, "root", 1), UseTool(RunCommand("ls"), 1_000), UseOwnTool("own", {}, 1_000), Verify("true"),
+        ASK, Compact(ASK, "root", 1), AskWords(ASK), UseTool(RunCommand("ls"), 1_000), UseOwnTool("own", {}, 1_000),
+        Verify("true"),
         DigestSources(("a",)), ReadClock(), RunChecks(), InvokeTool("own"), LoadSource("p"), AskUser("Who?"), Wait(0.0),
         AskPerson(), AskPermission("run_command", "ls"), Parallel(((0, InvokeTool("own")), (1, ASK))),
     )

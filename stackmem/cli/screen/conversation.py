@@ -12,6 +12,7 @@ from stackmem.core.conversation.standing import memory_line
 from stackmem.core.facts import RunEnded
 from stackmem.core.requests import AskUser
 from stackmem.errors import StackmemError
+from stackmem.foreign.files import read_start
 from stackmem.models.spoken import listening, watching
 from stackmem.run.following.committing import apply_order
 from stackmem.run.fork import ForkChanges, before_request, fork
@@ -232,7 +233,7 @@ def talk(
 def place_of(folder: Path) -> str:
     """Return the folder and the branch that it is on."""
     try:
-        head = (folder / ".git" / "HEAD").read_text("utf-8", "replace")[:400]
+        head = read_start(folder / ".git" / "HEAD", 400).decode("utf-8", "replace")
     except OSError:
         return one_line(str(folder))
     branch = head.removeprefix("ref: refs/heads/").strip() if head.startswith("ref: ") else f"commit {head[:10]}"
