@@ -90,16 +90,22 @@ class Outcome(Struct, frozen=True):
         merged: Those of them that also contain changes of the user.
         refused: Files that stay as they are, because the user changed the same lines.
         conflicts: Files that stay as they are, because the run's version contains marks of an unresolved conflict.
+        spared: Files that stay as they are, because the user's uncommitted work in them would be lost.
     """
 
     changed: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
+    spared: tuple[str, ...] = ()
 
 
 def _no_content(_: str) -> bytes | None:
     return None
+
+
+def _loses_nothing(_path: bytes, _here: PathState, _after: Node | None) -> bool:
+    return False
 
 
 def apply_patches(
@@ -107,6 +113,7 @@ def apply_patches(
     origin: Path,
     read: Callable[[str], bytes | None] = _no_content,  # returns the content of a blob of the run, for merging
     wanted: Callable[[str], bool] = bool,  # selects paths to apply
+    would_lose: Callable[[bytes, PathState, Node | None], bool] = _loses_nothing,  # as in ``UncommittedWork``
     *,
     again: bool = False,  # whether they were applied before: then files that the user changed since are skipped
 ) -> Outcome:
@@ -132,7 +139,7 @@ def apply_patches(
         ) from error
     try:
         with _staged(place) as stage:
-            return _exchange(list(todo.values()), read, root, stage, again=again)
+            return _exchange(list(todo.values()), read, would_lose, root, stage, again=again)
     except OSError as error:
         named = f", {shown_name(error.filename)}" if error.filename else ""
         raise WorkspaceError(
@@ -229,7 +236,13 @@ class _FileStep(Struct, frozen=True):
 
 
 def _exchange(
-    todo: list[list[_Task]], read: Callable[[str], bytes | None], root: int, stage: int, *, again: bool
+    todo: list[list[_Task]],
+    read: Callable[[str], bytes | None],
+    would_lose: Callable[[bytes, PathState, Node | None], bool],
+    root: int,
+    stage: int,
+    *,
+    again: bool,
 ) -> Outcome:
     here = {ways[0].path: look(root, ways[0].path) for ways in todo}
     open_tasks = [ways for ways in todo if here[ways[0].path].node != ways[0].after]
@@ -239,7 +252,9 @@ def _exchange(
     found = {
         ways[0].path: _step(ways, here[ways[0].path], read) for ways in open_tasks if ways[0].path not in conflicts
     }
-    steps = _unobstructed([step for step in found.values() if step is not None], here, root)
+    spared = {path for path, step in found.items() if step is not None and would_lose(path, here[path], step.after)}
+    steps = [step for path, step in found.items() if step is not None and path not in spared]
+    steps = _unobstructed(steps, here, root)
     if steps:
         plain = [step.task for step in steps if step.merged is None]
         before = {task.path: (task.before, here[task.path].content) for task in plain if task.before}
@@ -253,8 +268,9 @@ def _exchange(
     return Outcome(
         tuple(name for path, name in names.items() if path in done),
         tuple(step.task.change.path for step in steps if step.merged is not None),
-        tuple(name for path, name in names.items() if path not in done | conflicts),
+        tuple(name for path, name in names.items() if path not in done | conflicts | spared),
         tuple(name for path, name in names.items() if path in conflicts),
+        tuple(name for path, name in names.items() if path in spared),
     )
 
 

@@ -23,6 +23,7 @@ from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.foreign.files import read_regular
 from stackmem.history.apply import Outcome, Patch, apply_patches, executed_by_host, patch_across
+from stackmem.history.following.uncommitted import UncommittedWork
 from stackmem.history.history import History, PathChange
 from stackmem.history.objects import Node
 from stackmem.history.restore import content_of
@@ -33,7 +34,7 @@ from stackmem.trace.private import write_json
 from stackmem.trace.signatures import MAX_SIGNED_BYTES, Signer
 from stackmem.workspace.secrets import Scrubber
 
-from .following.common import Applied, applied_last, first_of_family, history_of
+from .following.common import Applied, Family, applied_last, first_of_family, history_of
 from .in_memory import MEMORY, NoHistory
 from .request import read_request
 from .result import RunResult, failure_of, read_result, result_fields, write_result
@@ -122,7 +123,8 @@ def _apply(result: RunResult, folder: str, signer: Signer) -> RunResult:
     if not (folder and result.outcome in ("solved", "finished")):
         return result
     try:
-        brought = apply_run(Path(result.run_dir))
+        run_dir = Path(result.run_dir)
+        brought = apply_run(run_dir, may_lose=bool(read_request(run_dir).flags.get("yes")))
     except (UsageError, WorkspaceError) as error:
         raise type(error)(
             f"{result.run} ended ({result.outcome}) and is saved, but its patch is not applied: {error}"
@@ -218,8 +220,13 @@ class Brought(msgspec.Struct, frozen=True):
     @property
     def not_applied(self) -> str:
         """Name the files that stay as they are, with the reason; empty if there are none."""
-        refused, conflicts = self.done.refused, self.done.conflicts
+        refused, conflicts, spared = self.done.refused, self.done.conflicts, self.done.spared
         parts = []
+        if spared:
+            parts.append(
+                f"applying would delete or revert your uncommitted work in {_names(spared)}, which the agent deleted or"
+                " reverted; it was left as it is, and applying with --yes loses it"
+            )
         if refused:
             stays = "stays" if len(refused) == 1 else "stay"
             parts.append(f"{_names(refused)} {stays} as you left it, because you changed what the run changed")
@@ -237,10 +244,11 @@ def _kept(run_dir: Path) -> Kept:
     return decode_json(read_regular(run_dir / CHANGES), Kept)
 
 
-def apply_run(run_dir: Path, only: Sequence[str] = ()) -> Brought:
+def apply_run(run_dir: Path, only: Sequence[str] = (), *, may_lose: bool = False) -> Brought:
     """Apply a finished run's patch to the folder it was copied from. Changes that are already there are skipped.
 
-    ``only`` names the files and folders to apply; without it, all files are.
+    ``only`` names the files and folders to apply; without it, all files are. ``may_lose`` also applies what deletes or
+    reverts the user's uncommitted work.
     """
     result = read_result(run_dir / RESULT)
     try:
@@ -268,9 +276,12 @@ def apply_run(run_dir: Path, only: Sequence[str] = ()) -> Brought:
     last = applied_last(run_dir, first)
     read = partial(_content, run_dir, last)
     again = last is not None and last.tree == kept.tree
-    done = apply_patches(ways, Path(kept.folder), read, partial(_is_wanted, only=only), again=again)
+    folder, wanted = Path(kept.folder), partial(_is_wanted, only=only)
+    work = UncommittedWork(folder, _users_versions(run_dir, kept))
+    lossless = () if may_lose else (work.would_lose,)
+    done = apply_patches(ways, folder, read, wanted, *lossless, again=again)
     if kept.tree:
-        missed = {*done.refused, *done.conflicts}
+        missed = {*done.refused, *done.conflicts, *done.spared}
         missed_changes = [*left_out, *(change for change in ways[0].changes if change.path in missed)]
         with suppress(OSError, WorkspaceError):  # the run may be on read-only media
             tree = _tree_applied(run_dir, kept.tree, missed_changes, read) if missed_changes else kept.tree
@@ -279,6 +290,19 @@ def apply_run(run_dir: Path, only: Sequence[str] = ()) -> Brought:
     reverted = tuple(path for path in done.changed if path not in own)
     outcome = result.outcome if result is not None else ""
     return Brought(Path(kept.folder), done, bool(kept.changes), reverted, outcome)
+
+
+def _users_versions(run_dir: Path, kept: Kept) -> dict[bytes, set[str]]:
+    """Return the contents that the changed files had initially or got from the user since, by path."""
+    versions: dict[bytes, set[str]] = {}
+    for change in [each for each in kept.changes if each.before]:
+        versions.setdefault(path_bytes(change.path), set()).add(change.before)
+    with suppress(TraceError, WorkspaceError, OSError):  # without its history, a run has only its patch
+        family = Family(run_dir, history_of(run_dir))
+        for entry in family.log():
+            for path, node in family.files_taken(entry)[1].items():
+                versions.setdefault(path, set()).add(node.id)
+    return versions
 
 
 def _is_wanted(path: str, only: Sequence[str]) -> bool:

@@ -16,6 +16,7 @@ from tests.history.folders import folder, repository, run_git
     [
         ("", ApplyOrder()),
         ("./a 'b c'", ApplyOrder(("a", "b c"))),
+        ("--yes a", ApplyOrder(("a",), yes=True)),
         ("--commit d/", ApplyOrder(("d/",), commits=True)),
         ("--branch x --hooks -- --odd", ApplyOrder(("--odd",), commits=True, branch="x", hooks=True)),
     ],

@@ -232,3 +232,62 @@ def test_a_file_that_cannot_be_merged_keeps_both_versions(stage: Stage):
     assert talk.shown()[-1].split()[:2] == ["a", "a.agent-version"]
     apply_run(talk.run_dir)
     assert holds(talk.mine) == {"a": b"mine\0", "a.agent-version": b"agent\0"}
+
+
+@LAYERS
+def test_uncommitted_work_that_the_agent_discarded_is_spared_until_the_user_agrees(stage: Stage, layer: str):
+    tracked = {"edited": "1\n", "clean": "1\n", "removed": "1\n", ".gitignore": "*.db\n"}
+    mine = repository(Path(stage.root) / "mine", dict(tracked))
+    folder(mine, {"edited": "mine\n", "removed": "mine\n", "notes": "mine\n", "x.db": "mine\n"})
+    talk = Talk(
+        stage, {}, command("echo made > made; echo more >> notes"), says("One."),
+        command("printf '1\\n' > edited; printf '1\\n' > removed; rm -f notes x.db later clean made; echo 2 > new"),
+        says("Two."), layer=layer,
+    )  # fmt: skip
+    talk.say("first")
+    assert apply_run(talk.run_dir).done.changed == ("made", "notes")
+
+    def edit() -> str:
+        folder(mine, {"later": "mine\n"})
+        return "second"
+
+    talk.say(edit)
+    brought = apply_run(talk.run_dir)
+    assert brought.changed == ("clean", "made", "new")
+    assert brought.done.spared == ("edited", "later", "notes", "removed")
+    assert brought.not_applied.startswith("applying would delete or revert your uncommitted work in edited, later, ")
+    assert (mine / "later").read_text() == (mine / "x.db").read_text() == (mine / "edited").read_text() == "mine\n"
+    assert apply_run(talk.run_dir).done.spared == brought.done.spared
+    assert apply_run(talk.run_dir, ("later", "edited"), may_lose=True).changed == ("edited", "later")
+    assert apply_run(talk.run_dir, may_lose=True).changed == ("notes", "removed")
+    assert apply_run(talk.run_dir).summary.startswith("already applied")
+
+
+def test_an_undo_of_what_was_applied_is_not_a_loss(stage: Stage):
+    mine = repository(Path(stage.root) / "mine", {"a": DAY})
+    folder(mine, {"b": "mine\n"})
+    talk = Talk(stage, {}, command("echo agent > a; echo agent > b; echo agent > new"), says("One."), says("Two."))
+    talk.say("first")
+    apply_run(talk.run_dir)
+    talk.undo()
+    assert apply_run(talk.run_dir).changed == ("a", "b", "new")
+    assert holds(mine) == {"a": DAY.encode(), "b": b"mine\n"}
+
+
+def test_without_a_repository_a_deletion_is_applied(stage: Stage):
+    talk = Talk(stage, {"a": "mine"}, command("rm a"), says("One."))
+    talk.say("first")
+    assert apply_run(talk.run_dir).changed == ("a",)
+    assert holds(talk.mine) == {}
+
+
+def test_solve_that_applies_spares_uncommitted_work_unless_the_user_passed_yes(stage: Stage):
+    mine = repository(Path(stage.root) / "mine", {"a": "a\n"})
+    for flags in ([], ["--yes"]):
+        folder(mine, {"notes": "mine\n"})
+        model = stage.script(command("rm notes; echo new > a$RANDOM"), call("pop_frame", result="Done."))
+        ran = stage.call("solve", str(mine), "-t", "Do it.", "--model", model, "--apply", "--network", "none", *flags)
+        assert (ran.returncode, (mine / "notes").exists()) == ((0, False) if flags else (2, True)), ran.stderr
+        assert flags or "your uncommitted work in notes" in ran.stderr
+    again = stage.call("apply", "last", "--yes")
+    assert again.returncode == 0, again.stderr

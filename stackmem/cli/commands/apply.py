@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from stackmem.cli.options import RunName, flag, run_folder
+from stackmem.cli.options import RunName, flag, run_folder, switch
 from stackmem.cli.screen.text import readable
 from stackmem.errors import UsageError
 from stackmem.run.ending import apply_run
@@ -14,9 +14,10 @@ def command(
     run: RunName,
     paths: list[str] | None = typer.Argument(None, metavar="[PATH]...", help="Apply only these files and folders."),
     runs_dir: str | None = flag("runs_dir"),
+    yes: bool = switch("--yes", "Also delete or revert your uncommitted files if the run did."),
 ) -> None:
     """Apply a run's patch to the folder it came from. Files that you changed as well are merged or left alone."""
-    brought = apply_run(run_folder(run, runs_dir), paths or ())
+    brought = apply_run(run_folder(run, runs_dir), paths or (), may_lose=yes)
     not_done = brought.outcome not in ("", "solved", "finished")
     typer.echo(f"{readable(brought.summary)}{f' (the run is {brought.outcome})' if not_done else ''}")
     for path in brought.changed:

@@ -35,12 +35,14 @@ class ApplyOrder(Struct, frozen=True):
         commits: Whether to commit what was applied.
         branch: A new branch for the commit; empty for the current one.
         hooks: Whether the repository's hooks run.
+        yes: Whether the user's uncommitted work may be deleted or reverted.
     """
 
     paths: tuple[str, ...] = ()
     commits: bool = False
     branch: str = ""
     hooks: bool = False
+    yes: bool = False
 
 
 def read_order(text: str) -> ApplyOrder:
@@ -51,7 +53,7 @@ def read_order(text: str) -> ApplyOrder:
         raise UsageError(f"cannot read the paths {text!r} ({error}); close the quotation mark") from error
     paths: list[str] = []
     rest = iter(words)
-    commits = hooks = False
+    commits = hooks = yes = False
     branch = ""
     for word in rest:
         match word:
@@ -59,6 +61,8 @@ def read_order(text: str) -> ApplyOrder:
                 commits = True
             case "--hooks":
                 hooks = True
+            case "--yes":
+                yes = True
             case "--branch":
                 branch = next(rest, "")
                 if not branch:
@@ -66,16 +70,18 @@ def read_order(text: str) -> ApplyOrder:
             case "--":
                 paths += rest
             case _ if word.startswith("--"):
-                raise UsageError(f"/apply has no flag {word!r}; it takes --commit, --branch NAME, --hooks and paths")
+                raise UsageError(
+                    f"/apply has no flag {word!r}; it takes --commit, --branch NAME, --hooks, --yes and paths"
+                )
             case _:
                 paths.append(word.removeprefix("./"))
-    return ApplyOrder(tuple(paths), commits or bool(branch), branch, hooks)
+    return ApplyOrder(tuple(paths), commits or bool(branch), branch, hooks, yes)
 
 
 def apply_order(run_dir: Path, text: str) -> list[str]:
     """Execute ``/apply`` with its arguments. Returns one or two lines about the outcome."""
     order = read_order(text)
-    brought = apply_run(run_dir, order.paths)
+    brought = apply_run(run_dir, order.paths, may_lose=order.yes)
     lines = [brought.describe()]
     if order.commits:
         lines.append(commit_applied(brought.folder, brought.changed, order, commit_message(run_dir)))
