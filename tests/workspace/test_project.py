@@ -114,7 +114,10 @@ def test_an_editable_installation_outside_is_named_unless_it_is_granted(tmp_path
         (("package.json",), {"package_json": "[" * 100_000}, [], []),
         (("package.json",), {"package_json": '{"scripts": ["test"]}'}, [], []),
         (("Cargo.toml", "go.mod", "Makefile"), {"Makefile": "test: all\n\tx\n"},
-         ["cargo test --offline", "go test ./...", "make test"], []),
+         ["make test", "cargo test --offline", "go test ./..."], []),
+        (("Cargo.toml", "package.json"),
+         {"package_json": '{"scripts": {"test": "jest"}, "packageManager": "yarn@4.1"}'},
+         ["yarn test", "cargo test --offline"], []),
         (("Makefile",), {"Makefile": "test := 3\n"}, [], []),
     ],
 )  # fmt: skip
@@ -125,6 +128,28 @@ def test_test_commands_and_locks_are_what_the_files_say(tmp_path: Path, names, t
     project = find_project(folder)
     assert [suite.command for suite in project.suites] == commands
     assert list(project.locks) == locks
+
+
+@pytest.mark.parametrize(
+    ("there", "commands", "message"),
+    [
+        (("pnpm", "npm"), ["pnpm test", "cargo test --offline"], ""),
+        (("npm",), ["npm test", "cargo test --offline"], ""),
+        ((), ["pnpm test", "cargo test --offline"], "the tests need pnpm (package.json), and commands do not find it"),
+    ],
+)
+def test_a_missing_program_of_the_tests_is_named(tmp_path: Path, monkeypatch, there, commands, message):
+    """The Cargo.toml of a native part is not the project's test command, even if pnpm is missing."""
+    system = made(tmp_path / "system", *there)
+    system.mkdir(exist_ok=True)
+    monkeypatch.setattr("stackmem.workspace.project.project.SYSTEM_PATH", (str(system),))
+    texts = {"package_json": '{"scripts": {"test": "vitest"}}'}
+    folder = made(tmp_path / "p", "package.json", "pnpm-lock.yaml", "Cargo.toml", **texts)
+    project = find_project(folder, search="/usr/bin")
+    assert [suite.command for suite in project.suites] == commands
+    named = [one for one in project.missing if one.startswith("the tests need")]
+    assert [one.startswith(message) for one in named] == ([True] if message else [])
+    assert there != ("npm",) or project.suites[0].reason == "package.json (commands do not find pnpm)"
 
 
 def test_tests_that_only_pytest_finds_are_not_given_to_unittest_which_would_pass(tmp_path: Path):

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.workspace.environment import SYSTEM_PATH
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import Toolchain
 
 from .installations import Interpreter, find_interpreter, find_node, is_file
-from .suites import SuiteCommand, find_suites, lock_files, uninstalled
+from .suites import SuiteCommand, find_suites, lock_files, missing_program, uninstalled
 
 _ENVIRONMENTS = (".venv", "venv")
 _PROGRAMS = "node_modules/.bin"
@@ -58,7 +59,7 @@ class Project(Struct, frozen=True):
 def find_project(
     folder: Path, include: tuple[str, ...] = (), search: str = "", granted: tuple[str, ...] = (), place: str = ""
 ) -> Project:
-    """Inspect a folder."""
+    """Inspect a folder. ``search`` is the user's PATH; if it is empty, all programs are assumed to be installed."""
     root = folder.resolve()
     here = root / place
     own = (f"{place}/{name}" for name in _ENVIRONMENTS if place)
@@ -69,13 +70,21 @@ def find_project(
     programs = [f"{environment}/bin"] if environment else []
     packages = dict.fromkeys(os.path.normpath(f"{at}/{_PROGRAMS}") for at in (place or ".", "."))
     programs += [name for name in packages if (root / name).is_dir()]
+    granted_search = (place for place in search.split(":") if any(Path(place).is_relative_to(one) for one in granted))
+    seen = (*SYSTEM_PATH, *(f"{prefix}/bin" for prefix in node), *granted_search, *(f"{root}/{at}" for at in programs))
+
+    def has(program: str) -> bool:
+        return not search or any(is_file(Path(at, program)) for at in seen)
+
+    suites = find_suites(here, environment and os.path.relpath(root / environment, here), has)
+    missing = (*interpreter.missing, *no_node, *uninstalled(here, root, interpreter.environment))
     return Project(
         environment=environment,
         version=interpreter.version,
         programs=tuple(programs),
         installations=tuple(dict.fromkeys((*interpreter.installations, *node))),
-        suites=find_suites(here, environment and os.path.relpath(root / environment, here)),
+        suites=suites,
         locks=lock_files(here) or lock_files(root),
-        missing=(*interpreter.missing, *no_node, *uninstalled(here, root, interpreter.environment)),
+        missing=(*missing, *missing_program(suites, has)),
         place=place,
     )

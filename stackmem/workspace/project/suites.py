@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -38,13 +38,30 @@ def lock_files(folder: Path) -> tuple[str, ...]:
     return tuple(name for name in LOCKS if is_file(folder / name))
 
 
-def find_suites(folder: Path, environment: str) -> tuple[SuiteCommand, ...]:
-    """Return all test commands that the folder's files suggest, most likely first."""
+def find_suites(
+    folder: Path, environment: str, has: Callable[[str], bool] = lambda _: True
+) -> tuple[SuiteCommand, ...]:
+    """Return all test commands that the folder's files suggest, most likely first.
+
+    A test command that the project defines comes before the defaults of Cargo and Go, because their files may belong to
+    a part of the project only. ``has`` returns whether commands find a program.
+    """
     return tuple(
         suite
-        for suites in (_python(folder, environment), _node(folder), _cargo(folder), _go(folder), _make(folder))
+        for suites in (_python(folder, environment), _node(folder, has), _make(folder), _cargo(folder), _go(folder))
         for suite in suites
     )
+
+
+def missing_program(suites: tuple[SuiteCommand, ...], has: Callable[[str], bool]) -> Iterator[str]:
+    """Yield a message if commands do not find the program of the first test command."""
+    for suite in suites[:1]:
+        program = suite.command.partition(" ")[0]
+        if program != "python" and not has(program):
+            yield (
+                f"the tests need {program} ({suite.reason}), and commands do not find it; install it system-wide, "
+                "grant it with a mount in a profile (--profile FILE), or pass another --check COMMAND"
+            )
 
 
 def _python(folder: Path, environment: str) -> Iterator[SuiteCommand]:
@@ -114,12 +131,20 @@ def _package(folder: Path) -> dict[str, object]:
     return package if isinstance(package, dict) else {}
 
 
-def _node(folder: Path) -> Iterator[SuiteCommand]:
-    scripts = _package(folder).get("scripts")
+def _node(folder: Path, has: Callable[[str], bool]) -> Iterator[SuiteCommand]:
+    package = _package(folder)
+    scripts = package.get("scripts")
     script = scripts.get("test") if isinstance(scripts, dict) else None
     if isinstance(script, str) and "no test specified" not in script:
-        runner = next((command for name, command in _NODE_RUNNERS.items() if is_file(folder / name)), "npm test")
-        yield SuiteCommand(runner, "package.json")
+        manager = str(package.get("packageManager", "")).partition("@")[0]
+        named = (command for command in _NODE_RUNNERS.values() if command.partition(" ")[0] == manager)
+        locked = (command for name, command in _NODE_RUNNERS.items() if is_file(folder / name))
+        runner = next(named, None) or next(locked, "npm test")
+        program = runner.partition(" ")[0]
+        if program != "npm" and not has(program) and has("npm"):  # npm runs the same script
+            yield SuiteCommand("npm test", f"package.json (commands do not find {program})")
+        else:
+            yield SuiteCommand(runner, "package.json")
 
 
 def _cargo(folder: Path) -> Iterator[SuiteCommand]:
