@@ -32,6 +32,11 @@ _INTERRUPTED = {
     "REVERT_HEAD": "revert", "BISECT_LOG": "bisection",
 }  # fmt: skip
 """Files of a repository while an operation waits for the user."""
+_SUBMODULE, _REGULAR = b"160000", (b"100644", b"100755")  # modes in the index
+_POINTER, _MAX_POINTER_BYTES = b"version https://git-lfs.github.com/spec/", 1024
+_USES_LFS = re.compile(rb"^[^#\n]*\bfilter=lfs\b", re.M)
+_MAX_ATTRIBUTES, _MAX_POINTERS = 100, 20_000  # files that are read
+_NAMED = 3
 _MAX_TAGS = 5_000
 _SMALL_BYTES = 4096  # for a name or path
 _LISTS_BYTES = 16 * 1024 * 1024  # for the list of a shallow clone's boundary commits
@@ -82,7 +87,35 @@ class Origin(Struct, frozen=True):
             )
         elif self.head and self._staged():
             notes.append("the folder has staged changes; the run has them as unstaged ones")
-        return tuple(notes)
+        return (*notes, *self._not_fetched())
+
+    def _not_fetched(self) -> list[str]:
+        """Return notes on empty submodules and on files whose content is only in LFS."""
+        try:
+            listed = self.ask_in_work_tree("ls-files", "--stage", "-z").split(b"\0")[:-1]
+        except WorkspaceError:  # a damaged index; the run reports it if it matters
+            return []
+        entries = [(line[:6], line.partition(b"\t")[2]) for line in listed]
+        empty = [path for mode, path in entries if mode == _SUBMODULE and _is_empty(self.root, path)]
+        pointers = self._pointers([path for mode, path in entries if mode in _REGULAR])
+        notes = []
+        if empty:
+            notes.append(
+                f"submodules without files: {_some(empty)}; if the task needs them, run "
+                "`git submodule update --init` in your folder first"
+            )
+        if pointers:
+            notes.append(
+                f"LFS pointers instead of the files: {_some(pointers)}; if the task needs their content, run "
+                "`git lfs pull` in your folder first"
+            )
+        return notes
+
+    def _pointers(self, paths: list[bytes]) -> list[bytes]:
+        attributes = [path for path in paths if path.rpartition(b"/")[2] == b".gitattributes"][:_MAX_ATTRIBUTES]
+        if not any(_USES_LFS.search(_start(self.root, path, _SMALL_BYTES * 16)) for path in attributes):
+            return []
+        return [path for path in paths[:_MAX_POINTERS] if _is_pointer(self.root, path)]
 
     def _staged(self) -> bool:
         try:
@@ -93,6 +126,35 @@ class Origin(Struct, frozen=True):
     def shallow(self) -> set[str]:
         """Return the commits whose parents are missing."""
         return set(_text(self.common / "shallow", _LISTS_BYTES).split())
+
+
+def _is_empty(root: Path, path: bytes) -> bool:
+    try:
+        with os.scandir(root / os.fsdecode(path)) as inside:
+            return next(inside, None) is None
+    except OSError:  # it is missing or unreadable
+        return True
+
+
+def _is_pointer(root: Path, path: bytes) -> bool:
+    try:
+        status = (root / os.fsdecode(path)).lstat()
+    except OSError:
+        return False
+    small = stat.S_ISREG(status.st_mode) and len(_POINTER) < status.st_size <= _MAX_POINTER_BYTES
+    return small and _start(root, path, len(_POINTER)) == _POINTER
+
+
+def _start(root: Path, path: bytes, most_bytes: int) -> bytes:
+    try:
+        return read_start(root / os.fsdecode(path), most_bytes, follow=False)
+    except OSError:
+        return b""
+
+
+def _some(paths: list[bytes]) -> str:
+    more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
+    return ", ".join(map(shown_name, paths[:_NAMED])) + more
 
 
 def work_tree_of(folder: Path) -> Path | None:

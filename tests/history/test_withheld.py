@@ -86,3 +86,41 @@ def test_what_a_runs_repository_lacks_is_said(tmp_path: Path) -> None:
     (place / ".git" / "MERGE_HEAD").write_text("0" * 40 + "\n", encoding="utf-8")
     (said,) = find_origin(place).unfinished()
     assert "in the middle of a merge" in said
+
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n"
+
+
+def test_empty_submodules_and_lfs_pointers_are_named_with_the_command_that_fetches_them(tmp_path: Path) -> None:
+    place = repository(
+        tmp_path / "p", {".gitattributes": "*.bin filter=lfs diff=lfs\n", **{f"d/{n}.bin": POINTER for n in range(5)}}
+    )
+    for name in ("vendor/x", "vendor/full"):
+        (place / name).mkdir(parents=True)
+        run_git(place, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},{name}")
+    (place / "vendor/full/a").write_text("a", encoding="utf-8")
+    (place / "d/0.bin").write_bytes(b"fetched")
+    (place / "d/1.bin").unlink()
+    (place / "d/1.bin").symlink_to("2.bin")
+    run_git(place, "commit", "-qm", "submodules")
+    submodules, pointers = (note for note in find_origin(place).unfinished() if "first" in note)
+    assert submodules.startswith("submodules without files: vendor/x; ")
+    assert "`git submodule update --init`" in submodules
+    assert pointers.startswith("LFS pointers instead of the files: d/2.bin, d/3.bin, d/4.bin; ")
+    assert "`git lfs pull`" in pointers
+
+
+def test_a_file_that_looks_like_a_pointer_is_one_only_if_the_project_uses_lfs(tmp_path: Path) -> None:
+    place = repository(tmp_path / "p", {"a.bin": POINTER, ".gitattributes": "# *.bin filter=lfs\n"})
+    assert find_origin(place).unfinished() == ()
+
+
+def test_hostile_names_of_submodules_stay_on_one_line(tmp_path: Path) -> None:
+    place = repository(tmp_path / "p", {"a": "1\n"})
+    for number in range(5):
+        run_git(place, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},{number}\n\x1b[31m")
+    run_git(place, "commit", "-qm", "submodules")
+    (note,) = find_origin(place).unfinished()
+    assert "\n" not in note
+    assert "\x1b" not in note
+    assert "and 2 more" in note
