@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import errno
 import json
 import os
@@ -161,8 +162,20 @@ def written(path: str, raw: bytes, size: int | None, before: bytes) -> ToolOutco
         before: Its previous content; may be cut after ``PARSED_BYTES``, or empty if it cannot be read.
     """
     previous = "it is new" if size is None else f"it had {size} bytes"
-    note = syntax_note(path, raw) or lost_note(path, before, raw)
+    note = (syntax_note(path, raw) or lost_note(path, before, raw)) + form_note(before, raw)
     return ToolOutcome(f"wrote {len(raw)} bytes to {named(path)}; {previous}{note}")
+
+
+def form_note(before: bytes, raw: bytes) -> str:
+    """Return a note if a write replaced CRLF line ends or removed a byte order mark."""
+    before, lost = before[:PARSED_BYTES], []  # the same for files on disk, whose content may be cut, and in memory
+    if (ends := before.count(b"\r\n")) and ends == before.count(b"\n") and b"\n" in raw and b"\r\n" not in raw:
+        lost.append(("its lines ended in CRLF and now end in LF", r"sed -i 's/$/\r/'"))
+    if before.startswith(codecs.BOM_UTF8) and not raw.startswith(codecs.BOM_UTF8):
+        lost.append(("it began with a byte order mark and no longer does", r"sed -i '1s/^/\xef\xbb\xbf/'"))
+    return "".join(
+        f"\nnote: {what}; if that is not wanted, restore it, for example with {command}" for what, command in lost
+    )
 
 
 def unchanged(path: str) -> ToolOutcome:

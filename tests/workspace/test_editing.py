@@ -1,6 +1,7 @@
 """Replacing text in a file, once or everywhere, and the message if it is not found."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from stackmem.history.ignored import IgnoreRules
 from stackmem.history.objects import ObjectStore
 from stackmem.workspace.editing import edited
 from stackmem.workspace.files import Files
+from stackmem.workspace.memory import MemoryProgram, MemoryWorkspace
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.refusals import ToolRefused
 
@@ -157,3 +159,32 @@ def test_what_read_file_shows_as_an_escape_matches_the_character(before, old, ne
 def test_other_escapes_are_only_themselves(old):
     with pytest.raises(ToolRefused, match="not found"):
         edited("a.sh", b"A\n", old, "B", every=False, scrub=str)
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "notes"),
+    [
+        (b"a\r\nb\r\n", "a\nc\n", ["its lines ended in CRLF"]),
+        (b"\xef\xbb\xbfa\n", "b\n", ["it began with a byte order mark"]),
+        (b"\xef\xbb\xbfa\r\n", "b\n", ["its lines ended in CRLF", "it began with a byte order mark"]),
+        (b"\xef\xbb\xbfa\r\n", "\ufeffb\r\n", []),
+        (b"a\r\nb\n", "a\nc\n", []),
+        (b"a\nb\n", "a\nc\n", []),
+        (b"a\r\n" * 100_000, "a\n" * 10, ["its lines ended in CRLF"]),
+        (b"a\r\n", "", []),
+    ],
+)
+def test_a_write_mentions_lost_line_ends_and_byte_order_marks(tmp_path: Path, before: bytes, content: str, notes):
+    """In memory and on disk alike, with a command that restores them."""
+    (tmp_path / "a.cs").write_bytes(before)
+    on_disk = Files(tmp_path, "/workspace").write("a.cs", content)
+    said = on_disk.text.splitlines()[1:]
+    assert [line.split(" and ")[0] for line in said] == [f"note: {note}" for note in notes]
+    in_memory = MemoryWorkspace({"a.cs": before.decode()}, "/workspace", MemoryProgram("x", lambda *_: ("", 0)))
+    assert in_memory.write_file("a.cs", content) == on_disk
+    for line in said:
+        command = line.rpartition(" with ")[2]
+        subprocess.run(f"{command} a.cs", shell=True, cwd=tmp_path, check=True)
+    restored = (tmp_path / "a.cs").read_bytes()
+    assert restored.startswith(b"\xef\xbb\xbf") == (before.startswith(b"\xef\xbb\xbf"))
+    assert not notes or (b"\r\n" in restored) == (b"\r\n" in before)
