@@ -17,6 +17,8 @@ from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import open_regular, read_regular
 from stackmem.run.request import read_request
 from stackmem.run.run_folder import RUN, TRACE, is_run
+from stackmem.trace.lineage import came_from
+from stackmem.trace.lock import is_held
 from stackmem.trace.store import LONGEST_BYTES
 
 _SHORT = re.compile(r"[0-9a-f]{6}")
@@ -56,9 +58,24 @@ def find_run(named: str, *places: Path) -> Path:
     raise UsageError(f"no run {named!r} in {where}; stackmem runs lists the {quantity(len(runs), 'run')} there")
 
 
-def newest_session(runs_dir: Path, folder: Path) -> Path | None:
-    """Return the conversation about ``folder`` that was started last, or None."""
-    return next((path for path, subject in kept_sessions(runs_dir) if subject == folder), None)
+def newest_session(runs_dir: Path, folder: Path) -> tuple[Path | None, tuple[Path, ...]]:
+    """Return the newest conversation about ``folder`` that no process has open, and the newer ones that one has open.
+
+    The runs that an open conversation was forked from, as ``/undo`` does, belong to it and are not returned.
+    """
+    busy: list[Path] = []
+    before_busy: set[str] = set()
+    for path, subject in kept_sessions(runs_dir):
+        if subject != folder:
+            continue
+        held = is_held(path / TRACE)
+        if not held and path.name not in before_busy:
+            return path, tuple(busy)
+        if held:
+            busy.append(path)
+        with suppress(TraceError):
+            before_busy.add(came_from(path))
+    return None, tuple(busy)
 
 
 def kept_sessions(runs_dir: Path) -> Iterator[tuple[Path, Path]]:

@@ -60,7 +60,9 @@ def command(
     ),
     keys: str = option("--keys", "Edit the input line with the keys of emacs or vim.", "emacs|vim", default="emacs"),
     plain: bool = switch("--plain", "For screen readers: no colors, no spinner, no text that changes in place."),
-    continues: bool = switch("--continue", "Continue the newest conversation about the folder."),
+    continues: bool = switch(
+        "--continue", "Continue the newest conversation about the folder that no process has open."
+    ),
     taken_up: str | None = option("--resume", "Continue this conversation.", "RUN"),
     request: str | None = option(
         "-p --request",
@@ -138,7 +140,14 @@ def _found(folder: Path, named: str | None, flags: Flags) -> Path:
         if Run(found).state.session is None:
             raise UsageError(f"{found.name} is not a conversation; continue it with stackmem resume {found.name}")
         return found
-    newest = newest_session(runs_folder(flags.get("runs_dir")), folder)
+    newest, busy = newest_session(runs_folder(flags.get("runs_dir")), folder)
+    names = ", ".join(path.name for path in busy[:5])
+    if newest is None and busy:
+        raise UsageError(
+            f"every conversation about {folder} is open in another process ({names}); leave out --continue"
+        )
     if newest is None:
         raise UsageError(f"no conversation about {folder} yet; leave out --continue")
+    if busy:
+        say(f"another process has {names} open; continuing {newest.name}, the newest one that is free")
     return newest
