@@ -31,7 +31,7 @@ from stackmem.version import VERSION
 from .catalog import COMMANDS, EXAMPLES, EXIT_CODES, GROUPS
 from .container import IN_CONTAINER, refuse_without_linux, run_in_container
 from .help_layout import lay_out
-from .placement import refuse_options_before_subcommands
+from .placement import refuse_options_before_subcommands, with_choice
 from .screen.text import escape
 
 
@@ -189,6 +189,7 @@ def main() -> None:
     if len(sys.argv) == 1 and sys.stdin.isatty() and sys.stdout.isatty():
         sys.argv.append("chat")
     try:
+        sys.argv[1:] = with_choice(sys.argv[1:])
         if sys.argv[1:2] == [IN_CONTAINER]:
             run_in_container(sys.argv[2:])
         refuse_without_linux(sys.argv[1:], sys.platform)

@@ -12,6 +12,9 @@ from typing import Any
 
 from stackmem.errors import UsageError
 
+RESUME = "--resume"
+"""The option of ``stackmem chat`` that may lack its value: the user then chooses a conversation."""
+
 
 def refuse_options_before_subcommands(command: Any) -> None:
     """Change every group in this tree of commands that also works without a subcommand.
@@ -55,3 +58,14 @@ def _flag(param: Any) -> str:
 
 def _all(flags: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(flags[:-1]), flags[-1])))
+
+
+def with_choice(arguments: list[str]) -> list[str]:
+    """Return the arguments of a command line, with an empty value for a ``--resume`` that has none."""
+    if arguments[:1] != ["chat"]:
+        return arguments
+    follows = [*arguments[1:], "-"]
+    return [
+        f"{RESUME}=" if word == RESUME and after.startswith("-") else word
+        for word, after in zip(arguments, follows, strict=True)
+    ]

@@ -3,6 +3,11 @@
 import time
 from pathlib import Path
 
+import pytest
+
+from stackmem.cli.placement import with_choice
+from stackmem.run.run_folder import TRACE
+from stackmem.trace.lock import is_held
 from tests.cli.test_chat import chat, folder_of, newest, says
 from tests.stage import Stage
 
@@ -31,8 +36,55 @@ def test_continue_takes_the_newest_conversation_that_no_process_has_open(stage: 
         terminal.type("/fork\r")
         terminal.wait_for("(continues in a copy;", at)
         free.rename(stage.root / "elsewhere")
+        until = time.monotonic() + 30  # for a moment after the old run has closed, the fork is not open yet
+        while not is_held(newest(stage) / TRACE) and time.monotonic() < until:
+            time.sleep(0.05)
         none = stage.run("chat", str(folder_of(stage)), "--continue", "-p", "more", "--quiet")
         assert none.returncode == 2
         assert "is open in another process" in none.stderr
         terminal.type("\x04")
         assert terminal.end() == 0
+
+
+def test_resume_without_an_id_lists_and_searches_what_was_said(stage: Stage):
+    first = ask(stage, "about \x1b[31mpears and plums", "One.")
+    second = ask(stage, "about apples", "One.")
+    listed = stage.run("chat", str(folder_of(stage)), "-p", "more", "--quiet", "--resume")
+    assert listed.returncode == 2
+    assert f"choose one: stackmem chat --resume {second.name}" in listed.stderr
+    assert listed.stderr.index(second.name) < listed.stderr.index(first.name)
+    assert "\x1b" not in listed.stderr
+    piped = stage.run("chat", str(folder_of(stage)), "--resume")
+    assert first.name in piped.stderr
+    with chat(stage, "--resume") as terminal:
+        at = terminal.wait_for("Enter leaves:")
+        terminal.type("nowhere\r")
+        at = terminal.wait_for("no conversation contains nowhere", at)
+        at = terminal.wait_for("Enter leaves:", at)
+        terminal.type("PLUMS pears\r")
+        at = terminal.wait_for(f"1  {first.name}", at)
+        at = terminal.wait_for("Enter leaves:", at)
+        terminal.type("1\r")
+        terminal.wait_for("One.", terminal.wait_for("pears and plums", at))
+        terminal.type("\x04")
+        terminal.wait_for(f"continue with: stackmem chat --resume {first.name}")
+        assert terminal.end() == 0
+    with chat(stage, "--resume") as terminal:
+        terminal.wait_for("Enter leaves:")
+        terminal.type("\r")
+        assert terminal.end() == 2
+    assert "no conversation was chosen" in terminal.shown()
+
+
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        (["chat", "--resume"], ["chat", "--resume="]),
+        (["chat", "--resume", "--plain"], ["chat", "--resume=", "--plain"]),
+        (["chat", ".", "--resume", "2026"], ["chat", ".", "--resume", "2026"]),
+        (["resume", "--resume"], ["resume", "--resume"]),
+        ([], []),
+    ],
+)
+def test_only_a_resume_of_chat_without_a_value_gets_an_empty_one(given: list[str], passed: list[str]):
+    assert with_choice(given) == passed

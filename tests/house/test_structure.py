@@ -23,7 +23,6 @@ SMALL = {
     "stackmem.kept.search": "it reads runs on disk, and the screen only prints",
     "stackmem.run.companion.permissions": "one kind of companion a module, and the request has reached its size",
     "stackmem.run.first_look": "it reads files, and the assembly only names classes",
-    "stackmem.cli.placement": "the start of the command line is read for other things",
     "stackmem.doors.ui.server": "it loads uvicorn, which the app does without",
     "stackmem.workspace.overlay.refresher": "another process runs it, so it loads only the standard library",
     "stackmem.workspace.images.pins": "the check of digests can be reviewed alone",

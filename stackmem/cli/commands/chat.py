@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import get_args
 
@@ -23,11 +25,13 @@ from stackmem.cli.options import (
     switch,
     takes,
 )
+from stackmem.cli.placement import RESUME
 from stackmem.cli.screen.headless import play_request, request_from
-from stackmem.cli.screen.text import say
+from stackmem.cli.screen.text import one_line, say
 from stackmem.core.person_facts import Approve, Policy, SessionRules
 from stackmem.core.strategy import has_frames
 from stackmem.errors import UsageError
+from stackmem.kept.conversations import EarlierConversation, conversations
 from stackmem.kept.find import newest_session
 from stackmem.memory import open_strategy
 from stackmem.run.prepare import Prepared, prepare
@@ -35,6 +39,9 @@ from stackmem.run.request import read_request
 from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.tools.mcp_servers import own_servers
 from stackmem.trace.open_run import Run
+
+_ROWS = 15
+_MOST = 200
 
 
 @takes("flags", settings(
@@ -63,7 +70,9 @@ def command(
     continues: bool = switch(
         "--continue", "Continue the newest conversation about the folder that no process has open."
     ),
-    taken_up: str | None = option("--resume", "Continue this conversation.", "RUN"),
+    taken_up: str | None = option(
+        "--resume", "Continue this conversation; without RUN, choose one of the folder's conversations.", "RUN"
+    ),
     request: str | None = option(
         "-p --request",
         "Make this request without a terminal, print the answer and leave. - reads it from stdin.",
@@ -74,7 +83,7 @@ def command(
     quiet: Quiet = False,
 ) -> None:
     """Talk with the agent about a folder. The agent works on a copy."""
-    _refuse_output(json=json, stream_json=stream_json, headless=request is not None)
+    _refuse_output(json=json, stream_json=stream_json, headless=request is not None or taken_up == "")
     _must_be_one_of("--approve", approve, get_args(Approve))
     _must_be_one_of("--keys", keys, ("emacs", "vim"))
     if policy is not None:
@@ -84,7 +93,7 @@ def command(
     with own_servers(os.environ, Path.cwd(), root=place, asks=words is None) as warnings:
         say(*warnings)
         if continues or taken_up is not None:
-            first: Prepared | Path = _found(place, taken_up, flags)
+            first: Prepared | Path = _found(place, taken_up, flags, asks=words is None and _at_terminal())
         else:
             first = _prepared(place, flags, SessionRules(approve=approve), policy)  # type: ignore[arg-type]
         if words is not None:
@@ -97,11 +106,15 @@ def _refuse_output(*, json: bool, stream_json: bool, headless: bool) -> None:
         raise UsageError("--json and --stream-json exclude each other; the last line of --stream-json has the result")
     if (json or stream_json) and not headless:
         raise UsageError(f"{'--json' if json else '--stream-json'} needs a request; pass it with -p TEXT")
-    if not headless and not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not headless and not _at_terminal():
         raise UsageError(
             "stackmem chat needs a terminal; for a single request use stackmem chat FOLDER -p TEXT, or stackmem solve "
             "FOLDER -t TEXT"
         )
+
+
+def _at_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _prepared(place: Path, flags: Flags, rules: SessionRules, policy: str | None) -> Prepared:
@@ -133,8 +146,10 @@ def _policy(asked: str | None, strategy: str) -> Policy:
     return "flat" if asked == "flat" or not framed else "frame"
 
 
-def _found(folder: Path, named: str | None, flags: Flags) -> Path:
+def _found(folder: Path, named: str | None, flags: Flags, *, asks: bool) -> Path:
     """Find the conversation to continue."""
+    if named == "":
+        return _choose(conversations(runs_folder(flags.get("runs_dir")), folder), folder, asks=asks)
     if named is not None:
         found = run_folder(named, flags.get("runs_dir"))
         if Run(found).state.session is None:
@@ -151,3 +166,37 @@ def _found(folder: Path, named: str | None, flags: Flags) -> Path:
     if busy:
         say(f"another process has {names} open; continuing {newest.name}, the newest one that is free")
     return newest
+
+
+def _choose(found: Iterable[EarlierConversation], folder: Path, *, asks: bool) -> Path:
+    """Return the conversation that the user chooses.
+
+    Raises:
+        UsageError: There is none, the user chose none, or the user cannot be asked.
+    """
+    every = list(islice(found, _MOST))
+    if not every:
+        raise UsageError(f"no conversation about {folder} yet; leave out {RESUME}")
+    if not asks:
+        say(*(_row(each) for each in every[:_ROWS]))
+        say(*([f"and {len(every) - _ROWS} older ones"] if len(every) > _ROWS else []))
+        raise UsageError(f"{RESUME} without an id needs a terminal; choose one: stackmem chat {RESUME} {every[0].run}")
+    matching = every
+    while True:
+        say(*(f"{number:>3}  {_row(each)}" for number, each in enumerate(matching[:_ROWS], 1)))
+        say(*([f"     and {len(matching) - _ROWS} older ones"] if len(matching) > _ROWS else []))
+        say("A number continues that conversation, words search in what was said, Enter leaves:")
+        line = sys.stdin.readline().strip()
+        if not line:
+            raise UsageError("no conversation was chosen; start a new one with stackmem chat")
+        if line.isdecimal() and len(line) < 4 and 0 < int(line) <= min(len(matching), _ROWS):
+            return matching[int(line) - 1].folder
+        matching = [each for each in every if each.mentions(line)]
+        if not matching:
+            say(f"no conversation contains {one_line(line)}")
+            matching = every
+
+
+def _row(each: EarlierConversation) -> str:
+    state = "open in another process" if each.busy else f"{len(each.said)} requests"
+    return f"{each.run}  {state}  {one_line(each.said[0] if each.said else '(no request yet)')}"

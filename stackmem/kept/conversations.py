@@ -1,0 +1,74 @@
+"""Lists earlier conversations with what the user said in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from stackmem.core.strict_json import decode_json
+from stackmem.errors import TraceError
+from stackmem.foreign.files import bounded_lines, open_regular
+from stackmem.run.run_folder import TRACE
+from stackmem.trace.lineage import sources
+from stackmem.trace.lock import is_held
+
+from .find import kept_sessions
+from .run_list import name_of
+
+_SAID = b'"PersonSaid"'
+_MAX_CHARS = 200_000
+
+
+class EarlierConversation(Struct, frozen=True):
+    """A conversation that can be continued."""
+
+    folder: Path  # of its run
+    said: tuple[str, ...]  # the texts of the user, oldest first
+    busy: bool  # whether a process has it open
+
+    @property
+    def run(self) -> str:
+        return name_of(self.folder)
+
+    def mentions(self, words: str) -> bool:
+        """Return whether the user wrote all these words, in any order and case."""
+        text = "\n".join((self.run, *self.said)).casefold()
+        return all(word in text for word in words.casefold().split())
+
+
+class _Fact(Struct):
+    type: str
+    text: str = ""
+
+
+class _Record(Struct):
+    seq: int
+    event: _Fact
+
+
+def conversations(runs_dir: Path, folder: Path) -> Iterator[EarlierConversation]:
+    """Yield the conversations about ``folder``, newest first. Unreadable ones are left out."""
+    for path, subject in kept_sessions(runs_dir):
+        if subject == folder:
+            with suppress(OSError, msgspec.DecodeError, TraceError):
+                yield EarlierConversation(path, tuple(_said(path)), is_held(path / TRACE))
+
+
+def _said(run_dir: Path) -> Iterator[str]:
+    """Yield what the user said, without decoding the other records."""
+    left = _MAX_CHARS
+    for folder, at, _ in sources(run_dir):
+        with open_regular(folder / TRACE) as file:
+            for line in bounded_lines(file):
+                if _SAID not in line or not line.endswith(b"\n"):
+                    continue
+                record = decode_json(line, _Record)
+                if record.seq > at or left <= 0:
+                    break
+                if record.event.type == "PersonSaid":
+                    yield record.event.text[:left]
+                    left -= len(record.event.text)
