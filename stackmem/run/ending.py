@@ -26,6 +26,7 @@ from stackmem.history.apply import Outcome, Patch, apply_patches, executed_by_ho
 from stackmem.history.following.uncommitted import UncommittedWork
 from stackmem.history.history import History, PathChange
 from stackmem.history.objects import Node
+from stackmem.history.patching import sections
 from stackmem.history.restore import content_of
 from stackmem.history.walk import path_bytes
 from stackmem.settings.keys import signing_key
@@ -244,11 +245,15 @@ def _kept(run_dir: Path) -> Kept:
     return decode_json(read_regular(run_dir / CHANGES), Kept)
 
 
-def apply_run(run_dir: Path, only: Sequence[str] = (), *, may_lose: bool = False) -> Brought:
+Pick = Callable[[PathChange, bytes, bytes | None, bytes | None], bytes | bool]
+"""As ``Picker.pick``."""
+
+
+def apply_run(run_dir: Path, only: Sequence[str] = (), *, may_lose: bool = False, pick: Pick | None = None) -> Brought:
     """Apply a finished run's patch to the folder it was copied from. Changes that are already there are skipped.
 
     ``only`` names the files and folders to apply; without it, all files are. ``may_lose`` also applies what deletes or
-    reverts the user's uncommitted work.
+    reverts the user's uncommitted work. ``pick`` chooses what is applied of each file.
     """
     result = read_result(run_dir / RESULT)
     try:
@@ -276,6 +281,10 @@ def apply_run(run_dir: Path, only: Sequence[str] = (), *, may_lose: bool = False
     last = applied_last(run_dir, first)
     read = partial(_content, run_dir, last)
     again = last is not None and last.tree == kept.tree
+    if pick is not None:
+        chosen = _picked(run_dir, kept, last, ways[0], left_out, pick)
+        kept = replace(kept, tree=chosen[0])
+        ways, left_out, again = [chosen[1]], [], False
     folder, wanted = Path(kept.folder), partial(_is_wanted, only=only)
     work = UncommittedWork(folder, _users_versions(run_dir, kept))
     lossless = () if may_lose else (work.would_lose,)
@@ -290,6 +299,26 @@ def apply_run(run_dir: Path, only: Sequence[str] = (), *, may_lose: bool = False
     reverted = tuple(path for path in done.changed if path not in own)
     outcome = result.outcome if result is not None else ""
     return Brought(Path(kept.folder), done, bool(kept.changes), reverted, outcome)
+
+
+def _picked(
+    run_dir: Path, kept: Kept, last: Applied | None, way: Patch, left_out: Sequence[PathChange], pick: Pick
+) -> tuple[str, Patch]:
+    """Return the run's tree with only what the user chose, and the patch from the common version to it."""
+    if not kept.tree:
+        raise UsageError("an older version made this patch, so its hunks cannot be chosen; apply it without -p")
+    history, read = history_of(run_dir), partial(_content, run_dir, last)
+    tree = common = _tree_applied(run_dir, kept.tree, way.changes, read)
+    chosen: dict[bytes, Node | None] = {}
+    for change, section in zip(way.changes, sections(way.text), strict=True):
+        before, after = (read(name) if name else None for name in (change.before, change.after))
+        answer = False if change in left_out else pick(change, section, before, after)
+        if isinstance(answer, bytes):
+            chosen[path_bytes(change.path)] = Node(change.after_mode, history.keep(answer))
+        elif answer:
+            chosen[path_bytes(change.path)] = Node(change.after_mode, change.after) if change.after else None
+    tree = history.replaced(common, chosen)
+    return tree, patch_across(history, common, history, tree)
 
 
 def _users_versions(run_dir: Path, kept: Kept) -> dict[bytes, set[str]]:

@@ -177,6 +177,26 @@ def test_second_apply_continues_from_the_first(stage: Stage):
     assert (folder_of(stage) / "a.txt").read_text() == "two\n"
 
 
+def test_apply_asks_about_each_hunk_in_the_terminal(stage: Stage):
+    replies = [command("echo two > a.txt; echo new > b.txt"), says("Done.")]
+    with chat(stage, replies=replies) as terminal:
+        at = terminal.wait_for("Type a request")
+        terminal.type("first\r")
+        at = terminal.wait_for("Done.", at)
+        terminal.type("/apply -p\r")
+        at = terminal.wait_for("(1/1) apply this hunk", at)
+        time.sleep(GRACE_SECONDS + 0.2)
+        terminal.type("n\r")
+        at = terminal.wait_for("+new", at)
+        time.sleep(GRACE_SECONDS + 0.2)
+        terminal.type("y\r")
+        at = terminal.wait_for("applied to", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert (folder_of(stage) / "a.txt").read_text() == "one\n"
+    assert (folder_of(stage) / "b.txt").read_text() == "new\n"
+
+
 @pytest.mark.parametrize("layer", ["auto", "copy"])
 def test_an_apply_after_an_undo_says_what_it_took_back_and_an_undone_run_can_be_applied_again(stage: Stage, layer: str):
     mine = folder_of(stage)

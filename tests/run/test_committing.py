@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from stackmem.errors import UsageError
 from stackmem.run.following.committing import ApplyOrder, commit_applied, read_order
+from stackmem.run.following.picking import content_with, hunks_of
 from tests.history.folders import folder, repository, run_git
 
 
@@ -16,6 +18,7 @@ from tests.history.folders import folder, repository, run_git
     [
         ("", ApplyOrder()),
         ("./a 'b c'", ApplyOrder(("a", "b c"))),
+        ("-p a", ApplyOrder(("a",), picks=True)),
         ("--yes a", ApplyOrder(("a",), yes=True)),
         ("--commit d/", ApplyOrder(("d/",), commits=True)),
         ("--branch x --hooks -- --odd", ApplyOrder(("--odd",), commits=True, branch="x", hooks=True)),
@@ -65,3 +68,21 @@ def test_a_folder_without_a_repository_says_so(tmp_path: Path):
     mine = folder(tmp_path / "p", {"a": "1"})
     assert "not a git repository" in commit_applied(mine, ("a",), ApplyOrder(commits=True), "Change a\n")
     assert commit_applied(mine, (), ApplyOrder(commits=True), "x") == "nothing was applied, so nothing is committed"
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\x0c\n"])
+@pytest.mark.parametrize("end_after", [b"", b"\n", b"\r"])
+def test_hunks_lead_to_the_agents_content_with_any_line_ends(tmp_path: Path, end: bytes, end_after: bytes):
+    lines = [b"@@ -%d +1 @@\r\x0b" % number for number in range(60)]
+    before = b"\n".join(lines) + end
+    lines[3:5], lines[30:30], lines[59:] = [b"\\ No newline"], [b"+new", b""], [b"-last"]
+    after = b"\n".join(lines) + end_after
+    mine = repository(tmp_path / "p", {"a": before})
+    folder(mine, {"a": after})
+    run_git(mine, "config", "core.autocrlf", "false")
+    section = subprocess.run(["git", "diff", "--text"], cwd=mine, check=True, capture_output=True).stdout
+    hunks = hunks_of(section, before, after)
+    assert len(hunks) == 3
+    assert content_with(before, []) == before
+    assert content_with(before, hunks[1:2]) == before.replace(b"@@ -31 +", b"+new\n\n@@ -31 +")
+    assert hunks_of(section, after, after) == []

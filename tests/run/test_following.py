@@ -11,7 +11,9 @@ import pytest
 
 from stackmem.core.facts import FolderChanged
 from stackmem.core.person_facts import PersonSteppedIn, PersonStopped, SessionRules
+from stackmem.errors import UsageError
 from stackmem.run.ending import apply_run
+from stackmem.run.following.committing import apply_order
 from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.open import Person
 from stackmem.run.ports import Left
@@ -291,3 +293,34 @@ def test_solve_that_applies_spares_uncommitted_work_unless_the_user_passed_yes(s
         assert flags or "your uncommitted work in notes" in ran.stderr
     again = stage.call("apply", "last", "--yes")
     assert again.returncode == 0, again.stderr
+
+
+@LAYERS
+def test_chosen_hunks_are_applied_and_the_others_stay_with_the_agent(stage: Stage, layer: str):
+    long = "".join(f"{number}\n" for number in range(1, 41))
+    agents = long.replace("\n2\n", "\ntwo\n").replace("\n20\n", "\ntwenty\n").replace("\n40\n", "\nforty")
+    talk = Talk(
+        stage, {"a": long, "b": "b\n", "z": long}, call("write_file", path="a", content=agents),
+        command("rm b; echo new > n; cp a z"), says("One."), command("cat a; ls"), says("Two."), layer=layer,
+    )  # fmt: skip
+    talk.say("first")
+
+    def answers(*keys: str) -> Callable[[str, str], str | None]:
+        left = iter(keys)
+        return lambda _text, _question: next(left)
+
+    assert apply_order(talk.run_dir, "-p", answers("y", "?", "n", "y", "n", "y", "d")) == [
+        f"applied to {talk.mine}: 2 files"
+    ]
+    partly = long.replace("\n2\n", "\ntwo\n").replace("\n40\n", "\nforty")
+    assert holds(talk.mine) == {"a": partly.encode(), "b": b"b\n", "n": b"new\n", "z": long.encode()}
+    talk.say("second")
+    assert talk.news() == []
+    assert talk.shown()[-1].startswith(agents)
+    assert replayed(talk.result)
+    assert apply_order(talk.run_dir, "-p a", answers("q")) == ["nothing was chosen, so nothing is applied"]
+    assert apply_order(talk.run_dir, "-p z", answers("a")) == [f"applied to {talk.mine}: 1 file"]
+    apply_run(talk.run_dir)
+    assert holds(talk.mine) == {"a": agents.encode(), "n": b"new\n", "z": agents.encode()}
+    with pytest.raises(UsageError, match="needs a terminal"):
+        apply_order(talk.run_dir, "-p")

@@ -33,7 +33,7 @@ from .line_editor import LineEditor
 from .live import stop_at_once
 from .person import TerminalPerson, shell_command
 from .result import show_copy
-from .text import one_line, say
+from .text import one_line, readable, say
 
 _HISTORY = ".chat_history"
 
@@ -181,7 +181,11 @@ class ChatSession:
         raise Left
 
     def _apply(self, rest: str) -> RunResult | None:
-        self.screen.tell(*apply_order(self._run_dir(), rest))
+        def ask(text: str, question: str) -> str | None:
+            self.screen.say(*(readable(line) for line in text.splitlines()))
+            return self.editor.ask(question, confirms=True)
+
+        self.screen.tell(*apply_order(self._run_dir(), rest, ask))
         return None
 
     def _undo(self, rest: str) -> None:

@@ -21,7 +21,7 @@ COMMANDS = {
         in_editors=False,
     ),
     "diff": ChatCommand("", "show the agent's changes so far"),
-    "apply": ChatCommand("[--commit] [PATH...]", "apply the changes to your folder, or only those in PATH"),
+    "apply": ChatCommand("[-p] [--commit] [PATH...]", "apply the changes to your folder, or only those in PATH"),
     "undo": ChatCommand("[N]", "undo the last N requests and their file changes"),
     "fork": ChatCommand("", "continue in a copy of this conversation", in_editors=False),
     "heap": ChatCommand("[NAME]", "list the chunks on the heap, or show one of them"),

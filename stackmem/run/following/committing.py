@@ -19,6 +19,7 @@ from stackmem.errors import UsageError
 from stackmem.history.git import git_program
 from stackmem.history.walk import path_bytes
 from stackmem.run.ending import apply_run
+from stackmem.run.following.picking import Ask, Picker
 from stackmem.trace.open_run import Run
 from stackmem.workspace.clip import shown_name
 
@@ -36,6 +37,7 @@ class ApplyOrder(Struct, frozen=True):
         branch: A new branch for the commit; empty for the current one.
         hooks: Whether the repository's hooks run.
         yes: Whether the user's uncommitted work may be deleted or reverted.
+        picks: Whether the user chooses hunks.
     """
 
     paths: tuple[str, ...] = ()
@@ -43,6 +45,7 @@ class ApplyOrder(Struct, frozen=True):
     branch: str = ""
     hooks: bool = False
     yes: bool = False
+    picks: bool = False
 
 
 def read_order(text: str) -> ApplyOrder:
@@ -53,7 +56,7 @@ def read_order(text: str) -> ApplyOrder:
         raise UsageError(f"cannot read the paths {text!r} ({error}); close the quotation mark") from error
     paths: list[str] = []
     rest = iter(words)
-    commits = hooks = yes = False
+    commits = hooks = yes = picks = False
     branch = ""
     for word in rest:
         match word:
@@ -61,6 +64,8 @@ def read_order(text: str) -> ApplyOrder:
                 commits = True
             case "--hooks":
                 hooks = True
+            case "-p" | "--patch":
+                picks = True
             case "--yes":
                 yes = True
             case "--branch":
@@ -71,17 +76,25 @@ def read_order(text: str) -> ApplyOrder:
                 paths += rest
             case _ if word.startswith("--"):
                 raise UsageError(
-                    f"/apply has no flag {word!r}; it takes --commit, --branch NAME, --hooks, --yes and paths"
+                    f"/apply has no flag {word!r}; it takes --commit, --branch NAME, --hooks, --yes, -p and paths"
                 )
             case _:
                 paths.append(word.removeprefix("./"))
-    return ApplyOrder(tuple(paths), commits or bool(branch), branch, hooks, yes)
+    return ApplyOrder(tuple(paths), commits or bool(branch), branch, hooks, yes, picks)
 
 
-def apply_order(run_dir: Path, text: str) -> list[str]:
-    """Execute ``/apply`` with its arguments. Returns one or two lines about the outcome."""
+def apply_order(run_dir: Path, text: str, ask: Ask | None = None) -> list[str]:
+    """Execute ``/apply`` with its arguments. Returns one or two lines about the outcome.
+
+    ``ask`` is None if the user cannot choose hunks here.
+    """
     order = read_order(text)
-    brought = apply_run(run_dir, order.paths, may_lose=order.yes)
+    if order.picks and ask is None:
+        raise UsageError("/apply -p needs a terminal; name files instead, as in: /apply src/total.py")
+    pick = Picker(ask).pick if order.picks and ask is not None else None
+    brought = apply_run(run_dir, order.paths, may_lose=order.yes, pick=pick)
+    if order.picks and not brought.changed and not brought.not_applied:
+        return ["nothing was chosen, so nothing is applied"]
     lines = [brought.describe()]
     if order.commits:
         lines.append(commit_applied(brought.folder, brought.changed, order, commit_message(run_dir)))
