@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from stackmem import replay
 from stackmem.cli.placement import with_choice
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.lock import is_held
@@ -88,3 +89,29 @@ def test_resume_without_an_id_lists_and_searches_what_was_said(stage: Stage):
 )
 def test_only_a_resume_of_chat_without_a_value_gets_an_empty_one(given: list[str], passed: list[str]):
     assert with_choice(given) == passed
+
+
+def test_a_name_is_listed_kept_by_a_fork_and_accepted_by_resume(stage: Stage):
+    with chat(stage, replies=[says("One."), says("Two.")]) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("first\r")
+        at = terminal.wait_for("One.")
+        for wrong in ("", " -x", " last", f" {'x' * 61}", " /a"):
+            terminal.type(f"/rename{wrong}\r")
+            at = terminal.wait_for("cannot be a name", at)
+        terminal.type("/rename old\r")
+        at = terminal.wait_for("--resume old", at)
+        terminal.type("/rename my fruit\r")
+        at = terminal.wait_for("--resume 'my fruit'", at)
+        terminal.type("/fork\r")
+        terminal.wait_for("(continues in a copy;", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    listed = stage.run("chat", str(folder_of(stage)), "--resume")
+    assert listed.stderr.count("my fruit  first") == 2
+    again = stage.run("chat", str(folder_of(stage)), "--resume", "my fruit", "-p", "more", "--quiet")
+    assert (again.returncode, again.stdout) == (0, "Two.\n"), again.stderr
+    assert replay(str(newest(stage))).prompts == 2
+    missing = stage.run("chat", str(folder_of(stage)), "--resume", "old", "-p", "more", "--quiet")
+    assert missing.returncode == 2
+    assert "no run 'old'" in missing.stderr

@@ -31,7 +31,7 @@ from stackmem.cli.screen.text import one_line, say
 from stackmem.core.person_facts import Approve, Policy, SessionRules
 from stackmem.core.strategy import has_frames
 from stackmem.errors import UsageError
-from stackmem.kept.conversations import EarlierConversation, conversations
+from stackmem.kept.conversations import EarlierConversation, conversations, find_named
 from stackmem.kept.find import newest_session
 from stackmem.memory import open_strategy
 from stackmem.run.prepare import Prepared, prepare
@@ -71,7 +71,9 @@ def command(
         "--continue", "Continue the newest conversation about the folder that no process has open."
     ),
     taken_up: str | None = option(
-        "--resume", "Continue this conversation; without RUN, choose one of the folder's conversations.", "RUN"
+        "--resume",
+        "Continue the conversation with this id or name; without one, choose from a list.",
+        "RUN",
     ),
     request: str | None = option(
         "-p --request",
@@ -146,12 +148,23 @@ def _policy(asked: str | None, strategy: str) -> Policy:
     return "flat" if asked == "flat" or not framed else "frame"
 
 
+def _run_or_named(named: str, runs_dir: str | None) -> Path:
+    """Find a run by its id, or else a conversation by the name that the user gave it."""
+    try:
+        return run_folder(named, runs_dir)
+    except UsageError:
+        found = find_named(runs_folder(runs_dir), named)
+        if found is None:
+            raise
+        return found
+
+
 def _found(folder: Path, named: str | None, flags: Flags, *, asks: bool) -> Path:
     """Find the conversation to continue."""
     if named == "":
         return _choose(conversations(runs_folder(flags.get("runs_dir")), folder), folder, asks=asks)
     if named is not None:
-        found = run_folder(named, flags.get("runs_dir"))
+        found = _run_or_named(named, flags.get("runs_dir"))
         if Run(found).state.session is None:
             raise UsageError(f"{found.name} is not a conversation; continue it with stackmem resume {found.name}")
         return found
@@ -199,4 +212,5 @@ def _choose(found: Iterable[EarlierConversation], folder: Path, *, asks: bool) -
 
 def _row(each: EarlierConversation) -> str:
     state = "open in another process" if each.busy else f"{len(each.said)} requests"
-    return f"{each.run}  {state}  {one_line(each.said[0] if each.said else '(no request yet)')}"
+    name = f"{each.name}  " if each.name else ""
+    return f"{each.run}  {state}  {name}{one_line(each.said[0] if each.said else '(no request yet)')}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -23,6 +24,7 @@ from stackmem.core.state import Frame, State
 from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError
 from stackmem.foreign.files import read_regular
+from stackmem.kept.conversations import rename
 from stackmem.kept.search import search_conversations
 from stackmem.memory import open_strategy
 from stackmem.memory.next_prompt import next_prompt
@@ -95,6 +97,9 @@ class Look:
                     self._tell(*_LISTINGS[name](state))
                 case "/view":
                     self._tell(f"wrote {write_page([run_dir], None)}")
+                case "/rename":
+                    rename(run_dir, rest)
+                    self._tell(f"renamed; continue with: stackmem chat --resume {shlex.quote(rest)}")
                 case "/save":
                     self._save(state, rest)
                 case _:

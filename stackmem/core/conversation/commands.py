@@ -36,6 +36,7 @@ COMMANDS = {
     "model": ChatCommand("NAME", "continue with another model"),
     "strategy": ChatCommand("NAME", "continue with another memory strategy"),
     "budget": ChatCommand("steps|tokens|usd|seconds N|+N", "set a limit"),
+    "rename": ChatCommand("NAME", "name the conversation; --resume NAME continues it", in_editors=False),
     "view": ChatCommand("", "write the conversation as an HTML page", in_editors=False),
     "save": ChatCommand("FILE", "write requests and results as Markdown", in_editors=False),
     "quit": ChatCommand("", "leave; stackmem chat --continue resumes the conversation", in_editors=False),
