@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Callable
 
 from .answers import syntax_note
@@ -19,7 +20,8 @@ _SHOWN_LINES = 8
 _SHOWN_PLACES = 10
 _LINE_BYTES = 200
 _NEAR = 0.5
-_SHOWN = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})")
+_SHOWN = re.compile(r"\\(?:r|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
+_MAX_ESCAPES = 1_000
 _SHORT_BYTES = 1_500
 """Up to this size, the answer to an edit that does not match includes the whole file."""
 
@@ -40,10 +42,9 @@ def edited(
     if _ends_in_crlf(text) and "\r" not in old:  # because read_file shows such lines without their CR
         old, new = (part.replace("\r\n", "\n").replace("\n", "\r\n") for part in (old, new))
     places = text.count(old)
-    if not places and _SHOWN.search(old):  # read_file shows a control character as such an escape
-        unescaped = _SHOWN.sub(_unescaped, old)
-        if unescaped != old and (found := text.count(unescaped)):
-            old, new, places = unescaped, _SHOWN.sub(_unescaped, new), found
+    if not places and (meant := _as_shown(text, old, new)):  # read_file shows a control character as such an escape
+        old, new = meant
+        places = text.count(old)
     if not places:
         short = _whole_file(text, scrub)
         way_out = f"copy it from the file, which is now:\n{short}" if short else _nearest(text, old, scrub)
@@ -66,10 +67,42 @@ def edited(
     return content, ToolOutcome(answer + syntax_note(path, content))
 
 
-def _unescaped(match: re.Match[str]) -> str:
-    """Return the character that an escape shows, if it is one that read_file does not show as it is."""
-    char = chr(int(match[1] or match[2], 16))
-    return char if visible(char) == match[0] else match[0]
+def _as_shown(text: str, old: str, new: str) -> tuple[str, str] | None:
+    """Return the file's own spelling of a text that ``read_file`` shows with escapes, and that of its replacement.
+
+    An escape is either the character or the same letters in the file. In ``new``, the n-th use of an escape means what
+    its n-th use in ``old`` means, and later ones mean what the last one does. Returns None if the file has no such text
+    or several different ones.
+    """
+    parts, at = [], 0
+    for found in _SHOWN.finditer(old):
+        if (char := _unescaped(found)) is not None:
+            parts.append(f"{re.escape(old[at : found.start()])}({re.escape(found[0])}|{re.escape(char)})")
+            at = found.end()
+    if not parts or len(parts) > _MAX_ESCAPES:
+        return None
+    matches = {found[0]: found.groups() for found in re.finditer("".join(parts) + re.escape(old[at:]), text)}
+    if len(matches) != 1:
+        return None
+    ((exact, spelled),) = matches.items()
+    uses: dict[str, list[str]] = {}
+    for found, each in zip((one for one in _SHOWN.finditer(old) if _unescaped(one) is not None), spelled, strict=True):
+        uses.setdefault(found[0], []).append(each)
+
+    def spell(found: re.Match[str]) -> str:
+        known = uses.get(found[0])
+        if known is None:
+            return _unescaped(found) or found[0]
+        return known.pop(0) if len(known) > 1 else known[0]
+
+    return exact, _SHOWN.sub(spell, new)
+
+
+def _unescaped(match: re.Match[str]) -> str | None:
+    """Return the character that an escape shows, or None if ``read_file`` shows that character as it is."""
+    code = int(match[1] or match[2] or match[3] or "d", 16)
+    char = chr(code) if code <= sys.maxunicode and not 0xD800 <= code < 0xE000 else ""
+    return char if char and visible(char) == match[0] else None
 
 
 def _whole_file(text: str, scrub: Callable[[str], str]) -> str:

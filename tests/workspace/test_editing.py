@@ -188,3 +188,41 @@ def test_a_write_mentions_lost_line_ends_and_byte_order_marks(tmp_path: Path, be
     restored = (tmp_path / "a.cs").read_bytes()
     assert restored.startswith(b"\xef\xbb\xbf") == (before.startswith(b"\xef\xbb\xbf"))
     assert not notes or (b"\r\n" in restored) == (b"\r\n" in before)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "expected"),
+    [
+        ("x = '\x1b[31m'\n", "'\\x1b[31m'", "'\\x1b[32m'", "x = '\x1b[32m'\n"),
+        ("a\r\nb\n", "a\\r\nb", "a\\r\nc", "a\r\nc\n"),
+        ("t\U000e0041g\n", "t\\U000e0041g", "tag", "tag\n"),
+        # one real character and one spelled escape on the same line: each stays what it is
+        ("s = '\x1b' + '\\x1b'\n", "s = '\\x1b' + '\\x1b'", "t = '\\x1b' + '\\x1b'", "t = '\x1b' + '\\x1b'\n"),
+        ("s = '\\x1b' + '\u202e'\n", "'\\x1b' + '\\u202e'", "'\\x1b' - '\\u202e'", "s = '\\x1b' - '\u202e'\n"),
+        ("\x1b\n", "\\x1b", "\\x1b\\x1b\\x07", "\x1b\x1b\x07\n"),
+        ("r'\\x1b'\n", "r'\\x1b'", "r'\\x07'", "r'\\x07'\n"),  # no escape is needed
+    ],
+)
+def test_text_can_be_edited_as_read_file_shows_it(tmp_path: Path, text: str, old: str, new: str, expected: str):
+    at = files(tmp_path, text.encode())
+    assert old in at.read("a.py", None, None, 10_000).text
+    outcome = at.edit("a.py", old, new, every=False)
+    assert not outcome.failed, outcome.text
+    assert (tmp_path / "a.py").read_bytes() == expected.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("'\x1b' '\\x1b' | '\\x1b' '\x1b'\n", "'\\x1b' '\\x1b'"),  # two different texts look like this
+        ("A\n", "\\x41"),  # read_file shows this character as it is
+        ("a\n", "\\Uffffffff"),
+        ("a\n", "\\ud800"),
+        ("\x1b" * 5_000 + "\n", "\\x1b" * 4_000 + "!"),
+    ],
+)
+def test_an_escape_that_shows_no_single_text_of_the_file_is_refused(tmp_path: Path, text: str, old: str):
+    outcome = files(tmp_path, text.encode()).edit("a.py", old, "x", every=False)
+    assert outcome.failed
+    assert "old_string was not found" in outcome.text
+    assert (tmp_path / "a.py").read_bytes() == text.encode()
