@@ -61,7 +61,7 @@ from .limits import first_limits
 from .models import Models, Nobody, asked_of, checkpoints_of, is_small, open_other
 from .perform import World
 from .ports import Checks, WorkspacePort
-from .prepare import Prepared, Subject
+from .prepare import Prepared
 from .run_folder import HISTORY
 from .tasks.image import ImageRoom, room_of
 
@@ -345,7 +345,7 @@ def _opened(
 
     workspace = open_at(places.layer.view, (), {})
     room = CheckRoom(places.layer, places.scratch, workspace.place, open_at, **room_of(subject.image))
-    return workspace, _checks(settings, subject, room, places)
+    return workspace, _checks(prepared, room, places)
 
 
 def _system(settings: Settings, prompt: str, slots: Mapping[str, str]) -> str:
@@ -388,10 +388,9 @@ def _toolchain(task: Task, path: str) -> Mount:
     return Mount(str(real), path)
 
 
-def _checks(settings: Settings, subject: Subject, room: CheckRoom, places: RunPlaces) -> Checks | None:
-    if settings.check is not None:
-        return CommandCheck(room, settings.check, CHECK_SECONDS)
-    task = subject.task
-    if task is None:
-        return None
-    return task_checks(room, task, places.run / "verifier")
+def _checks(prepared: Prepared, room: CheckRoom, places: RunPlaces) -> Checks | None:
+    check, task = prepared.resolved.settings.check, prepared.subject.task
+    if check is not None:
+        withheld = prepared.copy.skipped if prepared.copy is not None else ()
+        return CommandCheck(room, check, CHECK_SECONDS, withheld)
+    return None if task is None else task_checks(room, task, places.run / "verifier")

@@ -134,6 +134,22 @@ def test_a_persons_own_check_is_its_exit_code(room: CheckRoom, check, is_solved,
     assert (solved(verdict), verdict.error) == (is_solved, error)
 
 
+@pytest.mark.parametrize(
+    ("check", "named"),
+    [
+        ("cat .env.local", ".env.local"),
+        ("sh -c 'echo FileNotFoundError: /workspace/sub/keys.pem >&2; exit 1'", "sub/keys.pem"),
+        ("echo .env.local.bak my.env.local; exit 1", ""),
+        ("echo .env.local", ""),  # it passes, so the file does not matter
+        ("false", ""),
+    ],
+)
+def test_a_failed_check_that_names_a_withheld_file_mentions_it(room: CheckRoom, check: str, named: str):
+    verdict = CommandCheck(room, check, 30.0, (".env.local", "sub/keys.pem")).judge()
+    assert verdict.error.startswith(f"the check names {named}, which the folder has" if named else "")
+    assert bool(verdict.error) == bool(named)
+
+
 def test_a_users_hanging_check_gives_no_verdict(room: CheckRoom):
     verdict = CommandCheck(room, "sleep 600", 0.5).judge()
     assert (solved(verdict), verdict.error) == (False, "the check did not end on its own: timeout")

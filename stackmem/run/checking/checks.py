@@ -5,6 +5,7 @@ The agent never sees the checks, and processes that it left running cannot affec
 
 from __future__ import annotations
 
+import re
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -121,9 +122,11 @@ class StepChecks:
 class CommandCheck:
     """A user's ``--check COMMAND``. Exit code 0 means solved, unless the guard rejects it."""
 
-    def __init__(self, room: CheckRoom, command: str, seconds: float) -> None:
+    def __init__(self, room: CheckRoom, command: str, seconds: float, withheld: tuple[str, ...] = ()) -> None:
+        """``withheld`` are the user's files that the workspace lacks; a failed check that names one mentions it."""
         self._room = room
         self.command = command
+        self._withheld = withheld
         self._seconds = seconds
         # without a guard the exit code counts, and files stay as the run left them
         self.guard: CheckGuard | None = None
@@ -144,7 +147,12 @@ class CommandCheck:
             restored = f"checked with {_listed(other)} as the run found them; --check-files left takes the run's own"
             text = f"{restored}\n{text}"
             reasons += [] if reward or reasons else [restored]
-        return ChecksReturned({"reward": reward}, "".join(reasons), text, outcome.requests or UNSET)
+        if not reward and (missed := _named_in(f"{self.command}\n{outcome.text}", self._withheld)):
+            reasons.append(
+                f"the check names {_listed(missed)}, which the folder has but the run and its check do not see; commit "
+                "a version without secrets to git, or use a check that does not need it"
+            )
+        return ChecksReturned({"reward": reward}, "; ".join(reasons), text, outcome.requests or UNSET)
 
     def _guarded(self, guard: CheckGuard) -> tuple[ToolOutcome, str]:
         """Run the check under the guard. Returns the outcome, and why exit code 0 would not count."""
@@ -171,6 +179,12 @@ def as_found(checks: Checks | None, history: History | NoHistory, git_dir: Path,
 
         kind: SteeringKind = "tests" if files == "tests" else "settings"
         checks.guard = CheckGuard(lambda: FoundFiles(history, git_dir, tree, kind), checks.command)
+
+
+def _named_in(text: str, paths: tuple[str, ...]) -> list[str]:
+    """Return the paths whose last part occurs in the text as a whole file name."""
+    names = {path: path.rstrip("/").rpartition("/")[2] for path in paths}
+    return [path for path, name in names.items() if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", text)]
 
 
 def _listed(names: list[str]) -> str:
