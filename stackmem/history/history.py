@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -35,6 +35,7 @@ from .census import Census
 from .durable import make_durable
 from .git import git, git_into, store_environment
 from .layer import Overlay
+from .lent_folders import installed_packages
 from .lower import FileKeeper, LowerFolder, changed_since, file_clock_ns
 from .objects import EXECUTABLE, FOLDER, GONE, REMOVED, Node, ObjectStore, alternates
 from .walk import LeftOut, Seen, path_bytes
@@ -195,6 +196,11 @@ class History:
             elif node is not None and base.get(path) != node:
                 held[path] = node
         return self._store.add_folders(held.items())
+
+    def installed_packages(self, folder: Path, patched: Iterable[str]) -> list[str]:
+        """See ``lent_folders.installed_packages``; empty if the workspace is gone."""
+        root = self.over.upper if self.over is not None else self._work_tree
+        return [] if self.of_layer and self.over is None else installed_packages(root, folder, patched)
 
     def changed_meanwhile(self) -> tuple[str, ...]:
         """Return the names of files in the folder under an overlay that changed since the run began."""

@@ -14,10 +14,14 @@ from typing import Literal
 
 from stackmem.errors import WorkspaceError
 from stackmem.foreign.beneath import passes_link
+from stackmem.workspace.clip import shown_name
 from stackmem.workspace.tree import copy_folder
 
-from .walk import path_bytes
+from .selection import DEPENDENCIES
+from .walk import CACHES, path_bytes
 
+_MOST_FOLDERS = 20_000
+_NAMED = 5
 How = Literal["mount", "link", "copy"]
 
 
@@ -61,3 +65,31 @@ def _placed(source: Path, target: Path, how: How) -> bool:
     else:
         copy_folder(source, target)
     return True
+
+
+def installed_packages(root: Path, folder: Path, patched: Iterable[str]) -> list[str]:
+    """Describe the packages that a run installed into folders that are not in its patch.
+
+    ``root`` contains the run's files, ``folder`` the user's, ``patched`` the paths of the patch. A package is new if
+    the user's folder has no entry with its name there.
+    """
+    new: dict[str, list[str]] = {}
+    for number, (at, folders, names) in enumerate(os.walk(root)):
+        place = Path(at).relative_to(root)
+        inside = next((depth for depth, part in enumerate(place.parts) if os.fsencode(part) in DEPENDENCIES), None)
+        folders[:] = [each for each in folders if each != ".git" and os.fsencode(each) not in CACHES]
+        if number > _MOST_FOLDERS:
+            break
+        if inside is not None and place.name in ("node_modules", "site-packages"):
+            entries = [each for each in [*folders, *names] if not each.startswith((".", "_"))]
+            packages = {each.partition(".dist-info")[0] for each in entries if not (folder / place / each).exists()}
+            shown = shown_name(str(Path(*place.parts[: inside + 1])))
+            new.setdefault(shown, []).extend(sorted(map(shown_name, packages)))
+            folders[:] = []
+    taken = tuple(patched)
+    return [
+        f"{place} (apply does not bring installed packages, which the run may need: {', '.join(packages[:_NAMED])}"
+        f"{f' and {len(packages) - _NAMED} more' if len(packages) > _NAMED else ''})"
+        for place, packages in new.items()
+        if packages and not any(path.startswith(f"{place}/") for path in taken)
+    ]

@@ -156,11 +156,12 @@ def _keep_patch(result: RunResult, folder: str, history: History, trees: tuple[s
     (run_dir / CHANGES).unlink(missing_ok=True)
     changes = tuple(history.changed(before, after))
     history.write_patch(before, after, run_dir / PATCH)
+    packages = history.installed_packages(Path(folder), [change.path for change in changes]) if folder else []
     write_json(run_dir / CHANGES, Kept(folder, changes, after))
     return replace(
         result,
         changed=tuple(change.path for change in changes),
-        not_kept=tuple(f"{left.path} ({left.reason})" for left in history.left_out),
+        not_kept=(*(f"{left.path} ({left.reason})" for left in history.left_out), *packages),
         changed_meanwhile=history.changed_meanwhile(),
         executed_by_host=tuple(executed_by_host(list(changes))),
     )

@@ -48,7 +48,8 @@ class RunResult(Struct, frozen=True):
         failure: Error from the provider or the sandbox that ended the run; empty otherwise.
         changed: Files that differ from the start.
         chunks: Names of the heap chunks at the end.
-        not_kept: Files omitted from the patch because they are too large, unreadable, or contain a secret.
+        not_kept: Files omitted from the patch because they are too large, unreadable, or contain a secret, and folders
+            with packages that the run installed.
         changed_meanwhile: Files under an overlay that the user, not the run, changed since the run began.
         executed_by_host: Changed files that the host may execute later; review them before use.
         commits: The agent's commits, newest first. They stay in the workspace; the patch contains their changes.

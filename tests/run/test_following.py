@@ -324,3 +324,20 @@ def test_chosen_hunks_are_applied_and_the_others_stay_with_the_agent(stage: Stag
     assert holds(talk.mine) == {"a": agents.encode(), "n": b"new\n", "z": agents.encode()}
     with pytest.raises(UsageError, match="needs a terminal"):
         apply_order(talk.run_dir, "-p")
+
+
+@LAYERS
+def test_packages_that_apply_does_not_bring_are_named(stage: Stage, layer: str):
+    site = ".venv/lib/python3/site-packages"
+    files = {".gitignore": "node_modules\n.venv\n", "node_modules/old/index.js": "1", f"{site}/six.py": "1"}
+    install = f"mkdir -p {site}/new-1.0.dist-info web/node_modules/left-pad; touch {site}/new-1.0.dist-info/METADATA"
+    talk = Talk(
+        stage, files, command(f"{install}; echo 1 > web/node_modules/left-pad/index.js; echo 1 > a"), says("One."),
+        layer=layer,
+    )  # fmt: skip
+    talk.say("first")
+    named = "apply does not bring installed packages, which the run may need"
+    assert f"web/node_modules ({named}: left-pad)" in talk.result.not_kept
+    if layer == "auto":  # a copy uses the folder's own packages, which it cannot change
+        assert f".venv ({named}: new-1.0)" in talk.result.not_kept
+    assert not any("old" in line or "six" in line for line in talk.result.not_kept)
