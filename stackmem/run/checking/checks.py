@@ -149,8 +149,8 @@ class CommandCheck:
             reasons += [] if reward or reasons else [restored]
         if not reward and (missed := _named_in(f"{self.command}\n{outcome.text}", self._withheld)):
             reasons.append(
-                f"the check names {_listed(missed)}, which the folder has but the run and its check do not see; commit "
-                "a version without secrets to git, or use a check that does not need it"
+                f"the check names {_listed(missed)}, which the folder has but the run and its check do not see; use "
+                "a check that does not need it, or one that reads a tracked file without secrets, such as .env.test"
             )
         return ChecksReturned({"reward": reward}, "; ".join(reasons), text, outcome.requests or UNSET)
 
