@@ -28,6 +28,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", action="store_true")
     given = parser.parse_args()
+    if unknown := sorted(set(given.targets) - TARGETS.keys()):
+        parser.error(f"no target {unknown[0]!r}; known: {', '.join(sorted(TARGETS))}")
     confinement.confine()  # as root, hostile inputs could otherwise reach the machine's own files
     base = tempfile.gettempdir()  # read now, because each target gets its own temporary folder
     say("| target | inputs | lines reached | of | by seeds | MiB more | faults |\n|---|---:|---:|---:|---:|---:|---:|")
