@@ -1,7 +1,7 @@
 """Lets the user choose hunks of a patch for ``/apply -p``, with the keys of ``git add -p``.
 
 Rule 1: A file that is not changed line by line (binary, link, mode, added or deleted) is one hunk.
-Rule 2: What is not chosen stays in the agent's workspace, and the next apply offers it again.
+Rule 2: Other hunks stay in the agent's workspace, and the next apply offers them again.
 """
 
 from __future__ import annotations
