@@ -283,6 +283,12 @@ def before_request(records: Iterable[Record], count: int) -> tuple[int, str] | N
     ``count`` is 1 for the last request, 2 for the one before. A fork after that record undoes the request. Returns None
     if there is no such request.
     """
+    found = requests_of(records)
+    return found[-count] if 0 < count <= len(found) else None
+
+
+def requests_of(records: Iterable[Record]) -> list[tuple[int, str]]:
+    """Return each request of a conversation: the number of the record before it, and its text."""
     found: list[tuple[int, str]] = []
     state = State()
     for record in records:
@@ -290,7 +296,7 @@ def before_request(records: Iterable[Record], count: int) -> tuple[int, str] | N
         requests = state.session.requests if state.session else 0
         if isinstance(record.event, PersonSaid | WordsGiven) and before.session and requests > before.session.requests:
             found.append((record.seq - 1, record.event.text))
-    return found[-count] if 0 < count <= len(found) else None
+    return found
 
 
 def _content(value: str, cwd: Path) -> str:

@@ -10,7 +10,7 @@ from stackmem.cli.placement import with_choice
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.lock import is_held
 from tests.cli.test_chat import chat, folder_of, newest, says
-from tests.stage import Stage
+from tests.stage import Stage, call
 
 
 def ask(stage: Stage, text: str, *replies: str) -> Path:
@@ -115,3 +115,31 @@ def test_a_name_is_listed_kept_by_a_fork_and_accepted_by_resume(stage: Stage):
     missing = stage.run("chat", str(folder_of(stage)), "--resume", "old", "-p", "more", "--quiet")
     assert missing.returncode == 2
     assert "no run 'old'" in missing.stderr
+
+
+def test_redo_takes_back_undo_and_rewind_until_the_next_request(stage: Stage):
+    replies = [call("write_file", path="b.txt", content="b\n"), says("One."), says("Two."), says("Three.")]
+    with chat(stage, replies=replies) as terminal:
+        at = terminal.wait_for("Type a request")
+        terminal.type("/redo\r")
+        at = terminal.wait_for("nothing to redo", at)
+        for request, result in (("first", "One."), ("second", "Two.")):
+            terminal.type(f"{request}\r")
+            at = terminal.wait_for(result, at)
+        whole = newest(stage)
+        terminal.type("/rewind\r")
+        at = terminal.wait_for("2  second", terminal.wait_for("1  first", at))
+        terminal.type("/rewind 1\r")
+        at = terminal.wait_for("first", terminal.wait_for("undone: first", at))
+        terminal.type("\x03/redo\r")
+        at = terminal.wait_for("redone", at)
+        terminal.type("third\r")
+        at = terminal.wait_for("Three.", at)
+        terminal.type("/diff\r")
+        at = terminal.wait_for("+b", at)
+        terminal.type("/redo\r")
+        at = terminal.wait_for("nothing to redo", at)
+        terminal.type("\x04")
+        terminal.wait_for(f"continue with: stackmem chat --resume {whole.name}")
+        assert terminal.end() == 0
+    assert replay(str(whole)).prompts == 4

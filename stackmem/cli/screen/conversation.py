@@ -15,7 +15,7 @@ from stackmem.errors import StackmemError
 from stackmem.foreign.files import read_start
 from stackmem.models.spoken import listening, watching
 from stackmem.run.following.committing import apply_order
-from stackmem.run.fork import ForkChanges, before_request, fork
+from stackmem.run.fork import ForkChanges, fork, requests_of
 from stackmem.run.limits import LIMITS
 from stackmem.run.open import Person
 from stackmem.run.ports import Left, UserCommand
@@ -51,6 +51,7 @@ class ChatSession:
         self.screen, self.editor = screen, editor
         self.person = TerminalPerson(screen, editor, self._obey, self._looks, folder)
         self.then: Next | None = None
+        self._undone: list[tuple[Path, int]] = []  # runs that /undo left, with the number of requests that remained
         self._look = Look(screen.say, screen.tell, screen.diff)
 
     def play(self, first: Next) -> int:
@@ -163,7 +164,11 @@ class ChatSession:
             case "/strategy" if rest:
                 self._leave(partial(self._fork, ForkChanges(strategy=rest)))
             case "/undo":
-                self._undo(rest)
+                self._undo(int(rest) if rest.isdecimal() and len(rest) < 6 else 1)
+            case "/rewind":
+                self._rewind(rest)
+            case "/redo":
+                self._redo(state.session.requests if state.session else 0)
             case "/budget":
                 self._set_budget(rest)
             case "/model" | "/strategy":
@@ -188,16 +193,34 @@ class ChatSession:
         self.screen.tell(*apply_order(self._run_dir(), rest, ask))
         return None
 
-    def _undo(self, rest: str) -> None:
-        count = int(rest) if rest.isdecimal() and len(rest) < 6 else 1
-        found = before_request(Run(self._run_dir()).records(), count)
-        if found is None or count < 1:
+    def _undo(self, count: int) -> None:
+        found = requests_of(Run(self._run_dir()).records())
+        if not 0 < count <= len(found):
             self.screen.tell("no such request to undo")
             return
-        record, words = found
+        record, words = found[-count]
+        if self._undone and self._undone[-1][1] != len(found):
+            self._undone.clear()
+        self._undone.append((self._run_dir(), len(found) - count))
         self.person.draft = words
         self.screen.tell(f"undone: {one_line(words)}; changes already applied to your folder or sent elsewhere remain")
         self._leave(partial(self._fork, ForkChanges(), record))
+
+    def _redo(self, requests: int) -> None:
+        """Return to the run that the last ``/undo`` left, unless a request was made since."""
+        if not self._undone or self._undone[-1][1] != requests:
+            self.screen.tell("nothing to redo: no /undo since the last request")
+            return
+        run_dir, _ = self._undone.pop()
+        self.screen.tell("redone; the conversation is as it was before /undo")
+        self._leave(partial(self.resume, run_dir, {}))
+
+    def _rewind(self, rest: str) -> None:
+        found = requests_of(Run(self._run_dir()).records())
+        if rest.isdecimal() and len(rest) < 6 and 0 < int(rest) <= len(found):
+            self._undo(len(found) - int(rest) + 1)
+        self.screen.tell(*(f"{number:>3}  {one_line(words)}" for number, (_, words) in enumerate(found, 1)))
+        self.screen.tell("/rewind N goes back to before request N" if found else "no request yet")
 
     def _set_budget(self, rest: str) -> None:
         name, _, value = rest.partition(" ")

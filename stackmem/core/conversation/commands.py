@@ -23,6 +23,8 @@ COMMANDS = {
     "diff": ChatCommand("", "show the agent's changes so far"),
     "apply": ChatCommand("[-p] [--commit] [PATH...]", "apply the changes to your folder, or only those in PATH"),
     "undo": ChatCommand("[N]", "undo the last N requests and their file changes"),
+    "redo": ChatCommand("", "take back the last /undo, if no request was made since", in_editors=False),
+    "rewind": ChatCommand("[N]", "list the requests, or go back to before request N", in_editors=False),
     "fork": ChatCommand("", "continue in a copy of this conversation", in_editors=False),
     "heap": ChatCommand("[NAME]", "list the chunks on the heap, or show one of them"),
     "frames": ChatCommand("", "list the frames"),
