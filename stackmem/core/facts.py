@@ -14,7 +14,7 @@ from .budgets import Budgets, Limits, SmallSize
 from .heap import ChunkSet, KeptHeap
 from .messages import FailureKind, PromptText, ReplyPart, Text, ToolCall, ToolSpec, Usage
 from .network import NetworkRequest
-from .person_facts import PermissionRule, PersonEvent, SessionRules
+from .person_facts import PermissionRule, PersonEvent, RecallFound, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import OfferedProgram, ProgramEvent
 from .skills import Skill
@@ -539,5 +539,5 @@ Event = (
     RunStarted | RunResumed | RunForked | ModelReplied | ModelFailed | ContextCompacted | ToolReturned
     | VerifyReturned | SourcesDigested | ClockRead | ChecksReturned | FramePushed | FramePopped | ChunkAllocated
     | ChunkRead | ChunkWritten | ChunkFreed | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | RunEnded
-    | FolderChanged | ProgramEvent | PersonEvent
+    | FolderChanged | RecallFound | ProgramEvent | PersonEvent
 )  # fmt: skip

@@ -45,7 +45,7 @@ from .facts import (
 )
 from .guidance import lessons, program_calls, repetition, sizing
 from .messages import ToolCall
-from .person_facts import PersonEvent, TurnEnded
+from .person_facts import PersonEvent, RecallFound, TurnEnded
 from .program_facts import ProgramCalled, SourceLoaded, ToolAnswered, UserAnswered, Waited
 from .requests import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
 from .resume import apply_fork, apply_resume
@@ -283,7 +283,8 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
 def _evolve_derived(
     state: State,
     event: FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed
-    | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | FolderChanged | ProgramCalled,
+    | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | FolderChanged | RecallFound
+    | ProgramCalled,
 ) -> State:  # fmt: skip
     match event:
         case FramePushed() if event.program is not UNSET:
@@ -308,6 +309,8 @@ def _evolve_derived(
             return replace(frames.tell(state, Notice(event.text, state.heap)), idle=state.idle + 1, pending=None)
         case NoticeGiven():
             return _give_notice(state, event)
+        case RecallFound():
+            return replace(state, pending=replace(state.pending, earlier=event) if state.pending else None)
         case FolderChanged():
             heap = state.heap.with_digests(event.digests)
             after = replace(state, heap=heap, tree=event.tree or state.tree, folder=event.number)

@@ -17,14 +17,14 @@ from msgspec.structs import replace
 from . import heap as heaps
 from .conversation import keeping
 from .conversation.ranking import FRAME_PREFIX, excerpts, excerpts_of_frames, excerpts_of_popped
-from .conversation.recall import recalled
+from .conversation.recall import recalled, searches_earlier
 from .conversation.standing import Changes
 from .facts import CallAnswered, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten
 from .frames import entries_of
 from .heap import Heap, index
 from .log import Log
 from .memory_directory import Directory, carry_out
-from .requests import DigestSources
+from .requests import DigestSources, SearchForRecall
 from .state import Pending, PoppedFrame, Reply, Result, State
 from .text import clip_bytes, mark_cut
 from .tools import (
@@ -225,8 +225,10 @@ class LookupAnswer(Struct, frozen=True):
     standing: Changes | None = None
 
 
-def look_up(state: State, call: LookupCall | HeapRead) -> CallAnswered | Refusal:
-    """Return the fact that the call was answered, or the refusal."""
+def look_up(state: State, call: LookupCall | HeapRead) -> CallAnswered | SearchForRecall | Refusal:
+    """Return the fact that the call was answered, the search that it needs first, or the refusal."""
+    if isinstance(call, Recall) and call.query.strip() and searches_earlier(state):
+        return SearchForRecall(call.query)
     answer, tool = _answer(state, call), tool_name(call)
     if answer.fault:
         return Refusal("lookup_refused", f"{tool} refused: {answer.fault}")

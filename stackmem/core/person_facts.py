@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from .messages import Usage
 from .network import NetworkRequest
 from .pricing import Answerer
+from .text import quantity
 from .voice import Voice
 
 Policy = Literal["frame", "flat"]
@@ -33,6 +34,8 @@ class SessionRules(Struct, frozen=True):
             and the price of reading it. The log is then not recorded, because it follows from the earlier requests.
             Omitted in older conversations.
         upkeep: The question about each request, which of its words must outlive it. Omitted if it is not asked.
+        earlier: ``searched`` if ``recall`` also searches earlier conversations about the folder. Omitted in older
+            conversations, and if the conversation is not about a user's folder.
     """
 
     policy: Policy = "frame"
@@ -40,6 +43,7 @@ class SessionRules(Struct, frozen=True):
     index: Literal["brief"] | UnsetType = UNSET
     words: Literal["kept"] | UnsetType = UNSET
     upkeep: str | UnsetType = UNSET
+    earlier: Literal["searched"] | UnsetType = UNSET
 
 
 class PermissionRule(Struct, frozen=True):
@@ -197,6 +201,38 @@ class WordsAsked(Struct, frozen=True, tag=True):
     @property
     def voice(self) -> Voice:
         return Voice("memory", "asked which words of the request must outlive it", self.detail or self.text)
+
+
+class EarlierPassage(Struct, frozen=True):
+    """A passage of an earlier conversation about the same folder.
+
+    Attributes:
+        source: The conversation with its date, and the place in it, such as ``request 3, result``.
+    """
+
+    source: str
+    text: str
+
+
+class RecallFound(Struct, frozen=True, tag=True):
+    """Earlier conversations about the folder were searched for a call. They are never read again for this run.
+
+    Attributes:
+        query: The words of the search.
+        passages: Those that fit best, oldest conversation first.
+        searched: Number of conversations that were read.
+        skipped: Number of conversations that were not read, or only in part, by reason. Omitted if there were none.
+    """
+
+    query: str
+    passages: tuple[EarlierPassage, ...] = ()
+    searched: int = 0
+    skipped: dict[str, int] | UnsetType = UNSET
+
+    @property
+    def voice(self) -> Voice:
+        text = "\n".join(f"--- {passage.source}\n{passage.text}" for passage in self.passages)
+        return Voice("internal", f"searched {quantity(self.searched, 'earlier conversation')}", text)
 
 
 class TurnEnded(Struct, frozen=True, tag=True):

@@ -30,6 +30,7 @@ from .person_facts import (
     PersonSaid,
     PersonSteppedIn,
     PersonStopped,
+    RecallFound,
     WordsAsked,
 )
 from .program_facts import ProgramStarted, SourceLoaded, ToolAnswered, UserAnswered, Waited
@@ -132,6 +133,12 @@ class DigestSources(Struct, frozen=True):
     sources: tuple[str, ...]
 
 
+class SearchForRecall(Struct, frozen=True):
+    """Search earlier conversations about the folder. Answered by ``RecallFound``."""
+
+    query: str
+
+
 class ReadClock(Struct, frozen=True):
     """Read the run's wall time. Answered by ``ClockRead``."""
 
@@ -225,8 +232,8 @@ class Parallel(Struct, frozen=True):
 
 
 Effect = (
-    AskModel | Compact | AskWords | UseTool | UseOwnTool | Verify | DigestSources | ReadClock | RunChecks
-    | InvokeTool | LoadSource | AskUser | AskPerson | AskPermission | Wait | Parallel
+    AskModel | Compact | AskWords | UseTool | UseOwnTool | Verify | DigestSources | SearchForRecall | ReadClock
+    | RunChecks | InvokeTool | LoadSource | AskUser | AskPerson | AskPermission | Wait | Parallel
 )  # fmt: skip
 
 ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
@@ -237,6 +244,7 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
     UseOwnTool: (ToolReturned,),
     Verify: (VerifyReturned,),
     DigestSources: (SourcesDigested,),
+    SearchForRecall: (RecallFound,),
     ReadClock: (ClockRead,),
     RunChecks: (ChecksReturned,),
     InvokeTool: (ToolAnswered,),

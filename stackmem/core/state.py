@@ -21,7 +21,7 @@ from .heap import Heap
 from .log import Log
 from .memory_directory import Directory
 from .messages import ReplyPart, ToolCall, Usage
-from .person_facts import PersonDecided, SessionRules, WordsAsked
+from .person_facts import PersonDecided, RecallFound, SessionRules, WordsAsked
 from .pricing import reply_usd
 from .program_facts import ProgramHalted, ProgramReturned, ProgramStarted
 from .tools import Call
@@ -181,9 +181,8 @@ class Pending(Struct, frozen=True):
 
     Attributes:
         call: The first call as an instance of its tool's class. None if it is invalid.
-        digests: Digests of the sources that it names, once computed.
-        verified: The outcome of the frame's verify command, once it ran.
-        decided: The user's decision about the call, once made.
+        digests, verified: Digests of the sources that it names, and the outcome of the verify command, once known.
+        decided, earlier: The user's decision about the call, and the result of a search of earlier conversations.
         first: Whether the first call is performed and the others are answered as not performed.
     """
 
@@ -193,6 +192,7 @@ class Pending(Struct, frozen=True):
     digests: dict[str, str] | None = None
     verified: VerifyReturned | None = None
     decided: PersonDecided | None = None
+    earlier: RecallFound | None = None
     first: bool = False
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from stackmem.core.person_facts import SessionRules
 from stackmem.core.strict_json import decode_json
 from stackmem.core.text import quantity
 from stackmem.errors import TraceError, UsageError
-from stackmem.foreign.files import open_regular, read_regular
-from stackmem.run.request import read_request
-from stackmem.run.run_folder import RUN, TRACE, is_run
+from stackmem.foreign.files import open_regular
+from stackmem.run.companion.conversations import kept_sessions, run_folders
+from stackmem.run.run_folder import TRACE
 from stackmem.trace.lineage import came_from
 from stackmem.trace.lock import is_held
 from stackmem.trace.store import LONGEST_BYTES
@@ -35,9 +33,9 @@ def find_run(named: str, *places: Path) -> Path:
         return given.parent
     if _is_file(given / TRACE):
         return given
-    if os.sep in named and len(inside := _folders(given)) == 1:  # a trial of a bench
+    if os.sep in named and len(inside := run_folders(given)) == 1:  # a trial of a bench
         return inside[0]
-    runs = sorted((path for place in places for path in _folders(place)), key=lambda path: path.name)
+    runs = sorted((path for place in places for path in run_folders(place)), key=lambda path: path.name)
     if named == "last":
         started_runs = [(path.name[:16], started, path) for path in runs if (started := _started(path))]
         if started_runs:
@@ -76,26 +74,6 @@ def newest_session(runs_dir: Path, folder: Path) -> tuple[Path | None, tuple[Pat
         with suppress(TraceError):
             before_busy.add(came_from(path))
     return None, tuple(busy)
-
-
-def kept_sessions(runs_dir: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield every conversation and the folder that it is about, newest first. Damaged ones are left out."""
-    for path in sorted(_folders(runs_dir), reverse=True):
-        with suppress(OSError, msgspec.DecodeError, TraceError):
-            saved = decode_json(read_regular(path / RUN), _Session)
-            if saved.session is not None:
-                yield path, Path(read_request(path).subject)
-
-
-class _Session(msgspec.Struct):
-    session: SessionRules | None = None
-
-
-def _folders(runs_dir: Path) -> list[Path]:
-    try:
-        return [path for path in runs_dir.iterdir() if is_run(path)]
-    except OSError:
-        return []
 
 
 def _is_file(path: Path) -> bool:

@@ -19,8 +19,8 @@ from stackmem.core.messages import Message, PromptText, Text, ToolSpec, View
 from stackmem.core.skills import Skill
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
-from stackmem.core.tool_schemas import prompt_slots, spec, with_long_commands
-from stackmem.core.tools import OPTIONAL_TOOLS, EditFile, HeapLoad, HeapRead, Tool, tool_name
+from stackmem.core.tool_schemas import optional_offers, prompt_slots, spec, with_long_commands
+from stackmem.core.tools import EditFile, HeapRead, Tool
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular_text
 from stackmem.history.history import History
@@ -53,6 +53,7 @@ from stackmem.workspace.workspace import WatchedFolder, Workspace, open_workspac
 from .checking.checks import CheckRoom, CommandCheck, task_checks
 from .companion import programs as companion_programs
 from .companion import skills as companion_skills
+from .companion.conversations import search_earlier
 from .companion.programs import FoundPrograms
 from .first_look import first_look
 from .folder_choice import profile_in_force
@@ -131,7 +132,7 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     profile = _profile(prepared, environ)
     slots = prompt_slots(budgets, profile.command_seconds)
     reads = HeapRead in strategy.tools
-    wanted = tuple(OPTIONAL_TOOLS[name] for name in prepared.tools if reads or name != tool_name(HeapLoad))
+    wanted = optional_offers(prepared.tools, reads=reads, earlier=prepared.earlier)
     tools, prompt, small = _shown(prepared, model, strategy, wanted, slots)
     system = _system(settings, prompt, slots)
     instructions = prepared.instructions.fitted(int(model.window_tokens * CHARS_PER_TOKEN) // _WINDOW_SHARE)
@@ -240,6 +241,7 @@ def assemble(
     world = World(
         models, workspace, checks, scrubber.scrub, _no_sync, plan.profile.command_seconds,
         snapshot=history.snapshot, own_tool=call_own, own_digest=companion_skills.own_digests(plan.skills, environ),
+        earlier=partial(search_earlier, places.run, subject.folder, scrubber.scrub),
     )  # fmt: skip
     own = tuple(tool.spec for tool in TOOLS.values())
     keeper = heap_keeper(prepared, scrubber, environ)
@@ -268,8 +270,7 @@ def assemble(
         circles="refused" if is_served(plan.model.name) else UNSET,
         text_calls="prompt" if settings.text_calls == "prompt" and is_served(plan.model.name) else UNSET,
         project=scrubber.scrub(prepared.project.text) or UNSET,
-        place=subject.place or UNSET,
-        window_source=window_source(plan.model),
+        place=subject.place or UNSET, window_source=window_source(plan.model),
         session=prepared.session or UNSET, permissions=prepared.permissions or UNSET,
         questions="end",
         heap=UNSET if keeper is None else _kept(keeper, prepared, plan, workspace),

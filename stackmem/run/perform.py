@@ -21,7 +21,7 @@ from stackmem.core import facts, requests
 from stackmem.core.conversation import upkeep
 from stackmem.core.guidance.sizing import UNREAD
 from stackmem.core.messages import Text
-from stackmem.core.person_facts import PersonSaid, PersonSteppedIn, PersonStopped
+from stackmem.core.person_facts import PersonSaid, PersonSteppedIn, PersonStopped, RecallFound
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
 from stackmem.core.state import State
 from stackmem.core.text import clip_bytes, mark_cut, tail
@@ -109,6 +109,7 @@ class World(Struct):
     program: ProgramWorld | None = None  # set only for a program run
     # takes the changes of the user's folder into the workspace, and returns what changed
     follow: Callable[[State], facts.FolderChanged | None] = _no_folder
+    earlier: Callable[[str], RecallFound] = RecallFound  # searches earlier conversations about the folder
     under_way: Iterator[facts.Event] | None = None  # answers of the current parallel effect, as they arrive
 
     def digest(self, source: str) -> str:
@@ -120,7 +121,7 @@ class World(Struct):
             self.program.context.python.stop()
 
 
-def perform(effect: requests.Effect, world: World) -> facts.Event:
+def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901 - one match, every effect
     """Perform ``effect`` and return the event that answers it; for a parallel effect, the next answer."""
     if not isinstance(effect, requests.RunChecks):
         world.must_have_room()
@@ -154,6 +155,8 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:
             )
         case requests.DigestSources():
             return facts.SourcesDigested(_digests(effect.sources, world))
+        case requests.SearchForRecall():
+            return world.earlier(effect.query)
         case requests.ReadClock():
             return facts.ClockRead(round(max(0.0, world.clock() - world.started), 3))
         case requests.RunChecks():

@@ -87,6 +87,7 @@ class Prepared(Struct, frozen=True):
     # the repository of a user folder, which the workspace gets a copy of; None if there is none
     origin: Origin | None = None
     session: SessionRules | None = None  # set only for a conversation
+    earlier: bool = False  # whether ``recall`` also searches earlier conversations about the folder
     long_commands: bool = False  # whether the agent may set the time limit of a command
 
     @property
@@ -143,8 +144,9 @@ def as_session(prepared: Prepared, rules: SessionRules) -> Prepared:
     more = tuple(tool_name(tool) for tool in added if tool_name(tool) not in prepared.tools)
     subject = replace(prepared.subject, text=SESSION_TASK)
     asked = QUESTION if prepared.resolved.settings.upkeep == "on" else UNSET
-    session = replace(rules, index="brief", words="kept", upkeep=asked)
-    return replace(prepared, subject=subject, session=session, tools=(*prepared.tools, *more))
+    earlier = subject.folder is not None and tool_name(Recall) in (*prepared.tools, *more)
+    session = replace(rules, index="brief", words="kept", upkeep=asked, earlier="searched" if earlier else UNSET)
+    return replace(prepared, subject=subject, session=session, tools=(*prepared.tools, *more), earlier=earlier)
 
 
 def _in_work_tree(subject: Subject, settings: Settings) -> tuple[Subject, tuple[str, ...]]:
@@ -349,6 +351,7 @@ def prepare_kept(
     return Prepared(
         subject, resolved, cwd, (runs_dir, place), model, None, (), project=project, tools=tools, skills=skills,
         long_commands=offers_long_commands(base.tools, base.registered), programs=kept_programs(base),
+        earlier=base.session is not UNSET and base.session.earlier is not UNSET,
     )  # fmt: skip
 
 

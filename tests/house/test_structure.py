@@ -20,7 +20,6 @@ SMALL = {
     "stackmem.core.guidance.finishing": "one piece of guidance a file",
     "stackmem.core.schemas.keywords": "what JSON Schema defines is kept with the other schema modules",
     "stackmem.lab.bench.own_sessions": "it finds sessions, and the command only parses and prints",
-    "stackmem.kept.search": "it reads runs on disk, and the screen only prints",
     "stackmem.run.companion.permissions": "one kind of companion a module, and the request has reached its size",
     "stackmem.run.first_look": "it reads files, and the assembly only names classes",
     "stackmem.doors.ui.server": "it loads uvicorn, which the app does without",

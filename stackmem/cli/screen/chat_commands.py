@@ -25,10 +25,10 @@ from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError
 from stackmem.foreign.files import read_regular
 from stackmem.kept.conversations import rename
-from stackmem.kept.search import search_conversations
 from stackmem.memory import open_strategy
 from stackmem.memory.next_prompt import next_prompt
 from stackmem.report.page import write_page
+from stackmem.run.companion.conversations import search_conversations
 from stackmem.run.request import read_request
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.open_run import Run

@@ -30,7 +30,7 @@ from stackmem.core.state import State
 from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError, TraceError
 from stackmem.foreign.files import read_regular
-from stackmem.kept.find import kept_sessions
+from stackmem.run.companion.conversations import kept_sessions
 from stackmem.run.request import read_request
 from stackmem.run.run_folder import TRACE, is_run
 from stackmem.trace.open_run import Run
