@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 import stackmem
 from stackmem.core.conversation.recall import RECALLED_CHARS
-from stackmem.core.facts import RunStarted
+from stackmem.core.facts import RunForked, RunStarted
 from stackmem.core.person_facts import PersonSaid, RecallFound
 from stackmem.kept.redact import redact_run
 from stackmem.run.companion import conversations
 from stackmem.run.companion.conversations import search_earlier
+from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.request import REQUEST, read_request
 from stackmem.run.run_folder import RUN
 from stackmem.trace.open_run import Run
@@ -166,3 +167,13 @@ def test_a_very_long_conversation_is_searched_in_bounded_time_and_size(
     assert found.searched == 2
     assert sum(len(passage.text) for passage in found.passages) <= RECALLED_CHARS
     assert any(passage.text.startswith("Request ") for passage in found.passages)
+
+
+def test_a_fork_keeps_what_was_found_and_the_description(stage: Stage) -> None:
+    earlier, run_dir = first(stage), later(stage)
+    text = told(run_dir)
+    shutil.rmtree(earlier)
+    forked = fork(run_dir, 1, ForkChanges(), os.environ, person=Scripted())
+    assert told(forked.result.run_dir) == text
+    [parted] = events(forked.result.run_dir, RunForked)
+    assert parted.start.tools == Run(run_dir).start.tools
