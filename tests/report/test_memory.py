@@ -138,6 +138,7 @@ def test_it_says_where_the_tokens_went_and_what_another_strategy_would_send(show
     page = show(made["invoices"]).open()
     page.locator("summary", has_text="Where the tokens went").press("Enter")
     kinds = page.get_by_role("table", name="Tokens by kind").locator("tbody tr")
+    expect(kinds.first).to_be_visible()
     assert 98 <= sum(int(cell.split()[0]) for cell in kinds.locator("td:nth-of-type(2)").all_inner_texts()) <= 102
     frames = page.get_by_role("table", name="Tokens by frame").locator("tbody tr")
     assert frames.first.locator("td").all_inner_texts()[:3] == ["30.8k", "132k", "$0.14"]

@@ -33,6 +33,7 @@ from stackmem.core.requests import (
     Parallel,
     ReadClock,
     RunChecks,
+    SearchForRecall,
     UseOwnTool,
     UseTool,
     Verify,
@@ -203,6 +204,7 @@ EACH = {
     for effect in (
         ASK, Compact(ASK, "root", 1), AskWords(ASK), UseTool(RunCommand("ls"), 1_000), UseOwnTool("own", {}, 1_000),
         Verify("true"),
+        SearchForRecall("a"),
         DigestSources(("a",)), ReadClock(), RunChecks(), InvokeTool("own"), LoadSource("p"), AskUser("Who?"), Wait(0.0),
         AskPerson(), AskPermission("run_command", "ls"), Parallel(((0, InvokeTool("own")), (1, ASK))),
     )
