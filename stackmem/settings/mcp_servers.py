@@ -34,9 +34,9 @@ from msgspec import Struct
 
 from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
-from stackmem.foreign.files import open_regular, read_regular_text, read_start
+from stackmem.foreign.files import open_regular, read_regular_text
 
-from .settings_files import user_folder
+from .settings_files import MAX_FILE_BYTES, read_within, user_folder
 
 SERVERS_FILE = "stackmem.mcp.toml"
 """A folder's own servers; ignored until the folder is trusted."""
@@ -46,7 +46,6 @@ _TOOL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _IN_WORD = re.compile(r"[\s=:,;'\"()&|<>]+")
 """Separators between paths within one word."""
 _MAX_TOOLS = 100_000
-_MAX_BYTES = 256 * 1024
 _MAX_NAMED_BYTES = 64 << 20
 
 
@@ -89,7 +88,7 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
     warnings: list[str] = []
     own = user_folder(environ, "XDG_CONFIG_HOME", ".config", "mcp.toml")
     if own is not None and own.is_file():
-        known.update(_parsed(own, _read(own)))
+        known.update(_parsed(own, read_within(own, MAX_FILE_BYTES)))
     if (cwd / SERVERS_FILE).is_file():
         folder = read_folder(cwd)
         if is_trusted(folder, environ):
@@ -105,7 +104,7 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
 def read_folder(folder: Path) -> FolderServers:
     """Return the servers of a folder, with the digest for recording trust."""
     place = folder.resolve()
-    raw = _read(place / SERVERS_FILE)
+    raw = read_within(place / SERVERS_FILE, MAX_FILE_BYTES)
     named = _parsed(place / SERVERS_FILE, raw)
     files = tuple(_named_files(place, named))
     digest = hashlib.sha256(b"stackmem trust 2\n" + hashlib.sha256(raw).digest())
@@ -140,16 +139,6 @@ def _content(file: BinaryIO, folder: Path) -> str:
     if size > _MAX_NAMED_BYTES:
         return f"{size:,} bytes, too many to be compared"
     return f"SHA-256 {hashlib.sha256(file.read(_MAX_NAMED_BYTES)).hexdigest()}"
-
-
-def _read(path: Path) -> bytes:
-    try:
-        raw = read_start(path, _MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}); make it readable, or remove it") from error
-    if len(raw) > _MAX_BYTES:
-        raise UsageError(f"{path} is larger than {_MAX_BYTES:,} bytes; shorten it")
-    return raw
 
 
 def _parsed(path: Path, raw: bytes) -> dict[str, Server]:

@@ -25,11 +25,10 @@ from typing import Any, get_args
 from stackmem.core.person_facts import PermissionEffect, PermissionRule
 from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
-from stackmem.foreign.files import read_start
 
 from .mcp_servers import FolderServers, NamedFile
 from .options import suggestion
-from .settings_files import line_of, user_folder
+from .settings_files import MAX_FILE_BYTES, line_of, read_within, user_folder
 
 PERMISSIONS_FILE = "stackmem.permissions.toml"
 """A project's own rules."""
@@ -38,7 +37,7 @@ OWN_FILE = "permissions.toml"
 """The user's own rules, next to ``config.toml``."""
 
 _EFFECTS: tuple[PermissionEffect, ...] = get_args(PermissionEffect)
-_MAX_BYTES, _MAX_RULES, _MAX_CHARS = 256 * 1024, 1_000, 1_000
+_MAX_RULES, _MAX_CHARS = 1_000, 1_000
 
 
 def own_rules(environ: Mapping[str, str], tools: Collection[str]) -> tuple[PermissionRule, ...]:
@@ -46,7 +45,7 @@ def own_rules(environ: Mapping[str, str], tools: Collection[str]) -> tuple[Permi
     path = user_folder(environ, "XDG_CONFIG_HOME", ".config", OWN_FILE)
     if path is None or not path.is_file():
         return ()
-    return _parsed(path, _read(path), tools, f"the user's {OWN_FILE}")
+    return _parsed(path, read_within(path, MAX_FILE_BYTES), tools, f"the user's {OWN_FILE}")
 
 
 def project_rules(folder: Path, tools: Collection[str] | None) -> tuple[tuple[PermissionRule, ...], FolderServers]:
@@ -54,20 +53,10 @@ def project_rules(folder: Path, tools: Collection[str] | None) -> tuple[tuple[Pe
     path = folder.resolve() / PERMISSIONS_FILE
     if path.is_symlink():
         raise UsageError(f"{path} is a link; replace it by a file")
-    raw = _read(path)
+    raw = read_within(path, MAX_FILE_BYTES)
     digest = hashlib.sha256(b"stackmem trust permissions 1\n" + raw).hexdigest()
     named = NamedFile(PERMISSIONS_FILE, f"SHA-256 {hashlib.sha256(raw).hexdigest()}")
     return _parsed(path, raw, tools, PERMISSIONS_FILE), FolderServers(path, {}, (named,), digest)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        raw = read_start(path, _MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}); make it readable, or remove it") from error
-    if len(raw) > _MAX_BYTES:
-        raise UsageError(f"{path} is larger than {_MAX_BYTES:,} bytes; shorten it")
-    return raw
 
 
 def _parsed(path: Path, raw: bytes, tools: Collection[str] | None, source: str) -> tuple[PermissionRule, ...]:

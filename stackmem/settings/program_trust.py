@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from stackmem.errors import UsageError
-from stackmem.foreign.files import read_start
 
 from .mcp_servers import FolderServers, NamedFile
+from .settings_files import read_within
 
 PROGRAMS_FOLDER = ".stackmem/programs"
 _MAX_FILES = 1_000
@@ -49,12 +49,10 @@ def read_programs(folder: Path) -> FolderServers | None:
 
 
 def _content(path: Path) -> str:
-    try:
-        if path.is_symlink():
+    if path.is_symlink():
+        try:
             return f"link to {path.readlink()}"
-        raw = read_start(path, _MAX_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}); make it readable, or remove it") from error
-    if len(raw) > _MAX_BYTES:
-        raise UsageError(f"{path} is larger than {_MAX_BYTES:,} bytes; shorten it")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read ({error.strerror}); remove it") from error
+    raw = read_within(path, _MAX_BYTES)
     return f"SHA-256 {hashlib.sha256(raw).hexdigest()}"

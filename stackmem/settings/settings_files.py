@@ -85,6 +85,21 @@ def user_folder(environ: Mapping[str, str], variable: str, below_home: str, name
     return Path(home, below_home, "stackmem", name) if home.startswith("/") else None
 
 
+def read_within(path: Path, most: int) -> bytes:
+    """Read a whole file.
+
+    Raises:
+        UsageError: It cannot be read, or it has more than ``most`` bytes.
+    """
+    try:
+        raw = read_start(path, most + 1)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror}); make it readable, or remove it") from error
+    if len(raw) > most:
+        raise UsageError(f"{path} is larger than {most:,} bytes; shorten it")
+    return raw
+
+
 def spell(path: Path, cwd: Path, home: str) -> str:
     """Shorten a path: relative to the working directory or the home folder if it is inside, otherwise absolute."""
     if path.is_relative_to(cwd) or (cwd.is_relative_to(path.parent) and path.parent != Path("/")):

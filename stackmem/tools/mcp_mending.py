@@ -23,7 +23,7 @@ _MAX_TEXT = 10_000_000
 
 
 class MendedAnswers(Struct):
-    """What the answers of one server needed."""
+    """Changes to the answers of one server, and what checking them needs."""
 
     notes: dict[str, None] = field(default_factory=dict)  # a sentence for each change, in order
     schemas: dict[str, Any] = field(default_factory=dict)  # the schema of each tool as the server sent it

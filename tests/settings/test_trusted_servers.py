@@ -134,14 +134,14 @@ def test_a_file_that_is_swapped_after_the_check_does_not_start(place: Path, monk
 
 
 def swap_after_each_read(place: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    read = mcp_servers._read
+    read = mcp_servers.read_within
 
-    def read_and_swap(path: Path) -> bytes:
-        raw = read(path)
+    def read_and_swap(path: Path, most: int) -> bytes:
+        raw = read(path, most)
         write(place, text)
         return raw
 
-    monkeypatch.setattr(mcp_servers, "_read", read_and_swap)
+    monkeypatch.setattr(mcp_servers, "read_within", read_and_swap)
 
 
 def test_a_folder_link_that_is_turned_is_not_trusted(tmp_path: Path, place: Path) -> None:
