@@ -285,8 +285,11 @@ hurried = [
     from_function(works, name=None, description=None, parallel=False, idempotent=False, seconds=0.00001 * number)
     for number in range(1, 30)
 ]
-late = sum(one.answer({}).failed == "timeout" for _ in range(20) for one in hurried)
-assert late > 20, late
+late, rounds = 0, 0  # how many are late depends on the machine: go on until enough are
+while late <= 20 or rounds < 20:
+    late += sum(one.answer({}).failed == "timeout" for one in hurried)
+    rounds += 1
+    assert time.monotonic() < ended, (late, rounds)
 calm = from_function(works, name=None, description=None, parallel=False, idempotent=False)
 while sys.stdout is not before and time.monotonic() < ended:
     assert calm.answer({}).failed == ""
