@@ -71,7 +71,7 @@ class LineEditor:
         self.format_live: Callable[[str, int], str] | None = None
         self._status = status
         self._rendered = ("", 0), ""
-        self._live_is_due = False
+        self._live_is_due, self._redrawn_at = False, 0.0
         self._is_focused = True  # until the terminal says otherwise
         self._answered_at = time.monotonic()
         self._said: list[str] = []
@@ -133,10 +133,11 @@ class LineEditor:
             self._in_loop(self._session.app.invalidate)
         elif not self._live_is_due:  # text may arrive faster than it is worth a redraw
             self._live_is_due = True
-            self._in_loop(lambda: self._loop and self._loop.call_later(_LIVE_SECONDS, self._redraw_live))
+            wait = max(0.0, self._redrawn_at + _LIVE_SECONDS - time.monotonic())
+            self._in_loop(lambda: self._loop and self._loop.call_later(wait, self._redraw_live))
 
     def _redraw_live(self) -> None:
-        self._live_is_due = False
+        self._live_is_due, self._redrawn_at = False, time.monotonic()
         self._session.app.invalidate()
 
     def ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:

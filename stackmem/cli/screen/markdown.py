@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from io import StringIO
 
 from rich.console import Console, RenderableType
@@ -24,6 +25,7 @@ _HIGHLIGHTED_CHARS = 20_000
 _TAIL_CHARS = 800
 _MAX_QUOTES = re.compile(r"^([ \t>*+-]{40})[ \t>*+-]+", re.MULTILINE)
 _FENCE = re.compile(r" {0,3}(```+|~~~+)[ \t]*([\w.+#-]{0,30})")
+_BETWEEN_BLOCKS = re.compile(r"\n{2,}(?=[^\s])")
 _THEME = Theme(
     {
         "markdown.code": "cyan", "markdown.h1": "bold underline", "markdown.h2": "bold underline",
@@ -46,14 +48,20 @@ def render_markdown(text: str, columns: int, *, light: bool = False) -> str:
 def render_tail(text: str, columns: int, *, light: bool = False) -> str:
     """Return the last block of a text that is still streaming, rendered.
 
-    The cost does not grow with the length of the text.
+    The cost does not grow with the length of the text, and blocks that are complete are rendered once.
     """
     tail = text[text.find("\n", max(0, len(text) - _TAIL_CHARS)) + 1 :] if len(text) > _TAIL_CHARS else text
     before = text[: len(text) - len(tail)]
     is_open = (before.count("\n```") + before.startswith("```")) % 2 == 1
-    if is_open:
-        return render_markdown(f"```\n{tail}", columns, light=light)
-    return render_markdown(tail, columns, light=light)
+    safe = readable((f"```\n{tail}" if is_open else tail).expandtabs(4))
+    shown = (_block(block, language, columns, light) for part, language in _parts(safe)
+             for block in (_BETWEEN_BLOCKS.split(part.strip("\n")) if language is None else [part]))  # fmt: skip
+    return "\n\n".join(part.strip("\n") for part in shown if part)
+
+
+@lru_cache(maxsize=32)
+def _block(block: str, language: str | None, columns: int, light: bool) -> str:
+    return _render(block, language, columns, light)
 
 
 def _parts(text: str) -> Iterator[tuple[str, str | None]]:

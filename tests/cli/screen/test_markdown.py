@@ -6,6 +6,7 @@ import time
 import pytest
 from rich.cells import cell_len
 
+from stackmem.cli.screen import markdown
 from stackmem.cli.screen.chat import is_light, numbered
 from stackmem.cli.screen.markdown import render_markdown, render_tail
 
@@ -74,3 +75,14 @@ def test_a_diff_has_line_numbers():
 @pytest.mark.parametrize(("colors", "light"), [("", False), ("15;0", False), ("0;15", True), ("0;default;7", True)])
 def test_a_light_background_is_taken_from_the_environment(colors: str, light: bool):
     assert is_light(colors) == light
+
+
+def test_a_text_that_streams_in_renders_each_complete_block_once(monkeypatch):
+    rendered = []
+    render = markdown._render
+    monkeypatch.setattr(markdown, "_render", lambda part, *rest: rendered.append(part) or render(part, *rest))
+    blocks = "\n\n".join(f"Block {number} of a text that is long enough." for number in range(30))
+    shown = [render_tail(blocks[:end], 80) for end in range(len(blocks))]
+    assert len(rendered) <= len(blocks) + 30
+    assert rendered.count("Block 7 of a text that is long enough.") == 1
+    assert bare(shown[-1]).endswith("Block 28 of a text that is long enough.\n\nBlock 29 of a text that is long enough")
