@@ -33,7 +33,8 @@ _KINDS = {
         r"[^?.]*\.",
     ),
     "'no' instead of 'not a'": (
-        rf"\b{_BE} no (?!longer|more|less|matter|one\b|such\b|way\b|need\b|point\b|doubt\b|limit\b)\w+",
+        # "there is no workspace" is how everybody says it; "the file is no workspace" is not
+        rf"(?<![Tt]here )\b{_BE} no (?!longer|more|less|matter|one\b|such\b|way\b|need\b|point\b|doubt\b|limit\b)\w+",
     ),
     "a verb of place instead of 'is' or 'contains'": (
         r"\b(?:stands?|stood|lies|lay) (?:in|on|at|behind|before|beside|first|last|once|there|under|with)\b",
@@ -83,7 +84,8 @@ def _markdown(text: str) -> Lines:
     for pattern in (_FENCE, _COMMENT):
         text = pattern.sub(lambda match: "\n" * match.group().count("\n"), text)
     bare = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "X", line)) for line in text.splitlines())
-    return [(number, line.strip(" |#*>-")) for number, line in enumerate(bare, 1)]
+    # A heading keeps its "#": "What a project may set" is a good heading and a bad subject.
+    return [(number, line.strip(" |*>-")) for number, line in enumerate(bare, 1)]
 
 
 def _python(text: str) -> Iterator[tuple[int, str]]:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """The program of a world: ``./work``, and the same commands as a pure function over files in memory.
 
-A copy of this file stands in every generated workspace, so it needs nothing but the standard library.
+Every generated workspace contains a copy of this file, so it uses only the standard library.
 
-Rule 1: ``run`` touches nothing but the ``files`` it is given; the same files and words give the same text and code.
-Rule 2: whatever the words are, the answer is text and an exit code, never an exception.
-Rule 3: what is right is known here as a salted digest only. What units will say is sealed against reading and grep,
-    not against somebody who takes this program apart.
-Rule 4: lines that are facts have the form ``topic.item = value``; no line of noise holds an equals sign.
+Rule 1: ``run`` changes only its argument ``files``; the same files and words return the same text and exit code.
+Rule 2: for any words, the answer is text and an exit code, never an exception.
+Rule 3: the workspace contains only salted digests of the correct values. The outputs of later units are masked
+    against reading and grep, not against somebody who takes this program apart.
+Rule 4: each fact is a line ``topic.item = value``; no line of noise contains an equals sign.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _USAGE = """usage: ./work plan A-B              what units A to B need, at most 
 
 
 def run(files: dict[str, str], words: list[str]) -> tuple[str, int]:
-    """One command: what it prints (ASCII, whole lines) and its exit code."""
+    """Run a command; return its output (ASCII, whole lines) and its exit code."""
     try:
         world = _opened(files.get(PLAN, ""))
     except (ValueError, KeyError, RecursionError):
@@ -62,7 +62,7 @@ def run(files: dict[str, str], words: list[str]) -> tuple[str, int]:
 
 
 def verdict(files: dict[str, str], answers: dict[str, Any]) -> tuple[float, str]:
-    """What the hidden check says of the files: a reward from 0 to 1 (1 is solved), and why."""
+    """Judge the files: return a reward from 0 to 1 (1 is solved) and the reason."""
     wanted = answers["units"]
     units, repeats = _journal(files)
     right = sum(1 for done, want in zip(units, wanted, strict=False) if done == want)
@@ -82,7 +82,7 @@ def verdict(files: dict[str, str], answers: dict[str, Any]) -> tuple[float, str]
 
 
 def sealed(world: dict[str, Any]) -> str:
-    """The text of ``.work/plan`` for a world."""
+    """Return the text of ``.work/plan`` for a world."""
     raw = json.dumps(world, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode("ascii")
     text = base64.b64encode(_masked(raw, world["salt"])).decode("ascii")
     rows = [text[at : at + _COLUMNS] for at in range(0, len(text), _COLUMNS)]
@@ -90,12 +90,12 @@ def sealed(world: dict[str, Any]) -> str:
 
 
 def digest(salt: str, *words: str) -> str:
-    """A salted SHA-256, shortened to 24 hexadecimal digits."""
+    """Return a salted SHA-256, shortened to 24 hexadecimal digits."""
     return hashlib.sha256("\n".join((salt, *words)).encode("utf-8", "replace")).hexdigest()[:24]
 
 
 def unit_digest(salt: str, unit: int, values: dict[str, str]) -> str:
-    """What the journal keeps of a unit that was done with these values."""
+    """Return the journal entry of a unit that was done with these values."""
     return digest(salt, "done", str(unit), *(f"{key}={values[key]}" for key in sorted(values)))
 
 
@@ -115,7 +115,7 @@ def _masked(raw: bytes, salt: str) -> bytes:
 
 
 def _journal(files: dict[str, str]) -> tuple[list[str], int]:
-    """The digests of the units that were done, in order, and how often a failed candidate was tried again."""
+    """Return the digests of the finished units in order, and how often a failed candidate was tried again."""
     units: list[str] = []
     failed: set[str] = set()
     repeats = 0
@@ -146,7 +146,7 @@ def _plan(world: dict[str, Any], span: str) -> tuple[list[str], int]:
     if not found or not 1 <= first <= last:
         return [f"no units {span[:40]!a}; name some of 1 to {total}, such as ./work plan 1-{min(10, total)}"], 1
     if last - first >= PLAN_UNITS:
-        return [f"{last - first + 1} units are too many; at most {PLAN_UNITS} are shown by one call"], 1
+        return [f"{last - first + 1} units are too many; one call shows at most {PLAN_UNITS}"], 1
     return [f"unit {unit}: {world['units'][unit - 1]['plan']}" for unit in range(first, last + 1)], 0
 
 
@@ -213,7 +213,7 @@ def _log(world: dict[str, Any], number: str, page: str) -> tuple[list[str], int]
 
 
 def _audit(world: dict[str, Any], files: dict[str, str]) -> list[str]:
-    """Every entry of the units done, and the fact that the last of them gave."""
+    """Return an entry for each finished unit, and the fact that the last one revealed."""
     done = _done(files)
     lines = ["-- audit of the ledger, oldest entry first"]
     for number, unit in enumerate(world["units"][:done], 1):
@@ -257,7 +257,7 @@ _WHAT = ("orders", "invoices", "sessions", "schema", "assets", "quotas", "export
 
 @lru_cache(maxsize=2_048)  # a bench plays a world under one strategy after another
 def _noise(seed: str, chars: int, forms: tuple[str, ...]) -> tuple[str, ...]:
-    """Lines of about so many characters, the same for the same seed on every machine."""
+    """Return lines of about ``chars`` characters, the same for the same seed on every machine."""
     state = int.from_bytes(hashlib.sha256(seed.encode("utf-8", "replace")).digest()[:8], "big")
     lines: list[str] = []
     while chars > 0:
@@ -283,7 +283,7 @@ def _read(paths: Iterable[str]) -> dict[str, str]:
 
 
 def main() -> int:
-    """The program: files below the working directory; what changed is written back."""
+    """Run the program on the files below the working directory, and write changed files back."""
     files = _read((PLAN, JOURNAL))
     before = dict(files)
     text, code = run(files, sys.argv[1:])

@@ -15,10 +15,8 @@ QUOTING = {
 }
 
 
-FOLDERS_ABOVE = {"stackmem/tasks": 3.2}
-"""Folders with a higher limit, because recorded runs, worlds and compliance data quote their texts."""
 FILES_ABOVE = (ROOT / "tests" / "house" / "english_above.txt").read_text("utf-8").split()
-"""Files above the limit for the same reason. The list can only become shorter."""
+"""Files above the limit, because recorded runs and worlds quote their texts. The list can only become shorter."""
 
 
 count_once = cache(count)  # two tests count each file
@@ -33,7 +31,7 @@ def test_a_folder_has_few_markers(folder: Path) -> None:
     """Run ``python scripts/english.py --list FOLDER`` to see the lines."""
     counts = [count_once(path) for path in counted(folder)]
     assert sum(words for words, _ in counts) > 100
-    assert rate(counts) <= FOLDERS_ABOVE.get(folder.relative_to(ROOT).as_posix(), MAX_RATE)
+    assert rate(counts) <= MAX_RATE
 
 
 def test_no_file_but_the_listed_has_many_markers() -> None:
@@ -66,6 +64,7 @@ def test_each_kind_of_marker_is_found(sentence: str) -> None:
         "What does a run cost?",
         "The name is not a folder.",
         "There is no longer a limit.",
+        "There is no workspace.",
         "The child frame receives only the changes.",
         "Read the file, then continue with the next one.",
     ],
@@ -79,5 +78,7 @@ def test_docstrings_comments_and_messages_are_read(tmp_path: Path) -> None:
     path.write_text('"""It is no module."""\nx = 1  # it is no comment\nraise ValueError(f"{x} is no value at all")\n')
     assert count(path)[1] == 3
     page = tmp_path / "page.md"
-    page.write_text("It is no page.\n\n```sh\nthis is no prose\n```\n<!-- is no prose -->\n`is no prose`\n")
+    page.write_text(
+        "# What a page shows\n\nIt is no page.\n\n```sh\nthis is no prose\n```\n<!-- is no prose -->\n`is no prose`\n"
+    )
     assert count(page)[1] == 1

@@ -64,7 +64,7 @@ UNEXPLAINED = {
     "Continued": "a part of ProgramStarted, which says from which run",
     "FirstLook": "the files that a small model sees before its first step",
     "Expand": "the tool of `expandable`",
-    "LiveMoments": "what a debugger is told once a program goes on live",
+    "LiveMoments": "the fact that a debugger reads when a program continues live",
     "PromptText": "a template that a strategy reads, by its name",
     "Pending": "a part of the state: the reply that is not settled yet",
     "Return": "the tool of `fold`",

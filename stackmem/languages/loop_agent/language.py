@@ -25,7 +25,7 @@ from .session import AgentEnded, AgentSession, Finish, RunContext, start_fault
 from .tools import with_tools
 from .tree import Agent, declared_properties
 
-NO_REQUEST = "Do what your definition says; nothing more was asked for."
+NO_REQUEST = "Do what your definition says; the user asked for nothing more."
 
 
 def start(launch: Launch) -> Program:

@@ -25,7 +25,7 @@ from .tree import Playbook, PlaybookProgram, step_line
 
 INSTRUCTIONS = "stackmem:playbook/compile.md"
 MAX_TRIES = 3
-REFUSED = "\n\n---\nThe last answer was no coded program"
+REFUSED = "\n\n---\nThe last answer was not a coded program"
 """Appended to the program when the model is asked again."""
 _HEADER = re.compile(r"<!-- compiled from sha256:([0-9a-f]{64}) -->\n?")
 _FENCED = re.compile(r"\A\s*(`{3,}|~{3,})[\w.]*\n(.*)\n\1\s*\Z", re.S)
@@ -68,7 +68,7 @@ def compile_program(path: str, text: str) -> Routine:
         except PlaybookError as error:
             fault = error
             asked = f"{text}{REFUSED}: line {error.line}: {error.message}\nIt was:\n{answer.text[:20_000]}"
-    message = f"{MAX_TRIES} answers were no coded program; the last: {fault.message if fault else ''}"
+    message = f"{MAX_TRIES} answers were not coded programs; the last: {fault.message if fault else ''}"
     raise halt("Compilation Failed", message, path)
 
 

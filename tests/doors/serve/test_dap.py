@@ -150,9 +150,9 @@ def test_an_editor_stops_at_the_entry_and_ends_the_program(files):
 
 def test_a_wrong_launch_configuration_is_reported(files):
     def script(client):
-        client.request("launch", **files, colour="red")
+        client.request("launch", **files, theme="red")
         client.request("configurationDone")
-        assert "unknown key 'colour' in launch" in client.event("output")["output"]
+        assert "unknown key 'theme' in launch" in client.event("output")["output"]
         assert client.event("exited") == {"exitCode": 2}
 
     assert attend(script) == 2

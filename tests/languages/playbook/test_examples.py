@@ -97,7 +97,7 @@ def test_a_plain_program_is_compiled_once(tmp_path: Path):
     (program.parent / "main.pbasm").unlink()
     (tmp_path / "bad.yaml").write_text("replies: [{text: a}, {text: b}, {text: c}]\n", "utf-8")
     flags["model"] = f"script:{tmp_path / 'bad.yaml'}"
-    with pytest.raises(ProgramError, match="were no coded program"):
+    with pytest.raises(ProgramError, match="were not coded programs"):
         made("main.pb")
     flags["model"] = f"script:{EXAMPLES / 'plain' / 'compile.yaml'}"
     program.write_text((EXAMPLES / "plain" / "main.pb").read_text("utf-8"), "utf-8")

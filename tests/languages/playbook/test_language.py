@@ -39,7 +39,7 @@ def test_an_answer_that_is_no_coded_program_is_asked_for_again_and_bounded():
     assert play.value.endswith(CODED)
     assert "Missing H1 header" in play.asked[1].messages[0].parts[0].text
     assert "have no codes" in play.asked[2].messages[0].parts[0].text
-    assert "3 answers were no coded program" in run(PLAIN, "a", "b", "c", inputs={"name": "x"}).report
+    assert "3 answers were not coded programs" in run(PLAIN, "a", "b", "c", inputs={"name": "x"}).report
 
 
 @pytest.mark.parametrize(
