@@ -34,8 +34,8 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from benchmarks._folder import own_folder
-from stackmem.cli.screen.chat import ChatScreen
-from stackmem.cli.screen.line_editor import LineEditor
+from stackmem.doors.chat.chat import ChatScreen
+from stackmem.doors.chat.line_editor import LineEditor
 from tests.cli.terminal import Terminal
 
 LETTERS = string.ascii_lowercase + string.ascii_uppercase + string.digits

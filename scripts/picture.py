@@ -18,7 +18,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.cli.tmux import Tmux, until  # noqa: E402 - from the checkout
+from tests.doors.chat.tmux import Tmux, until  # noqa: E402 - from the checkout
 
 COLUMNS, ROWS = 92, 26
 CELL, LINE, EDGE = 8.0, 18.0, 14.0

@@ -32,6 +32,7 @@ NEIGHBORS: dict[str, str] = {
 COMMANDS: dict[str, str] = {
     "acp": "stackmem.doors.commands.acp",
     "bench": "stackmem.lab.commands.bench",
+    "chat": "stackmem.doors.commands.chat",
     "compile": "stackmem.languages.commands.compile",
     "debug": "stackmem.doors.commands.debug",
     "evidence": "stackmem.lab.commands.evidence",

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 import stackmem
-from stackmem.cli.screen.chat_commands import Look
 from stackmem.cli.screen.progress import Progress
 from stackmem.core import facts
-from stackmem.core.conversation.commands import IN_EDITORS
 from stackmem.core.pricing import Price
 from stackmem.core.state import State
+from stackmem.doors.chat.chat_commands import Look
+from stackmem.doors.chat.commands import IN_EDITORS
 from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.session import RecordingFile
 from stackmem.lab.bench.intervals import Interval

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.tmux import Tmux, until
 from tests.docs.test_pages import DOCS, RECORDED, environ, read, shell
+from tests.doors.chat.tmux import Tmux, until
 from tests.stage import ROOT
 
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))

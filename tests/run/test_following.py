@@ -11,9 +11,9 @@ import pytest
 
 from stackmem.core.facts import FolderChanged
 from stackmem.core.person_facts import PersonSteppedIn, PersonStopped, SessionRules
+from stackmem.doors.chat.committing import apply_order
 from stackmem.errors import UsageError
 from stackmem.run.ending import apply_run
-from stackmem.run.following.committing import apply_order
 from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.open import Person
 from stackmem.run.ports import Left

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from stackmem.cli.options import Flags, JsonResult, Quiet, StreamJson, argument, option, settings, takes
 from stackmem.cli.screen.event_stream import EventStream, StreamedUser
-from stackmem.cli.screen.headless import text_or_stdin
 from stackmem.cli.screen.live import open_screen, stop_at_once
 from stackmem.cli.screen.result import ask_about_size, show_result
+from stackmem.cli.screen.standard_input import text_or_stdin
 from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.errors import UsageError
 from stackmem.run.prepare import prepare

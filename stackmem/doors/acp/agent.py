@@ -24,10 +24,10 @@ from acp.agent.connection import AgentSideConnection
 from acp.schema import PermissionOption, RequestPermissionResponse, ToolCallUpdate
 from msgspec import UNSET
 
-from stackmem.core.conversation.commands import IN_EDITORS
 from stackmem.core.person_facts import Approve, PersonSaid
 from stackmem.core.state import State
 from stackmem.core.text import mark_cut
+from stackmem.doors.chat.commands import IN_EDITORS
 from stackmem.errors import StackmemError, TraceError
 from stackmem.foreign.files import read_regular
 from stackmem.run.companion.conversations import kept_sessions

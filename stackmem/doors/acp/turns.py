@@ -13,13 +13,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
 
-from stackmem.core.conversation.commands import IN_EDITORS
 from stackmem.core.conversation.standing import memory_line
 from stackmem.core.facts import RunEnded
 from stackmem.core.state import State
+from stackmem.doors.chat.commands import IN_EDITORS
+from stackmem.doors.chat.committing import apply_order
 from stackmem.errors import StackmemError
 from stackmem.models.spoken import listening
-from stackmem.run.following.committing import apply_order
 from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.limits import LIMITS
 from stackmem.run.open import Person

@@ -64,7 +64,7 @@ def command(
 
 
 def _look(command: str, rest: str, state: State, run_dir: Path) -> str:
-    from stackmem.cli.screen.chat_commands import Look  # slow to import: it loads line completion
+    from stackmem.doors.chat.chat_commands import Look  # slow to import: it loads line completion
 
     lines: list[str] = []
 

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from stackmem.cli.screen import text
-from stackmem.cli.screen.chat import ChatScreen
 from stackmem.cli.screen.text import align, without_columns, wrapped
 from stackmem.core.state import State
+from stackmem.doors.chat.chat import ChatScreen
 from tests.run.people import Scripted, talk
 from tests.stage import Stage, pop, push
 

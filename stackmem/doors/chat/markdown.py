@@ -17,7 +17,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from .text import readable
+from stackmem.cli.screen.text import readable
 
 MAX_CHARS = 100_000
 """A longer text is shown as it is."""

@@ -6,9 +6,9 @@ import time
 import pytest
 from rich.cells import cell_len
 
-from stackmem.cli.screen import markdown
-from stackmem.cli.screen.chat import is_light, numbered
-from stackmem.cli.screen.markdown import render_markdown, render_tail
+from stackmem.doors.chat import markdown
+from stackmem.doors.chat.chat import is_light, numbered
+from stackmem.doors.chat.markdown import render_markdown, render_tail
 
 STYLES = re.compile(r"\x1b\[[0-9;]*m")
 TABLE = "| name | what it says |\n|---|---|\n| a | " + "many words " * 40 + "|\n"

@@ -9,8 +9,9 @@ from stackmem import replay
 from stackmem.cli.placement import with_choice
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.lock import is_held
-from tests.cli.test_chat import chat, folder_of, newest, says
 from tests.stage import Stage, call
+
+from .test_chat import chat, folder_of, newest, says
 
 
 def ask(stage: Stage, text: str, *replies: str) -> Path:

@@ -1,9 +1,8 @@
-"""Work without a terminal: text from standard input, and a conversation of one request."""
+"""Work without a terminal: a conversation of one request."""
 
 from __future__ import annotations
 
 import os
-import select
 import stat
 import sys
 from collections.abc import Callable
@@ -12,6 +11,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from stackmem.cli.screen.event_stream import EventStream
+from stackmem.cli.screen.live import open_screen, stop_at_once
+from stackmem.cli.screen.result import ask_about_size
+from stackmem.cli.screen.standard_input import STDIN, read_stdin
+from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.core import facts
 from stackmem.core.conversation.permissions import without_user
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, TurnEnded
@@ -25,26 +29,6 @@ from stackmem.run.result import RunResult
 from stackmem.run.resume import resume
 from stackmem.run.solve import solve
 
-from .event_stream import EventStream
-from .live import open_screen, stop_at_once
-from .result import ask_about_size
-from .text import echo_json, readable, say
-
-STDIN = "-"
-"""The text that stands for standard input."""
-
-_LONGEST_BYTES = 1 << 20
-_PATIENCE_SECONDS = 3.0
-
-
-def text_or_stdin(text: str) -> str:
-    """Return the text of a flag, or standard input if the text is ``-``.
-
-    Raises:
-        UsageError: Standard input is a terminal, is empty, has over 1 MiB, or is not text.
-    """
-    return _read("-t -") if text == STDIN else text
-
 
 def request_from(prompt: str) -> str:
     """Return the request of ``-p``. Data that is piped or redirected into the command follows it.
@@ -52,12 +36,12 @@ def request_from(prompt: str) -> str:
     A terminal, ``/dev/null`` and sockets are not read, because they have no end or no content.
     """
     if prompt == STDIN:
-        return _read("-p -")
+        return read_stdin("-p -")
     if not prompt.strip():
         raise UsageError("-p has an empty text; pass the request, or - to read it from standard input")
     if not _is_data():
         return prompt
-    data = _read("-p", may_be_empty=True)
+    data = read_stdin("-p", may_be_empty=True)
     return f"{prompt}\n\n<standard-input>\n{data}\n</standard-input>" if data.strip() else prompt
 
 
@@ -67,28 +51,6 @@ def _is_data() -> bool:
     except OSError:
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
-
-
-def _read(flag: str, *, may_be_empty: bool = False) -> str:
-    if os.isatty(0):
-        raise UsageError(f"{flag} reads standard input, which is a terminal; pipe the text into the command")
-    if not select.select([0], [], [], _PATIENCE_SECONDS)[0]:
-        say("reading standard input until its end; redirect it from /dev/null to leave it out")
-    parts, size = list[bytes](), 0
-    while part := os.read(0, 1 << 16):
-        parts.append(part)
-        size += len(part)
-        if size > _LONGEST_BYTES:
-            raise UsageError("standard input has over 1 MiB; store it in a file of the folder and name the file")
-    try:
-        text = b"".join(parts).decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"standard input is not UTF-8 text (byte {error.start:,}); name a file instead") from error
-    if "\0" in text:
-        raise UsageError("standard input contains a NUL byte, so it is not text; name a file instead")
-    if not text.strip() and not may_be_empty:
-        raise UsageError(f"standard input is empty, and {flag} reads the text from it")
-    return text
 
 
 class OneRequest:

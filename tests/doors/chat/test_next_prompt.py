@@ -5,7 +5,7 @@ import pytest
 from stackmem.core.facts import FramePopped
 from stackmem.core.machine import fold
 from stackmem.core.pricing import Price
-from stackmem.memory.next_prompt import next_prompt
+from stackmem.doors.chat.next_prompt import next_prompt
 from tests.build import alloc, do, pop, push, shown_text, started
 from tests.core.conversation.days import KEPT, day, flat
 

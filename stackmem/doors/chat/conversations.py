@@ -12,12 +12,11 @@ from msgspec import Struct
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_lines, open_regular, read_regular
+from stackmem.kept.run_list import name_of
 from stackmem.run.companion.conversations import kept_sessions
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.lineage import sources
 from stackmem.trace.lock import is_held
-
-from .run_list import name_of
 
 NAME = "name.txt"
 """The file next to the trace with the name that the user gave the conversation."""

@@ -26,12 +26,12 @@ from stackmem.cli.options import (
     takes,
 )
 from stackmem.cli.placement import RESUME
-from stackmem.cli.screen.headless import play_request, request_from
 from stackmem.cli.screen.text import one_line, say
 from stackmem.core.person_facts import Approve, Policy, SessionRules
 from stackmem.core.strategy import has_frames
+from stackmem.doors.chat.conversations import EarlierConversation, conversations, find_named
+from stackmem.doors.chat.headless import play_request, request_from
 from stackmem.errors import UsageError
-from stackmem.kept.conversations import EarlierConversation, conversations, find_named
 from stackmem.kept.find import newest_session
 from stackmem.memory import open_strategy
 from stackmem.run.prepare import Prepared, prepare
@@ -128,7 +128,7 @@ def _prepared(place: Path, flags: Flags, rules: SessionRules, policy: str | None
 
 
 def _talk(place: Path, first: Prepared | Path, *, vim: bool, plain: bool) -> int:
-    from stackmem.cli.screen.conversation import begin, take_up, talk  # slow to import: loads the line editor
+    from stackmem.doors.chat.conversation import begin, take_up, talk  # slow to import: loads the line editor
 
     if isinstance(first, Path):
         return talk(Path(read_request(first).subject), first.parent, partial(take_up, first), vim=vim, plain=plain)

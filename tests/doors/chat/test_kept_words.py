@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.cli.screen.chat import ChatScreen
-from stackmem.cli.screen.chat_commands import Look
-from stackmem.cli.screen.person import TerminalPerson
-from stackmem.core.conversation.commands import COMMANDS, IN_EDITORS
 from stackmem.core.person_facts import PersonSaid
 from stackmem.doors.acp.turns import command_of
 from stackmem.doors.acp.updates import Shown, updates
+from stackmem.doors.chat.chat import ChatScreen
+from stackmem.doors.chat.chat_commands import Look
+from stackmem.doors.chat.commands import COMMANDS, IN_EDITORS
+from stackmem.doors.chat.person import TerminalPerson
 from stackmem.run.ports import Left
 from stackmem.trace.open_run import Run
 from tests.run.people import Scripted, replayed, talk

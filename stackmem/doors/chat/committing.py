@@ -19,9 +19,10 @@ from stackmem.errors import UsageError
 from stackmem.history.git import git_program
 from stackmem.history.walk import path_bytes
 from stackmem.run.ending import apply_run
-from stackmem.run.following.picking import Ask, Picker
 from stackmem.trace.open_run import Run
 from stackmem.workspace.clip import shown_name
+
+from .picking import Ask, Picker
 
 _SECONDS = 600.0
 _SUBJECT_CHARS = 72

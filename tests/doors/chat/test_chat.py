@@ -11,9 +11,9 @@ from textwrap import wrap
 import pytest
 
 from stackmem import TraceError, UsageError, open_run, replay
-from stackmem.cli.screen.line_editor import GRACE_SECONDS
 from stackmem.core.facts import FramePopped, RunForked, ToolReturned
 from stackmem.core.person_facts import PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, PersonStopped
+from stackmem.doors.chat.line_editor import GRACE_SECONDS
 from tests.cli.terminal import Terminal
 from tests.stage import Stage, call, command, pop
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
-from stackmem.core.conversation.commands import COMMANDS
+from stackmem.cli.screen.text import one_line, readable, spell_cost
 from stackmem.core.conversation.permissions import listing
 from stackmem.core.conversation.standing import active
 from stackmem.core.facts import CallRejected, Event, ModelReplied
@@ -24,9 +24,7 @@ from stackmem.core.state import Frame, State
 from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError
 from stackmem.foreign.files import read_regular
-from stackmem.kept.conversations import rename
 from stackmem.memory import open_strategy
-from stackmem.memory.next_prompt import next_prompt
 from stackmem.report.page import write_page
 from stackmem.run.companion.conversations import search_conversations
 from stackmem.run.request import read_request
@@ -35,8 +33,10 @@ from stackmem.trace.open_run import Run
 from stackmem.trace.snapshot import Snapshot, changes
 from stackmem.trace.walk import state_after
 
+from .commands import COMMANDS
+from .conversations import rename
 from .mentions import MentionCompleter, is_mention
-from .text import one_line, readable, spell_cost
+from .next_prompt import next_prompt
 
 HELP = {f"/{name}": f"{each.takes} {each.says}".strip() for name, each in COMMANDS.items()}
 

@@ -27,11 +27,11 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 
+from stackmem.cli.screen.text import readable, rows_of
 from stackmem.tools.bounded_calls import next_of
 
 from .mentions import is_mention
 from .pastes import Pastes, kept_history
-from .text import readable, rows_of
 
 GRACE_SECONDS = 0.35
 """A new question ignores keys for this long, because the user was still typing something else."""

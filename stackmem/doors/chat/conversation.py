@@ -8,13 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from stackmem.cli.screen.live import stop_at_once
+from stackmem.cli.screen.result import show_copy
+from stackmem.cli.screen.text import one_line, readable, say
 from stackmem.core.conversation.standing import memory_line
 from stackmem.core.facts import RunEnded
 from stackmem.core.requests import AskUser
 from stackmem.errors import StackmemError
 from stackmem.foreign.files import read_start
 from stackmem.models.spoken import listening, watching
-from stackmem.run.following.committing import apply_order
 from stackmem.run.fork import ForkChanges, fork, requests_of
 from stackmem.run.limits import LIMITS
 from stackmem.run.open import Person
@@ -29,11 +31,9 @@ from stackmem.trace.open_run import Run
 
 from .chat import ChatScreen
 from .chat_commands import ChatCompleter, Look
+from .committing import apply_order
 from .line_editor import LineEditor
-from .live import stop_at_once
 from .person import TerminalPerson, shell_command
-from .result import show_copy
-from .text import one_line, readable, say
 
 _HISTORY = ".chat_history"
 

@@ -12,6 +12,8 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 from prompt_toolkit.utils import get_cwidth
 
+from stackmem.cli.screen.progress import Progress
+from stackmem.cli.screen.text import one_line, readable, rows_of, spell_cost
 from stackmem.core import facts
 from stackmem.core.conversation import keeping
 from stackmem.core.conversation.earlier import left_out_line
@@ -20,11 +22,9 @@ from stackmem.core.person_facts import PersonAttached, PersonRan, TurnEnded
 from stackmem.core.state import State
 from stackmem.core.text import shorten_text
 from stackmem.memory import open_strategy
-from stackmem.memory.next_prompt import next_prompt
 
 from .markdown import MAX_CHARS, render_markdown, render_tail
-from .progress import Progress
-from .text import one_line, readable, rows_of, spell_cost
+from .next_prompt import next_prompt
 
 _DIFF_LINES = 12
 _DOING_CHARS = 40

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import UNSET
 
+from stackmem.cli.screen.text import one_line, readable
 from stackmem.core.conversation.standing import memory_line
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, Scope
 from stackmem.core.requests import AskPermission, AskUser
@@ -20,7 +21,6 @@ from stackmem.trace.snapshot import Snapshot
 from .chat import ChatScreen, folded
 from .line_editor import LineEditor
 from .mentions import mentions
-from .text import one_line, readable
 
 _DETAIL_LINES = 30
 _HOW = "y yes  n no (add a reason)  f for this request  s for this session  p for a pattern; then Enter"

@@ -11,8 +11,9 @@ from stackmem import open_run, replay
 from stackmem.core.facts import RunEnded, ToolReturned
 from stackmem.core.person_facts import PersonAttached, PersonSaid, PersonSteppedIn
 from stackmem.run.run_folder import is_run
-from tests.cli.tmux import Tmux, until
 from tests.stage import Stage, command
+
+from .tmux import Tmux, until
 
 TEXT = "\n".join(f"line {number} äöü 漢字" for number in range(5_000))
 """100 kB of pasted text."""

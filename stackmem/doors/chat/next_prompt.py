@@ -13,8 +13,7 @@ from stackmem.core.messages import Text, ToolCall, ToolResult, View
 from stackmem.core.person_facts import PersonSaid
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
-
-from .shared.linear import CHARS_PER_TOKEN
+from stackmem.memory.shared.linear import CHARS_PER_TOKEN
 
 Kind = Literal[
     "system", "tools", "run and project", "standing words", "earlier requests", "heap index", "this request", "replies",

@@ -1,0 +1,1 @@
+"""``stackmem chat``: the conversation at the terminal."""
