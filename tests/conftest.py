@@ -33,9 +33,9 @@ FEW_AND_LONG = [Path(__file__).parent / name for name in (
     "cli/test_folder.py", "doors/serve/test_acp.py", "lab/bench/test_bench.py", "fuzz/test_fuzz.py",
     "cli/test_shapes.py", "lab/bench/test_agent.py", "replays/test_signed.py", "doors/serve/ui/test_browser.py",
     "docs/test_apl_page.py", "lab/worlds/test_worlds.py", "cli/test_exit_codes.py",
-    "workspace/test_images.py", "history/test_apply.py", "doors/chat/test_tmux.py",
+    "formats/images/test_images.py", "history/test_apply.py", "doors/chat/test_tmux.py",
     "house/test_import_time.py", "doors/gateway/test_clients.py", "tools/test_plugins.py",
-    "report/test_questions.py", "run/test_image_tasks.py", "kept/test_recover.py",
+    "report/test_questions.py", "formats/images/test_image_tasks.py", "kept/test_recover.py",
     "workspace/test_judge.py", "cli/test_gateway.py", "models/test_gemini.py",
     "run/test_evil_agents.py",
 )]  # fmt: skip

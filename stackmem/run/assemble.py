@@ -51,6 +51,7 @@ from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import WatchedFolder, Workspace, open_workspace
 
 from .checking.checks import CheckRoom, CommandCheck, task_checks
+from .checking.image_room import ImageRoom, room_of
 from .companion import programs as companion_programs
 from .companion import skills as companion_skills
 from .companion.conversations import search_earlier
@@ -64,7 +65,6 @@ from .perform import World
 from .ports import Checks, WorkspacePort
 from .prepare import Prepared
 from .run_folder import HISTORY
-from .tasks.image import ImageRoom, room_of
 
 CHECK_SECONDS = 600.0
 _NAMED = 8

@@ -23,6 +23,7 @@ from stackmem.history.origin import Origin
 from stackmem.history.repository import CopyPlan
 from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import NOBODY, default_model
+from stackmem.neighbors import neighbor
 from stackmem.settings.directories import checkout, runs_dir, sandbox_dir
 from stackmem.settings.options import OPTIONS
 from stackmem.settings.settings import Resolved, Settings, Value, resolve
@@ -297,9 +298,10 @@ def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
     if place is not None:
         if text is not None:
             raise UsageError(f"{named} is a task with its own instruction; omit -t, or copy the task")
-        from .tasks.image import in_its_image  # what builds images is needed only for tasks
-
-        task, image = in_its_image(read_task(place))
+        task = read_task(place)
+        image = neighbor("formats: the image of a task")(task) if task.image is not None else None
+        if image is not None:
+            task = replace(task, workspace=Path(image.files))
         inside = image.inside if image else TASK_PLACE
         return Subject(task.short_name, task.instruction, inside, task=task, image=image)
     folder = (cwd / os.path.expanduser(named)).resolve()

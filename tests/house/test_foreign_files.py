@@ -116,7 +116,7 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/trace/signatures.py": (1, NO_FILE_THERE),
     "stackmem/trace/snapshot.py": (1, WRITES),
     "stackmem/workspace/family.py": (1, KERNEL),
-    "stackmem/workspace/images/build.py": (1, KERNEL),
+    "stackmem/formats/images/build.py": (1, KERNEL),
     "stackmem/workspace/images/root.py": (2, INSTALLED),
     "stackmem/workspace/images/store.py": (1, "the lock of this machine's own store"),
     "stackmem/workspace/isolation/bubblewrap.py": (1, KERNEL),

@@ -24,7 +24,7 @@ SMALL = {
     "stackmem.run.first_look": "it reads files, and the assembly only names classes",
     "stackmem.doors.ui.server": "it loads uvicorn, which the app does without",
     "stackmem.workspace.overlay.refresher": "another process runs it, so it loads only the standard library",
-    "stackmem.workspace.images.pins": "the check of digests can be reviewed alone",
+    "stackmem.formats.images.pins": "the check of digests can be reviewed alone",
 }
 LANGUAGES = "several languages name the same idea"
 PRIVATE = "each is private to its file"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from stackmem.run.tasks.check import check_task
+from stackmem.formats.tasks.check import check_task
 from tests.stage import Stage, call, command, pop
 from tests.tasks.clones import OUTSIDE, soundings
 

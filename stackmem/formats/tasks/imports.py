@@ -8,10 +8,11 @@ from msgspec import Struct
 
 from stackmem.errors import StackmemError
 from stackmem.formats.tasks import ImportedTask, TaskRefused
-from stackmem.run.tasks.build import hindrances
-from stackmem.run.tasks.check import stub_passes
-from stackmem.run.tasks.image import built_image
+from stackmem.formats.tasks.image import built_image
 from stackmem.tasks.reader import read_task
+
+from .build import hindrances
+from .check import stub_passes
 
 _MAX_NAMES = 5
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from stackmem import UsageError
+from stackmem.formats.tasks.check import check_task
 from stackmem.lab.worlds import make, make_task, manifest
 from stackmem.lab.worlds.oracle import OracleCall
 from stackmem.run.in_memory import PROGRAM, program_text
-from stackmem.run.tasks.check import check_task
 from stackmem.tasks import work
 from stackmem.tasks.reader import read_task
 from stackmem.workspace.isolation.bare import Bare

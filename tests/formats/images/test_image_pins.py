@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.workspace.images import bases
-from stackmem.workspace.images.bases import add_base, base_of_engine
-from stackmem.workspace.images.build import (
+from stackmem.formats.images import bases
+from stackmem.formats.images.bases import add_base, base_of_engine
+from stackmem.formats.images.build import (
     BuildFailed,
     BuildRules,
     ImageSource,
@@ -80,7 +80,7 @@ def root(tmp_path) -> Path:
 @pytest.fixture
 def store(tmp_path, monkeypatch) -> ImageStore:
     monkeypatch.setattr(bases, "engine", lambda: "")
-    monkeypatch.setattr("stackmem.workspace.images.build.engine", lambda: "")
+    monkeypatch.setattr("stackmem.formats.images.build.engine", lambda: "")
     return ImageStore(tmp_path / "store")
 
 
@@ -178,7 +178,7 @@ def podman(tmp_path, root, monkeypatch) -> str:
     program.write_text(PODMAN.format(pin=pin, image=image.removeprefix("sha256:"), root=tmp_path / "root.tar"))
     program.chmod(0o755)
     monkeypatch.setattr(bases, "engine", lambda: str(program))
-    monkeypatch.setattr("stackmem.workspace.images.build.engine", lambda: str(program))
+    monkeypatch.setattr("stackmem.formats.images.build.engine", lambda: str(program))
     return pin
 
 

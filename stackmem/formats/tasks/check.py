@@ -15,6 +15,7 @@ from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.history.layer import OwnFolder
 from stackmem.run.checking.checks import CheckRoom, task_checks
+from stackmem.run.checking.image_room import ImageRoom, room_of
 from stackmem.run.in_memory import MEMORY
 from stackmem.run.prepare import TASK_PLACE, Subject, find_subject, prepare
 from stackmem.run.solve import solve
@@ -23,8 +24,6 @@ from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.tree import copy_folder, remove_tree
 from stackmem.workspace.workspace import Workspace, open_workspace
-
-from .image import ImageRoom, room_of
 
 _SOLUTION = "/solution"
 _SOLUTION_SECONDS = 600.0

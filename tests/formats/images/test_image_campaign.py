@@ -17,9 +17,10 @@ import pytest
 
 from stackmem.workspace.tree import remove_tree
 from tests.conftest import CAMPAIGN
-from tests.run.test_image_tasks import TOML
 from tests.workspace.people import PEOPLE, Person
 from tests.workspace.roots import small_base
+
+from .test_image_tasks import TOML
 
 pytestmark = pytest.mark.campaign
 ROOT = Path(__file__).parents[2]

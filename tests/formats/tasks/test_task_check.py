@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stackmem import UsageError
-from stackmem.run.tasks.check import _twice, check_task
+from stackmem.formats.tasks.check import _twice, check_task
 from stackmem.tasks.find import list_tasks
 from stackmem.tasks.reader import read_task
 from tests.stage import SOLVED, UNSOLVED, Stage, command, pop

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import UsageError
-from stackmem.run.tasks.check import check_task
-from stackmem.run.tasks.image import built_image
+from stackmem.formats.tasks.check import check_task
+from stackmem.formats.tasks.image import built_image
 from stackmem.tasks.reader import read_task
 from tests.stage import Stage, call, command, pop, with_bubblewrap
 from tests.workspace.roots import small_base

@@ -1,4 +1,4 @@
-"""The image of a task: what it is built from, whether it is built, and why it cannot be used."""
+"""Opens the workspaces of a task that runs in its own image."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import TypedDict
 
 from msgspec import Struct
-from msgspec.structs import replace
 
-from stackmem.errors import UsageError
 from stackmem.tasks.reader import Task
 from stackmem.workspace.egress.network_list import NetworkList
-from stackmem.workspace.images.build import BuildFailed, ImageSource, source_digest
-from stackmem.workspace.images.room import image_store, open_in_image
+from stackmem.workspace.images.room import open_in_image
 from stackmem.workspace.images.store import Image
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
@@ -21,41 +18,6 @@ from stackmem.workspace.workspace import Workspace
 
 ROOT = "root"
 """Folder next to a workspace that contains what was written outside the workspace."""
-
-
-def task_source(task: Task) -> ImageSource | None:
-    """Return what the task's image is built from, or None if the task uses this machine's tools."""
-    own = task.image
-    if own is None:
-        return None
-    if own.compose is not None:
-        raise BuildFailed(
-            f"{own.compose.name} of {task.short_name} needs services, which the sandbox does not start; put everything "
-            'into one Dockerfile, or use this machine\'s tools: set image = "host" under '
-            "[metadata.stackmem] of its task.toml"
-        )
-    return ImageSource(own.context, own.recipe, own.named, own.workdir, own.env)
-
-
-def built_image(task: Task) -> Image | None:
-    """Return the task's image, or None if the task uses this machine's tools."""
-    source = task_source(task)
-    if source is None:
-        return None
-    store = image_store()
-    image = store.image(source_digest(store, source))
-    if image is None:
-        raise UsageError(
-            f"the image of {task.short_name} is not built; run `stackmem tasks build {task.folder}`, or use "
-            'this machine\'s tools: set image = "host" under [metadata.stackmem] of its task.toml'
-        )
-    return image
-
-
-def in_its_image(task: Task) -> tuple[Task, Image | None]:
-    """Return the task with the initial files of its image, and the image. Without an image, the task is unchanged."""
-    image = built_image(task)
-    return (task, None) if image is None else (replace(task, workspace=Path(image.files)), image)
 
 
 class _RoomRules(TypedDict):

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.workspace.images.bases import add_base
-from stackmem.workspace.images.build import BuildFailed, BuildRules, ImageSource, build_image, why_not_built
-from stackmem.workspace.images.copying import written
-from stackmem.workspace.images.recipe import RecipeStep, filled_in, read_recipe
+from stackmem.formats.images.bases import add_base
+from stackmem.formats.images.build import BuildFailed, BuildRules, ImageSource, build_image, why_not_built
+from stackmem.formats.images.copying import written
+from stackmem.formats.images.recipe import RecipeStep, filled_in, read_recipe
 from stackmem.workspace.images.store import ImageStore, base_name
 from stackmem.workspace.profile import Profile
 from tests.stage import with_bubblewrap
@@ -166,7 +166,7 @@ def test_obstacles_are_found_before_anything_runs(tmp_path):
 
 @pytest.mark.parametrize("last", ["FROM small\n", "COPY --from=first /a /b\n", "COPY --from=other /a /b\n"])
 def test_a_build_in_several_stages_is_refused_without_an_engine(tmp_path, monkeypatch, last):
-    monkeypatch.setattr("stackmem.workspace.images.build.engine", lambda: "")
+    monkeypatch.setattr("stackmem.formats.images.build.engine", lambda: "")
     with pytest.raises(BuildFailed, match=r"line 2: a build in several stages needs podman or docker; install one"):
         made(tmp_path, f"FROM small AS first\n{last}")
 
