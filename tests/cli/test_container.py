@@ -12,11 +12,14 @@ from stackmem.cli.container import container_command
 from tests.stage import ROOT, Stage, pop
 
 ELSEWHERE = """
-import os, signal, sys, sysconfig
+import os, signal, sys, sysconfig, types
 sysconfig.get_config_vars()  # reads a file that is named after the platform
 for name in ("O_PATH", "pidfd_open", "memfd_create", "MFD_CLOEXEC", "getxattr", "setxattr", "listxattr"):
     delattr(os, name)
 del signal.pidfd_send_signal
+system_proxies = types.ModuleType("_scproxy")  # a part that only a Mac has
+system_proxies._get_proxies = system_proxies._get_proxy_settings = dict
+sys.modules["_scproxy"] = system_proxies
 from stackmem.cli.main import main
 sys.platform = "darwin"
 main()
