@@ -7,17 +7,12 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
-from stackmem.core.strict_json import decode_json
 from stackmem.core.text import quantity
 from stackmem.errors import TraceError, UsageError
-from stackmem.foreign.files import open_regular
-from stackmem.run.companion.conversations import kept_sessions, run_folders
+from stackmem.run.companion.conversations import SECOND_CHARS, kept_sessions, run_folders, started_at
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.lineage import came_from
 from stackmem.trace.lock import is_held
-from stackmem.trace.store import LONGEST_BYTES
 
 _SHORT = re.compile(r"[0-9a-f]{6}")
 
@@ -37,7 +32,7 @@ def find_run(named: str, *places: Path) -> Path:
         return inside[0]
     runs = sorted((path for place in places for path in run_folders(place)), key=lambda path: path.name)
     if named == "last":
-        started_runs = [(path.name[:16], started, path) for path in runs if (started := _started(path))]
+        started_runs = [(path.name[:SECOND_CHARS], started, path) for path in runs if (started := started_at(path))]
         if started_runs:
             return max(started_runs)[2]
     matches = [path for path in runs if path.name == named]
@@ -81,16 +76,3 @@ def _is_file(path: Path) -> bool:
         return path.is_file()
     except (OSError, ValueError):  # too long for a name, or in a folder without permission
         return False
-
-
-def _started(folder: Path) -> float:
-    """Return when the first record of a run was written, or 0. It orders runs that started in the same second."""
-    try:
-        with open_regular(folder / TRACE) as trace:
-            return decode_json(trace.readline(LONGEST_BYTES), _First).at
-    except (OSError, msgspec.DecodeError):
-        return 0.0
-
-
-class _First(msgspec.Struct):
-    at: float

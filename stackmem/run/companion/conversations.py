@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
@@ -25,15 +26,18 @@ from stackmem.core.state import State
 from stackmem.core.strict_json import decode_json
 from stackmem.core.text import quantity
 from stackmem.errors import StackmemError, TraceError
-from stackmem.foreign.files import read_regular
+from stackmem.foreign.files import open_regular, read_regular
 from stackmem.run.request import read_request
 from stackmem.run.run_folder import RUN, TRACE, is_run
 from stackmem.trace.lineage import RunReader
+from stackmem.trace.store import LONGEST_BYTES
 from stackmem.trace.walk import state_after
 
 MAX_CONVERSATIONS = 10
 SEARCH_SECONDS = 5.0
 """Maximum duration of a search, without the last step of it."""
+SECOND_CHARS = 16
+"""Length of the time at the start of a run's name, such as 20261128T195201Z."""
 _MAX_PASSAGES = 20_000
 _QUERY_CHARS = 1_000
 LINKS, OTHERS, REDACTED, DAMAGED, IN_PART = (
@@ -45,6 +49,10 @@ _INVALID = (StackmemError, OSError, ValueError, TypeError, LookupError, Attribut
 
 class _Session(Struct):
     session: SessionRules | None = None
+
+
+class _First(Struct):
+    at: float
 
 
 class _Found(Struct):
@@ -64,11 +72,31 @@ def run_folders(runs_dir: Path) -> list[Path]:
 
 def kept_sessions(runs_dir: Path) -> Iterator[tuple[Path, Path]]:
     """Yield every conversation and the folder that it is about, newest first. Damaged ones are left out."""
-    for path in sorted(run_folders(runs_dir), reverse=True):
+    for path in _newest_first(run_folders(runs_dir)):
         with suppress(OSError, msgspec.DecodeError, TraceError):
             saved = decode_json(read_regular(path / RUN), _Session)
             if saved.session is not None:
                 yield path, Path(read_request(path).subject)
+
+
+def started_at(run_dir: Path) -> float:
+    """Return when the first record of a run was written, or 0. It orders runs that started in the same second."""
+    try:
+        with open_regular(run_dir / TRACE) as trace:
+            return decode_json(trace.readline(LONGEST_BYTES), _First).at
+    except (OSError, msgspec.DecodeError):
+        return 0.0
+
+
+def _newest_first(folders: list[Path]) -> Iterator[Path]:
+    """Yield folders by the second in their names, and read a trace only where two runs started in the same second."""
+    for _, same in groupby(sorted(folders, key=_second_of, reverse=True), _second_of):
+        runs = list(same)
+        yield from runs if len(runs) == 1 else sorted(runs, key=started_at, reverse=True)
+
+
+def _second_of(run_dir: Path) -> str:
+    return run_dir.name[:SECOND_CHARS]
 
 
 def search_conversations(run_dir: Path, state: State, query: str) -> str:

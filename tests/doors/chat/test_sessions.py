@@ -7,6 +7,8 @@ import pytest
 
 from stackmem import replay
 from stackmem.cli.placement import with_choice
+from stackmem.kept.find import newest_session
+from stackmem.run.companion.conversations import kept_sessions
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.lock import is_held
 from tests.stage import Stage, call
@@ -15,9 +17,7 @@ from .test_chat import chat, folder_of, newest, says
 
 
 def ask(stage: Stage, text: str, *replies: str) -> Path:
-    """Make one request in a new conversation that starts later than the others; return its run."""
-    if stage.runs.exists():
-        time.sleep(1.1)  # ids have seconds
+    """Make one request in a new conversation; return its run."""
     script = stage.script(*(says(reply) for reply in replies))
     ran = stage.run("chat", str(folder_of(stage)), "--model", script, "--network", "none", "-p", text, "--quiet")
     assert ran.returncode == 0, ran.stderr
@@ -26,7 +26,6 @@ def ask(stage: Stage, text: str, *replies: str) -> Path:
 
 def test_continue_takes_the_newest_conversation_that_no_process_has_open(stage: Stage):
     free = ask(stage, "first", "One.")
-    time.sleep(1.1)
     with chat(stage, replies=[says("Three."), says("Two.")]) as terminal:
         terminal.wait_for("Type a request")
         terminal.type("second\r")
@@ -46,6 +45,15 @@ def test_continue_takes_the_newest_conversation_that_no_process_has_open(stage: 
         assert "is open in another process" in none.stderr
         terminal.type("\x04")
         assert terminal.end() == 0
+
+
+def test_conversations_of_the_same_second_are_ordered_by_their_first_records(stage: Stage):
+    older, newer = ask(stage, "first", "One."), ask(stage, "second", "Two.")
+    second = newer.name.partition("-")[0]
+    older = older.rename(stage.runs / f"{second}-mine-adaptive-ffffff")
+    newer = newer.rename(stage.runs / f"{second}-mine-adaptive-000000")
+    assert [path for path, _ in kept_sessions(stage.runs)] == [newer, older]
+    assert newest_session(stage.runs, folder_of(stage)) == (newer, ())
 
 
 def test_resume_without_an_id_lists_and_searches_what_was_said(stage: Stage):
