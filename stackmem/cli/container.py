@@ -15,7 +15,11 @@ from pathlib import Path
 from stackmem.errors import UsageError
 
 IN_CONTAINER = "--in-container"
-_NEED_LINUX = ("solve", "chat", "acp", "resume", "fork", "apply", "run", "debug", "repl", "mcp", "compile")
+_NEED_LINUX = (
+    "solve", "chat", "acp", "resume", "fork", "apply", "run", "debug", "repl", "mcp", "compile", "tasks check",
+    "tasks build",
+)  # fmt: skip
+WITHOUT_SANDBOX = "replay, view, ui, report, import, export, gateway, and bench of worlds with --isolation memory"
 _ENGINES = ("podman", "docker")
 _IMAGE = "stackmem"
 _WORK = "/work"
@@ -55,12 +59,12 @@ def container_command(
 
 def refuse_without_linux(arguments: Sequence[str], platform: str) -> None:
     """Raise ``UsageError`` if a command starts a sandbox and this system has none. Its help works everywhere."""
-    named = arguments[0] if arguments else ""
-    if platform == "linux" or named not in _NEED_LINUX or "--help" in arguments:
+    named = next((name for name in (" ".join(arguments[:2]), *arguments[:1]) if name in _NEED_LINUX), "")
+    if platform == "linux" or not named or "--help" in arguments:
         return
     raise UsageError(
         f"stackmem {named} needs Linux, because its sandbox does; use stackmem {IN_CONTAINER} {named}, or WSL 2 on "
-        "Windows. Commands without a sandbox work here: replay, view, ui, report, import, export, gateway"
+        f"Windows. Commands without a sandbox work here: {WITHOUT_SANDBOX}"
     )
 
 

@@ -12,7 +12,7 @@ from stackmem.cli.container import container_command
 from tests.stage import ROOT, Stage, pop
 
 ELSEWHERE = """
-import os, signal, sys, sysconfig, types
+import multiprocessing.reduction, os, signal, sys, sysconfig, types  # the child processes are of Linux
 sysconfig.get_config_vars()  # reads a file that is named after the platform
 for name in ("O_PATH", "pidfd_open", "memfd_create", "MFD_CLOEXEC", "getxattr", "setxattr", "listxattr"):
     delattr(os, name)
@@ -104,18 +104,33 @@ def test_commands_without_a_sandbox_work_on_another_system(stage: Stage):
         ["--help"], ["solve", "--help"], ["chat", "--help"], ["ui", "--help"], ["gateway", "--help"],
         ["report", "--help"], ["import", "--help"], ["runs"], ["strategies"], ["replay", "last"],
         ["trace", "show", "last"], ["diff", "last", "last"], ["view", "last", "-o", stage.root / "page.html"],
-        ["export", "last", "--format", "chrome", "--out", stage.root / "run.json"],
+        ["models", "--local"], ["tasks", "list"], ["docs"], ["man"], ["config"],
+        ["bench", "ledger", "--strategies", "full", "--models", "sim/bounded-reader", "--isolation", "memory",
+         "--quiet", "-o", stage.root / "bench"],
+        ["report", stage.root / "bench"], ["export", "last", "--format", "chrome", "--out", stage.root / "run.json"],
     ):  # fmt: skip
         ran = on_another_system(stage, *arguments)
         assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), (arguments, ran.stderr)
     assert (stage.root / "page.html").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("command", ["solve", "chat", "resume", "acp", "run"])
+@pytest.mark.parametrize("command", ["solve", "chat", "resume", "acp", "run", "tasks check", "tasks build"])
 def test_a_command_with_a_sandbox_says_in_one_sentence_what_to_do(stage: Stage, command: str):
-    ran = on_another_system(stage, command, "x")
+    ran = on_another_system(stage, *command.split(), "x")
     assert ran.returncode == 2
     assert ran.stderr.startswith(f"stackmem: stackmem {command} needs Linux")
     assert f"stackmem --in-container {command}" in ran.stderr
     assert "replay, view, ui" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["doctor"], ["bench", "calculator", "-o", "bench", "--models", "demo", "--strategies", "full"]],
+)
+def test_a_command_that_works_in_part_says_which_part(stage: Stage, arguments: list[str]):
+    ran = on_another_system(stage, *arguments)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("stackmem: the sandbox needs Linux; ")
+    assert "--in-container" in ran.stderr
+    assert "--isolation memory" in ran.stderr

@@ -11,9 +11,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from stackmem.cli.container import IN_CONTAINER, WITHOUT_SANDBOX
 from stackmem.cli.options import Flags, Json, settings, takes
 from stackmem.cli.screen.doctor import model_lines, server_lines
 from stackmem.cli.screen.text import echo_json, readable
+from stackmem.errors import UsageError
 from stackmem.models.local_servers import running_servers
 from stackmem.run.doctor import Examined, examine, examine_model
 from stackmem.workspace.project.project import Project
@@ -37,6 +39,11 @@ def command(
     """Show which sandboxes work here and what they guarantee, or what a model server can do (--model)."""
     if model is not None:
         _probe(model, flags, as_json=json)
+    if sys.platform != "linux":
+        raise UsageError(
+            f"the sandbox needs Linux; doctor --model NAME works here, and so do {WITHOUT_SANDBOX}. For the others use "
+            f"stackmem {IN_CONTAINER} COMMAND, or WSL 2 on Windows"
+        )
     report = examine(flags, folder)
     if json:
         echo_json(report)

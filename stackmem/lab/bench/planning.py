@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -53,10 +54,10 @@ def make_plan(
     if trials < 1:
         raise UsageError(f"{trials} is not a number of trials; give --trials 1 or more")
     variants = _variants(request)
-    memory = MEMORY in (
-        request.settings.get("isolation"),
-        *(one.settings.get("isolation") for one in variants),
-    )
+    isolations = [one.settings.get("isolation", request.settings.get("isolation")) for one in variants]
+    memory = MEMORY in (request.settings.get("isolation"), *isolations)
+    if sys.platform != "linux" and set(isolations) != {MEMORY}:
+        raise UsageError("the sandbox needs Linux; bench worlds with --isolation memory, or use --in-container")
     plan = BenchPlan(
         subjects=_subjects(request, cwd, demo="demo" in models, memory=memory),
         models=models,
