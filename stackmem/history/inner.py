@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -24,9 +24,9 @@ from stackmem.errors import WorkspaceError
 from stackmem.foreign.files import bounded_blocks, open_regular
 from stackmem.workspace.secrets import Scrubber
 
-from .git import USER_GIT_SECONDS, git, git_stream, store_environment, user_git_environment
+from .git import USER_GIT_SECONDS, git, store_environment, user_git_environment
 from .ignored import IgnoreRules
-from .inner_packs import InnerGit, pack, packed_before
+from .inner_packs import InnerGit, blobs_among, pack, pack_again, packed_before, read_packed
 from .origin import Origin
 from .pack_cache import PackCache, PackedFrom
 from .selection import never_copied
@@ -35,10 +35,7 @@ MAX_COMMITS = 20_000
 FEWER_COMMITS = 100
 """Limit if listing all commits takes too long."""
 LIST_SECONDS = 20.0
-# maximum size of one blob; blobs that cannot be searched for secrets are excluded
-_MAX_SEARCHED_BYTES = 64 * 1024 * 1024
 _MAX_INDEX_BYTES = 256 * 1024 * 1024
-_BATCH_BYTES = 1024 * 1024
 _MISSING = "?"
 """Prefix of the name of an object that the user's repository lacks."""
 _WITHHELD = b"(withheld)\n"
@@ -121,8 +118,7 @@ def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: in
         made_from = _origin_key(origin, secrets)
         there = packed_before(inner, made_from, cache, objects, unseen)
         new = {name: path for name, path in objects.items() if name not in there} if there else objects
-        withheld = _withheld(inner, new, unseen, secrets)
-        pack(inner, [name for name in new if name not in withheld and not name.startswith(_MISSING)])
+        withheld = _pack(inner, new, unseen, secrets)
         cache.keep(key, packs, PackedFrom(made_from, withheld))
     _write_refs(inner, withheld, origin.tags(commits))
     for name in withheld.intersection(name for _, _, name in tree):
@@ -217,51 +213,17 @@ def _index_key(origin: Origin) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _withheld(inner: InnerGit, objects: dict[str, bytes], unseen: set[str], secrets: Scrubber) -> frozenset[str]:
-    """Return the blobs that a run must not see, and missing ones."""
-    there = [name for name, path in objects.items() if path and not name.startswith(_MISSING)]
-    blobs = _with_secrets(inner, there, secrets.held_in)
+def _pack(inner: InnerGit, objects: dict[str, bytes], unseen: set[str], secrets: Scrubber) -> frozenset[str]:
+    """Pack the objects that a run may see. Returns the other blobs, and missing ones."""
     missing = {name.removeprefix(_MISSING) for name in objects if name.startswith(_MISSING)}
-    return frozenset(missing | unseen.intersection(blobs) | {name for name, secret in blobs.items() if secret})
-
-
-def _with_secrets(inner: InnerGit, names: list[str], holds_secret: Callable[[bytes], bool]) -> dict[str, bool]:
-    """Return the blobs among these objects, and whether each contains a secret or is too large to search."""
-    found: dict[str, bool] = {}
-    batch: list[tuple[str, bytes]] = []
-    room = _BATCH_BYTES
-
-    def search() -> None:
-        # search small files in batches, because most contain no secret
-        if holds_secret(b"\0".join(content for _, content in batch)):
-            found.update((name, holds_secret(content)) for name, content in batch)
-        batch.clear()
-
-    with git_stream(
-        "cat-file",
-        "--batch",
-        "--buffer",
-        cwd=inner.path,
-        environment=inner.seeing(),
-        stdin="\n".join(names).encode(),
-    ) as answers:
-        while line := answers.readline():
-            name, kind, size = line.decode().split()
-            left = int(size)
-            large = left > _MAX_SEARCHED_BYTES
-            if kind == "blob":
-                found[name] = large
-            while large and left:
-                left -= len(answers.read(min(_BATCH_BYTES, left)))
-            content = answers.read(left + 1)[:-1]
-            if kind == "blob" and not large:
-                batch.append((name, content))
-                room -= len(content)
-            if room < 0:
-                search()
-                room = _BATCH_BYTES
-        search()
-    return found
+    hidden = blobs_among(inner, unseen.intersection(objects).difference(f"{_MISSING}{name}" for name in missing))
+    names = [name for name in objects if name not in hidden and not name.startswith(_MISSING)]
+    if names:
+        packs = pack(inner, names)
+        if secret := read_packed(inner, names, secrets.held_in):
+            pack_again(inner, [name for name in names if name not in secret], packs)
+            hidden |= secret
+    return frozenset(missing | hidden)
 
 
 def _hidden(path: bytes) -> bool:

@@ -1,13 +1,16 @@
 """Packs for a copy's repository, built from the user's repository with every object hashed again.
 
-Rule 1: In an overlay, the packs are on a separate read-only mount. When git writes an object that already exists, it
+Rule 1: The pack is built first. Then one reading checks the digests of its objects and searches its files for secrets,
+    so that what is checked is what the run gets.
+Rule 2: In an overlay, the packs are on a separate read-only mount. When git writes an object that already exists, it
     touches the pack, and each touch would make the overlay copy the whole pack.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from io import BytesIO
 from pathlib import Path
 
@@ -15,9 +18,14 @@ from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
 
-from .git import ANSWER_SECONDS, USER_GIT_SECONDS, git, store_environment
+from .git import ANSWER_SECONDS, USER_GIT_SECONDS, git, git_stream, store_environment
 from .origin import Origin
 from .pack_cache import PackCache
+
+# maximum size of one blob; blobs that cannot be searched for secrets are excluded
+_MAX_SEARCHED_BYTES = 64 * 1024 * 1024
+_BATCH_BYTES = 1024 * 1024
+_SHA256_DIGITS = 64
 
 LENT_AT = "/opt/stackmem/history"
 """Mount point of the objects that a repository borrows."""
@@ -61,24 +69,100 @@ def _names_in(inner: InnerGit, index: Path) -> Iterator[str]:
     return (line.split()[1].decode() for line in BytesIO(inner.alone("show-index", stdin=index.read_bytes())))
 
 
-def pack(inner: InnerGit, names: list[str]) -> None:
-    """Pack these objects."""
+def pack(inner: InnerGit, names: list[str]) -> list[Path]:
+    """Pack these objects of the user's repository and return the files. ``read_packed`` must check their content."""
+    return _packed(inner, names, inner.seeing())
+
+
+def pack_again(inner: InnerGit, names: list[str], old: list[Path]) -> None:
+    """Replace a pack by one with only these of its objects."""
+    kept = _packed(inner, names, store_environment(inner.path))
+    for path in old:
+        if path not in kept:
+            path.unlink()
+
+
+def _packed(inner: InnerGit, names: list[str], environment: dict[str, str]) -> list[Path]:
     place = inner.path / "objects" / "pack"
     arguments = ("pack-objects", "-q", "--non-empty", "--window=0", "--delta-base-offset", "--compression=1")
-    wanted = "\n".join(names).encode() + b"\n"
-    made = inner.ask(*arguments, str(place / "pack"), stdin=wanted, seconds=ANSWER_SECONDS)
-    del wanted
-    for name in made.decode().split():
-        for suffix in ("idx", "rev"):
-            (place / f"pack-{name}.{suffix}").unlink(missing_ok=True)
-        # index-pack hashes every object, and has no access to other objects.
-        inner.alone("index-pack", str(place / f"pack-{name}.pack"), seconds=ANSWER_SECONDS)
-        left, there = set(names), 0
-        for found in _names_in(inner, place / f"pack-{name}.idx"):
-            left.discard(found)
-            there += 1
-        if left or there != len(names):
-            raise WorkspaceError(f"an object of {inner.origin.root} is damaged; run git fsck there for details")
+    made = git(
+        *arguments, str(place / "pack"), cwd=inner.path, environment=environment,
+        stdin="\n".join(names).encode() + b"\n", seconds=ANSWER_SECONDS,
+    )  # fmt: skip
+    packs = made.decode().split()
+    left, there = set(names), 0
+    for found in (found for name in packs for found in _names_in(inner, place / f"pack-{name}.idx")):
+        left.discard(found)
+        there += 1
+    if left or there != len(names):
+        raise _damaged(inner)
+    return [path for name in packs for path in place.glob(f"pack-{name}.*")]
+
+
+def read_packed(inner: InnerGit, names: list[str], holds_secret: Callable[[bytes], bool]) -> set[str]:
+    """Read these objects from the repository's own packs. Returns the blobs with a secret or too large to search.
+
+    Raises ``WorkspaceError`` if the content of an object does not match its name, which is its digest.
+    """
+    found: set[str] = set()
+    batch: list[tuple[str, bytes]] = []
+    room = _BATCH_BYTES
+    digest_of = hashlib.sha256 if len(inner.origin.head) == _SHA256_DIGITS else hashlib.sha1
+
+    def search() -> None:
+        # search small files in batches, because most contain no secret
+        if holds_secret(b"\0".join(content for _, content in batch)):
+            found.update(name for name, content in batch if holds_secret(content))
+        batch.clear()
+
+    environment = store_environment(inner.path)
+    stdin = "\n".join(names).encode()
+    try:
+        with git_stream(
+            "cat-file", "--batch", "--buffer", cwd=inner.path, environment=environment, stdin=stdin
+        ) as answers:
+            while line := answers.readline():
+                name, kind, *rest = line.decode().split()
+                if not rest:
+                    raise _damaged(inner)
+                left = int(rest[0])
+                digest = digest_of(f"{kind} {left}\0".encode(), usedforsecurity=False)
+                large = left > _MAX_SEARCHED_BYTES
+                while large and left:
+                    part = answers.read(min(_BATCH_BYTES, left))
+                    digest.update(part)
+                    left -= len(part)
+                content = answers.read(left + 1)[:-1]
+                digest.update(content)
+                if digest.hexdigest() != name:
+                    raise _damaged(inner)
+                if kind != "blob":
+                    continue
+                if large:
+                    found.add(name)
+                    continue
+                batch.append((name, content))
+                room -= len(content)
+                if room < 0:
+                    search()
+                    room = _BATCH_BYTES
+            search()
+    except WorkspaceError as error:
+        raise _damaged(inner) from error
+    return found
+
+
+def blobs_among(inner: InnerGit, names: Collection[str]) -> set[str]:
+    """Return those of these objects that are blobs."""
+    if not names:
+        return set()
+    listed = inner.ask("cat-file", "--batch-check", stdin="\n".join(names).encode() + b"\n", seconds=ANSWER_SECONDS)
+    parts = (line.decode().split() for line in listed.splitlines())
+    return {name for name, kind, *_ in parts if kind == "blob"}
+
+
+def _damaged(inner: InnerGit) -> WorkspaceError:
+    return WorkspaceError(f"an object of {inner.origin.root} is damaged; run git fsck there for details")
 
 
 def lend_packs(repository: Path, objects: Path) -> None:

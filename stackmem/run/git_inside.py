@@ -7,13 +7,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.errors import StackmemError, UsageError, WorkspaceError
+from stackmem.foreign.files import read_regular
+from stackmem.history.arriving import add_history
 from stackmem.history.git import USER_GIT_SECONDS, git, user_git_environment
-from stackmem.history.inner import MAX_COMMITS, InnerRepository, make_repository
+from stackmem.history.inner import FEWER_COMMITS, MAX_COMMITS, InnerRepository, make_repository
 from stackmem.history.inner_packs import lend_packs
-from stackmem.history.late_repository import LateRepository, put_in_place
+from stackmem.history.late_repository import LateRepository, Rest, put_in_place
 from stackmem.history.layer import LENT
 from stackmem.history.origin import Origin, find_origin, work_tree_of
 from stackmem.history.pack_cache import PackCache
@@ -26,14 +29,20 @@ from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
 
-from .request import RunRequest, write_request
+from .request import RunRequest, read_request, write_request
 
 GIT = ".git"
 BUILDING = "repository.new"
 """Directory next to the workspace that exists while its repository is being built."""
+ARRIVING = "repository.rest"
+"""Directory next to the workspace that exists until the rest of a long history has arrived."""
+_BOUNDARY, _MAX_BOUNDARY_BYTES = "boundary", 16 * 1024 * 1024
 _MAX_COMMITS = 50  # listed in the result
 _SECONDS, _BYTES = 20.0, 16_384
 
+_ARRIVES_BEHIND = (
+    f"reading the folder's git history behind the run; until it has arrived, git shows the last {FEWER_COMMITS} commits"
+)
 _READS_HISTORY = "reading the folder's git history for the run; later runs reuse it, and --git none skips it"
 
 
@@ -93,69 +102,135 @@ def pack_cache(*, links: bool = False) -> PackCache:
     return PackCache(state_folder() / "packs", links=links)
 
 
-def bring(
-    origin: Origin, request: RunRequest, into: tuple[Path, Path], secrets: Scrubber, notice: Callable[[str], object],
-    *, shared: bool,
-) -> tuple[RunRequest, LateRepository]:  # fmt: skip
+class _Rest(Struct, frozen=True):
+    """What adds the rest of a long history to the repository of a run."""
+
+    origin: Origin
+    run_dir: Path
+    place: Path  # the folder next to the workspace in which it is created
+    secrets: Scrubber
+    notice: Callable[[str], object]
+    shared: bool
+    view: Callable[[], int]  # descriptor of the workspace's root
+
+    def build(self) -> InnerRepository:
+        self.notice(_ARRIVES_BEHIND)
+        whole = self.place / GIT
+        remove_tree(whole)
+        return make_repository(self.origin, whole, self.secrets, pack_cache(links=self.shared))
+
+    def add(self, made: InnerRepository) -> None:
+        lent = self.place.parent / LENT if self.shared else None
+        add_history(self.place / GIT, self.view(), lent, read_regular(self.place / _BOUNDARY, _MAX_BOUNDARY_BYTES))
+        write_request(replace(read_request(self.run_dir), git=made), self.run_dir)
+        remove_tree(self.place)
+        self.notice(f"the folder's git history has arrived: {made.commits:,} commits")
+
+
+class Brought(Struct, frozen=True):
+    """Where a run's repository comes from and goes."""
+
+    run_dir: Path
+    work: Path  # the folder that contains ``.git`` on the host
+    secrets: Scrubber
+    notice: Callable[[str], object]
+    shared: bool  # whether it borrows its objects from a separate folder
+    view: Callable[[], int]  # descriptor of the workspace's root, once that is open
+
+    @property
+    def building(self) -> Path:
+        return self.work.parent / BUILDING
+
+    @property
+    def arriving(self) -> Path:
+        return self.work.parent / ARRIVING
+
+    def rest(self, origin: Origin) -> Rest:
+        rest = _Rest(origin, self.run_dir, self.arriving, self.secrets, self.notice, self.shared, self.view)
+        return Rest(rest.build, rest.add, self.notice)
+
+    def make(self, origin: Origin) -> InnerRepository:
+        """Create the repository with the last commits, and note if the rest has yet to arrive."""
+        repository = self.building / GIT
+        try:
+            made = make_repository(origin, repository, self.secrets, pack_cache(links=self.shared), FEWER_COMMITS)
+            if made.shortened:
+                self.arriving.mkdir(exist_ok=True)
+                (self.arriving / _BOUNDARY).write_bytes((repository / "shallow").read_bytes())
+            if self.shared:
+                lend_packs(repository, self.work.parent / LENT)
+        except (WorkspaceError, OSError) as error:
+            raise WorkspaceError(
+                f"the git history of {origin.root} cannot be copied into the run: {error}; start again with --git none "
+                "to run without it"
+            ) from error
+        put_in_place(self.building, repository, self.work / GIT)
+        return made
+
+
+def bring(origin: Origin, request: RunRequest, into: Brought) -> tuple[RunRequest, LateRepository]:
     """Start creating the repository in a new workspace.
 
     Returns the request that records it, and the object that completes the repository in the background.
     """
-    work, run_dir = into
-    building = work.parent / BUILDING
+    work = into.work
     try:
-        for folder in (building, work / GIT, *([work.parent / LENT] if shared else [])):
+        for folder in (into.building, work / GIT, *([work.parent / LENT] if into.shared else [])):
             folder.mkdir(parents=True)
     except OSError as error:
         raise WorkspaceError(f"{error.filename} cannot be created ({error.strerror}); free disk space there") from error
     begun = replace(request, git=InnerRepository(origin.head))
-    write_request(begun, run_dir)
+    write_request(begun, into.run_dir)
 
     def make() -> InnerRepository:
-        made = _make(origin, building / GIT, secrets, shared=shared)
-        put_in_place(building, building / GIT, work / GIT)
-        write_request(replace(request, git=made), run_dir)
+        made = into.make(origin)
+        write_request(replace(request, git=made), into.run_dir)
         return made
 
-    return begun, LateRepository(make, lambda: notice(_READS_HISTORY))
+    return begun, LateRepository(make, lambda: into.notice(_READS_HISTORY), into.rest(origin))
 
 
-def _make(origin: Origin, repository: Path, secrets: Scrubber, *, shared: bool) -> InnerRepository:
-    try:
-        made = make_repository(origin, repository, secrets, pack_cache(links=shared))
-        if shared:
-            lend_packs(repository, repository.parent.parent / LENT)
-    except (WorkspaceError, OSError) as error:
-        raise WorkspaceError(
-            f"the git history of {origin.root} cannot be copied into the run: {error}; start again with --git none "
-            "to run without it"
-        ) from error
-    return made
+def bring_again(request: RunRequest, into: Brought) -> tuple[bool, LateRepository | None]:
+    """Recreate the run's repository in a rebuilt workspace.
 
-
-def bring_again(request: RunRequest, work: Path, secrets: Scrubber, *, shared: bool) -> bool:
-    """Recreate the run's repository in a rebuilt workspace. Returns whether that was possible."""
+    Returns whether that was possible, and what adds the rest of a long history.
+    """
     if request.git is None:
-        return True
-    building = work.parent / BUILDING
+        return True, None
     try:
         origin = replace(find_origin(Path(request.subject)), head=request.git.head)
-        _make(origin, building / GIT, secrets, shared=shared)
-        (work / GIT).mkdir(parents=True)
-        put_in_place(building, building / GIT, work / GIT)
+        (into.work / GIT).mkdir(parents=True)
+        made = into.make(origin)
     except (StackmemError, OSError):  # the folder's history has changed since
-        remove_tree(building)
-        return False
-    return True
+        remove_tree(into.building)
+        remove_tree(into.arriving)
+        return False, None
+    return True, _continued(made, origin, into)
 
 
-def bring_what_is_missing(request: RunRequest, work: Path, secrets: Scrubber, *, shared: bool) -> bool:
-    """Like ``bring_again``, for a run that stopped before its repository was complete and before any command ran."""
-    if not (work.parent / BUILDING).exists():
-        return True
-    for left in (work.parent / BUILDING, work / GIT, *([work.parent / LENT] if shared else [])):
-        remove_tree(left)
-    return bring_again(request, work, secrets, shared=shared)
+def bring_what_is_missing(request: RunRequest, into: Brought) -> tuple[bool, LateRepository | None]:
+    """Like ``bring_again``, for a run that stopped before its repository was complete.
+
+    If commands have already used the repository, only the rest of the history is added.
+    """
+    if into.building.exists():  # no command ran
+        work = into.work
+        for left in (into.building, into.arriving, work / GIT, *([work.parent / LENT] if into.shared else [])):
+            remove_tree(left)
+        return bring_again(request, into)
+    if request.git is None or not into.arriving.exists():
+        return True, None
+    try:
+        origin = replace(find_origin(Path(request.subject)), head=request.git.head)
+    except (StackmemError, OSError) as error:
+        into.notice(f"the rest of the folder's git history is missing in the run: {error}")
+        return True, None
+    there = replace(request.git, commits=request.git.commits or FEWER_COMMITS, shortened=True)
+    return True, _continued(there, origin, into)
+
+
+def _continued(made: InnerRepository, origin: Origin, into: Brought) -> LateRepository | None:
+    return LateRepository(lambda: made, bool, into.rest(origin)) if made.shortened else None
 
 
 def remove_stale_locks(work: Path) -> None:

@@ -47,7 +47,7 @@ from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed, run_pla
 from .checking.checks import as_found
 from .folder_choice import way_to_lend
 from .following.taking_in import FollowedFolder, Follower
-from .git_inside import GIT, bring, bring_again, bring_what_is_missing, remove_stale_locks
+from .git_inside import GIT, Brought, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
 from .perform import ProgramWorld
@@ -163,7 +163,8 @@ def _opened(
         missing += gone
         ground = places if over is None else replace(places, work=places.scratch / UPPER)
         into = places.work if over is None else repository_place(over[0], places.scratch)
-        request, late, gone = _with_repository(beginning, request, ground, scrubber, into, person)
+        brought = Brought(places.run, into, scrubber, person.notice, into != ground.work, lambda: layer.view.fd)
+        request, late, gone = _with_repository(beginning, request, ground, brought)
         missing += gone
         layer: Layer = OwnFolder(places.work, lent) if over is None else Overlay(over[0], places.scratch, over[1])
         stack.callback(layer.close)
@@ -295,24 +296,24 @@ def _fill(beginning: Beginning, places: RunPlaces, person: Person) -> tuple[_Ove
 
 
 def _with_repository(
-    beginning: Beginning, request: RunRequest, places: RunPlaces, secrets: Scrubber, into: Path, person: Person
+    beginning: Beginning, request: RunRequest, places: RunPlaces, into: Brought
 ) -> tuple[RunRequest, LateRepository | None, tuple[str, ...]]:
     """Create the git repository of the workspace.
 
     For a new run, the repository is filled in the background. Otherwise it is recreated, and reported if that fails.
+    In both cases the rest of a long history arrives later.
     """
-    shared = into != places.work
     match beginning:
         case Fresh(prepared):
             if prepared.origin is None:
                 return request, None, ()
-            return *bring(prepared.origin, request, (into, places.run), secrets, person.notice, shared=shared), ()
+            return *bring(prepared.origin, request, into), ()
         case Resumed():
             remove_stale_locks(places.work)
-            there = bring_what_is_missing(request, into, secrets, shared=shared)
+            there, late = bring_what_is_missing(request, into)
         case Forked() | Edited() | Rehearsed():
-            there = bring_again(request, into, secrets, shared=shared)
-    return request, None, () if there else (GIT,)
+            there, late = bring_again(request, into)
+    return request, late, () if there else (GIT,)
 
 
 def _lent(beginning: Beginning, request: RunRequest, places: RunPlaces) -> tuple[dict[bytes, Path], tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -33,6 +34,7 @@ from .searching import MAX_BYTES, SECONDS, search_command, shown_matches
 from .shown import lasting_hint, read_only_hint, rename_hint, shown_output
 
 _MAX_COMMAND_BYTES = 100_000
+_USES_GIT = re.compile(r"\bgit\s")
 
 
 def open_workspace(
@@ -65,7 +67,8 @@ def open_workspace(
         place: Relative path of a subfolder where commands start and that relative paths refer to.
         project: Environment of the folder: its programs come first on PATH, its interpreters are visible.
         network_list: Hosts that commands can reach if the profile's network is ``list``; None allows nothing.
-        ready: Returns once the folder's ``.git`` exists; called before anything can look at it.
+        ready: Returns once the folder's ``.git`` exists; called before anything can look at it. A text in the result
+            says what git lacks so far; it is added to the answers of commands that use git.
     """
     view, host = (root, root.root) if isinstance(root, WorkspaceView) else (None, root)
     if not host.is_dir():
@@ -173,19 +176,22 @@ class Workspace:
             return ToolOutcome(refused, failed=True)
         if os.fstat(self._seat.fd).st_nlink == 0:
             raise WorkspaceError(f"the workspace {self.root} was removed; restore it and resume the run")
-        self._ready()
+        arrived = self._ready()
         try:
             with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
                 ended = self._run(command, seconds, binds_git=binds_git)
         except CommandInterrupted as stop:
             stop.outcome = self._outcome(self._kept(stop.ended), command, seconds, shown_bytes)
             raise
-        return self._outcome(ended, command, seconds, shown_bytes)
+        missing = arrived if isinstance(arrived, str) and _USES_GIT.search(command) else ""
+        return self._outcome(ended, command, seconds, shown_bytes, missing)
 
-    def _outcome(self, ended: CommandEnd, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
+    def _outcome(
+        self, ended: CommandEnd, command: str, seconds: float, shown_bytes: int, missing: str = ""
+    ) -> ToolOutcome:
         mounted, layered = bool(self.view.namespaces), self.view.layered
         hint = "" if not mounted else rename_hint(ended) if layered else read_only_hint(ended)
-        hint += lasting_hint(command)
+        hint += lasting_hint(command) + missing
         text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)), hint)
         return ToolOutcome(text, ended.exit_code != 0, ended.exit_code, ended.reason, ended.requests)
 
