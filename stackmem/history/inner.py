@@ -31,7 +31,7 @@ from .origin import Origin
 from .pack_cache import PackCache, PackedFrom
 from .selection import never_copied
 
-MAX_COMMITS = 20_000
+MAX_COMMITS = 100_000
 FEWER_COMMITS = 100
 """Limit if listing all commits takes too long."""
 LIST_SECONDS = 20.0

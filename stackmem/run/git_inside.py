@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from stackmem.errors import StackmemError, UsageError, WorkspaceError
 from stackmem.foreign.files import read_regular
-from stackmem.history.arriving import add_history
+from stackmem.history.following.arriving import add_history
 from stackmem.history.git import USER_GIT_SECONDS, git, user_git_environment
 from stackmem.history.inner import FEWER_COMMITS, MAX_COMMITS, InnerRepository, make_repository
 from stackmem.history.inner_packs import lend_packs
@@ -127,7 +127,7 @@ class _Rest(Struct, frozen=True):
         self.notice(f"the folder's git history has arrived: {made.commits:,} commits")
 
 
-class Brought(Struct, frozen=True):
+class RepositoryPlaces(Struct, frozen=True):
     """Where a run's repository comes from and goes."""
 
     run_dir: Path
@@ -156,7 +156,7 @@ class Brought(Struct, frozen=True):
             made = make_repository(origin, repository, self.secrets, pack_cache(links=self.shared), FEWER_COMMITS)
             if made.shortened:
                 self.arriving.mkdir(exist_ok=True)
-                (self.arriving / _BOUNDARY).write_bytes((repository / "shallow").read_bytes())
+                (self.arriving / _BOUNDARY).write_bytes(read_regular(repository / "shallow", _MAX_BOUNDARY_BYTES))
             if self.shared:
                 lend_packs(repository, self.work.parent / LENT)
         except (WorkspaceError, OSError) as error:
@@ -168,7 +168,7 @@ class Brought(Struct, frozen=True):
         return made
 
 
-def bring(origin: Origin, request: RunRequest, into: Brought) -> tuple[RunRequest, LateRepository]:
+def bring(origin: Origin, request: RunRequest, into: RepositoryPlaces) -> tuple[RunRequest, LateRepository]:
     """Start creating the repository in a new workspace.
 
     Returns the request that records it, and the object that completes the repository in the background.
@@ -190,7 +190,7 @@ def bring(origin: Origin, request: RunRequest, into: Brought) -> tuple[RunReques
     return begun, LateRepository(make, lambda: into.notice(_READS_HISTORY), into.rest(origin))
 
 
-def bring_again(request: RunRequest, into: Brought) -> tuple[bool, LateRepository | None]:
+def bring_again(request: RunRequest, into: RepositoryPlaces) -> tuple[bool, LateRepository | None]:
     """Recreate the run's repository in a rebuilt workspace.
 
     Returns whether that was possible, and what adds the rest of a long history.
@@ -208,7 +208,7 @@ def bring_again(request: RunRequest, into: Brought) -> tuple[bool, LateRepositor
     return True, _continued(made, origin, into)
 
 
-def bring_what_is_missing(request: RunRequest, into: Brought) -> tuple[bool, LateRepository | None]:
+def bring_what_is_missing(request: RunRequest, into: RepositoryPlaces) -> tuple[bool, LateRepository | None]:
     """Like ``bring_again``, for a run that stopped before its repository was complete.
 
     If commands have already used the repository, only the rest of the history is added.
@@ -229,7 +229,7 @@ def bring_what_is_missing(request: RunRequest, into: Brought) -> tuple[bool, Lat
     return True, _continued(there, origin, into)
 
 
-def _continued(made: InnerRepository, origin: Origin, into: Brought) -> LateRepository | None:
+def _continued(made: InnerRepository, origin: Origin, into: RepositoryPlaces) -> LateRepository | None:
     return LateRepository(lambda: made, bool, into.rest(origin)) if made.shortened else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed, run_pla
 from .checking.checks import as_found
 from .folder_choice import way_to_lend
 from .following.taking_in import FollowedFolder, Follower
-from .git_inside import GIT, Brought, bring, bring_again, bring_what_is_missing, remove_stale_locks
+from .git_inside import GIT, RepositoryPlaces, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
 from .perform import ProgramWorld
@@ -161,16 +161,15 @@ def _opened(
         over, missing = _fill(beginning, places, person)
         lent, gone = _lent(beginning, request, places)
         missing += gone
-        ground = places if over is None else replace(places, work=places.scratch / UPPER)
-        into = places.work if over is None else repository_place(over[0], places.scratch)
-        brought = Brought(places.run, into, scrubber, person.notice, into != ground.work, lambda: layer.view.fd)
-        request, late, gone = _with_repository(beginning, request, ground, brought)
+        work = places.work if over is None else places.scratch / UPPER
+        into = work if over is None else repository_place(over[0], places.scratch)
+        inside = RepositoryPlaces(places.run, into, scrubber, person.notice, into != work, lambda: layer.view.fd)
+        request, late, gone = _with_repository(beginning, request, work, inside)
         missing += gone
         layer: Layer = OwnFolder(places.work, lent) if over is None else Overlay(over[0], places.scratch, over[1])
         stack.callback(layer.close)
         if late is not None:
-            stack.callback(late.close)
-            layer.ready = late.wait
+            layer.ready = stack.enter_context(closing(late)).wait
         places = replace(places, layer=layer)
         history = _history(beginning, places, request.leave_out, scrubber)
     parts = assemble(beginning.plan, prepared, places, scrubber, environ, history)
@@ -296,7 +295,7 @@ def _fill(beginning: Beginning, places: RunPlaces, person: Person) -> tuple[_Ove
 
 
 def _with_repository(
-    beginning: Beginning, request: RunRequest, places: RunPlaces, into: Brought
+    beginning: Beginning, request: RunRequest, work: Path, into: RepositoryPlaces
 ) -> tuple[RunRequest, LateRepository | None, tuple[str, ...]]:
     """Create the git repository of the workspace.
 
@@ -309,7 +308,7 @@ def _with_repository(
                 return request, None, ()
             return *bring(prepared.origin, request, into), ()
         case Resumed():
-            remove_stale_locks(places.work)
+            remove_stale_locks(work)
             there, late = bring_what_is_missing(request, into)
         case Forked() | Edited() | Rehearsed():
             there, late = bring_again(request, into)

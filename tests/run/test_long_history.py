@@ -31,9 +31,9 @@ SECRET = "github_pat_" + "11ABCDEFG0" * 4
 
 
 @pytest.fixture
-def hers(tmp_path: Path) -> Path:
+def origin(tmp_path: Path) -> Path:
     """A repository with seven commits, of which the run begins with three. The second contains a secret."""
-    root = repository(tmp_path / "hers", {"a.py": "0\n"})
+    root = repository(tmp_path / "origin", {"a.py": "0\n"})
     for number in range(1, 7):
         (root / "a.py").write_text(f"{number}\n")
         (root / "old.txt").write_text(SECRET if number == 1 else "")
@@ -88,9 +88,9 @@ def arrived() -> None:
             thread.join(60)
 
 
-def begun(hers: Path, plan: Path, tmp_path: Path, observe: Any, **flags: Any):
+def begun(origin: Path, plan: Path, tmp_path: Path, observe: Any, **flags: Any):
     places = {"runs_dir": tmp_path / "runs", "sandbox_dir": tmp_path / "sandbox", "fsync": "none"}
-    return solve(prepare(str(hers), "Look.", {"model": f"script:{plan}", **places, **flags}, {}, hers), {}, observe)
+    return solve(prepare(str(origin), "Look.", {"model": f"script:{plan}", **places, **flags}, {}, origin), {}, observe)
 
 
 LOG = "git log --format=%s"
@@ -99,10 +99,10 @@ WHOLE = ["commit 6", "commit 5", "commit 4", "commit 3", "commit 2", "commit 1",
 
 
 @LAYERS
-def test_the_first_command_sees_the_last_commits_and_a_later_one_all(tmp_path, monkeypatch, hers, layer):
+def test_the_first_command_sees_the_last_commits_and_a_later_one_all(tmp_path, monkeypatch, origin, layer):
     answers = Answers(slow := Slow(monkeypatch))
     plan = script(tmp_path, LOG, f"{LOG}; git status -s", "git tag -l; git show v1:old.txt", "git fsck 2>&1; cat a.py")
-    result = begun(hers, plan, tmp_path, answers, layer=layer)
+    result = begun(origin, plan, tmp_path, answers, layer=layer)
     first, second, third, fourth = answers.texts
     assert first.splitlines() == ["commit 6", "commit 5", "commit 4", NOTE, "[exit 0]"]
     assert second.splitlines() == [*WHOLE, "[exit 0]"]
@@ -117,20 +117,19 @@ def test_the_first_command_sees_the_last_commits_and_a_later_one_all(tmp_path, m
     assert slow.go.is_set()
 
 
-def test_only_answers_of_commands_that_use_git_mention_it(tmp_path, monkeypatch, hers):
-    answers = Answers(slow := Slow(monkeypatch), after=9)
-    threading.Timer(0.5, slow.go.set).start()
-    result = begun(hers, script(tmp_path, "cat a.py", "cat .gitignore", "git rev-parse HEAD~3"), tmp_path, answers)
+def test_only_answers_of_commands_that_use_git_mention_it(tmp_path, monkeypatch, origin):
+    answers = Answers(Slow(monkeypatch), after=3)
+    result = begun(origin, script(tmp_path, "cat a.py", "cat .gitignore", "git rev-parse HEAD~3"), tmp_path, answers)
     assert "(git:" not in answers.texts[0] + answers.texts[1]
     assert answers.texts[2].splitlines()[-2:] == [NOTE, "[exit 128]"]
     assert result.history == "the last 3 commits"
 
 
 @LAYERS
-def test_commits_and_branches_of_the_agent_stay_when_the_rest_arrives(tmp_path, monkeypatch, hers, layer):
+def test_commits_and_branches_of_the_agent_stay_when_the_rest_arrives(tmp_path, monkeypatch, origin, layer):
     answers = Answers(Slow(monkeypatch))
     work = "git switch -qc work && echo 7 > a.py && git commit -qam mine && git tag mine && git pack-refs --all"
-    begun(hers, script(tmp_path, work, f"{LOG}; git branch", "git tag -l; git fsck"), tmp_path, answers, layer=layer)
+    begun(origin, script(tmp_path, work, f"{LOG}; git branch", "git tag -l; git fsck"), tmp_path, answers, layer=layer)
     assert "[exit 0]" in answers.texts[0]
     assert answers.texts[1].splitlines()[:-1] == ["mine", *WHOLE, "  master", "* work"]
     assert {"mine", "v5", "v1"} <= set(answers.texts[2].splitlines())
@@ -146,28 +145,28 @@ def test_commits_and_branches_of_the_agent_stay_when_the_rest_arrives(tmp_path, 
         ("rm -rf .git/*; git init -q .", "git log; test -d .git"),
     ],
 )
-def test_a_repository_that_the_agent_changed_leads_nowhere(tmp_path, monkeypatch, hers, layer, attack, look):
+def test_a_repository_that_the_agent_changed_leads_nowhere(tmp_path, monkeypatch, origin, layer, attack, look):
     answers = Answers(Slow(monkeypatch))
-    result = begun(hers, script(tmp_path, attack, "true", look), tmp_path, answers, layer=layer)
+    result = begun(origin, script(tmp_path, attack, "true", look), tmp_path, answers, layer=layer)
     assert result.outcome == "finished"
     assert answers.texts[2].endswith("[exit 0]")
     if "theirs" in look:
         assert answers.texts[2].splitlines()[0] == "theirs"
 
 
-def test_a_history_that_cannot_be_completed_does_not_end_the_run(tmp_path, monkeypatch, hers):
+def test_a_history_that_cannot_be_completed_does_not_end_the_run(tmp_path, monkeypatch, origin):
     answers = Answers(slow := Slow(monkeypatch))
     slow.fails = True
-    result = begun(hers, script(tmp_path, LOG, LOG), tmp_path, answers)
+    result = begun(origin, script(tmp_path, LOG, LOG), tmp_path, answers)
     assert (result.outcome, result.history) == ("finished", "the last 3 commits")
     assert answers.texts[1].splitlines() == ["commit 6", "commit 5", "commit 4", "[exit 0]"]
 
 
 @LAYERS
-def test_a_fork_while_it_arrives_gets_all_of_it(tmp_path, monkeypatch, hers, layer):
+def test_a_fork_while_it_arrives_gets_all_of_it(tmp_path, monkeypatch, origin, layer):
     answers = Answers(slow := Slow(monkeypatch), after=9)
     threading.Timer(0.5, slow.go.set).start()
-    result = begun(hers, script(tmp_path, "true", LOG, LOG), tmp_path, answers, layer=layer)
+    result = begun(origin, script(tmp_path, "true", LOG, LOG), tmp_path, answers, layer=layer)
     later = Answers(slow)
     child = fork(Path(result.run_dir), 1, ForkChanges(), {}, later)
     assert child.result.outcome == "finished"
@@ -182,17 +181,17 @@ from stackmem.core.facts import ToolReturned
 from stackmem.run.prepare import prepare
 from stackmem.run.solve import solve
 late.GRACE_SECONDS, inside.FEWER_COMMITS = 0.0, 2
-mode, hers, places = sys.argv[1], sys.argv[2], sys.argv[3]
+mode, origin, places = sys.argv[1], sys.argv[2], sys.argv[3]
 make, replace, add = inside.make_repository, os.rename, inside.add_history
 kill = lambda: os.kill(os.getpid(), signal.SIGKILL)
 go = threading.Event()
-def whole(origin, into, *more):
+def whole(source, into, *more):
     if len(more) < 3:
         go.wait(60)
         if mode == "building":
-            made = make(origin, into, *more)
+            made = make(source, into, *more)
             kill()
-    return make(origin, into, *more)
+    return make(source, into, *more)
 inside.make_repository = whole
 if mode == "added":
     def added(*all):
@@ -208,19 +207,21 @@ def observe(event, state):
             if thread.name == "repository":
                 thread.join(60)
         if mode == "half":
-            import stackmem.history.arriving as arriving
+            import stackmem.history.following.arriving as arriving
             arriving._with_missing = lambda *_: kill()
 flags = {"model": f"script:{places}/script.yaml", "runs_dir": f"{places}/runs", "sandbox_dir": f"{places}/sandbox"}
-solve(prepare(hers, "Look.", {**flags, "layer": sys.argv[4]}, {}, Path(hers)), {}, observe)
+solve(prepare(origin, "Look.", {**flags, "layer": sys.argv[4]}, {}, Path(origin)), {}, observe)
 """
 
 
 @LAYERS
 @pytest.mark.parametrize("mode", ["command", "building", "half", "added"])
-def test_a_kill_while_it_arrives_loses_nothing(tmp_path, monkeypatch, hers, layer, mode):
+def test_a_kill_while_it_arrives_loses_nothing(tmp_path, monkeypatch, origin, layer, mode):
     mine = "echo 7 > a.py && git commit -qam mine"
     script(tmp_path, mine, LOG, LOG)
-    died = subprocess.run([sys.executable, "-c", DIES, mode, str(hers), str(tmp_path), layer], check=False, timeout=100)
+    died = subprocess.run(
+        [sys.executable, "-c", DIES, mode, str(origin), str(tmp_path), layer], check=False, timeout=100
+    )
     assert died.returncode == -signal.SIGKILL
     (run,) = (tmp_path / "runs").iterdir()
     (tmp_path / "sandbox").mkdir(exist_ok=True)

@@ -15,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from stackmem.foreign.beneath import opener_for
-from stackmem.foreign.files import descriptor_of_regular, read_regular
+from stackmem.foreign.files import descriptor_of_regular, open_regular, read_regular
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PACKED_REFS, _SHALLOW = "packed-refs", "shallow"
 _MAX_BYTES = 64 * 1024 * 1024
 
@@ -91,7 +91,10 @@ def _move(part: Path, into: int) -> None:
     except OSError:  # another file system, or an overlay
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=into)
-        with part.open("rb") as source, os.fdopen(os.open(name, _NEW, 0o444, dir_fd=into), "wb") as copy:
+        with (
+            open_regular(part) as source,
+            os.fdopen(os.open(name, os.O_WRONLY | _NEW, 0o444, dir_fd=into), "wb") as copy,
+        ):
             shutil.copyfileobj(source, copy, 1 << 20)
     os.rename(name, part.name, src_dir_fd=into, dst_dir_fd=into)
 
@@ -109,7 +112,7 @@ def _read(folder: int, name: str) -> bytes:
 def _replace(folder: int, name: str, content: bytes) -> None:
     """Replace a file as git does, under git's own lock. Nothing is left of a file without content."""
     lock = f"{name}.lock"
-    with os.fdopen(os.open(lock, _NEW, 0o644, dir_fd=folder), "wb") as file:
+    with os.fdopen(os.open(lock, os.O_WRONLY | _NEW, 0o644, dir_fd=folder), "wb") as file:
         file.write(content)
     if content:
         os.rename(lock, name, src_dir_fd=folder, dst_dir_fd=folder)
