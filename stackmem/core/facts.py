@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from .budgets import Budgets, Limits, SmallSize
+from .conversation.hook_facts import Hook, HookRan
 from .heap import ChunkSet, KeptHeap
 from .messages import FailureKind, PromptText, ReplyPart, Text, ToolCall, ToolSpec, Usage
 from .network import NetworkRequest
@@ -75,6 +76,7 @@ class RunStarted(Struct, frozen=True, tag=True):
             hand over (guidance/checkpoints.py); ``pops`` if only that of a pop is. Omitted in other runs.
         programs: The programs that the agent can call. Omitted if there are none.
         permissions: The permission rules for calls. Omitted if there are none.
+        hooks: The hooks of the user. Omitted if there are none.
         unseen: What the agent does not see, or sees changed, one sentence each. Omitted if it sees everything.
     """
 
@@ -119,6 +121,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     checkpoints: Literal["on", "pops"] | UnsetType = UNSET
     programs: tuple[OfferedProgram, ...] | UnsetType = UNSET
     permissions: tuple[PermissionRule, ...] | UnsetType = UNSET
+    hooks: tuple[Hook, ...] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:
@@ -539,5 +542,5 @@ Event = (
     RunStarted | RunResumed | RunForked | ModelReplied | ModelFailed | ContextCompacted | ToolReturned
     | VerifyReturned | SourcesDigested | ClockRead | ChecksReturned | FramePushed | FramePopped | ChunkAllocated
     | ChunkRead | ChunkWritten | ChunkFreed | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | RunEnded
-    | FolderChanged | RecallFound | ProgramEvent | PersonEvent
+    | FolderChanged | RecallFound | HookRan | ProgramEvent | PersonEvent
 )  # fmt: skip

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from . import frames, limits, memory_tools, programs, retries, session
 from .compaction import apply_compaction, model_request, reply_chars, upkeep_effect
-from .conversation import keeping, permissions
+from .conversation import hooks, keeping, permissions
+from .conversation.hook_facts import HookRan
 from .facts import (
     CallAnswered,
     CallRejected,
@@ -91,6 +92,8 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
     if state.end is not None:
         wanted = state.start.checked and state.checks is None and state.end.ending not in _UNCHECKED
         return RunChecks() if wanted else None
+    if state.due is not None:
+        return hooks.next_due(state, state.due)
     if not state.stack:
         forced = bool(state.popped[-1].forced)  # the agent never said that the work was done
         return RunEnded("stalled" if forced else "popped", state.result)
@@ -101,7 +104,7 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
     if turn is not None:
         return turn
     if state.pending is not None:
-        return _as_fact(settle(state, strategy, state.pending))
+        return _as_fact(hooks.guarded(state, state.pending, settle(state, strategy, state.pending)))
     if state.failures:
         followed = retries.after_failure(state)
         if followed is not None:
@@ -276,7 +279,8 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
             return replace(state, end=event)
         case _:
             if isinstance(event, PersonEvent):
-                return session.apply_person_event(state, event)
+                after = session.apply_person_event(state, event)
+                return hooks.after_request(after, event) if isinstance(event, TurnEnded) else after
             return _evolve_derived(state, event)
 
 
@@ -284,7 +288,7 @@ def _evolve_derived(
     state: State,
     event: FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed
     | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | FolderChanged | RecallFound
-    | ProgramCalled,
+    | ProgramCalled | HookRan,
 ) -> State:  # fmt: skip
     match event:
         case FramePushed() if event.program is not UNSET:
@@ -298,19 +302,22 @@ def _evolve_derived(
             return programs.open_call(retries.without_others(state, state), event)
         case FramePopped():
             closed = frames.close_running(state, event, memory_tools.heap_with_stored(state, event.stored))
-            return session.after_request(closed) if state.running.request else closed
+            over = session.after_request(closed) if state.running.request else closed
+            return hooks.after_request(over, event) if state.running.request or not over.stack else over
         case ChunkAllocated() | ChunkWritten() | ChunkRead() | ChunkFreed():
             return _change_heap(state, event)
         case CallAnswered():
             return _look_up(state)
         case CallRejected():
-            return _reject(state, event)
+            return retries.reject(state, event)
         case ReplyNudged():
             return replace(frames.tell(state, Notice(event.text, state.heap)), idle=state.idle + 1, pending=None)
         case NoticeGiven():
             return _give_notice(state, event)
         case RecallFound():
             return replace(state, pending=replace(state.pending, earlier=event) if state.pending else None)
+        case HookRan():
+            return hooks.apply_hook(state, event)
         case FolderChanged():
             heap = state.heap.with_digests(event.digests)
             after = replace(state, heap=heap, tree=event.tree or state.tree, folder=event.number)
@@ -349,7 +356,8 @@ def _answer(
     call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
     answered = replace(state, heap=heap, pending=None, idle=0)
     after = frames.tell(answered, Result(call_id, text, failed, heap, state.step, read))
-    return retries.without_others(state, after) if state.several else after
+    after = retries.without_others(state, after) if state.several else after
+    return hooks.after_tool(state, after, text, failed=failed)
 
 
 def _take_answer(state: State, event: ToolAnswered | SourceLoaded | UserAnswered | Waited) -> State:
@@ -374,21 +382,6 @@ def _look_up(state: State) -> State:
         return _answer(state, "", {})
     changed, text = memory_tools.apply_lookup(state, call)
     return _answer(changed, text, {})
-
-
-def _reject(state: State, event: CallRejected) -> State:
-    calls = state.pending.calls if state.pending else ()
-    after = state
-    for call in calls[:1] if retries.performs_first(state) else calls:
-        after = frames.tell(after, Result(call.id, event.reason, failed=True, heap=state.heap, step=state.step))
-    after = retries.without_others(state, after)
-    frame = replace(
-        after.running,
-        refused=after.running.refused + (limits.closing_refusal(state) is not None),
-        unfit=after.running.unfit + (event.code == "misfit"),
-    )
-    idle = state.idle + 1 if state.pending and state.pending.stop in retries.CUT_SHORT else 0
-    return replace(after, stack=(*after.stack[:-1], frame), pending=None, idle=idle)
 
 
 def _give_notice(state: State, event: NoticeGiven) -> State:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct
 
+from .conversation.hook_facts import Hook, HookRan
 from .facts import (
     ChecksReturned,
     ClockRead,
@@ -212,6 +213,19 @@ class AskPermission(Struct, frozen=True):
     rule: str = ""
 
 
+class RunHook(Struct, frozen=True):
+    """Run a hook, a command of the user. Answered by ``HookRan``.
+
+    Attributes:
+        given: The input of the command, as JSON.
+        sources: As in ``UseTool``, for a hook that runs in the workspace.
+    """
+
+    hook: Hook
+    given: str
+    sources: tuple[str, ...] = ()
+
+
 class Wait(Struct, frozen=True):
     """Wait. Answered by ``Waited``."""
 
@@ -233,7 +247,7 @@ class Parallel(Struct, frozen=True):
 
 Effect = (
     AskModel | Compact | AskWords | UseTool | UseOwnTool | Verify | DigestSources | SearchForRecall | ReadClock
-    | RunChecks | InvokeTool | LoadSource | AskUser | AskPerson | AskPermission | Wait | Parallel
+    | RunChecks | InvokeTool | LoadSource | AskUser | AskPerson | AskPermission | RunHook | Wait | Parallel
 )  # fmt: skip
 
 ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
@@ -252,6 +266,7 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
     AskUser: (UserAnswered,),
     AskPerson: (PersonSaid,),
     AskPermission: (PersonDecided,),
+    RunHook: (HookRan,),
     Wait: (Waited,),
     Parallel: (ModelReplied, ModelFailed, ToolAnswered, SourceLoaded),
 }

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from .facts import Event, ModelFailed, ReplyNudged, RunEnded, Stop
+from .facts import CallRejected, Event, ModelFailed, ReplyNudged, RunEnded, Stop
 from .frames import forced_pop, partial_result, tell
 from .guidance.lessons import example_call
-from .limits import ending_tool
+from .limits import closing_refusal, ending_tool
 from .messages import Text
 from .state import Pending, Reply, Result, State
 from .tools import Refusal
@@ -110,3 +110,19 @@ def without_others(state: State, answered: State) -> State:
     for call in others:
         answered = tell(answered, Result(call.id, NOT_PERFORMED, True, answered.heap, state.step))
     return answered
+
+
+def reject(state: State, event: CallRejected) -> State:
+    """Return the state after the calls of a reply were refused."""
+    calls = state.pending.calls if state.pending else ()
+    after = state
+    for call in calls[:1] if performs_first(state) else calls:
+        after = tell(after, Result(call.id, event.reason, failed=True, heap=state.heap, step=state.step))
+    after = without_others(state, after)
+    frame = replace(
+        after.running,
+        refused=after.running.refused + (closing_refusal(state) is not None),
+        unfit=after.running.unfit + (event.code == "misfit"),
+    )
+    idle = state.idle + 1 if state.pending and state.pending.stop in CUT_SHORT else 0
+    return replace(after, stack=(*after.stack[:-1], frame), pending=None, idle=idle)

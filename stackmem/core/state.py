@@ -6,6 +6,7 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from .budgets import Limits
+from .conversation.hook_facts import HookDue, HookRan
 from .conversation.standing import Changes, UserMessage
 from .facts import (
     ChecksReturned,
@@ -183,6 +184,7 @@ class Pending(Struct, frozen=True):
         call: The first call as an instance of its tool's class. None if it is invalid.
         digests, verified: Digests of the sources that it names, and the outcome of the verify command, once known.
         decided, earlier: The user's decision about the call, and the result of a search of earlier conversations.
+        hooked: The hooks that ran before the call.
         first: Whether the first call is performed and the others are answered as not performed.
     """
 
@@ -193,6 +195,7 @@ class Pending(Struct, frozen=True):
     verified: VerifyReturned | None = None
     decided: PersonDecided | None = None
     earlier: RecallFound | None = None
+    hooked: tuple[HookRan, ...] = ()
     first: bool = False
 
 
@@ -277,6 +280,7 @@ class State(Struct, frozen=True):
         result: The root's result; in a conversation that of the last request.
         program: The status of the program. None in other runs.
         session: The status of the conversation. None in other runs.
+        due: The hooks that run next, after a call or a request.
         folder: The number of the last change of the user's folder that the workspace has.
     """
 
@@ -306,6 +310,7 @@ class State(Struct, frozen=True):
     checks: ChecksReturned | None = None
     program: ProgramState | None = None
     session: Session | None = None
+    due: HookDue | None = None
     folder: int = 0
 
     @property
@@ -329,27 +334,18 @@ class State(Struct, frozen=True):
         """Return the state with the tokens and the cost of a reply or a compaction, and without earlier failures."""
         usd = reply_usd(event.usage, self.begun.price, event.answerer)
         return replace(
-            self,
-            facts=self.facts + 1,
-            failures=(),
-            usage=self.usage + event.usage,
-            usd=self.usd + (usd or 0.0),
-            unpriced=self.unpriced + (usd is None),
-            clock_fresh=False,
-        )
+            self, facts=self.facts + 1, failures=(), usage=self.usage + event.usage, usd=self.usd + (usd or 0.0),
+            unpriced=self.unpriced + (usd is None), clock_fresh=False,
+        )  # fmt: skip
 
     def with_failure(self, event: ModelFailed) -> State:
         """Return the state with a failed attempt, and with its tokens and cost if a reply was cut off."""
         usage = Usage() if event.usage is UNSET else event.usage
         usd = reply_usd(usage, self.begun.price, UNSET) if usage.total and self.start else 0.0
         return replace(
-            self,
-            facts=self.facts + 1,
-            failures=(*self.failures, event),
-            usage=self.usage + usage,
-            usd=self.usd + (usd or 0.0),
-            clock_fresh=False,
-        )
+            self, facts=self.facts + 1, failures=(*self.failures, event), usage=self.usage + usage,
+            usd=self.usd + (usd or 0.0), clock_fresh=False,
+        )  # fmt: skip
 
     @property
     def window_tokens(self) -> int:

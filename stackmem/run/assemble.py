@@ -55,6 +55,7 @@ from .checking.image_room import ImageRoom, room_of
 from .companion import programs as companion_programs
 from .companion import skills as companion_skills
 from .companion.conversations import search_earlier
+from .companion.hooks import HookRunner
 from .companion.programs import FoundPrograms
 from .first_look import first_look
 from .folder_choice import profile_in_force
@@ -238,10 +239,11 @@ def assemble(
         workspace.files.rules = partial(IgnoreRules, places.run / HISTORY, workspace.view)
     settings = prepared.resolved.settings
     models = Models(plan.model, lambda name: open_other(name, settings, prepared.cwd, plan.limits, environ))
+    hooks = HookRunner(prepared.hooks, subject.begins, workspace, history.snapshot, scrubber.scrub, environ, places.run)
     world = World(
         models, workspace, checks, scrubber.scrub, _no_sync, plan.profile.command_seconds,
         snapshot=history.snapshot, own_tool=call_own, own_digest=companion_skills.own_digests(plan.skills, environ),
-        earlier=partial(search_earlier, places.run, subject.folder, scrubber.scrub),
+        earlier=partial(search_earlier, places.run, subject.folder, scrubber.scrub), hook=hooks,
     )  # fmt: skip
     own = tuple(tool.spec for tool in TOOLS.values())
     keeper = heap_keeper(prepared, scrubber, environ)
@@ -253,8 +255,7 @@ def assemble(
         system=scrubber.scrub(plan.system),
         tools=(*plan.tools, *own),
         workspace=workspace.path,
-        isolation=workspace.level,
-        network=plan.profile.network,
+        isolation=workspace.level, network=plan.profile.network,
         budgets=plan.budgets, limits=plan.limits,
         window_tokens=plan.model.window_tokens,
         price=plan.model.price,
@@ -271,7 +272,7 @@ def assemble(
         text_calls="prompt" if settings.text_calls == "prompt" and is_served(plan.model.name) else UNSET,
         project=scrubber.scrub(prepared.project.text) or UNSET,
         place=subject.place or UNSET, window_source=window_source(plan.model),
-        session=prepared.session or UNSET, permissions=prepared.permissions or UNSET,
+        session=prepared.session or UNSET, permissions=prepared.permissions or UNSET, hooks=hooks.recorded() or UNSET,
         questions="end",
         heap=UNSET if keeper is None else _kept(keeper, prepared, plan, workspace),
         allowed=spelled(plan.network),
@@ -313,8 +314,7 @@ def heap_keeper(prepared: Prepared, scrubber: Scrubber, environ: Mapping[str, st
     named, subject = prepared.resolved.settings.heap, prepared.subject
     if named is None:
         return None
-    folder = None if subject.folder is None else subject.folder / subject.place
-    return HeapKeeper(heap_store(named, folder, prepared.cwd, environ), scrubber.scrub)
+    return HeapKeeper(heap_store(named, subject.begins, prepared.cwd, environ), scrubber.scrub)
 
 
 def _opened(

@@ -11,6 +11,7 @@ Rule 4: ``/undo`` and ``/fork`` continue in another run for the same folder. The
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -35,6 +36,7 @@ from stackmem.trace.private import write_json
 from stackmem.trace.signatures import MAX_SIGNED_BYTES, Signer
 from stackmem.workspace.secrets import Scrubber
 
+from .companion.hooks import must_be_appliable
 from .following.common import Applied, Family, applied_last, first_of_family, history_of
 from .in_memory import MEMORY, NoHistory
 from .request import read_request
@@ -287,6 +289,8 @@ def apply_run(run_dir: Path, only: Sequence[str] = (), *, may_lose: bool = False
         kept = replace(kept, tree=chosen[0])
         ways, left_out, again = [chosen[1]], [], False
     folder, wanted = Path(kept.folder), partial(_is_wanted, only=only)
+    files = [change.path for change in ways[0].changes if change not in left_out]
+    must_be_appliable(run_dir, folder, files, os.environ)
     work = UncommittedWork(folder, _users_versions(run_dir, kept))
     lossless = () if may_lose else (work.would_lose,)
     done = apply_patches(ways, folder, read, wanted, *lossless, again=again)

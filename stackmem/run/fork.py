@@ -51,8 +51,8 @@ from .limits import LIMITS, later_limits, refuse_spent
 from .open import Observe, Opened, Person, open_run
 from .play import play
 from .ports import PersonPort
-from .prepare import Prepared, prepare_kept, with_model
-from .request import RunRequest, read_request
+from .prepare import Prepared, prepare_kept
+from .request import RunRequest, read_request, with_model
 from .result import RunResult, holds_secret
 
 _HEAP = "heap."

@@ -9,20 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from stackmem.core.conversation.hook_facts import HookRan
 from stackmem.core.decider import Decider
-from stackmem.core.facts import ChecksReturned, Event, RunEnded
+from stackmem.core.facts import ChecksReturned, Event, FolderChanged, RunEnded, ToolReturned
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import evolve
-from stackmem.core.person_facts import PersonAttached, PersonRan
-from stackmem.core.requests import AskModel, Effect, ReadClock, RunChecks, UseOwnTool, UseTool
+from stackmem.core.person_facts import PersonAttached, PersonRan, PersonSteppedIn, PersonStopped
+from stackmem.core.requests import AskModel, AskPerson, Effect, ReadClock, RunChecks, RunHook, UseOwnTool, UseTool
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.command import CommandInterrupted
 from stackmem.workspace.outcome import ToolOutcome
 
 from .interrupts import Interrupts, OutOfTime
-from .perform import INTERRUPTED, World, changed_folder, interrupted, meanwhile, perform
+from .perform import INTERRUPTED, World, perform
 from .ports import Left, Returned, UserCommand, UserFile
 
 
@@ -80,7 +82,7 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
                 if interrupts.out_of_time and not isinstance(upcoming, ReadClock | RunChecks):
                     raise OutOfTime
                 if state.session is not None and state.end is None:
-                    message = meanwhile(world) or changed_folder(upcoming, state, world)
+                    message = _meanwhile(world) or _changed_folder(upcoming, state, world)
                     if message is not None:
                         return message
                     if world.attaching and isinstance(upcoming, AskModel):
@@ -98,7 +100,9 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
             if state.session is None or state.end is not None or not interrupts.take_back():
                 raise
             if isinstance(upcoming, UseTool | UseOwnTool):
-                return interrupted(upcoming, stop, world)
+                return _interrupted(upcoming, stop, world)
+            if isinstance(upcoming, RunHook):
+                return HookRan(upcoming.hook, "failed", "the user interrupted it")
             # Discard a partial model reply; the user's next message decides how the run continues.
 
 
@@ -132,3 +136,26 @@ def _run_for_user(command: str, state: State, world: World, interrupts: Interrup
         world.scrub(command), world.scrub(outcome.text), outcome.exit_code, digests, world.snapshot(),
         outcome.requests or UNSET,
     )  # fmt: skip
+
+
+def _meanwhile(world: World) -> PersonSteppedIn | PersonStopped | None:
+    """Return what the user wrote or stopped since the last effect."""
+    event = world.person.meanwhile()
+    return replace(event, text=world.scrub(event.text)) if isinstance(event, PersonSteppedIn) else event
+
+
+def _changed_folder(upcoming: Effect, state: State, world: World) -> FolderChanged | None:
+    """Return what changed in the user's folder, if the model or the user is asked next."""
+    if not isinstance(upcoming, AskModel | AskPerson) or state.session is None:
+        return None
+    event = world.follow(state)
+    return replace(event, changes=tuple(map(world.scrub, event.changes))) if event is not None else None
+
+
+def _interrupted(effect: UseTool | UseOwnTool, stop: KeyboardInterrupt, world: World) -> ToolReturned:
+    """Return the result of a call that the user interrupted: its output so far and the current files."""
+    outcome = stop.outcome if isinstance(stop, CommandInterrupted) else None
+    text = world.scrub(outcome.text) if outcome is not None else INTERRUPTED
+    digests = {path: world.digest(path) for path in effect.sources}
+    network_requests = outcome.requests or UNSET if outcome is not None else UNSET
+    return ToolReturned(text, True, None, digests, world.snapshot(), network_requests)

@@ -19,9 +19,10 @@ from msgspec.structs import replace
 
 from stackmem.core import facts, requests
 from stackmem.core.conversation import upkeep
+from stackmem.core.conversation.hook_facts import HookRan
 from stackmem.core.guidance.sizing import UNREAD
 from stackmem.core.messages import Text
-from stackmem.core.person_facts import PersonSaid, PersonSteppedIn, PersonStopped, RecallFound
+from stackmem.core.person_facts import PersonSaid, RecallFound
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
 from stackmem.core.state import State
 from stackmem.core.text import clip_bytes, mark_cut, tail
@@ -30,7 +31,6 @@ from stackmem.errors import WorkspaceError
 from stackmem.models.mending.arguments import with_mended_arguments
 from stackmem.tools.bounded_calls import next_of
 from stackmem.workspace.clip import visible
-from stackmem.workspace.command import CommandInterrupted
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.secrets import scrub_value
 
@@ -59,6 +59,10 @@ def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
 
 def _in_workspace(source: str) -> str | None:
     return None
+
+
+def _no_hook(effect: requests.RunHook) -> HookRan:
+    return HookRan(effect.hook, "failed", "hooks do not run here")
 
 
 def _no_folder(state: State) -> facts.FolderChanged | None:
@@ -110,6 +114,7 @@ class World(Struct):
     # takes the changes of the user's folder into the workspace, and returns what changed
     follow: Callable[[State], facts.FolderChanged | None] = _no_folder
     earlier: Callable[[str], RecallFound] = RecallFound  # searches earlier conversations about the folder
+    hook: Callable[[requests.RunHook], HookRan] = _no_hook  # runs a hook of the user
     under_way: Iterator[facts.Event] | None = None  # answers of the current parallel effect, as they arrive
 
     def digest(self, source: str) -> str:
@@ -164,6 +169,9 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901
         case requests.AskUser() | requests.AskPerson() | requests.AskPermission():
             world.sync()
             return _ask_person(effect, world)
+        case requests.RunHook():
+            world.sync()
+            return world.hook(effect)
         case requests.InvokeTool() | requests.LoadSource() | requests.Wait():
             world.sync()
             return _answer(effect, world, _program(world))
@@ -292,30 +300,6 @@ def _ask_person(effect: requests.AskUser | requests.AskPerson | requests.AskPerm
             return replace(decided, words=world.scrub(decided.words))
         case _:
             assert_never(effect)
-
-
-def meanwhile(world: World) -> PersonSteppedIn | PersonStopped | None:
-    """Return what the user wrote or stopped since the last effect."""
-    event = world.person.meanwhile()
-    return replace(event, text=world.scrub(event.text)) if isinstance(event, PersonSteppedIn) else event
-
-
-def changed_folder(upcoming: requests.Effect, state: State, world: World) -> facts.FolderChanged | None:
-    """Return what changed in the user's folder, if the model or the user is asked next."""
-    if not isinstance(upcoming, requests.AskModel | requests.AskPerson) or state.session is None:
-        return None
-    event = world.follow(state)
-    return replace(event, changes=tuple(map(world.scrub, event.changes))) if event is not None else None
-
-
-def interrupted(
-    effect: requests.UseTool | requests.UseOwnTool, stop: KeyboardInterrupt, world: World
-) -> facts.ToolReturned:
-    """Return the result of a call that the user interrupted: its output so far and the current files."""
-    outcome = stop.outcome if isinstance(stop, CommandInterrupted) else None
-    text = world.scrub(outcome.text) if outcome is not None else INTERRUPTED
-    network_requests = outcome.requests or UNSET if outcome is not None else UNSET
-    return facts.ToolReturned(text, True, None, _digests(effect.sources, world), world.snapshot(), network_requests)
 
 
 def _invoke(call: requests.InvokeTool, world: World, program: ProgramWorld) -> ToolAnswered:

@@ -14,7 +14,6 @@ from stackmem.core.conversation.upkeep import QUESTION
 from stackmem.core.facts import RunStarted
 from stackmem.core.person_facts import PermissionRule, SessionRules
 from stackmem.core.session import SESSION_TASK
-from stackmem.core.state import State
 from stackmem.core.tool_schemas import offers_long_commands
 from stackmem.core.tools import OPTIONAL_TOOLS, AskQuestion, HeapLoad, Recall, Remember, Tool, tool_name
 from stackmem.errors import UsageError
@@ -22,7 +21,7 @@ from stackmem.history.hidden import LayerPlan
 from stackmem.history.origin import Origin
 from stackmem.history.repository import CopyPlan
 from stackmem.models.endpoint import ANTHROPIC
-from stackmem.models.registry import NOBODY, default_model
+from stackmem.models.registry import default_model
 from stackmem.neighbors import neighbor
 from stackmem.settings.directories import checkout, runs_dir, sandbox_dir
 from stackmem.settings.options import OPTIONS
@@ -38,6 +37,7 @@ from stackmem.workspace.project.project import Project, find_project
 from stackmem.workspace.project.skills import Skills, find_skills
 from stackmem.workspace.tree import sockets_below
 
+from .companion.hooks import FoundHooks, find_hooks
 from .companion.permissions import find_permissions
 from .companion.programs import FoundPrograms, find_programs, kept_programs
 from .git_inside import origin_of, place_of
@@ -45,9 +45,9 @@ from .request import ProgramRequest, RunRequest
 
 TASK_PLACE = "/workspace"
 _SOCKETS_NAMED = 5
+_PATHS = ("prompt", "profile", "runs_dir", "sandbox_dir")
 PAYING_TOOLS = ("edit_file",)
 """Optional tools that are enabled by default for a user folder, because they save more tokens than they cost."""
-
 
 CHAT_COMMAND_SECONDS = 120.0
 """Default time limit of a command in a conversation; builds and test suites of real projects need more than tasks."""
@@ -63,6 +63,11 @@ class Subject(Struct, frozen=True):
     folder: Path | None = None  # the folder that is copied and may be patched; None for a task
     place: str = ""  # the subfolder that the user named, relative to ``folder``; empty for ``folder`` itself
     image: Image | None = None  # the image for a task's commands; None to use this machine's tools
+
+    @property
+    def begins(self) -> Path | None:
+        """The folder that the user named; None for a task."""
+        return None if self.folder is None else self.folder / self.place
 
 
 class Prepared(Struct, frozen=True):
@@ -84,6 +89,7 @@ class Prepared(Struct, frozen=True):
     skills: Skills = Skills()  # the skills for the agent; empty for a task
     programs: FoundPrograms = FoundPrograms()  # the programs for the agent; empty for a task
     permissions: tuple[PermissionRule, ...] = ()  # the permission rules; empty for a task
+    hooks: FoundHooks = FoundHooks()  # the hooks; a task has none
     unseen: tuple[str, ...] = ()  # what the agent does not see or sees changed, one sentence each
     # the repository of a user folder, which the workspace gets a copy of; None if there is none
     origin: Origin | None = None
@@ -206,10 +212,18 @@ def place_run(
     origin, why_none = origin_of(subject.folder, resolved.settings) if subject.folder else (None, ())
     unseen = () if origin is None else origin.unfinished()
     rules = find_permissions(subject.folder, subject.place, environ)
-    more = (*rules.notes, *project.missing, *more, *why_none, *_shown_sockets(profile_of(resolved.settings, cwd)))
+    hooks = find_hooks(subject.folder, subject.place, environ)
+    more = (
+        *rules.notes,
+        *hooks.notes,
+        *project.missing,
+        *more,
+        *why_none,
+        *_shown_sockets(profile_of(resolved.settings, cwd)),
+    )
     return Prepared(
         subject, resolved, cwd, folders, model, None, (*warnings, *more), project=project, tools=tools, origin=origin,
-        unseen=unseen, permissions=rules.rules,
+        unseen=unseen, permissions=rules.rules, hooks=hooks,
     )  # fmt: skip
 
 
@@ -311,9 +325,6 @@ def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
     return Subject(folder.name or "root", text, must_be_text(str(folder), "the folder's path"), folder=folder)
 
 
-_PATHS = ("prompt", "profile", "runs_dir", "sandbox_dir")
-
-
 def prepare_kept(
     request: RunRequest, runs_dir: Path, base: RunStarted, changes: Mapping[str, Any], environ: Mapping[str, str]
 ) -> Prepared:
@@ -353,6 +364,7 @@ def prepare_kept(
     return Prepared(
         subject, resolved, cwd, (runs_dir, place), model, None, (), project=project, tools=tools, skills=skills,
         long_commands=offers_long_commands(base.tools, base.registered), programs=kept_programs(base),
+        hooks=find_hooks(subject.folder, subject.place, environ),
         earlier=base.session is not UNSET and base.session.earlier is not UNSET,
     )  # fmt: skip
 
@@ -363,21 +375,6 @@ def _kept_subject(request: RunRequest, cwd: Path) -> Subject:
             f"the run's task is missing at {request.subject}; restore it, because the run needs its checks"
         )
     return replace(find_subject(request.subject, request.text, cwd), place=request.place)
-
-
-def with_model(request: RunRequest, state: State, named: str | None) -> RunRequest:
-    """Return the request with the model that the run has now, if it began without one."""
-    own = state.begun.model
-    if named is None:
-        had_none = request.program is not None and request.flags.get("model") == NOBODY
-        return replace(request, flags={**request.flags, "model": own}) if had_none else request
-    kind, colon, script = named.partition(":")
-    model = f"script:{Path(script).absolute()}" if colon and kind == "script" else named
-    if own not in (NOBODY, model):
-        raise UsageError(
-            f"the run uses the model {own} and cannot change it; omit --model, or switch models with stackmem fork"
-        )
-    return replace(request, flags={**request.flags, "model": model})
 
 
 def first_request(prepared: Prepared, work: Path, program: ProgramRequest | None) -> RunRequest:

@@ -9,7 +9,7 @@ Rule 3: A tool outside the workspace is called again only if it is declared idem
 from __future__ import annotations
 
 from stackmem.core.facts import Event, ToolReturned, VerifyReturned
-from stackmem.core.requests import Effect, InvokeTool, RunChecks, UseOwnTool, UseTool, Verify, effects_of
+from stackmem.core.requests import Effect, InvokeTool, RunChecks, RunHook, UseOwnTool, UseTool, Verify, effects_of
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.restore import restore
 from stackmem.tools.own_tools import TOOLS
@@ -37,6 +37,8 @@ def changes_files(upcoming: Upcoming) -> bool:
             return call.behavior.changes_files
         case Verify() | RunChecks():
             return True
+        case RunHook(hook):
+            return hook.sandbox
         case _:
             return any(call.tool in BUILT_IN and call.tool not in READS for call in _program_calls(upcoming))
 

@@ -9,11 +9,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.state import State
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError
+from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import read_regular
 from stackmem.history.inner import InnerRepository
 from stackmem.models.endpoint import without_login
+from stackmem.models.registry import NOBODY
 from stackmem.trace.private import write_json
 
 REQUEST = "request.json"
@@ -73,3 +75,18 @@ def read_request(run_dir: Path) -> RunRequest:
         return decode_json(read_regular(run_dir / REQUEST), RunRequest)
     except (OSError, msgspec.DecodeError, RecursionError) as error:
         raise TraceError(f"{run_dir / REQUEST} cannot be read ({error}); the run cannot be resumed") from error
+
+
+def with_model(request: RunRequest, state: State, named: str | None) -> RunRequest:
+    """Return the request with the model that the run has now, if it began without one."""
+    own = state.begun.model
+    if named is None:
+        had_none = request.program is not None and request.flags.get("model") == NOBODY
+        return replace(request, flags={**request.flags, "model": own}) if had_none else request
+    kind, colon, script = named.partition(":")
+    model = f"script:{Path(script).absolute()}" if colon and kind == "script" else named
+    if own not in (NOBODY, model):
+        raise UsageError(
+            f"the run uses the model {own} and cannot change it; omit --model, or switch models with stackmem fork"
+        )
+    return replace(request, flags={**request.flags, "model": model})

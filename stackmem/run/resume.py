@@ -36,10 +36,10 @@ from .interrupts import Interrupts
 from .limits import later_limits, refuse_spent
 from .open import Observe, Opened, Person, open_run
 from .play import play
-from .prepare import prepare_kept, with_model
+from .prepare import prepare_kept
 from .programs.result import ProgramResult, program_result
 from .repeats import changes_files, put_back, refuse_unsafe, result_of_interrupted
-from .request import RunRequest, read_request
+from .request import RunRequest, read_request, with_model
 from .result import RunResult
 from .run_folder import HISTORY, TRACE
 from .stopped import Stopped, read_stopped

@@ -106,13 +106,13 @@ def read_folder(folder: Path) -> FolderServers:
     place = folder.resolve()
     raw = read_within(place / SERVERS_FILE, MAX_FILE_BYTES)
     named = _parsed(place / SERVERS_FILE, raw)
-    files = tuple(_named_files(place, named))
+    files = tuple(named_files(place, named))
     digest = hashlib.sha256(b"stackmem trust 2\n" + hashlib.sha256(raw).digest())
     digest.update(msgspec.json.encode(files))
     return FolderServers(place, named, files, digest.hexdigest())
 
 
-def _named_files(folder: Path, named: Mapping[str, Server]) -> Iterator[NamedFile]:
+def named_files(folder: Path, named: Mapping[str, Server]) -> Iterator[NamedFile]:
     """Yield the folder's files that commands and variables name, each once."""
     words: dict[str, None] = {}
     for server in named.values():

@@ -5,6 +5,7 @@ from typing import get_args
 
 import pytest
 
+from stackmem.core.conversation.hook_facts import Hook
 from stackmem.core.facts import (
     ChecksReturned,
     ClockRead,
@@ -33,6 +34,7 @@ from stackmem.core.requests import (
     Parallel,
     ReadClock,
     RunChecks,
+    RunHook,
     SearchForRecall,
     UseOwnTool,
     UseTool,
@@ -204,7 +206,7 @@ EACH = {
     for effect in (
         ASK, Compact(ASK, "root", 1), AskWords(ASK), UseTool(RunCommand("ls"), 1_000), UseOwnTool("own", {}, 1_000),
         Verify("true"),
-        SearchForRecall("a"),
+        SearchForRecall("a"), RunHook(Hook("before_tool", "true", "hooks.toml"), "{}"),
         DigestSources(("a",)), ReadClock(), RunChecks(), InvokeTool("own"), LoadSource("p"), AskUser("Who?"), Wait(0.0),
         AskPerson(), AskPermission("run_command", "ls"), Parallel(((0, InvokeTool("own")), (1, ASK))),
     )

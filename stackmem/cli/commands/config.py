@@ -12,6 +12,7 @@ import typer
 
 from stackmem.cli.options import JsonArray, argument
 from stackmem.cli.screen.text import escape
+from stackmem.run.companion.hooks import find_hooks
 from stackmem.run.prepare import find_subject, task_settings
 from stackmem.settings.option_values import without_login
 from stackmem.settings.options import OPTIONS, PREFIX, Option
@@ -29,7 +30,7 @@ def command(
         typer.echo(escape(warning), err=True)
     cwd = Path.cwd()
     own = task_settings(find_subject(task, None, cwd)) if task else {}
-    rows = config_rows(resolve({}, os.environ, cwd, own), os.environ)
+    rows = (*config_rows(resolve({}, os.environ, cwd, own), os.environ), *hook_rows(cwd, os.environ))
     typer.echo(config_json(rows) if as_json else config_text(rows))
 
 
@@ -47,6 +48,18 @@ def config_rows(resolved: Resolved, environ: Mapping[str, str]) -> tuple[ConfigR
     # Variables of stackmem itself are settings, even if their names sound secret (STACKMEM_MAX_TOKENS).
     scrub = Scrubber({name: value for name, value in environ.items() if not name.startswith(PREFIX)}).scrub
     return tuple(_row(value, scrub) for value in resolved.values)
+
+
+def hook_rows(folder: Path, environ: Mapping[str, str]) -> tuple[ConfigRow, ...]:
+    """Return the hooks for work on a folder, each as a row."""
+    found = find_hooks(folder, "", environ)
+    for note in found.notes:
+        typer.echo(escape(note), err=True)
+    scrub = Scrubber(dict(environ)).scrub
+    return tuple(
+        ConfigRow(f"hook.{hook.event}", scrub(hook.command), escape(scrub(hook.command)), hook.source)
+        for hook in found.hooks
+    )
 
 
 def config_text(rows: tuple[ConfigRow, ...]) -> str:

@@ -12,36 +12,43 @@ from msgspec import structs
 
 from stackmem.cli.options import absolute, argument, switch
 from stackmem.cli.screen.text import escape
+from stackmem.core.conversation.hooks import spelled as spelled_hook
 from stackmem.core.conversation.permissions import spelled
 from stackmem.errors import UsageError
+from stackmem.settings.hook_files import HOOKS_FILE, project_hooks
 from stackmem.settings.mcp_servers import SERVERS_FILE, FolderServers, distrust, read_folder, trust
 from stackmem.settings.permission_rules import PERMISSIONS_FILE, project_rules
 from stackmem.settings.program_trust import PROGRAMS_FOLDER, read_programs
 
 
 def command(
-    folder: str = argument("DIR", "A folder with stackmem.mcp.toml, stackmem.permissions.toml or .stackmem/programs."),
+    folder: str = argument(
+        "DIR", "A folder with stackmem.mcp.toml, .permissions.toml, .hooks.toml, or .stackmem/programs."
+    ),
     remove: bool = switch("--remove", "Stop trusting the folder."),
     yes: bool = switch("--yes", "Do not ask for confirmation."),
 ) -> None:
-    """Allow the servers, programs and permission rules that a folder brings, until their files change."""
+    """Allow the servers, programs, permission rules and hooks that a folder brings, until their files change."""
     place = absolute(folder)
     if remove:
         distrust(place, os.environ)
         distrust(place / PROGRAMS_FOLDER, os.environ)
         distrust(place.resolve() / PERMISSIONS_FILE, os.environ)
+        distrust(place.resolve() / HOOKS_FILE, os.environ)
         typer.echo(f"{escape(str(place))} is no longer trusted")
         return
     servers = read_folder(place) if (place / SERVERS_FILE).is_file() else None
     programs = read_programs(place)
+    hooks, hooked = project_hooks(place) if (place / HOOKS_FILE).is_file() else ((), None)
     rules, ruled = project_rules(place, None) if (place / PERMISSIONS_FILE).is_file() else ((), None)
-    brings = {"servers": servers, "programs": programs, "permission rules": ruled}
+    brings = {"servers": servers, "programs": programs, "permission rules": ruled, "hooks": hooked}
     trusted = {name: found for name, found in brings.items() if found is not None}
     if not trusted:
         raise UsageError(
-            f"{place} has no {SERVERS_FILE}, no {PERMISSIONS_FILE} and no {PROGRAMS_FOLDER}; there is nothing to trust"
+            f"{place} has no {SERVERS_FILE}, {PERMISSIONS_FILE}, {HOOKS_FILE} or {PROGRAMS_FOLDER}; "
+            "there is nothing to trust"
         )
-    for line in map(spelled, rules):
+    for line in (*map(spelled, rules), *map(spelled_hook, hooks)):
         typer.echo(escape(line))
     for found in trusted.values():
         for line in _shown(found):

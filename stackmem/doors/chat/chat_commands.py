@@ -15,6 +15,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Path
 from prompt_toolkit.document import Document
 
 from stackmem.cli.screen.text import one_line, readable, spell_cost
+from stackmem.core.conversation import hooks
 from stackmem.core.conversation.permissions import listing
 from stackmem.core.conversation.standing import active
 from stackmem.core.facts import CallRejected, Event, ModelReplied
@@ -280,9 +281,14 @@ def _permissions(state: State) -> list[str]:
     return [readable(line) for line in listing(state)]
 
 
+def _hooks(state: State) -> list[str]:
+    return [readable(line) for line in hooks.listing(state)]
+
+
 _LISTINGS: dict[str, Callable[[State], list[str]]] = {
     "/frames": _frames,
     "/cost": _cost,
     "/context": _context,
     "/permissions": _permissions,
+    "/hooks": _hooks,
 }

@@ -34,6 +34,7 @@ COMMANDS = {
     "search": ChatCommand("WORDS", "search everything said, done and found"),
     "context": ChatCommand("", "show what fills the next prompt, by kind, and what it costs"),
     "permissions": ChatCommand("", "show which calls are allowed, denied or asked about, and by which rule"),
+    "hooks": ChatCommand("", "list the commands that run before and after the agent's calls and requests"),
     "cost": ChatCommand("", "show tokens and cost"),
     "model": ChatCommand("NAME", "continue with another model"),
     "strategy": ChatCommand("NAME", "continue with another memory strategy"),

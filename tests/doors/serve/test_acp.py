@@ -22,6 +22,7 @@ from acp.schema import (
 )
 
 from stackmem import open_run, replay
+from stackmem.core.conversation.hook_facts import HookRan
 from stackmem.core.facts import RunEnded, ToolReturned
 from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped
 from stackmem.doors.acp.messages import BadLine, is_ignored, read_message
@@ -197,6 +198,29 @@ def test_a_permission_rule_asks_in_every_mode_and_denies_without_a_question(stag
     assert client.calls()["run_command"][-1] == "failed"
     assert len(facts(stage, ToolReturned)) == 2
     assert 'deny  run_command  "echo c*"' in client.words()
+    assert replay(only_run(stage)).prompts
+
+
+def test_a_hook_refuses_a_call_in_an_editor_too(stage: Stage):
+    hooks = Path(os.environ["XDG_CONFIG_HOME"], "stackmem", "hooks.toml")
+    hooks.parent.mkdir(parents=True, exist_ok=True)
+    hooks.write_text('[[before_tool]]\ncommand = "grep -q echo && { echo no >&2; exit 2; }"\n', encoding="utf-8")
+    client = Client("allow_once")
+    line = arguments(stage, command("echo a"), says("Done."))
+
+    async def play() -> None:
+        async with editor(stage, client, line) as (agent, process):
+            session = (await agent.new_session(cwd=str(mine(stage)))).session_id
+            await agent.prompt(session_id=session, prompt=text("Go on."))
+            await agent.prompt(session_id=session, prompt=text("/hooks"))
+            process.stdin.close()
+            assert await process.wait() == 0
+
+    asyncio.run(asyncio.wait_for(play(), 100))
+    assert client.asked == []
+    assert client.calls()["run_command"][-1] == "failed"
+    assert [event.outcome for event in facts(stage, HookRan)] == ["refused"]
+    assert "before_tool" in client.words()
     assert replay(only_run(stage)).prompts
 
 
