@@ -32,6 +32,12 @@ def recorded_life(run: Sequence[Moment]) -> Life:
     return "1h" if hours > sum(usage.cache_write_5m for usage in usages) else "5m"
 
 
+def warm_tokens(run: Sequence[Moment]) -> int:
+    """Return how much of the first prompt an earlier session had cached, by the usage of the first reply."""
+    first = next((moment.event for moment in run if isinstance(moment.event, ModelReplied)), None)
+    return 0 if first is None or first.usage.estimated else first.usage.cache_read
+
+
 def calibrated(run: tuple[Moment, ...], start: RunStarted, count: Count) -> tuple[RunStarted, Count]:
     """Return the start, with a stand-in for a missing prompt, and a counter that agrees with the recorded usage."""
     counter = _Recorded(count)

@@ -35,7 +35,7 @@ from stackmem.memory.small import has_small_size, small_offer
 from stackmem.prompts import prompt_text
 from stackmem.trace.imported import Stated, imported_from, stated_by_recording
 
-from .calibration import calibrated, recorded_life
+from .calibration import calibrated, recorded_life, warm_tokens
 from .hypothetical import MISSED, HandOverBand, bands, is_flat, lookup_bands, start_with_frames
 from .hypothetical_frames import estimated_outputs
 from .lookups import Lookups
@@ -193,8 +193,9 @@ def _rows(
 ) -> Iterator[WhatIfRow]:
     facts = {flat: facts_used(run, flat=flat) for flat in (False, True)}
     own = open_strategy(start.strategy)
-    foreign = replace(terms, life=recorded_life(run)) if imported_from(start) else terms
-    recorded = as_recorded(run, facts[not has_frames(own)], foreign)
+    if imported_from(start):
+        terms = replace(terms, life=recorded_life(run), warm_tokens=warm_tokens(run))
+    recorded = as_recorded(run, facts[not has_frames(own)], terms)
     base = _cost(recorded)
     yield WhatIfRow(stated or own.name, True, _note(run, own), recorded, 1.0 if base else None)
     rule = question.phases if is_flat(run) else None
@@ -203,7 +204,7 @@ def _rows(
         strategy = open_strategy(spelled)
         if strategy.name == own.name and not stated:
             continue
-        row = _row(flat_run, _start_under(start, strategy), strategy, terms if has_frames(strategy) else foreign)
+        row = _row(flat_run, _start_under(start, strategy), strategy, terms)
         cost = _cost(row.outcome)
         yield replace(row, ratio=round(cost / base, 4) if cost is not None and base else None)
 

@@ -66,6 +66,8 @@ class Terms(Struct, frozen=True):
     latency_seconds: float | None = None  # time between requests; None uses the times of the recording
     # How long every cache entry lives, whatever the strategy marks, because another agent set the marks.
     life: Life | None = None
+    # Tokens at the beginning of the first prompt that an earlier session had cached, whatever the strategy.
+    warm_tokens: int = 0
     # The server caches what it evaluated automatically, without marks, as local servers do.
     server_cache: bool = False
     speed: Speed | None = None  # of a free server; the bill is then in seconds
@@ -210,6 +212,8 @@ class _Costs:
             marks = tuple(replace(mark, ttl=self.terms.life) for mark in view.breakpoints)
             view = replace(view, breakpoints=marks)
         used = self._cache_of(moment.event).answer(self._request(moment, view)).usage(output_tokens)
+        if not self._usage:
+            used = _warmed(used, self.terms.warm_tokens)
         self._usage.append(used)
         if step:
             self._prompts.append((moment.after.step, used.prompt))
@@ -254,6 +258,16 @@ class _Costs:
             loss=self._sight.found,
             too_long_from=next((step for step, tokens in self._prompts if tokens > window_tokens), None),
         )
+
+
+def _warmed(used: Usage, tokens: int) -> Usage:
+    """Return the usage of a first request that reads this many of the tokens that it would have written."""
+    hour = min(tokens, used.cache_write_1h)
+    minutes = min(tokens - hour, used.cache_write_5m)
+    return replace(
+        used, cache_read=used.cache_read + hour + minutes, cache_write_5m=used.cache_write_5m - minutes,
+        cache_write_1h=used.cache_write_1h - hour,
+    )  # fmt: skip
 
 
 MOST_CHARS = 4_000
