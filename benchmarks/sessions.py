@@ -1,4 +1,4 @@
-"""Lay out public sessions of Claude Code, Codex and Gemini CLI for ``stackmem evidence``. They are not part of this project.
+"""Lay out public sessions of Claude Code, Codex and Gemini CLI for ``stackmem evidence``.
 
 Run: python benchmarks/sessions.py CLONES -o RECORDINGS
 
@@ -8,7 +8,8 @@ session's name. Some projects store the sessions of their developers with the to
 default branch. A session that was stored several times is listed once, with its longest text.
 
 CLONES contains each repository as ``OWNER/NAME``, made by ``git clone --mirror``, which fetches all refs. The script
-downloads nothing. Sessions that a clone lacks are counted. RECORDINGS gets one folder per agent.
+downloads nothing. Sessions that a clone lacks are counted. RECORDINGS gets one folder per agent. The sessions are not
+part of this project.
 
 Make the list again with ``--scan``: it searches the refs of all clones. Only files that the clones contain are listed.
 """
@@ -46,14 +47,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("clones", type=Path)
     parser.add_argument("-o", dest="out", type=Path)
-    parser.add_argument("--scan", action="store_true", help="write sessions.tsv from the refs of all clones")
+    parser.add_argument("--list", type=Path, default=LIST, help="another list than sessions.tsv")
+    parser.add_argument("--scan", action="store_true", help="write the list from the refs of all clones")
     arguments = parser.parse_args()
     if arguments.scan:
         listed = scan(arguments.clones)
-        LIST.write_text("".join("\t".join(one) + "\n" for one in listed))
-        print(f"{LIST}: {len(listed)} sessions, {dict(Counter(one.agent for one in listed))}")
+        arguments.list.write_text("".join("\t".join(one) + "\n" for one in listed))
+        print(f"{arguments.list}: {len(listed)} sessions, {dict(Counter(one.agent for one in listed))}")
     if arguments.out:
-        listed = [Listed(*line.split("\t")) for line in LIST.read_text().splitlines()]
+        listed = [Listed(*line.split("\t")) for line in arguments.list.read_text().splitlines()]
         for text in lay_out(listed, arguments.clones, arguments.out):
             print(text)
 
@@ -127,7 +129,8 @@ def blobs(clone: Path, names: Iterable[str]) -> Iterator[bytes | None]:
     """Yield the content of each object, or None if the clone lacks it."""
     git = ["git", f"--git-dir={clone}", "cat-file", "--batch"]
     with subprocess.Popen(git, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None and process.stdout is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
         for name in names:
             process.stdin.write(name.encode() + b"\n")
             process.stdin.flush()

@@ -89,6 +89,10 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
         words("--requests", "5", "--flat-requests", "2"),
         [r"frame \(stackheap\), 5 requests: prompt tokens of request 1: [\d,]+, 5: ", r"flat \(full\), 2 requests"],
     ),
+    "sessions": (
+        words("{folder}", "-o", "{folder}/laid-out"),
+        [r"[\w./-]+: left out, missing clone of \d+ sessions in "] * 16,
+    ),
     "sexp": (
         words("--seconds", "0.01"),
         ["program +nodes", "fib", "closures", "lets", "logic"],
@@ -174,3 +178,37 @@ def test_a_benchmark_prints_its_rows_and_leaves_nothing_behind(path, tmp_path):
     assert sorted(home.rglob("*")) == []
     assert sorted((tmp_path / "tmp").rglob("*")) == []
     assert sorted(tmp_path.iterdir()) == [tmp_path / "given", home, tmp_path / "tmp"]
+
+
+def test_sessions_are_found_in_checkpoints_and_agent_folders_and_laid_out_once(tmp_path):
+    home, project, given = prepared(tmp_path), tmp_path / "project", tmp_path / "given"
+
+    def git(*arguments: str) -> None:
+        names = ["-c", "user.name=x", "-c", "user.email=x@example.org"]
+        subprocess.run(["git", *names, *arguments], check=True, capture_output=True)
+
+    line = json.dumps({"type": "user", "sessionId": "a-1"}) + "\n"
+    hostile = json.dumps({"type": "user", "sessionId": "../../outside"}) + "\n"
+    rollout = json.dumps({"type": "session_meta", "payload": {"id": "b-2"}}) + "\n"
+    chat = json.dumps({"sessionId": "c-3", "projectHash": "x", "messages": []}, indent=1)
+    texts = {"aa/1/0/full.jsonl": line, "bb/2/0/full.jsonl": line * 3, "cc/3/0/full.jsonl": hostile,
+             "dd/4/0/full.jsonl": "[]", "sessions/rollout-1.jsonl": rollout, "ee/5/0/full.jsonl": chat}  # fmt: skip
+    for path, text in texts.items():
+        (project / path).parent.mkdir(parents=True)
+        (project / path).write_text(text)
+    git("init", "-q", "-b", "entire/checkpoints/v1", str(project))
+    git("-C", str(project), "add", ".")
+    git("-C", str(project), "commit", "-qm", "x")
+    git("clone", "-q", "--mirror", str(project), str(given / "clones" / "owner" / "project"))
+    table, out = given / "list.tsv", given / "out"
+    arguments = [str(given / "clones"), "--list", str(table), "--scan", "-o", str(out)]
+    told = ran(ROOT / "benchmarks" / "sessions.py", arguments, home).splitlines()[-1]
+    assert told == "owner/project: 1 claude-code, 1 codex, 1 gemini-cli"
+    written = {str(path.relative_to(out)): path.read_text() for path in out.rglob("*.*")}
+    assert written == {
+        "claude-code/owner+project/a-1.jsonl": line * 3, "codex/owner+project/b-2.jsonl": rollout,
+        "gemini-cli/owner+project/c-3.json": chat,
+    }  # fmt: skip
+    table.write_text(re.sub("[0-9a-f]{40}(?=\ta-1)", "0" * 40, table.read_text()))
+    told = ran(ROOT / "benchmarks" / "sessions.py", [*arguments[:3], "-o", str(given / "again")], home)
+    assert told == "owner/project: 1 absent, 1 codex, 1 gemini-cli\n"

@@ -11,9 +11,9 @@ HIDDEN = 41_000
 class ClaudeSession:
     """Writes lines with growing usage, as the provider counts them."""
 
-    def __init__(self, name="s1", hidden=HIDDEN, life="5m", model="claude-sonnet-4-5", chars_per_token=3.0):
+    def __init__(self, name="s1", hidden=HIDDEN, life="5m", model="claude-sonnet-4-5", chars_per_token=3.0, warm=0):
         self.name, self.life, self.model, self._per_token = name, life, model, chars_per_token
-        self._hidden, self._tokens, self._cached, self._replies = hidden, hidden, 0, 0
+        self._hidden, self._tokens, self._cached, self._replies = hidden, hidden, warm, 0
         self.at, self.lines = START, []
 
     def wait(self, seconds):

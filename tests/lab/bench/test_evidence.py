@@ -103,20 +103,10 @@ def told_again(folder):
     return events, tell_again("it", partial(moments, events), asked)
 
 
-def test_an_agent_that_is_not_ours_marks_for_five_minutes_and_what_frames_share_is_marked_by_their_strategy(folder):
+def test_every_strategy_marks_for_as_long_as_the_recorded_agent(folder):
     _, told = told_again(folder)
-    hours = {row.strategy: row.outcome.usage.cache_write_1h > 0 for row in told.rows}
-    assert hours == {"full": False, "mask": False, "isolated": True, "stackheap": True, "adaptive": False}
-
-
-def test_one_hour_cache_writes_are_billed_as_such(folder, entries):
-    _, told = told_again(folder)
-    usage = next(row for row in told.rows if row.strategy == "stackheap").outcome.usage
-    input_usd = 2.0 / 1e6  # the priced model's cost factors: output 5, an hour's cache 2
-    tokens = usage.uncached + 0.1 * usage.cache_read + 1.25 * usage.cache_write_5m + 2 * usage.cache_write_1h
-    assert entries[0].told["stackheap middle"].usd[0] == pytest.approx(
-        input_usd * (tokens + 5 * usage.output), abs=1e-6
-    )
+    assert {row.outcome.usage.cache_write_1h for row in told.rows} == {0}
+    assert all(row.outcome.usage.cache_write_5m for row in told.rows)
 
 
 @pytest.mark.parametrize("name", ["isolated", "fold", "stackheap", "adaptive"])

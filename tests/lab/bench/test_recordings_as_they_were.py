@@ -68,6 +68,32 @@ def test_a_recording_with_hour_marks_is_billed_with_them_and_survives_pauses(tmp
     assert usage.cache_write_1h < 3 * HIDDEN
 
 
+def test_frames_are_billed_with_the_marks_of_the_recorded_agent(tmp_path):
+    path = written(tmp_path, working(steps=60, size=6_000, life="1h"))
+    found = rows(path, ("stackheap", "adaptive"))
+    for name in found:
+        usage = found[name].outcome.usage
+        assert usage.cache_write_5m == 0, name
+        assert usage.cache_write_1h > HIDDEN, name
+
+
+@pytest.mark.parametrize("warm", [1, 30_000, HIDDEN])
+def test_a_prompt_that_an_earlier_session_cached_is_read_under_every_strategy(tmp_path, warm):
+    cold = rows(written(tmp_path, working(steps=3), "cold.jsonl"), ("mask", "stackheap"))
+    found = rows(written(tmp_path, working(steps=3, warm=warm), "warm.jsonl"), ("mask", "stackheap"))
+    for name in found:
+        usage, before = found[name].outcome.usage, cold[name].outcome.usage
+        assert usage.cache_read == before.cache_read + warm, name
+        assert usage.cache_write_5m == before.cache_write_5m - warm, name
+
+
+def test_a_recording_that_states_more_cached_tokens_than_its_prompt_has_is_not_read_twice(tmp_path):
+    session = working(steps=2)
+    session.lines[1]["message"]["usage"]["cache_read_input_tokens"] = 900_000
+    usage = rows(written(tmp_path, session), ("mask",))["mask"].outcome.usage
+    assert min(usage.cache_write_5m, usage.cache_read, usage.uncached) >= 0
+
+
 def test_times_count_in_a_study_and_recordings_without_times_are_ten_seconds_apart(tmp_path):
     written(tmp_path, working("quick"), "quick.jsonl")
     written(tmp_path, working("slow", pause=400), "slow.jsonl")
