@@ -43,6 +43,7 @@ COMMANDS: dict[str, str] = {
     "languages": "stackmem.languages.commands.languages",
     "lint": "stackmem.languages.commands.lint",
     "mcp": "stackmem.doors.commands.mcp",
+    "package": "stackmem.languages.commands.package",
     "repl": "stackmem.languages.commands.repl",
     "report": "stackmem.lab.commands.report",
     "run": "stackmem.languages.commands.run",
