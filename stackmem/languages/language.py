@@ -138,8 +138,12 @@ INTERPRETERS: dict[str, str] = {
     ".playbook.md": "playbook",
     ".agent.yaml": "loop_agent",
     ".agent.yml": "loop_agent",
+    ".step.py": "python",
 }
 """Maps lower-case file suffixes to language names. Each language adds its own lines here."""
+
+NAMED: dict[str, str] = {".py": "python"}
+"""Maps suffixes to the language of a file that is named as a program. A folder's files with them are not programs."""
 
 LINTED: dict[str, str] = {".tool.apl": "apl", "apl_stl.yml": "apl", ".aplconfig": "apl"}
 """Maps lower-case file name endings to the language that can lint, but not run, such a file."""
@@ -159,10 +163,13 @@ def read_with(reading: Reading, load: Callable[[LoadSource], Source]) -> Any:
         return stop.value
 
 
-def language_of(path: str, *, linting: bool = False) -> str | None:
-    """Return the language for a file name, or None. The longest matching suffix wins; case is ignored."""
+def language_of(path: str, *, linting: bool = False, named: bool = False) -> str | None:
+    """Return the language for a file name, or None. The longest matching suffix wins; case is ignored.
+
+    ``named`` is true for a file that was named as a program, in contrast to one that was found in a folder.
+    """
     name = path.rsplit("/", 1)[-1].lower()
     ends = sorted((end for end in {**INTERPRETERS, **LINTED} if name.endswith(end)), key=len, reverse=True)
     if not ends:
-        return None
+        return next((language for end, language in NAMED.items() if named and name.endswith(end)), None)
     return INTERPRETERS.get(ends[0]) or (LINTED.get(ends[0]) if linting else None)

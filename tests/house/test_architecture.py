@@ -11,8 +11,8 @@ import pytest
 from tests.house.sources import ROOT, files, name
 
 PURE = ("core", "memory", "languages", "measure")
-# Modules that start and display programs.
-IMPURE = ("languages/commands/", "languages/running/")
+# Modules that start and display programs, and those that run in the sandbox, in the process of a Python program.
+IMPURE = ("languages/commands/", "languages/running/", "languages/python/inside/")
 WORLD = {
     "time", "datetime", "random", "uuid", "os", "pathlib", "subprocess", "socket", "threading", "asyncio", "logging",
 }  # fmt: skip

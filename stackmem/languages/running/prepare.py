@@ -139,7 +139,7 @@ def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Lan
         raise UsageError(f"{named} is not a regular file; name a program or a folder with one")
     if not path.is_file():
         raise UsageError(f"no program {named}; name a file or a folder that contains one of {', '.join(_mains())}")
-    found = language or language_of(path.name)
+    found = language or language_of(path.name, named=True)
     if found is None and language_of(path.name, linting=True) is not None:
         raise UsageError(f"{path.name} is only a part of programs and cannot be run; check it with stackmem lint")
     if found is None:

@@ -1,15 +1,19 @@
-"""Runs Python functions of programs, each in a separate sandbox process that blocks while it calls the program back.
+"""Runs Python of programs, each time in a separate sandbox process that blocks while it calls the program back.
 
 The process asks by writing ``ask-N.json`` to its folder, then waits for ``answer-N.json``. If the process is gone,
 because the run was resumed or another function had to run, it is restarted and reads its earlier answers from there.
 
 Rule 1: Only one process exists at a time. A waiting process is stopped before another one starts.
-Rule 2: Only the function's own running time counts toward its limit, not the time that it waits for answers.
+Rule 2: Only the process's own running time counts toward its limit, not the time that it waits for answers. A function
+    of a playbook has one limit, a Python program one for each stretch between two requests.
+Rule 3: What a process does depends on its order and its answers only. A restarted process of a Python program must
+    therefore make the recorded requests again; the first one that differs is reported as ``diverged``.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +24,8 @@ from msgspec import UNSET, UnsetType
 
 from stackmem.core.network import NetworkRequest
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
+from stackmem.core.strict_json import strict_value
+from stackmem.core.text import whole_value
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.command import CommandEnd
 from stackmem.workspace.refusals import ToolRefused
@@ -29,28 +35,42 @@ from stackmem.workspace.workspace import Workspace
 LONGEST_SECONDS = 3_600.0
 _LOOK_SECONDS = 0.01
 _MAX_BYTES = 10 * 1024 * 1024
+_END_SECONDS = 2.0
+_LAST = ("returned", "raised", "malformed", "diverged")
+"""Requests after which a process ends."""
 
 
 class Live:
     """A running process."""
 
-    def __init__(self, folder: str, workspace: Workspace) -> None:
-        self._folder, self._workspace = folder, workspace
+    def __init__(self, given: dict[str, Any], workspace: Workspace) -> None:
+        self._folder, self._workspace = given["folder"], workspace
+        self._started_as = _identity(given)
+        self._program = given.get("session") is not None
         self._ended: CommandEnd | None = None
         self._error: Exception | None = None
         self._spent = 0.0
-        self._answered = 0
+        self._answers: list[Any] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def start(self, program: str, order: str) -> None:
-        self._write("run.py", program)
-        self._write("order.json", order)
+    def start(self, given: dict[str, Any]) -> None:
+        self._write("run.py", given["program"])
+        self._write("order.json", given["order"])
+        if self._program:
+            self._write("api.py", given["session"]["api"])
         self._thread.start()
+
+    def continues(self, given: dict[str, Any]) -> bool:
+        """Return whether a process with this order and these answers would be in the state of this one."""
+        answers = given["answers"][: len(self._answers)]
+        waiting = len(given["answers"]) > len(self._answers) and self._thread.is_alive()
+        return waiting and self._started_as == _identity(given) and answers == self._answers
 
     def _run(self) -> None:
         place = self._folder
+        python = "PYTHONHASHSEED=0 python3 -s -u" if self._program else "python3 -u"
         command = (
-            f"python3 -u {place}/run.py {place} & child=$!\n"
+            f"{python} {place}/run.py {place} & child=$!\n"
             f"(while [ ! -e {place}/stop ]; do sleep 0.1; done; kill -9 $child) >/dev/null 2>&1 & watch=$!\n"
             f"wait $child; code=$?; kill $watch 2>/dev/null; rm -rf {place}\n"
             "rmdir .stackmem/python .stackmem 2>/dev/null; exit $code"
@@ -66,31 +86,63 @@ class Live:
         if wrote.failed:
             raise ToolRefused(wrote.text)
 
-    def next(self, answers: list[Any], seconds: float) -> dict[str, Any]:
-        """Return the process's next message after these answers: a ``call``, or ``stdout``, ``stderr`` and
-        ``exit_code``.
+    def next(self, given: dict[str, Any], seconds: float, scrub: Callable[[str], str]) -> dict[str, Any]:
+        """Return the process's next message after its answers: a ``call``, or ``stdout``, ``stderr`` and ``exit_code``.
+
+        A restarted program's earlier requests are compared with the recorded ones as they arrive.
         """
-        for number in range(self._answered, len(answers)):
+        answers, recorded = given["answers"], given["session"]["asked"] if self._program else []
+        compared = len(self._answers)
+        for number in range(len(self._answers), len(answers)):
             self._write(f"answer-{number}.json", json.dumps(answers[number]))
-        self._answered = len(answers)
+        if self._program:
+            self._spent = 0.0
+            seconds *= max(1, len(answers) - len(self._answers))
+        self._answers = list(answers)
         began = time.monotonic()
         while self._thread.is_alive():
-            with suppress(ToolRefused, ValueError, OSError):
-                raw = self._workspace.files.read_whole(f"{self._folder}/ask-{len(answers)}.json", _MAX_BYTES)
+            while compared < len(recorded) and (message := self.asked(compared)) is not None:
+                now = scrub_value(message, scrub)
+                if _compared(now) != _compared(recorded[compared]):
+                    return {"call": "diverged", "number": compared, "recorded": recorded[compared], "now": now}
+                compared += 1
+            if compared >= len(recorded) and (message := self.asked(len(answers))) is not None:
                 self._spent += time.monotonic() - began
-                return dict(json.loads(raw))
+                return dict(scrub_value(message, scrub))
             if self._spent + time.monotonic() - began > seconds:
-                self.stop()
                 raise TimeoutError
             time.sleep(_LOOK_SECONDS)
         if self._error is not None:
             raise self._error
-        return _said(self._ended)
+        return dict(scrub_value(_said(self._ended), scrub))
+
+    def asked(self, number: int) -> dict[str, Any] | None:
+        """Return a request of the process, or None if it has not been made. A request that is not JSON is malformed."""
+        try:
+            raw = self._workspace.files.read_whole(f"{self._folder}/ask-{number}.json", _MAX_BYTES)
+        except (ToolRefused, OSError):
+            return None
+        try:
+            if len(raw) > _MAX_BYTES:
+                raise ValueError(f"it has over {_MAX_BYTES:,} bytes")
+            message = whole_value(strict_value(raw.decode()))
+            if not isinstance(message, dict) or not isinstance(message.get("call"), str):
+                raise ValueError("it is not an object with a call")
+        except (ValueError, RecursionError) as error:
+            return {"call": "malformed", "failed": f"the process sent a malformed request: {error}", "output": ""}
+        return message
 
     @property
     def requests(self) -> tuple[NetworkRequest, ...] | UnsetType:
         """Network requests of the process, once it has ended."""
         return UNSET if self._ended is None else self._ended.requests or UNSET
+
+    def finish(self) -> None:
+        """Let a process end that has made its last request, and kill it if it does not."""
+        with suppress(ToolRefused, OSError):
+            self._write(f"answer-{len(self._answers)}.json", "{}")
+        self._thread.join(_END_SECONDS)
+        self.stop()
 
     def stop(self) -> None:
         """Kill the process and everything that it started."""
@@ -98,6 +150,16 @@ class Live:
             if self._thread.is_alive():
                 self._write("stop", "")
         self._thread.join()
+
+
+def _identity(given: dict[str, Any]) -> tuple[Any, ...]:
+    return given["program"], given["order"]
+
+
+def _compared(message: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the parts of a request that must be the same when the program runs again."""
+    names = ("call", "file", "line", "notes", *(["arguments"] if message.get("call") != "begin" else []))
+    return tuple(message.get(name) for name in names)
 
 
 def _said(ended: CommandEnd | None) -> dict[str, Any]:
@@ -119,24 +181,34 @@ class PythonCalls:
         self, given: dict[str, Any], seconds: float, workspace: Workspace, scrub: Callable[[str], str]
     ) -> ToolAnswered:
         """Start or continue a call; see ``Live.next``."""
-        folder, answers = given["folder"], given["answers"]
+        folder = given["folder"]
         live = self._live.pop(folder, None)
+        if live is not None and not live.continues(given):
+            live.stop()
+            live = None
         try:
             if live is None:
                 self.stop()
-                live = Live(folder, workspace)
-                live.start(given["program"], given["order"])
-            message = scrub_value(live.next(answers, seconds), scrub)
+                live = Live(given, workspace)
+                live.start(given)
+            message = live.next(given, seconds, scrub)
         except TimeoutError:
+            if live is not None:
+                live.stop()
             detail = f"timed out after {seconds:g} s; everything it started was killed"
             return ToolAnswered(None, "timeout", detail, requests=live.requests if live is not None else UNSET)
         except BaseException:
             if live is not None:
                 live.stop()
             raise
-        if "call" in message:
+        if message.get("call") == "begin":  # what the program cannot repeat by itself becomes part of the recording
+            message["arguments"] = {"clock": time.time(), "seed": os.urandom(16).hex()}
+        if "call" in message and message["call"] not in _LAST:
             self._live[folder] = live
             return ToolAnswered(message)
+        if "call" in message:
+            live.finish()
+            return ToolAnswered(message, requests=live.requests)
         failed: ToolFailure = "killed" if message["reason"] else "exit" if message["exit_code"] else ""
         detail = f"exit {message['exit_code']}" if failed == "exit" else message["reason"]
         return ToolAnswered(message, failed, detail, requests=live.requests)

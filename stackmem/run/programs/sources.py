@@ -20,6 +20,8 @@ from stackmem.workspace.refusals import ToolRefused
 
 SOURCE_BYTES = 10 * 1024 * 1024
 PACKAGED = "stackmem:"
+IN_SANDBOX = "python/inside/"
+"""Folder of the packaged modules that run in the process of a Python program."""
 CONFIGS = (".aplconfig",)
 """Names of configuration files, which may also be in a folder above the program."""
 
@@ -60,7 +62,8 @@ class Loader:
     def _packaged(self, path: str) -> tuple[str, str, str]:
         name = path.removeprefix(PACKAGED)
         place = resources.files("stackmem.languages").joinpath(*name.split("/"))
-        if ".." in name.split("/") or not name or name.endswith(".py") or not place.is_file():
+        hidden = name.endswith(".py") and not name.startswith(IN_SANDBOX)
+        if ".." in name.split("/") or not name or hidden or not place.is_file():
             return path, "", "stackmem brings no such source"
         return path, place.read_text("utf-8"), ""
 

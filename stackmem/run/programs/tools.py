@@ -32,7 +32,13 @@ READS = ("read_file", "list_files", "find_context")
 BUILT_IN = ("shell", "run_python", "read_file", "write_file", "list_files", "make_directory", "find_context")
 
 _TAKES: dict[str, dict[str, tuple[type, bool]]] = {
-    "run_python": {"folder": (str, True), "program": (str, True), "order": (str, True), "answers": (list, True)},
+    "run_python": {
+        "folder": (str, True),
+        "program": (str, True),
+        "order": (str, True),
+        "answers": (list, True),
+        "session": (dict, False),
+    },
     "shell": {"command": (str, True), "working_directory": (str, False), "env": (dict, False)},
     "read_file": {"path": (str, True)},
     "write_file": {"path": (str, True), "content": (str, True), "parents": (bool, False)},

@@ -1,0 +1,1 @@
+"""Python programs whose effects are recorded."""

@@ -1,0 +1,283 @@
+"""Runs a program's process from request to request, and performs its requests as operations of the run.
+
+Rule 1: The process is a tool call. Its requests are recorded like the answers of all tools, so replay needs no process.
+Rule 2: A resumed run starts the process again, answers its earlier requests from the recording, and halts at the first
+    one that differs from the recorded one.
+Rule 3: A request with wrong arguments raises an exception in the program. A message that is not a request halts it.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from typing import Any
+
+from msgspec import Struct
+
+from stackmem.core.program_facts import StepEntered, StepFailed, StepLeft
+from stackmem.core.requests import AskUser, InvokeTool, LoadSource, Wait
+from stackmem.errors import Halted
+from stackmem.languages import operations as ops
+from stackmem.languages.debugger import DebugMoment, FrameView
+from stackmem.languages.frame.values import brief
+from stackmem.languages.language import Launch
+from stackmem.languages.operations import Program, Routine, ToolAnswer
+
+from . import messages
+from .reader import EntryStep
+
+MAX_REQUESTS = 20_000
+MAX_ANSWER_CHARS = 100_000_000
+_SOURCES = ("runner.py", "api.py")
+
+
+class ExchangeLog(Struct):
+    """The requests of the process so far, and their answers."""
+
+    asked: list[dict[str, Any]] = []
+    answers: list[dict[str, Any]] = []
+    chars: int = 0
+
+    def add(self, request: dict[str, Any], answer: dict[str, Any], where: str) -> None:
+        self.asked.append({name: each for name, each in request.items() if name not in ("lines", "frames")})
+        self.answers.append(answer)
+        self.chars += len(json.dumps(answer)) + len(json.dumps(request))
+        if len(self.answers) > MAX_REQUESTS or self.chars > MAX_ANSWER_CHARS:
+            message = f"{where}: the program made over {MAX_REQUESTS:,} requests, or over {MAX_ANSWER_CHARS:,}"
+            raise Halted("Limit Reached", f"{message} characters of them; split it into several programs")
+
+
+class PythonProcess:
+    """One program and its process."""
+
+    def __init__(self, launch: Launch, entry: EntryStep, inputs: dict[str, Any]) -> None:
+        self._launch, self._entry, self._inputs = launch, entry, inputs
+        self._steps: list[str] = []  # names of the open steps, outermost first
+        self._clock, self._began, self._seed = 0.0, 0.0, ""
+
+    def run(self) -> Program:
+        """Run the program and return its value."""
+        texts = []
+        for name in _SOURCES:
+            source: ops.Source = yield LoadSource(f"stackmem:python/inside/{name}")
+            texts.append(source.text)
+        given = {"folder": f".stackmem/python/{self._slug()}", "program": texts[0], "order": self._order()}
+        known = ExchangeLog()
+        while True:
+            session = {"api": texts[1], "asked": list(known.asked)}
+            answer: ToolAnswer = yield InvokeTool(
+                "run_python", {**given, "answers": list(known.answers), "session": session}
+            )
+            message = self._message(answer, known)
+            yield from self._note(message)
+            where = self._where(message)
+            arguments = messages.read_arguments(message)
+            if isinstance(arguments, messages.ValueRequest):
+                return arguments.value
+            if isinstance(arguments, messages.ErrorRequest):
+                raise Halted("Exception", arguments.report, self._path(where))
+            self._notify("line", message)
+            value = yield from self._reply(message, arguments)
+            known.add(answer.value, value, where)
+
+    def _slug(self) -> str:
+        name = posixpath.basename(self._launch.path).partition(".")[0]
+        return "".join(each if each.isascii() and each.isalnum() else "_" for each in name)[:40] or "program"
+
+    def _order(self) -> str:
+        launch = self._launch
+        return json.dumps(
+            {
+                "file": launch.path, "text": launch.text, "entry": self._entry.name, "inputs": self._inputs,
+                "home": launch.workspace, "folder": launch.module_path, "watched": launch.watch is not None,
+            }
+        )  # fmt: skip
+
+    def _message(self, answer: ToolAnswer, known: ExchangeLog) -> messages.ProcessMessage:
+        """Return the next request, or halt if there is none."""
+        value = answer.value if isinstance(answer.value, dict) else {}
+        last = known.asked[-1] if known.asked else {}
+        where = f"{self._file()}:{last.get('line') or self._entry.line}"
+        if value.get("call") == "malformed":
+            raise Halted("Malformed Request", f"{where}: {value.get('failed')}", where)
+        if value.get("call") == "diverged":
+            raise self._diverged(value)
+        if "call" in value:
+            return messages.read_message(value)
+        shown = "\n".join(str(value.get(name) or "").strip()[-2_000:] for name in ("stdout", "stderr")).strip()
+        reason = answer.detail or "it ended without a result"
+        report = f"{where}: the program's process ended after this line: {reason}"
+        kind = "Time Limit" if answer.failed == "timeout" else "Process Ended"
+        raise Halted(kind, f"{report}\n{shown}".strip(), where)
+
+    def _diverged(self, value: dict[str, Any]) -> Halted:
+        recorded, now = (_shown(value.get(name)) for name in ("recorded", "now"))
+        first = value.get("recorded")
+        where = f"{self._file()}:{first.get('line') if isinstance(first, dict) else 0}"
+        report = (
+            f"{where}: the program ran again and did not do the same. Request {value.get('number')} was\n"
+            f"  recorded: {recorded}\n  now:      {now}\n"
+            "Between effects a program may only use what stackmem controls; stackmem lint names the rest."
+        )
+        return Halted("Divergence", report, where)
+
+    def _file(self) -> str:
+        return posixpath.basename(self._launch.path)
+
+    def _where(self, message: messages.ProcessMessage) -> str:
+        return f"{posixpath.basename(message.file)}:{message.line}"
+
+    def _path(self, where: str) -> str:
+        return "/".join([*self._steps, where])
+
+    def _note(self, message: messages.ProcessMessage) -> Routine:
+        """Report what happened since the previous request."""
+        for view in message.lines:
+            self._moment("line", view)
+        for note in message.notes:
+            match note:
+                case messages.PrintedNote():
+                    yield ops.Say(note.text.removesuffix("\n"))
+                case messages.EnterNote():
+                    self._steps.append(note.name)
+                    yield ops.EnterFrame(note.name, note.intent or f"Run the step {note.name}.")
+                    yield StepEntered("/".join(self._steps), f"line {note.line}")
+                case messages.LeaveNote():
+                    if not self._steps or self._steps[-1] != note.name:
+                        raise Halted("Malformed Request", f"{self._where(message)}: it left a step that is not open")
+                    path = "/".join(self._steps)
+                    yield StepFailed(path, note.result) if note.failed else StepLeft(path, "text", len(note.result))
+                    self._steps.pop()
+                    yield ops.LeaveFrame(note.result)
+
+    def _notify(self, kind: Any, message: messages.ProcessMessage) -> None:
+        frames = message.frames or [messages.ProcessFrame(message.function, message.file, message.line)]
+        self._moment(kind, frames)
+
+    def _moment(self, kind: Any, frames: list[messages.ProcessFrame]) -> None:
+        watch = self._launch.watch
+        if watch is not None and frames:
+            stack = tuple(FrameView(each.name, each.file, each.line, each.variables) for each in frames)
+            watch(DebugMoment(kind, stack, f"{frames[0].name}:{frames[0].line}"))
+
+    def _reply(self, message: messages.ProcessMessage, arguments: Struct | str) -> Routine:
+        """Perform a request and return its answer for the process."""
+        if message.call == "begin":
+            return (yield from self._begin(message))
+        if isinstance(arguments, str):
+            answer = failed("bad_arguments", arguments)
+        else:
+            answer = yield from self._perform(message, arguments)
+        spending: ops.Spending = yield ops.ReadSpending(seconds=True)
+        answer["clock"] = self._clock + spending.seconds - self._began
+        return answer
+
+    def _begin(self, message: messages.ProcessMessage) -> Routine:
+        clock, seed = message.arguments.get("clock"), message.arguments.get("seed")
+        if not isinstance(clock, int | float) or not isinstance(seed, str):
+            raise Halted("Malformed Request", "the program's process did not begin as it should")
+        spending: ops.Spending = yield ops.ReadSpending(seconds=True)
+        self._clock, self._began = float(clock), spending.seconds
+        return {"value": None, "seed": seed, "clock": self._clock}
+
+    def _perform(self, message: messages.ProcessMessage, arguments: Any) -> Routine:
+        where = self._path(self._where(message))
+        match arguments:
+            case messages.AskRequest():
+                return _completed((yield self._question(arguments, arguments.prompt, message)), arguments.schema)
+            case messages.AskAllRequest():
+                asked = tuple(self._question(arguments, prompt, message) for prompt in arguments.prompts)
+                replies = (yield ops.Group(asked, max(1, min(32, arguments.most)))) if asked else ()
+                found = [_completed(each, arguments.schema) for each in replies]
+                bad = next((each for each in found if "failed" in each), None)
+                return bad or {"value": [each["value"] for each in found]}
+            case messages.WorkRequest():
+                inputs, schema = arguments.inputs, arguments.schema
+                done: ops.FrameAnswer = yield ops.RunFrame(
+                    arguments.name, arguments.task, inputs, arguments.returns, schema, model=arguments.model
+                )
+                value = done.result if schema is None else done.value
+                return failed(done.failed, done.detail, done.result) if done.failed else {"value": value}
+            case messages.QuestionRequest():
+                return {"value": (yield AskUser(arguments.question, tuple(arguments.options)))}
+            case messages.WaitRequest():
+                yield Wait(arguments.seconds)
+                return {"value": None}
+            case messages.EmptyRequest():
+                return (yield from self._report(message))
+            case messages.KeepRequest() | messages.NameRequest():
+                return (yield from _use_heap(message.call, arguments))
+            case _:
+                answer = yield from self._use_tool(message.call, arguments)
+                if answer.failed and message.call != "shell":
+                    yield StepFailed(where, answer.detail or answer.failed)
+                    return failed(answer.failed, answer.detail, answer.value)
+                return self._of_tool(message.call, answer)
+
+    def _question(
+        self, asked: messages.AskRequest | messages.AskAllRequest, prompt: str, message: messages.ProcessMessage
+    ) -> ops.Complete:
+        name = asked.name or (self._steps[-1] if self._steps else message.function)
+        return ops.Complete(ops.prompt(prompt), asked.system, asked.schema, name=name, model=asked.model)
+
+    def _report(self, message: messages.ProcessMessage) -> Routine:
+        if message.call == "chunks":
+            listed = yield ops.ListChunks()
+            return {"value": [dict(zip(("name", "characters", "description"), each, strict=True)) for each in listed]}
+        if message.call == "spent":
+            used: ops.Spending = yield ops.ReadSpending(seconds=True)
+            return {"value": {"usd": used.usd, "seconds": used.seconds}}
+        return {"value": None}
+
+    def _use_tool(self, call: str, arguments: Any) -> Routine:
+        match arguments:
+            case messages.ShellRequest():
+                given: dict[str, Any] = {"command": arguments.command, "env": arguments.env}
+                given |= {"working_directory": arguments.working_directory} if arguments.working_directory else {}
+                return (yield InvokeTool("shell", given, arguments.timeout))
+            case messages.WriteRequest():
+                written = {"path": arguments.path, "content": arguments.content, "parents": True}
+                return (yield InvokeTool("write_file", written))
+            case messages.PathRequest():
+                return (yield InvokeTool(call, {"path": arguments.path}))
+            case messages.CalleeRequest():
+                return (yield InvokeTool(ops.RUN_PROGRAM_TOOL, {"path": arguments.path, "inputs": arguments.inputs}))
+            case _:
+                known = [tool.name for tool in self._launch.tools if tool.name != ops.RUN_PROGRAM_TOOL]
+                if arguments.name not in known:
+                    message = f"unknown tool {arguments.name[:80]!r}; known: {', '.join(known) or 'none'}"
+                    return ToolAnswer(None, "unknown_tool", message)
+                return (yield InvokeTool(arguments.name, arguments.arguments))
+
+    def _of_tool(self, call: str, answer: ToolAnswer) -> dict[str, Any]:
+        """Return a tool's answer. A command that ended with another exit code than 0 is not a failure."""
+        if call == "shell" and answer.failed not in ("", "exit"):
+            return failed(answer.failed, answer.detail, answer.value)
+        return {"value": answer.value}
+
+
+def _use_heap(call: str, arguments: messages.KeepRequest | messages.NameRequest) -> Routine:
+    if isinstance(arguments, messages.KeepRequest):
+        answer = yield ops.KeepChunk(arguments.name, arguments.content, arguments.description, arguments.source)
+    else:
+        answer = yield (ops.ReadChunk if call == "recall" else ops.DropChunk)(arguments.name)
+    return failed("refused", answer.failed) if answer.failed else {"value": answer.content}
+
+
+def _completed(reply: ops.Completion, schema: dict[str, Any] | None) -> dict[str, Any]:
+    if reply.failed:
+        return failed(reply.failed, reply.detail, reply.text)
+    return {"value": reply.text if schema is None else reply.value}
+
+
+def failed(kind: str, detail: str, value: Any = None) -> dict[str, Any]:
+    """Return an answer that raises ``EffectFailed`` in the program."""
+    return {"failed": kind, "detail": detail, "value": value}
+
+
+def _shown(request: Any) -> str:
+    if not isinstance(request, dict):
+        return str(request)[:300]
+    line, call, arguments = request.get("line"), request.get("call"), request.get("arguments")
+    printed = "".join(f", after {brief(note)}" for note in (request.get("notes") or [])[:3])
+    return f"line {line}: {call} {brief(arguments)}{printed}"
