@@ -14,7 +14,7 @@ from typing import Any
 
 from mkdocs.structure.files import File
 
-from stackmem.report import documents
+from stackmem.cli import documents
 
 ROOT = Path(__file__).resolve().parents[1]
 _LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import stackmem
 from stackmem import RulesDiffer, State, TraceError, UsageError, evolve, fold, replay, solve
-from stackmem.kept.find import find_run
+from stackmem.run.companion.find import find_run
 from stackmem.run.run_folder import new_run
 from tests.stage import TASKS, Stage, command, events, pop, push, rechain, records, shown
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from stackmem.kept.find import find_run
+from stackmem.run.companion.find import find_run
 from stackmem.settings import directories
 from stackmem.settings.options import LIMIT_OPTIONS, OPTIONS
 from stackmem.tools.plugins import PluginTable, load_plugins, no_function, open_table

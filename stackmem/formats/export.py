@@ -14,7 +14,7 @@ from msgspec import Struct
 from stackmem.core.facts import RunStarted
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
-from stackmem.kept.find import find_run
+from stackmem.run.companion.find import find_run
 from stackmem.run.run_folder import PATCH, TRACE
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.imported import shown_strategy, stated_by_recording

@@ -98,7 +98,7 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/prompts/__init__.py": (2, INSTALLED),
     "stackmem/lab/comparison/bench_archive.py": (1, MADE),
     "stackmem/lab/comparison/page.py": (1, INSTALLED),
-    "stackmem/report/documents.py": (4, INSTALLED),
+    "stackmem/cli/documents.py": (4, INSTALLED),
     "stackmem/lab/comparison/evidence.py": (1, INSTALLED),
     "stackmem/lab/comparison/evidence_archive.py": (1, MADE),
     "stackmem/report/page.py": (1, INSTALLED),

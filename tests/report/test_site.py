@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from stackmem.report import documents
+from stackmem.cli import documents
 from tests.house.sources import ROOT
 
 

@@ -12,7 +12,7 @@ import pytest
 from stackmem import TraceError, UsageError, WorkspaceError, replay
 from stackmem.core.facts import Event
 from stackmem.core.state import State
-from stackmem.kept.find import find_run
+from stackmem.run.companion.find import find_run
 from stackmem.run.result import read_result
 from stackmem.trace.pack import unpack
 from stackmem.trace.store import RESERVE_BYTES, TraceWriter

@@ -17,8 +17,8 @@ from stackmem.cli.options import Json, argument, flag, kept_or_packed, option, s
 from stackmem.cli.screen.live import open_screen, stop_at_once
 from stackmem.cli.screen.progress import Progress
 from stackmem.cli.screen.result import left_out_of_comparison, say_missing
+from stackmem.cli.screen.step_text import step_text
 from stackmem.cli.screen.text import echo_json, one_line, readable, say
-from stackmem.cli.screen.trace_tables import step_text
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.core.text import quantity

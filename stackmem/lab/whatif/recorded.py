@@ -24,7 +24,7 @@ from stackmem.formats.import_ import sessions_of
 from stackmem.formats.recordings.facts import TimedFact
 from stackmem.kept.cache_bill import moments_of
 from stackmem.kept.costing import Costing, costing_as, counter_for, own_costing
-from stackmem.kept.find import find_run
+from stackmem.run.companion.find import find_run
 from stackmem.kept.run_list import name_of
 from stackmem.measure.first_loss import UsedFacts, facts_used
 from stackmem.measure.moments import Moment, moments
