@@ -6,9 +6,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.core.facts import ModelReplied
-from stackmem.kept.cache_bill import moments_of
-from stackmem.measure.cached_steps import with_prompts
-from stackmem.measure.prefix import PromptBlock, text_of
+from stackmem.review.kept.cache_bill import moments_of
+from stackmem.review.measure.cached_steps import with_prompts
+from stackmem.review.measure.prefix import PromptBlock, text_of
 
 CHARS_PER_TOKEN, MARKS = 2, 20
 """Upper limit for the tokens of a message: one per two characters, plus the template's marks around it."""

@@ -23,8 +23,8 @@ from benchmarks._folder import own_folder
 from stackmem.core.messages import Usage
 from stackmem.run.result import RunResult, write_result
 from stackmem.run.run_folder import RESULT, TRACE
-from tests.report.conftest import FLAGS, chromium
-from tests.report.runs import long_run
+from tests.review.report.conftest import FLAGS, chromium
+from tests.review.report.runs import long_run
 
 RUNS = 10_000
 KILLED = 100  # one of this many has no result

@@ -18,9 +18,9 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from benchmarks._folder import own_folder
-from stackmem.report.page import write_page
-from tests.report.conftest import FLAGS, chromium
-from tests.report.runs import long_run
+from stackmem.review.report.page import write_page
+from tests.review.report.conftest import FLAGS, chromium
+from tests.review.report.runs import long_run
 
 STRATEGIES = ("stackheap", "stackheap:index=system", "full")
 

@@ -1,4 +1,4 @@
-"""Assign each module of stackmem to a package: the kernel, or one of its four neighbors."""
+"""Assign each module of stackmem to a package: the kernel, or one of its five neighbors."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ from scripts import structure
 
 KERNEL = "kernel"
 NEIGHBORS: dict[str, tuple[str, ...]] = {
+    "review": ("stackmem.review",),
     "languages": ("stackmem.languages",),
     "formats": ("stackmem.formats",),
     "lab": ("stackmem.lab",),
@@ -13,10 +14,11 @@ NEIGHBORS: dict[str, tuple[str, ...]] = {
 }
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     KERNEL: (),
+    "review": (KERNEL,),
     "languages": (KERNEL,),
-    "formats": (KERNEL,),
-    "lab": (KERNEL, "formats", "languages"),
-    "doors": (KERNEL, "formats", "languages", "lab"),
+    "formats": (KERNEL, "review"),
+    "lab": (KERNEL, "review", "formats", "languages"),
+    "doors": (KERNEL, "review", "formats", "languages", "lab"),
 }
 _PLACES = {place: house for house, places in NEIGHBORS.items() for place in places}
 

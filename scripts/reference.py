@@ -28,10 +28,10 @@ from stackmem.core.program_facts import Continued, ProgramEvent
 from stackmem.core.requests import ANSWERS, GIVEN, Effect
 from stackmem.core.tool_schemas import parameters, shown_schema, spec
 from stackmem.languages.language import INTERPRETERS
-from stackmem.measure.metrics import METRICS
 from stackmem.memory import STRATEGIES
 from stackmem.models.catalog import rows
 from stackmem.models.registry import MODELS
+from stackmem.review.measure.metrics import METRICS
 from stackmem.settings.options import OPTIONS
 from stackmem.trace.record import Record
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from stackmem.core.facts import Event
 from stackmem.core.state import State
-from stackmem.run.companion.find import find_run
 from stackmem.replays.replay import Replayed, replay_run
+from stackmem.run.companion.find import find_run
 from stackmem.run.prepare import prepare
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve as solve_prepared

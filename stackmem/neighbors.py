@@ -1,6 +1,7 @@
 """The parts of other packages that the kernel uses, by name. Each part is imported on first use.
 
-The kernel (everything except ``languages``, ``formats``, ``lab`` and ``doors``) does not import these packages.
+The kernel (everything except ``review``, ``languages``, ``formats``, ``lab`` and ``doors``) does not import these
+packages.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ NEIGHBORS: dict[str, str] = {
     "languages: show a result": "stackmem.languages.running.screen:show_program",
     "languages: words after a task": "stackmem.languages.frame.task_text:words_after_task",
     "lab: open a simulated model": "stackmem.lab.simulated.opening:open_simulated",
+    "review: metrics": "stackmem.review.measure.metrics:METRICS",
+    "review: type of a metric": "stackmem.review.measure.metrics:Metric",
 }
 """Maps ``package: part`` to ``module:name``. The lab uses the doors through this table too."""
 
@@ -39,6 +42,7 @@ COMMANDS: dict[str, str] = {
     "examples": "stackmem.languages.commands.examples",
     "export": "stackmem.formats.commands.export",
     "gateway": "stackmem.doors.commands.gateway",
+    "heap": "stackmem.review.commands.heap",
     "import": "stackmem.formats.commands.import_",
     "languages": "stackmem.languages.commands.languages",
     "lint": "stackmem.languages.commands.lint",
@@ -47,8 +51,11 @@ COMMANDS: dict[str, str] = {
     "repl": "stackmem.languages.commands.repl",
     "report": "stackmem.lab.commands.report",
     "run": "stackmem.languages.commands.run",
+    "runs": "stackmem.review.commands.runs",
     "tasks": "stackmem.formats.commands.tasks",
+    "trace": "stackmem.review.commands.trace",
     "ui": "stackmem.doors.commands.ui",
+    "view": "stackmem.review.commands.view",
     "whatif": "stackmem.lab.commands.whatif",
     "worlds": "stackmem.lab.commands.worlds",
 }

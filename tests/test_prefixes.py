@@ -10,7 +10,7 @@ from benchmarks._prefixes import prefix_uses
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Usage
 from tests.build import do, play, pop, push, started
-from tests.kept.test_cache_bill import kept
+from tests.review.kept.test_cache_bill import kept
 
 
 def run_of(tmp_path: Path, usages: list[Usage], *calls) -> Path:

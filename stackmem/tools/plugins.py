@@ -96,9 +96,8 @@ def _makers(value: Any) -> str:
 
 
 def _metrics() -> PluginTable:
-    from stackmem.measure.metrics import METRICS, Metric
-
-    return PluginTable("metric", METRICS, fits(Metric, "begin"), _COLUMN_NAME)
+    kind = neighbor("review: type of a metric")
+    return PluginTable("metric", neighbor("review: metrics"), fits(kind, "begin"), _COLUMN_NAME)
 
 
 def _exports() -> PluginTable:

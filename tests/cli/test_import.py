@@ -9,9 +9,9 @@ from stackmem.core.pricing import cost_usd
 from stackmem.errors import UsageError
 from stackmem.formats.import_ import ImportedRun, import_file
 from stackmem.models.catalog import lookup
-from stackmem.report.follow import FollowedRun
-from stackmem.report.prompts import Prompts
-from stackmem.report.texts import Texts
+from stackmem.review.report.follow import FollowedRun
+from stackmem.review.report.prompts import Prompts
+from stackmem.review.report.texts import Texts
 from stackmem.run.result import read_result
 from stackmem.trace.open_run import Run
 from tests.formats.test_recordings import FILES, SAMPLES, read, text_of

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 from stackmem.installing import install_command
-from tests.report.bench_rows import bench, row
+from tests.review.report.bench_rows import bench, row
 
 
 def test_a_report_is_written_into_the_folder_of_its_bench(stage):

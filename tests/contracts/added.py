@@ -22,8 +22,8 @@ from stackmem.lab.comparison.columns import columns
 from stackmem.lab.comparison.figures import Line, Section, Wants, means
 from stackmem.languages.language import Launch, language_of
 from stackmem.languages.running.opening import open_language
-from stackmem.measure.metrics import METRICS
 from stackmem.memory import open_strategy
+from stackmem.review.measure.metrics import METRICS
 from stackmem.settings.options import OPTIONS
 
 

@@ -11,8 +11,8 @@ from stackmem.core.state import State
 from stackmem.core.voice import Voice, VoiceKind
 from stackmem.doors.acp import updates
 from stackmem.formats.exports import slices
-from stackmem.report import facts as page_facts
-from stackmem.report.texts import Texts
+from stackmem.review.report import facts as page_facts
+from stackmem.review.report.texts import Texts
 
 HIDING = {place.__name__: place.HIDDEN for place in (progress, updates, slices, page_facts)}
 

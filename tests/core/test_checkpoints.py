@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import CallRejected, FramePopped, FramePushed, ToolReturned
 from stackmem.core.machine import fold
-from stackmem.measure.metrics import measure
-from stackmem.measure.moments import moments
+from stackmem.review.measure.metrics import measure
+from stackmem.review.measure.moments import moments
 from tests.build import World, do, play, pop, push, started, stored
 
 CHECKED = replace(started(), checkpoints="on")

@@ -19,15 +19,15 @@ from stackmem.doors.mcp.protocol import _mended
 from stackmem.errors import StackmemError
 from stackmem.formats.export import export_run
 from stackmem.formats.exports import EXPORTS
-from stackmem.kept.recover import recover_run
-from stackmem.kept.redact import redact_run
-from stackmem.kept.run_list import find_runs
 from stackmem.lab.bench.evidence import TOOLS, entries_of, read_entries
 from stackmem.lab.bench.ledger import PLAN, read_plan
 from stackmem.lab.comparison.write import write_report
 from stackmem.languages.running.inputs import read_answers, read_inputs
-from stackmem.report.page import page
-from stackmem.report.view import read_runs
+from stackmem.review.kept.recover import recover_run
+from stackmem.review.kept.redact import redact_run
+from stackmem.review.kept.run_list import find_runs
+from stackmem.review.report.page import page
+from stackmem.review.report.view import read_runs
 from stackmem.run.ending import _kept
 from stackmem.run.request import RunRequest, read_request
 from stackmem.run.run_folder import LEDGER
@@ -40,7 +40,7 @@ from stackmem.trace.store import write_line
 from stackmem.workspace.profile import read_profile
 from stackmem.workspace.secrets import Scrubber
 from tests.fuzz.seeds import RESULT, chained, encoded, stories
-from tests.report.bench_rows import zoo
+from tests.review.report.bench_rows import zoo
 from tests.stage import ROOT
 
 Row = tuple[

@@ -101,7 +101,7 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/cli/documents.py": (4, INSTALLED),
     "stackmem/lab/comparison/evidence.py": (1, INSTALLED),
     "stackmem/lab/comparison/evidence_archive.py": (1, MADE),
-    "stackmem/report/page.py": (1, INSTALLED),
+    "stackmem/review/report/page.py": (1, INSTALLED),
     "stackmem/run/checking/witness/sitecustomize.py": (1, IN_SANDBOX),
     "stackmem/run/ending.py": (1, NO_FILE_THERE),
     "stackmem/run/in_memory.py": (1, INSTALLED),

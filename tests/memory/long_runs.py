@@ -8,8 +8,8 @@ from stackmem.core.budgets import Limits
 from stackmem.core.facts import ModelReplied, ToolReturned
 from stackmem.core.messages import Text, ToolResult, View
 from stackmem.core.requests import AskModel, Compact
-from stackmem.measure.cache import Cached, CacheRequest, simulate
-from stackmem.measure.prefix import PromptBlock, text_of
+from stackmem.review.measure.cache import Cached, CacheRequest, simulate
+from stackmem.review.measure.prefix import PromptBlock, text_of
 from tests.build import Played, World, do, play, started
 
 

@@ -23,7 +23,7 @@ from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
 from stackmem.models.registry import Model, Scripted, open_model
 from stackmem.replays.replay import replay_run
-from stackmem.report.view import read_runs
+from stackmem.review.report.view import read_runs
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.models import Models, open_other
 from stackmem.run.open import Person

@@ -12,7 +12,7 @@ import stackmem
 from stackmem.core.conversation.recall import RECALLED_CHARS
 from stackmem.core.facts import RunForked, RunStarted
 from stackmem.core.person_facts import PersonSaid, RecallFound
-from stackmem.kept.redact import redact_run
+from stackmem.review.kept.redact import redact_run
 from stackmem.run.companion import conversations
 from stackmem.run.companion.conversations import search_earlier
 from stackmem.run.fork import ForkChanges, fork

@@ -7,8 +7,8 @@ import pytest
 from stackmem.core.conversation.standing import active
 from stackmem.core.facts import ModelReplied
 from stackmem.core.person_facts import WordsAsked
-from stackmem.measure.metrics import measure
-from stackmem.measure.moments import moments
+from stackmem.review.measure.metrics import measure
+from stackmem.review.measure.moments import moments
 from stackmem.trace.open_run import Run
 from tests.run.people import Scripted, replayed, talk
 from tests.stage import Stage, events

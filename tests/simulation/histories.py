@@ -26,8 +26,8 @@ from stackmem import RunResult, TraceReader
 from stackmem.core.facts import ChecksReturned, ClockRead, Event, ModelFailed, ModelReplied, RunEnded, RunResumed
 from stackmem.core.state import State
 from stackmem.errors import StackmemError, TraceError
-from stackmem.kept.recover import recover
 from stackmem.lab.worlds import make
+from stackmem.review.kept.recover import recover
 from stackmem.run.open import Person
 from stackmem.run.resume import resume
 from stackmem.trace.signatures import SIGNATURES

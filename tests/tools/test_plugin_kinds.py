@@ -157,7 +157,7 @@ FIX = "fix or uninstall the package that provides it"
 FAILS = "the plug-in bad of bad 1.0 failed in __init__.py, line 10 (ValueError: boom); fix or uninstall that package"
 BAD = f"""{HEAD}
 from types import SimpleNamespace
-from stackmem.measure.metrics import Metric
+from stackmem.review.measure.metrics import Metric
 from stackmem.lab.worlds.kernel import WorldFamily
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from stackmem.core.facts import ModelReplied
 from stackmem.formats.export import export_run
-from stackmem.kept.cache_bill import moments_of
-from stackmem.measure.cached_steps import cached_steps
-from stackmem.report.view import read_runs
+from stackmem.review.kept.cache_bill import moments_of
+from stackmem.review.measure.cached_steps import cached_steps
+from stackmem.review.report.view import read_runs
 from tests.languages.running.test_run import Desk, desk, folder_of, language  # noqa: F401 - fixtures
 from tests.stage import pop
 

@@ -9,10 +9,10 @@ from io import StringIO
 
 import typer
 
+from stackmem.cli import documents
 from stackmem.cli.options import argument, switch
 from stackmem.cli.screen.text import readable
 from stackmem.errors import UsageError
-from stackmem.cli import documents
 
 _HITS = 20
 

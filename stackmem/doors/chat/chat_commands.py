@@ -26,7 +26,7 @@ from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError
 from stackmem.foreign.files import read_regular
 from stackmem.memory import open_strategy
-from stackmem.report.page import write_page
+from stackmem.review.report.page import write_page
 from stackmem.run.companion.conversations import search_conversations
 from stackmem.run.request import read_request
 from stackmem.run.run_folder import HISTORY

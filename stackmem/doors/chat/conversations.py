@@ -12,7 +12,7 @@ from msgspec import Struct
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_lines, open_regular, read_regular
-from stackmem.kept.run_list import name_of
+from stackmem.review.kept.run_list import name_of
 from stackmem.run.companion.conversations import kept_sessions
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.lineage import sources

@@ -32,8 +32,8 @@ from stackmem.core.strategy import has_frames
 from stackmem.doors.chat.conversations import EarlierConversation, conversations, find_named
 from stackmem.doors.chat.headless import play_request, request_from
 from stackmem.errors import UsageError
-from stackmem.run.companion.find import newest_session
 from stackmem.memory import open_strategy
+from stackmem.run.companion.find import newest_session
 from stackmem.run.prepare import Prepared, prepare
 from stackmem.run.request import read_request
 from stackmem.settings.options import LIMIT_OPTIONS

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from stackmem.errors import UsageError
-from stackmem.run.companion.find import find_run
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
+from stackmem.run.companion.find import find_run
 from stackmem.run.open import Person
 from stackmem.settings.directories import runs_places
 

@@ -11,9 +11,9 @@ from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import cost_usd
 from stackmem.errors import StackmemError, UsageError
-from stackmem.kept.cache_bill import moments_of
 from stackmem.lab.whatif.recorded import WhatIfQuestion, tell_again
 from stackmem.models.catalog import lookup
+from stackmem.review.kept.cache_bill import moments_of
 from stackmem.run.run_folder import EXCHANGES, RESULT, TRACE
 from stackmem.trace.lock import is_held
 

@@ -23,9 +23,9 @@ from starlette.types import ASGIApp
 from stackmem.doors.listening.guard import Guard
 from stackmem.errors import StackmemError, UsageError
 from stackmem.lab.comparison.write import report_page
-from stackmem.report.live import LiveRun
-from stackmem.report.page import index_page, live_page
-from stackmem.report.view import read_runs
+from stackmem.review.report.live import LiveRun
+from stackmem.review.report.page import index_page, live_page
+from stackmem.review.report.view import read_runs
 
 from .commands import StartedCommand, command_of, shown
 from .places import Places

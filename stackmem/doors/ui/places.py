@@ -9,10 +9,10 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from stackmem.errors import StackmemError, UsageError
-from stackmem.kept.run_index import RunIndex
-from stackmem.kept.run_list import RunRow, choose_runs
 from stackmem.lab.bench.ledger import PLAN, read_plan, read_rows
 from stackmem.lab.bench.trial import RUNS
+from stackmem.review.kept.run_index import RunIndex
+from stackmem.review.kept.run_list import RunRow, choose_runs
 from stackmem.run.run_folder import LEDGER, is_run
 from stackmem.trace.lock import is_held
 

@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from stackmem.core import facts
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.state import Notice, State
-from stackmem.measure.moments import Moment
+from stackmem.review.measure.moments import Moment
 from stackmem.trace.record import Record
 
 from .slices import HIDDEN, AttemptSlice, CallSlice, FrameSlice, call_ids, new_texts, write_slices

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stackmem.core.facts import ContextCompacted, ModelFailed, RunStarted
-from stackmem.measure.moments import Moment
+from stackmem.review.measure.moments import Moment
 from stackmem.trace.record import Record
 
 from .slices import AttemptSlice, CallSlice, FrameSlice, slices, walk

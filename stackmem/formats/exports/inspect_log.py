@@ -17,7 +17,7 @@ from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, Tool
 from stackmem.core.state import Notice, State
 from stackmem.errors import UsageError
 from stackmem.installing import install_command
-from stackmem.measure.moments import Moment
+from stackmem.review.measure.moments import Moment
 from stackmem.trace.record import Record
 
 from .slices import HIDDEN, AttemptSlice, CallSlice, FrameSlice, new_texts, write_slices

@@ -14,7 +14,7 @@ from typing import Any
 from stackmem.core.facts import ContextCompacted, FramePopped, FramePushed, ModelReplied, RunStarted, ToolReturned
 from stackmem.core.messages import ToolCall
 from stackmem.core.state import Notice, Result, State
-from stackmem.measure.moments import Moment
+from stackmem.review.measure.moments import Moment
 from stackmem.trace.record import Record
 
 from .slices import added_usd, call_ids, new_texts, walk

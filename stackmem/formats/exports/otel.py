@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from stackmem.core import facts
 from stackmem.core.messages import Text, ToolCall
-from stackmem.measure.moments import Moment
+from stackmem.review.measure.moments import Moment
 from stackmem.trace.record import Record
 
 from .otlp import CLIENT, INTERNAL, Json, Value, event, request, span

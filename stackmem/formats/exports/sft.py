@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from stackmem.core.facts import CallRejected, FramePopped, ModelReplied
 from stackmem.core.messages import Message, Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec
 from stackmem.core.state import Reply, State
-from stackmem.measure.moments import Moment
+from stackmem.review.measure.moments import Moment
 from stackmem.trace.record import Record
 
 from .slices import walk

@@ -15,7 +15,7 @@ from stackmem.core import facts
 from stackmem.core.messages import ToolCall
 from stackmem.core.state import Frame, Notice, Result
 from stackmem.core.voice import VoiceKind
-from stackmem.measure.moments import Moment, moments, no_view
+from stackmem.review.measure.moments import Moment, moments, no_view
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import Completions, sources_of
 from stackmem.trace.record import Record

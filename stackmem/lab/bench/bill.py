@@ -21,12 +21,12 @@ from stackmem.core.facts import (
     FramePushed,
 )
 from stackmem.errors import UsageError
-from stackmem.kept.costing import costing_as, counter_for, own_costing
-from stackmem.measure.cached_steps import CachedStep, bill, cached_steps
-from stackmem.measure.moments import Moment, begins_request
-from stackmem.measure.requests import columns, request_uses
 from stackmem.models.catalog import ModelRow, lookup
 from stackmem.models.registry import is_served
+from stackmem.review.kept.costing import costing_as, counter_for, own_costing
+from stackmem.review.measure.cached_steps import CachedStep, bill, cached_steps
+from stackmem.review.measure.moments import Moment, begins_request
+from stackmem.review.measure.requests import columns, request_uses
 
 PRICE = "claude-sonnet-5-5"
 """The model whose prices are used if the bench sets none and none of the bench's own models has a price."""

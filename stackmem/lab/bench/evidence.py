@@ -29,9 +29,9 @@ from stackmem.formats.import_ import facts_of, read_sessions
 from stackmem.formats.recordings.session import RecordedSession
 from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, WhatIfRow, tell_again
 from stackmem.lab.whatif.rendered import WhatIfOutcome
-from stackmem.measure.moments import moments
-from stackmem.measure.phases import PhaseRule
 from stackmem.models.catalog import lookup
+from stackmem.review.measure.moments import moments
+from stackmem.review.measure.phases import PhaseRule
 
 from .conversations import conversations, is_timed
 from .provenance import code_digest

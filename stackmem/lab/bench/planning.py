@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
 from stackmem.foreign.files import digest_of_regular
-from stackmem.measure.metrics import measure
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.endpoint import without_login
 from stackmem.models.registry import open_model
 from stackmem.neighbors import neighbor
+from stackmem.review.measure.metrics import measure
 from stackmem.run.in_memory import MEMORY, is_world
 from stackmem.settings.options import suggestion
 from stackmem.tasks.find import find_task

@@ -12,7 +12,7 @@ from typing import Any
 
 from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import open_regular
-from stackmem.measure.metrics import METRICS, SHIPPED
+from stackmem.review.measure.metrics import METRICS, SHIPPED
 from stackmem.tools.plugins import load_plugins
 
 RESULTS = "results.sqlite"

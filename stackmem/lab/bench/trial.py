@@ -23,11 +23,11 @@ from msgspec.structs import asdict
 from stackmem.core.facts import ClockRead, Event, ModelFailed, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import StackmemError, UsageError
-from stackmem.measure.cached_steps import with_prompts
-from stackmem.measure.first_loss import first_loss, literals
-from stackmem.measure.metrics import measure
-from stackmem.measure.moments import Moment
 from stackmem.neighbors import neighbor
+from stackmem.review.measure.cached_steps import with_prompts
+from stackmem.review.measure.first_loss import first_loss, literals
+from stackmem.review.measure.metrics import measure
+from stackmem.review.measure.moments import Moment
 from stackmem.run.prepare import Prepared, prepare
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve

@@ -9,7 +9,7 @@ import typer
 from stackmem.cli.options import argument, option, switch
 from stackmem.core.text import quantity
 from stackmem.lab.comparison.write import write_report
-from stackmem.report.page import open_page
+from stackmem.review.report.page import open_page
 
 
 def command(

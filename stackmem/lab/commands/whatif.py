@@ -10,7 +10,7 @@ from stackmem.core.text import quantity
 from stackmem.lab.whatif.hypothetical import phase_rule
 from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, WhatIfRow, parse_strategies, what_if
 from stackmem.lab.whatif.rendered import WhatIfOutcome
-from stackmem.measure.first_loss import FirstLoss
+from stackmem.review.measure.first_loss import FirstLoss
 from stackmem.tools.plugins import load_plugins
 
 _PROMPTS, _LOSSES = ("strategy", "peak", "mean"), ("ratio", "first loss", "lost", "gone", "note")

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from stackmem.lab.bench.intervals import Interval
 from stackmem.lab.bench.statistics import Comparison
-from stackmem.measure.metrics import METRICS, SHIPPED
+from stackmem.review.measure.metrics import METRICS, SHIPPED
 
 from .figures import Line, Section, Wants, bill_name
 from .run_columns import BILL, CONTEXT, MORE, RUN_COLUMNS, SUCCESS, Column, Kind

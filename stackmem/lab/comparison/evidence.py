@@ -17,7 +17,7 @@ from stackmem.errors import UsageError
 from stackmem.lab.bench.evidence import FIXED, PRICED_AS, READS, RecordingEntry
 from stackmem.lab.bench.evidence_figures import MIN_RUNS, MIN_TASKS, OVERRUN_RATIO, EvidenceLine, EvidenceTable, tables
 from stackmem.lab.bench.intervals import Interval
-from stackmem.report.page import write_whole
+from stackmem.review.report.page import write_whole
 
 from .evidence_verdict import forest_plot, verdict
 from .tables import plain_table
@@ -174,7 +174,7 @@ def _page(entries: Sequence[RecordingEntry], all_tables: Sequence[EvidenceTable]
     for table in all_tables:
         body += f"<section><h2>{escape(_titled(table))}</h2>{plain_table([_HEADS, *_rows(table)])}</section>"
     body += f"<section><h2>How it was made</h2><div class=remarks>{remarks}</div></section>"
-    style = files("stackmem.report").joinpath("assets", "comparison.css").read_text(encoding="utf-8")
+    style = files("stackmem.review.report").joinpath("assets", "comparison.css").read_text(encoding="utf-8")
     return _PAGE.format(style=style, body=body)
 
 

@@ -16,7 +16,7 @@ from stackmem.core.pricing import Price
 from stackmem.lab.bench import intervals
 from stackmem.lab.bench.intervals import Interval, Pair
 from stackmem.lab.bench.statistics import Comparison, Wanted, compare
-from stackmem.measure.metrics import METRICS, SHIPPED
+from stackmem.review.measure.metrics import METRICS, SHIPPED
 
 from .results import BenchRows, TrialRow
 from .run_columns import RUN_COLUMNS

@@ -277,7 +277,7 @@ def _card(title: str, caption: str, inside: str) -> str:
 
 
 def _asset(name: str) -> str:
-    return files("stackmem.report").joinpath("assets", name).read_text(encoding="utf-8")
+    return files("stackmem.review.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

@@ -16,7 +16,7 @@ from stackmem.errors import UsageError
 from stackmem.lab.bench.intervals import Interval
 from stackmem.lab.bench.statistics import Comparison
 from stackmem.models.catalog import lookup
-from stackmem.report.page import write_whole
+from stackmem.review.report.page import write_whole
 from stackmem.settings.options import suggestion
 
 from .answer import answer, certainty

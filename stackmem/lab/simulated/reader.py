@@ -5,8 +5,8 @@ visible line reliably, understands only the grammar of the worlds (``lines.py``)
 (``policy.py``). Two strategies therefore differ in what they show, what they lose, and the steps they cost. Whether a
 real model would store and push as well is a separate question.
 
-Usage is estimated as characters / 2.5, for the prompt (all uncached) and for the reply. ``stackmem.measure.cache``
-computes what a provider's cache does with the prompts.
+Usage is estimated as characters / 2.5, for the prompt (all uncached) and for the reply.
+``stackmem.review.measure.cache`` computes what a provider's cache does with the prompts.
 """
 
 from __future__ import annotations

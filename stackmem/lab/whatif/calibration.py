@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import ModelReplied, RunStarted
 from stackmem.core.messages import Text, View
-from stackmem.measure.cached_steps import with_prompts
-from stackmem.measure.moments import Moment
-from stackmem.measure.prefix import Count, Life, PromptBlock, sent
+from stackmem.review.measure.cached_steps import with_prompts
+from stackmem.review.measure.moments import Moment
+from stackmem.review.measure.prefix import Count, Life, PromptBlock, sent
 
 HIDDEN_PROMPT = "(the recording does not contain the prompt of this agent)"
 _LEAST, _MOST = 0.25, 8.0

@@ -27,10 +27,10 @@ from stackmem.core.state import Result
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import mark_cut
 from stackmem.core.tools import tool_name
-from stackmem.measure.first_loss import literals, told_and_used
-from stackmem.measure.moments import Moment
-from stackmem.measure.phases import FlatStep, steps_of
-from stackmem.measure.prefix import Count, PromptBlock
+from stackmem.review.measure.first_loss import literals, told_and_used
+from stackmem.review.measure.moments import Moment
+from stackmem.review.measure.phases import FlatStep, steps_of
+from stackmem.review.measure.prefix import Count, PromptBlock
 
 from .lookups import luck
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from stackmem.core.facts import ToolReturned
 from stackmem.core.messages import ToolCall
-from stackmem.measure.first_loss import told_and_used
-from stackmem.measure.moments import Moment
-from stackmem.measure.phases import steps_of
+from stackmem.review.measure.first_loss import told_and_used
+from stackmem.review.measure.moments import Moment
+from stackmem.review.measure.phases import steps_of
 
 Lookup = tuple[ToolCall, ToolReturned]
 

@@ -22,17 +22,17 @@ from stackmem.core.tools import OPTIONAL_TOOLS, tool_name
 from stackmem.errors import StackmemError, TraceError, UsageError
 from stackmem.formats.import_ import sessions_of
 from stackmem.formats.recordings.facts import TimedFact
-from stackmem.kept.cache_bill import moments_of
-from stackmem.kept.costing import Costing, costing_as, counter_for, own_costing
-from stackmem.run.companion.find import find_run
-from stackmem.kept.run_list import name_of
-from stackmem.measure.first_loss import UsedFacts, facts_used
-from stackmem.measure.moments import Moment, moments
-from stackmem.measure.phases import PhaseRule
-from stackmem.measure.speed import learned_speed
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.memory.small import has_small_size, small_offer
 from stackmem.prompts import prompt_text
+from stackmem.review.kept.cache_bill import moments_of
+from stackmem.review.kept.costing import Costing, costing_as, counter_for, own_costing
+from stackmem.review.kept.run_list import name_of
+from stackmem.review.measure.first_loss import UsedFacts, facts_used
+from stackmem.review.measure.moments import Moment, moments
+from stackmem.review.measure.phases import PhaseRule
+from stackmem.review.measure.speed import learned_speed
+from stackmem.run.companion.find import find_run
 from stackmem.trace.imported import Stated, imported_from, stated_by_recording
 
 from .calibration import calibrated, recorded_life, warm_tokens

@@ -42,14 +42,14 @@ from stackmem.core.state import Notice, Result, State, Turn
 from stackmem.core.strategy import MemoryStrategy, has_frames
 from stackmem.core.text import mark_cut
 from stackmem.core.tools import tools_that
-from stackmem.measure.cache import Cache, CacheRequest
-from stackmem.measure.cached_steps import asked_view, is_literal
-from stackmem.measure.first_loss import FactSight, FirstLoss, UsedFacts, literals
-from stackmem.measure.moments import Moment
-from stackmem.measure.prefix import Count, Life, PromptBlock
-from stackmem.measure.server_cache import ServerCache
-from stackmem.measure.speed import Speed, evaluated_tokens
 from stackmem.memory import open_strategy
+from stackmem.review.measure.cache import Cache, CacheRequest
+from stackmem.review.measure.cached_steps import asked_view, is_literal
+from stackmem.review.measure.first_loss import FactSight, FirstLoss, UsedFacts, literals
+from stackmem.review.measure.moments import Moment
+from stackmem.review.measure.prefix import Count, Life, PromptBlock
+from stackmem.review.measure.server_cache import ServerCache
+from stackmem.review.measure.speed import Speed, evaluated_tokens
 
 from .lookups import Lookups
 

@@ -7,8 +7,8 @@ import pytest
 
 from stackmem import replay
 from stackmem.cli.placement import with_choice
-from stackmem.kept.find import newest_session
 from stackmem.run.companion.conversations import kept_sessions
+from stackmem.run.companion.find import newest_session
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.lock import is_held
 from tests.stage import Stage, call

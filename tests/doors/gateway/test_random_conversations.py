@@ -28,13 +28,13 @@ from stackmem.doors.gateway.wires.chat import CHAT
 from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.responses import RESPONSES
 from stackmem.doors.gateway.wires.wire import WireFormat
-from stackmem.measure.cache import CacheRequest, simulate
-from stackmem.measure.prefix import PromptBlock
+from stackmem.review.measure.cache import CacheRequest, simulate
+from stackmem.review.measure.prefix import PromptBlock
 from tests.conftest import CAMPAIGN
 from tests.doors.gateway.test_cutting import unpaired
-from tests.measure.test_cache_agreement import figures
 from tests.models.api_rules import first_fault, signature
 from tests.models.prefix_cache import PrefixCache
+from tests.review.measure.test_cache_agreement import figures
 
 SEEDS = 371 if CAMPAIGN else 3
 """Number for each of three wire formats and nine strategies: 10,017 conversations in a campaign."""

@@ -25,7 +25,7 @@ from stackmem.doors.gateway import bench_agent
 from tests.doors.gateway.upstream import RawAnswer, RawUpstream, message_events, text
 from tests.doors.listening.adversary import BODY, page_of, passed, words_of_others
 from tests.lab.bench.test_agent import ASKS, KEY, everything, tried
-from tests.report.conftest import FLAGS, chromium
+from tests.review.report.conftest import FLAGS, chromium
 from tests.stage import Stage, events, pop
 from tests.workspace.people import NOBODY, as_user
 

@@ -4,9 +4,9 @@ import pytest
 
 from stackmem.core.facts import ModelReplied
 from stackmem.lab.bench.bill import billed_by_themselves, trial_bill
-from stackmem.measure.moments import moments
-from tests.kept.test_costing import served, templated
+from stackmem.review.measure.moments import moments
 from tests.memory.long_runs import worked
+from tests.review.kept.test_costing import served, templated
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from stackmem.formats.import_ import facts_of, read_sessions
 from stackmem.lab.bench.conversations import conversations, is_timed
 from stackmem.lab.bench.evidence import PRICED_AS, entries_of, study
 from stackmem.lab.whatif.recorded import WhatIfQuestion, tell_again
-from stackmem.measure.moments import moments
+from stackmem.review.measure.moments import moments
 from tests.lab.bench.claude_sessions import HIDDEN, ClaudeSession, working
 
 

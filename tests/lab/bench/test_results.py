@@ -6,7 +6,7 @@ import pytest
 
 from stackmem.errors import TraceError
 from stackmem.lab.bench.results import RESULTS, columns, read_results, read_suite, write_results
-from stackmem.measure.metrics import METRICS
+from stackmem.review.measure.metrics import METRICS
 
 ROWS = [
     {

@@ -23,7 +23,7 @@ from stackmem.languages.loop_agent.conversation import AgentConversation
 from stackmem.languages.loop_agent.language import start
 from stackmem.languages.loop_agent.tree import Expiry
 from stackmem.languages.operations import Complete, Completion, EnterFrame, LeaveFrame, ToolAnswer
-from stackmem.measure.cache import CacheRequest, simulate
+from stackmem.review.measure.cache import CacheRequest, simulate
 from tests.languages.in_memory import run_in_memory
 
 from .stage import OWN, PATH, actions, ask, change, done, for_each, step, while_

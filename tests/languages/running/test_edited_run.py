@@ -207,8 +207,8 @@ def test_a_program_that_is_none_leaves_nothing_behind(desk: Desk) -> None:
 
 
 def test_the_run_that_one_went_on_from_is_named_wherever_runs_are_shown(desk: Desk) -> None:
-    from stackmem.kept.run_list import list_runs
-    from stackmem.report.view import read_runs
+    from stackmem.review.kept.run_list import list_runs
+    from stackmem.review.report.view import read_runs
     from tests.cli.test_programs import stackmem
 
     steps = "main:\n  - {name: one, tool: log, message: hi}\n"

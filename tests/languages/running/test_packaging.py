@@ -171,4 +171,6 @@ def test_a_package_that_cannot_be_made_leaves_nothing(stage: Stage, greet: Path)
     (stage.root / "beside.sexp").write_text("(define (help x) x)")
     assert "put them into its folder and package the folder" in refused(stage, program, "-o", "alone")
     (stage.root / "strange.sexp").write_text("(list stackmem-model)")
-    assert "'stackmem-model' cannot be an input" in refused(stage, stage.root / "strange.sexp", "--as", "action", "-o", "x")
+    assert "'stackmem-model' cannot be an input" in refused(
+        stage, stage.root / "strange.sexp", "--as", "action", "-o", "x"
+    )

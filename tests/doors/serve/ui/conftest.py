@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.report.conftest import browser, made
+from tests.review.report.conftest import browser, made
 from tests.stage import Stage
 
 __all__ = ["browser", "made"]

@@ -10,8 +10,8 @@ from stackmem.doors.ui.app import MAX_COMPARED, Studio
 from stackmem.doors.ui.commands import command_of
 from stackmem.doors.ui.places import Places
 from stackmem.errors import UsageError
-from tests.report import runs
-from tests.report.bench_rows import row
+from tests.review.report import runs
+from tests.review.report.bench_rows import row
 from tests.stage import UNSOLVED, eventually, pop
 
 HERE = "http://127.0.0.1:8765"

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import expect
 
 from stackmem.core.facts import ModelReplied
-from tests.report.axe import violations
-from tests.report.runs import long_run
+from tests.review.report.axe import violations
+from tests.review.report.runs import long_run
 from tests.stage import command, events, eventually, pop
 
 WAITS = "until [ -e go ]; do sleep 0.1; done"

@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from stackmem.core.messages import Usage
 from stackmem.run.result import RunResult, write_result
-from tests.report.bench_rows import bench, zoo
+from tests.review.report.bench_rows import bench, zoo
 from tests.stage import Stage
 
 MOST_STOPS = 250

@@ -18,15 +18,15 @@ from playwright.sync_api import Browser, Page
 from stackmem.core.facts import RunEnded
 from stackmem.core.messages import Usage
 from stackmem.lab.comparison.write import write_report
-from stackmem.report.page import write_page
+from stackmem.review.report.page import write_page
 from stackmem.run.result import RunResult, write_result
 from stackmem.run.run_folder import RESULT, TRACE
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.lock import Lock
 from tests.conftest import CAMPAIGN
-from tests.report import runs
-from tests.report.axe import violations
-from tests.report.bench_rows import bench, zoo
+from tests.review.report import runs
+from tests.review.report.axe import violations
+from tests.review.report.bench_rows import bench, zoo
 from tests.stage import Stage, rechain
 
 WIDTHS, SCHEMES = (390, 1280, 2560), ("light", "dark")

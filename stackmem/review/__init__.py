@@ -1,0 +1,1 @@
+"""What shows, measures, lists, redacts and removes runs that are on disk."""

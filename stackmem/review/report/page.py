@@ -1,0 +1,150 @@
+"""Builds pages: single HTML files that contain their scripts, styles and data, and load nothing else.
+
+Everything in a trace is untrusted. It is embedded compressed, as base64, so that no text can close an element. The
+content security policy lists the digests of the page's own scripts and styles and allows nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.resources import files
+from pathlib import Path
+
+from msgspec import json
+
+from stackmem.errors import UsageError
+
+from .view import PageContent, read_runs
+
+_MODULES = (
+    "text", "store", "theme", "timeline", "layer", "flame", "lanes", "charts", "parts", "inspector", "headline",
+    "answer", "sizes", "life", "field", "film", "memory", "spent", "other", "search", "main",
+)  # fmt: skip
+_STYLES = ("vendor/uPlot.min.css", "page.css", "memory.css")
+_IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([a-z]+)\.js";$', re.M)
+_EXPORT = re.compile(r"^export ((?:const|function|async function|class) (\w+))", re.M)
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<title>stackmem</title>
+{more}<style>{style}</style>
+</head>
+<body>
+<noscript>This page needs JavaScript; everything it shows is inside it.</noscript>
+{body}</body>
+</html>
+"""
+_LICENSE = "<!--\nuPlot, which draws the charts:\n{license}-->\n"
+_HELD = '<script type="application/octet-stream" id="held">{held}</script>\n'
+
+
+def page(shown: PageContent) -> bytes:
+    """Build a complete page for a file."""
+    return _run_page(gzip.compress(json.encode(shown), 9, mtime=0), ("single",), "", connects=False)
+
+
+def live_page(content: bytes, more: str) -> bytes:
+    """Build a page that is connected to a server, which sends changes and runs commands."""
+    return _run_page(gzip.compress(content, 1), ("commands", "live"), more, connects=True)
+
+
+def _run_page(packed: bytes, last: Sequence[str], more: str, *, connects: bool) -> bytes:
+    held = _HELD.format(held=base64.b64encode(packed).decode())
+    scripts = _asset("vendor/uPlot.iife.min.js"), _program((*_MODULES, *last))
+    license_text = _LICENSE.format(license=_asset("vendor/uPlot.LICENSE"))
+    return _document(_STYLES, scripts, held, license_text + more, connects=connects)
+
+
+def index_page() -> bytes:
+    """Build a page without data; it requests runs and benches from its server."""
+    program = _program(("text", "theme", "commands", "index"))
+    return _document(("page.css", "index.css"), ("", program), "", "", connects=True)
+
+
+def _document(styles: Sequence[str], scripts: tuple[str, str], held: str, more: str, *, connects: bool) -> bytes:
+    """Build a page whose policy allows only its own style and two scripts: a plain one, then a module."""
+    style = "".join(map(_asset, styles))
+    plain, module = scripts
+    connect = "connect-src 'self'; img-src data:; " if connects else ""
+    more += '<link rel="icon" href="data:,">\n' if connects else ""
+    policy = (
+        f"default-src 'none'; script-src {_digest(plain)} {_digest(module)}; style-src {_digest(style)}; "
+        f"{connect}base-uri 'none'; form-action 'none'"
+    )
+    first = f"<script>{plain}</script>\n" if plain else ""
+    body = f'{held}{first}<script type="module">{module}</script>\n'
+    return _PAGE.format(policy=policy, more=more, style=style, body=body).encode()
+
+
+def _program(modules: Sequence[str]) -> str:
+    """Join modules into one script, each in its own scope, because a page without a server cannot import modules."""
+    return "".join(_scope(name, _asset(f"{name}.js")) for name in modules)
+
+
+def _scope(name: str, source: str) -> str:
+    exported = ", ".join(found[2] for found in _EXPORT.finditer(source))
+    body = _EXPORT.sub(r"\1", _IMPORT.sub(r"const \1 = from_\2;", source))
+    return f"const from_{name} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
+
+
+def _asset(name: str) -> str:
+    return files("stackmem.review.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def write_page(folders: Sequence[Path], output: str | None) -> Path:
+    """Write the page of one or more runs atomically, replacing an existing file; return its path."""
+    name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
+    if output is not None:
+        path = Path(os.path.expanduser(output))
+    elif os.access(folders[0], os.W_OK):
+        path = folders[0] / name
+    else:
+        path = Path(f"{folders[0].resolve().name}-{name}")
+    write_whole(path, page(read_runs(folders)))
+    return path
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file atomically, replacing an existing one."""
+    try:
+        _replace(path, content)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written ({error.strerror}); choose another file with -o") from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # devices and pipes are written to, never replaced
+        return
+    fresh = path.parent / f".{path.name[:200]}.{os.getpid()}"
+    try:
+        fresh.write_bytes(content)
+        fresh.replace(path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink()
+        raise
+
+
+def open_page(path: Path) -> None:
+    """Open the page in the user's browser."""
+    import webbrowser
+
+    if not webbrowser.open(path.resolve().as_uri()):
+        raise UsageError(f"no browser could be started; open {path} yourself")

@@ -1,0 +1,164 @@
+"""The memory picture: cells of the prompt, stack, heap, film strip, and the life of what is selected."""
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from .axe import violations
+from .runs import long_run
+
+
+def open_at(show, run: Path, step: int, **window: int) -> Page:
+    return show(run, **window).open(f"#step={step}")
+
+
+def life(page: Page) -> list[str]:
+    return page.get_by_role("list", name="Its life").locator("button").all_inner_texts()
+
+
+def test_it_shows_the_stack_the_prompt_and_the_heap_of_a_step(show, made):
+    page = open_at(show, made["invoices"], 16)
+    stack = page.get_by_role("region", name="Frames on the stack").get_by_role("button")
+    expect(stack).to_have_count(2)
+    expect(stack.first).to_contain_text("totals")
+    expect(stack.last).to_contain_text("waits for totals")
+    expect(page.get_by_role("region", name="Prompt of this step")).to_contain_text("6,979 tokens · 71 % from the cache")
+    heap = page.get_by_role("region", name="Heap at this step")
+    expect(heap.get_by_role("button", name="rounding")).to_contain_text("STALE")
+    expect(page.locator("#spoken")).to_contain_text("Stack: root, totals. Heap: 2 chunks, 1 STALE.")
+
+
+def test_each_cell_is_the_color_of_a_kind_and_as_large_as_its_share(show, made):
+    page = open_at(show, made["invoices"], 16)
+    shares = page.evaluate("""() => {
+        const picture = document.querySelector('.field canvas');
+        const [context, ratio] = [picture.getContext('2d'), devicePixelRatio];
+        const found = {};
+        for (const name of ['tools', 'system', 'results', 'failures']) {
+            const probe = document.createElement('i');
+            probe.style.color = `var(--kind-${name})`;
+            document.body.append(probe);
+            found[name] = getComputedStyle(probe).color;
+        }
+        const many = {};
+        const { data } = context.getImageData(0, 0, picture.width, picture.height);
+        for (let y = 8; y < picture.height / ratio; y += 17) for (let x = 8; x < picture.width / ratio - 8; x += 17) {
+            const at = 4 * (Math.round(y * ratio) * picture.width + Math.round(x * ratio));
+            const [red, green, blue, alpha] = data.slice(at, at + 4);
+            const told = alpha === 255 ? `rgb(${red}, ${green}, ${blue})` : alpha ? 'pale' : 'empty';
+            const name = Object.keys(found).find((one) => found[one] === told) ?? told;
+            many[name] = (many[name] ?? 0) + 1;
+        }
+        return many;
+    }""")
+    assert shares["results"] > shares["system"] > 10
+    assert shares["tools"] > 10
+    assert 50 < shares["pale"] < 90  # 29 % of 233 cells were paid in full
+
+
+def test_a_chunk_is_followed_from_its_allocation_to_its_end(show, made):
+    page = open_at(show, made["invoices"], 16)
+    before, after = (page.get_by_role("button", name=f"{name} change") for name in ("previous", "next"))
+    expect(after).to_be_disabled()
+    page.get_by_role("region", name="Heap at this step").get_by_role("button", name="rounding").press("Enter")
+    lived = life(page)
+    assert [line for line in lived if "stored" in line] == ["step 12 stored"]
+    assert lived[-1] == "step 37 freed"
+    expect(page.locator(".selection")).to_contain_text("float 0.35 is not 35/100")
+    after.press("Enter")
+    expect(page.locator(".memory h2")).to_contain_text("step 37 of")
+    for number in (16, 14):
+        before.press("Enter")
+        expect(page.locator(".memory h2")).to_contain_text(f"step {number} of")
+
+
+def test_a_cell_is_reached_by_keyboard_and_its_text_followed(show, made):
+    page = open_at(show, made["invoices"], 16)
+    cells = page.get_by_role("slider", name="Parts of the prompt")
+    cells.focus()
+    page.keyboard.press("End")
+    assert "result" in cells.get_attribute("aria-valuetext")
+    page.keyboard.press("Enter")
+    expect(page.locator(".selection")).to_be_visible()
+    expect(page.locator(".memory h2")).to_contain_text("step 16 of")
+    assert life(page)[0].startswith("step 15 found in a result") or life(page)[0].startswith("step ")
+    page.get_by_role("searchbox", name="Follow a text").fill("rounded once, at the end")
+    page.keyboard.press("Enter")
+    lived = life(page)
+    assert "step 2 found in a result" in lived
+    assert "step 3 stored as spec" in lived
+    assert "step 20 read from the heap: spec" in lived
+    assert any("out of the prompt, still on the heap" in line for line in lived)
+
+
+def test_a_file_is_followed_from_change_to_change(show, made):
+    page = open_at(show, made["invoices"], 14)
+    page.get_by_role("button", name="follow this file").first.press("Enter")
+    assert [line.split(",")[0] for line in life(page)] == ["step 6 new", "step 14 changed", "step 23 changed"]
+
+
+def test_the_film_strip_the_slider_and_play_choose_the_step(show, made):
+    page = open_at(show, made["invoices"], 1)
+    title = page.locator(".memory h2")
+    bars = page.get_by_role("img", name="Every prompt of the run").bounding_box()
+    page.mouse.click(bars["x"] + bars["width"] * 29.5 / 39, bars["y"] + 40)
+    expect(title).to_contain_text("step 30 of 39")
+    slider = page.get_by_role("slider", name="Step", exact=True)
+    slider.fill("38")
+    expect(title).to_contain_text("step 38 of 39")
+    page.get_by_role("button", name="play").click()
+    expect(title).to_contain_text("step 39 of 39")
+    expect(page.get_by_role("button", name="▶ play")).to_be_visible()  # it stops at the end
+
+
+def test_two_runs_have_their_prompts_on_one_scale(show, made):
+    page = show(made["invoices"], made["hostile"]).open()
+    bars = page.get_by_role("img", name="Every prompt of the run")
+    expect(bars).to_have_count(2)
+    expect(bars.last).to_have_attribute("aria-label", re.compile("9 steps, the largest with 100 tokens"))
+
+
+def test_it_has_no_accessibility_faults_at_any_width(show, made):
+    for name, width, dark in (("invoices", 390, True), ("hostile", 1280, False)):
+        page = show(made[name], width=width, height=800, dark=dark).open("#step=5")
+        page.get_by_role("region", name="Frames on the stack").get_by_role("button").first.press("Enter")
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_page_of_thousands_of_prompts_draws_one_bar_per_pixel_pair(show, tmp_path):
+    page = show(long_run(tmp_path / "long", 3_000)).open("#step=2900")
+    expect(page.locator(".memory h2")).to_contain_text("step 2,900 of 3,000")
+    page.get_by_role("region", name="Heap at this step").get_by_role("button").first.press("Enter")
+    assert life(page)
+
+
+def test_it_says_where_the_tokens_went_and_what_another_strategy_would_send(show, made):
+    page = show(made["invoices"]).open()
+    page.locator("summary", has_text="Where the tokens went").press("Enter")
+    kinds = page.get_by_role("table", name="Tokens by kind").locator("tbody tr")
+    expect(kinds.first).to_be_visible()
+    assert 98 <= sum(int(cell.split()[0]) for cell in kinds.locator("td:nth-of-type(2)").all_inner_texts()) <= 102
+    frames = page.get_by_role("table", name="Tokens by frame").locator("tbody tr")
+    assert frames.first.locator("td").all_inner_texts()[:3] == ["30.8k", "132k", "$0.14"]
+    page.locator("summary", has_text="another strategy").press("Enter")
+    difference = page.locator(".difference")
+    expect(difference).to_contain_text("With full, the same 39 steps would send")
+    first = difference.inner_text()
+    page.get_by_role("combobox", name="Other strategy").select_option("mask")
+    expect(difference).to_contain_text("With mask, the same 39 steps")
+    page.get_by_role("slider", name="Price of a cached token").fill("1")
+    expect(difference).not_to_have_text(first)
+
+
+def test_a_printed_page_has_the_picture_and_no_controls(show, made):
+    page = open_at(show, made["invoices"], 16)
+    page.emulate_media(media="print")
+    expect(page.get_by_role("region", name="Prompt of this step")).to_be_visible()
+    expect(page.get_by_role("button", name="play")).to_be_hidden()
+    page.emulate_media(media="screen", forced_colors="active")
+    tone = "getComputedStyle(document.querySelector('.legend .kind-results')).color"
+    forced = page.evaluate(tone)
+    page.emulate_media(forced_colors="none")
+    assert page.evaluate(tone) == forced  # the legend keeps the colors of the cells
