@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -24,6 +24,7 @@ from stackmem.errors import WorkspaceError
 from stackmem.foreign.files import bounded_blocks, open_regular
 from stackmem.workspace.secrets import Scrubber
 
+from .following.git_state import GONE, GitState, read_state
 from .git import USER_GIT_SECONDS, git, store_environment, user_git_environment
 from .ignored import IgnoreRules
 from .inner_packs import InnerGit, blobs_among, pack, pack_again, packed_before, read_packed
@@ -69,6 +70,7 @@ class InnerRepository(Struct, frozen=True):
     commits: int = 0  # number of readable commits
     shortened: bool = False  # whether there were more
     withheld: int = 0  # number of excluded blobs
+    state: str = ""  # digest of what was staged or interrupted in the user's repository
 
 
 def make_repository(
@@ -100,14 +102,18 @@ def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: in
     origin, into = inner.origin, inner.path
     ends = origin.shallow()
     _write_lines(into / "shallow", ends)
-    commits, cut = _commits(inner, most_commits)
+    state = read_state(origin)
+    commits, cut = _commits(inner, most_commits, state)
     try:
         objects = _objects(inner, commits | cut, seconds)
     except WorkspaceError as error:
         if not isinstance(error.__cause__, TimeoutExpired):
             raise
-        commits, cut = _commits(inner, FEWER_COMMITS)
+        commits, cut = _commits(inner, FEWER_COMMITS, state)
         objects = _objects(inner, commits | cut, USER_GIT_SECONDS)
+    for each in state.staged:
+        if each.mode not in (GONE, _LINK.decode()):
+            objects.setdefault(each.name, each.path)
     _write_lines(into / "shallow", (ends | cut) & (commits | cut))
     tree = _Tree(inner)
     unseen = _unseen(inner, objects, tree)
@@ -120,14 +126,34 @@ def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: in
         new = {name: path for name, path in objects.items() if name not in there} if there else objects
         withheld = _pack(inner, new, unseen, secrets)
         cache.keep(key, packs, PackedFrom(made_from, withheld))
-    _write_refs(inner, withheld, origin.tags(commits))
+    _write_refs(inner, withheld, state.rebased | origin.tags(commits))
     for name in withheld.intersection(name for _, _, name in tree):
         _write_stand_in(into / "objects" / name[:2] / name[2:])
     like = _index_key(origin)
     if not cache.take_index(key, like, into / "index"):
         _write_index(inner, tree)
         cache.keep_index(key, like, into / "index")
-    return InnerRepository(origin.head, len(commits | cut), bool(cut), len(withheld))
+    write_state(inner, state, withheld, secrets)
+    return InnerRepository(origin.head, len(commits | cut), bool(cut), len(withheld), state.fingerprint)
+
+
+def write_state(inner: InnerGit, state: GitState, withheld: Collection[str], secrets: Scrubber) -> None:
+    """Bring what is staged, and an interrupted operation, to a repository with the index of HEAD."""
+    staged = [each for each in state.staged if not _hidden(each.path) and each.name not in withheld]
+    added = [path for path in state.added if not _hidden(path)]
+    if staged:
+        none = "0" * len(inner.origin.head)
+        lines = [f"0 {none}\t".encode() + path for path in dict.fromkeys(each.path for each in staged if each.stage)]
+        lines += [f"{each.mode} {each.name} {each.stage}\t".encode() + each.path for each in staged]
+        inner.alone("update-index", "-z", "--index-info", stdin=b"".join(line + b"\0" for line in lines))
+    if added:
+        stdin = b"".join(path + b"\0" for path in added)
+        with suppress(WorkspaceError):  # a file is gone already
+            inner.alone("add", "-N", "-f", "--pathspec-from-file=-", "--pathspec-file-nul", stdin=stdin)
+    for name, content in state.files.items():
+        if not secrets.held_in(content):
+            (inner.path / name).parent.mkdir(exist_ok=True)
+            (inner.path / name).write_bytes(content)
 
 
 def _configuration(origin: Origin) -> str:
@@ -157,9 +183,13 @@ def _settings(origin: Origin) -> dict[str, str]:
     return {name: value for name, _, value in pairs if value in _KEPT_SETTINGS[name]}
 
 
-def _commits(inner: InnerGit, most: int) -> tuple[set[str], set[str]]:
+def _commits(inner: InnerGit, most: int, state: GitState) -> tuple[set[str], set[str]]:
     """Return the latest commits, at most ``most``, and their parents beyond, where the history is cut."""
-    lines = inner.ask("rev-list", "--parents", f"--max-count={most}", inner.origin.head).decode().splitlines()
+    lines = (
+        inner.ask("rev-list", "--parents", f"--max-count={most}", inner.origin.head, *state.commits)
+        .decode()
+        .splitlines()
+    )
     commits = {line[: line.find(" ")] if " " in line else line for line in lines}
     return commits, {parent for line in lines for parent in line.split()[1:]} - commits
 

@@ -21,17 +21,13 @@ from stackmem.foreign.files import read_start
 from stackmem.workspace.clip import shown_name
 
 from .git import USER_GIT_SECONDS, git, special_file_below, store_environment
+from .selection import never_copied
 
 _NAME = (
     r"(?!.*(?:\.\.|//|@\{|/\.|\.lock(?:/|$)|[./]$))"
     r"[^.\x00-\x20\x7f~^:?*\[\\][^\x00-\x20\x7f~^:?*\[\\]*"
 )
 _BRANCH, _TAG = re.compile(f"refs/heads/{_NAME}"), re.compile(f"refs/tags/{_NAME}")
-_INTERRUPTED = {
-    "MERGE_HEAD": "merge", "rebase-merge": "rebase", "rebase-apply": "rebase", "CHERRY_PICK_HEAD": "cherry-pick",
-    "REVERT_HEAD": "revert", "BISECT_LOG": "bisection",
-}  # fmt: skip
-"""Files of a repository while an operation waits for the user."""
 _SUBMODULE, _REGULAR = b"160000", (b"100644", b"100755")  # modes in the index
 _POINTER, _MAX_POINTER_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 _USES_LFS = re.compile(rb"^[^#\n]*\bfilter=lfs\b", re.M)
@@ -77,16 +73,12 @@ class Origin(Struct, frozen=True):
         return found
 
     def unfinished(self) -> tuple[str, ...]:
-        """Return what the repository of a run lacks: interrupted work, staged changes, files that were not fetched."""
-        begun = [word for name, word in _INTERRUPTED.items() if os.path.lexists(self.git_dir / name)]
+        """Return what the repository of a run lacks: a bisection, hidden staged files, files that were not fetched."""
         notes = []
-        if begun:
-            notes.append(
-                f"the folder is in the middle of a {begun[0]}; the run has its files with their conflict marks, but "
-                "git in the run knows neither the other side nor its stages"
-            )
-        elif self.head and self._staged():
-            notes.append("the folder has staged changes; the run has them as unstaged ones")
+        if os.path.lexists(self.git_dir / "BISECT_LOG"):
+            notes.append("the folder is in the middle of a bisection; git in the run does not know of it")
+        if hidden := self._hidden_staged():
+            notes.append(f"staged files that the run cannot see: {_some(hidden)}; its index has them as in HEAD")
         return (*notes, *self._not_fetched())
 
     def _not_fetched(self) -> list[str]:
@@ -117,11 +109,14 @@ class Origin(Struct, frozen=True):
             return []
         return [path for path in paths[:_MAX_POINTERS] if _is_pointer(self.root, path)]
 
-    def _staged(self) -> bool:
+    def _hidden_staged(self) -> list[bytes]:
+        if not self.head:
+            return []
         try:
-            return bool(self.ask("diff-index", "--cached", "--name-only", "-z", self.head))
+            names = self.ask("diff-index", "--cached", "--name-only", "-z", self.head).split(b"\0")[:-1]
         except WorkspaceError:  # objects that a partial clone lacks, for example
-            return False
+            return []
+        return [path for path in names if any(map(never_copied, path.split(b"/")))]
 
     def shallow(self) -> set[str]:
         """Return the commits whose parents are missing."""

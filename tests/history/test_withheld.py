@@ -82,10 +82,11 @@ def test_what_a_runs_repository_lacks_is_said(tmp_path: Path) -> None:
     (place / "a").write_text("2\n", encoding="utf-8")
     assert find_origin(place).unfinished() == ()
     run_git(place, "add", "a")
-    assert "staged changes" in find_origin(place).unfinished()[0]
     (place / ".git" / "MERGE_HEAD").write_text("0" * 40 + "\n", encoding="utf-8")
+    assert find_origin(place).unfinished() == ()
+    (place / ".git" / "BISECT_LOG").write_text("git bisect start\n", encoding="utf-8")
     (said,) = find_origin(place).unfinished()
-    assert "in the middle of a merge" in said
+    assert "in the middle of a bisection" in said
 
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 12345\n"
