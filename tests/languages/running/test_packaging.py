@@ -128,7 +128,7 @@ def test_an_action_runs_the_program_with_hostile_values(stage: Stage, greet: Pat
     ran, _ = run_action(stage, made, who="Ada", times="four")
     assert (ran.returncode, "the input times must be JSON" in ran.stderr) == (1, True)
     ran, result = run_action(stage, made)
-    assert (ran.returncode, "`who`" in result) == (1, True), result
+    assert (ran.returncode, "who" in result) == (1, True), result
 
 
 def test_a_client_calls_the_packaged_tool(stage: Stage, greet: Path) -> None:
