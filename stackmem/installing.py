@@ -61,11 +61,11 @@ def _source(direct: dict[str, Any], extra: str) -> tuple[str, ...]:
         commit = f"@{version['commit_id']}" if version.get("commit_id") else ""
         return (f"stackmem[{extra}] @ {version.get('vcs', 'git')}+{bare}{commit}",)
     if parts.scheme == "file":
-        place = Path(unquote(parts.path))
-        if not place.exists():
+        path = Path(unquote(parts.path))
+        if not path.exists():
             return ()
         if isinstance(direct.get("dir_info"), dict):
-            return (*(("-e",) if direct["dir_info"].get("editable") else ()), f"{place}[{extra}]")
+            return (*(("-e",) if direct["dir_info"].get("editable") else ()), f"{path}[{extra}]")
         return (f"stackmem[{extra}] @ {bare}",)
     if parts.scheme == "https" and isinstance(direct.get("archive_info"), dict):
         return (f"stackmem[{extra}] @ {bare}",)

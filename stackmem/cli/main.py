@@ -208,9 +208,9 @@ def main() -> None:
         sys.exit(141)
     except OSError as error:
         _silence_stdout()
-        place = str(error.filename) if error.filename else "the output"
+        location = str(error.filename) if error.filename else "the output"
         fail(
-            _blame(error) or f"{place} cannot be written or read ({error.strerror or error}); {way_out(error)}",
+            _blame(error) or f"{location} cannot be written or read ({error.strerror or error}); {way_out(error)}",
             2,
         )
     except KeyboardInterrupt:
@@ -265,11 +265,11 @@ def _fail_usage(error: typer.TyperException) -> NoReturn:
     fail(f"{sentence.rstrip('.?')}; see {command} --help", 2)
 
 
-def _meant(found: re.Match[str]) -> str:
+def _meant(match: re.Match[str]) -> str:
     """Return the misspelled flag, with the flags that resemble it most."""
-    near = {each: SequenceMatcher(None, found[1], each).ratio() for each in found[2].split(", ")}
+    near = {each: SequenceMatcher(None, match[1], each).ratio() for each in match[2].split(", ")}
     nearest = max(near.values()) - 0.15
-    return f"{found[1]}; did you mean {' or '.join(each for each, ratio in near.items() if ratio >= nearest)}"
+    return f"{match[1]}; did you mean {' or '.join(each for each, ratio in near.items() if ratio >= nearest)}"
 
 
 def _put_right() -> None:

@@ -160,13 +160,13 @@ def _counted(chunk: Chunk) -> int:
     return 0 if chunk.skill else len(chunk.content)
 
 
-def taken_over(kept: KeptHeap) -> Heap:
+def taken_over(heap: KeptHeap) -> Heap:
     """Return the initial heap of a run that continues a persistent heap."""
     chunks = {
         chunk.name: Chunk(chunk.name, chunk.content, chunk.description, 0, 0, chunk.source, chunk.digest, kept=True)
-        for chunk in kept.chunks
+        for chunk in heap.chunks
     }
-    return Heap(chunks, sum(len(chunk.content) for chunk in kept.chunks), dict(kept.digests))
+    return Heap(chunks, sum(len(chunk.content) for chunk in heap.chunks), dict(heap.digests))
 
 
 def index(heap: Heap, budgets: Budgets, *, described: bool = True) -> str:

@@ -148,12 +148,12 @@ def open_call(state: State, event: ProgramCalled) -> State:
 
 def close_frame(state: State, event: FramePopped) -> State:
     """Return the state without the program's running frame. Its parent is the program, which has no conversation."""
-    done = PoppedFrame(state.running, event.result, state.step, event.forced, event.verified)
+    frame = PoppedFrame(state.running, event.result, state.step, event.forced, event.verified)
     stack = state.stack[:-1]
     return replace(
         state,
         stack=stack,
-        popped=state.popped.append(done),
+        popped=state.popped.append(frame),
         pending=None,
         failures=(),
         idle=0,

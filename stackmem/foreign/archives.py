@@ -95,16 +95,16 @@ def _write(reader: TarReader, entry: TarEntry, parts: Parts, tree: UnpackedTree)
 
 def _take_away(tree: UnpackedTree, parts: Parts) -> None:
     """Apply a whiteout, unless it is an internal mark of old storage drivers."""
-    *above, mark = parts
-    if any(name.startswith(_WHITEOUT) for name in above):
+    *parents, mark = parts
+    if any(name.startswith(_WHITEOUT) for name in parents):
         return
     if mark == _OPAQUE:
-        tree.empty(tuple(above))
+        tree.empty(tuple(parents))
     elif not mark.startswith(_MARKS):
         name = mark.removeprefix(_WHITEOUT)
         if name in (b"", b".", b".."):
             raise ArchiveError(f"{_shown(b'/'.join(parts))} removes no name")
-        tree.remove((*above, name))
+        tree.remove((*parents, name))
 
 
 def unpack_folder(source: Path, tree: UnpackedTree) -> None:

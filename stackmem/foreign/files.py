@@ -103,10 +103,10 @@ def bounded_blocks(file: BinaryIO, limit: int) -> Iterator[bytes]:
     """Yield the content of an open file in blocks."""
     if os.fstat(file.fileno()).st_size > limit:
         raise _too_large(limit, file.name)
-    left = limit
+    remaining = limit
     while block := file.read(_BLOCK_BYTES):
-        left -= len(block)
-        if left < 0:
+        remaining -= len(block)
+        if remaining < 0:
             raise _too_large(limit, file.name)
         yield block
 

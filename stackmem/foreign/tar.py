@@ -214,14 +214,14 @@ class TarReader:
             yield part
 
     def _skip(self) -> None:
-        left = self._left + self._padding
+        remaining = self._left + self._padding
         self._left = self._padding = 0
-        if left > _PART and isinstance(self._file, io.BufferedReader):
-            self._file.seek(left - 1, os.SEEK_CUR)  # seek only in plain files; a decompressor cannot skip
-            self.position += left - 1
-            left = 1
-        while left:
-            left -= len(self._bytes(min(left, _PART), counted=True))
+        if remaining > _PART and isinstance(self._file, io.BufferedReader):
+            self._file.seek(remaining - 1, os.SEEK_CUR)  # seek only in plain files; a decompressor cannot skip
+            self.position += remaining - 1
+            remaining = 1
+        while remaining:
+            remaining -= len(self._bytes(min(remaining, _PART), counted=True))
 
     def _bytes(self, size: int, *, may_end: bool = False, counted: bool = False) -> bytes:
         """Read exactly ``size`` bytes."""

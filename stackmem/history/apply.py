@@ -131,19 +131,19 @@ def apply_patches(
     if not todo:
         return Outcome()
     try:
-        place = origin.resolve()
-        root = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        path = origin.resolve()
+        root = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise UsageError(
             f"the folder {origin} cannot be opened ({error.strerror}); its run still has the patch"
         ) from error
     try:
-        with _staged(place) as stage:
+        with _staged(path) as stage:
             return _exchange(list(todo.values()), read, would_lose, root, stage, again=again)
     except OSError as error:
-        named = f", {shown_name(error.filename)}" if error.filename else ""
+        name = f", {shown_name(error.filename)}" if error.filename else ""
         raise WorkspaceError(
-            f"{shown_name(str(place))} cannot be changed ({error.strerror}{named}) and was left unchanged;"
+            f"{shown_name(str(path))} cannot be changed ({error.strerror}{name}) and was left unchanged;"
             " make it writable, and apply again"
         ) from error
     finally:
@@ -335,14 +335,14 @@ def patch_across(first: History, before: str, second: History, after: str) -> Pa
         raise WorkspaceError("a tree of an overlay cannot be compared with a tree of a copy")
     first_files, second_files = first.base_files(), second.base_files()
     with TemporaryDirectory(prefix="stackmem-across-") as scratch:
-        git_dir, place = Path(scratch) / "history.git", Path(scratch) / "patch"
+        git_dir, path = Path(scratch) / "history.git", Path(scratch) / "patch"
         _read_also(git_dir, first.git_dir, second.git_dir)
         store = ObjectStore(git_dir)
         start = store.add_folders(_present(second_files | first_files | first.listed(before)).items())
         end = store.add_folders(_present(first_files | second_files | second.listed(after)).items())
         both = History(git_dir, git_dir)
-        both.write_patch(start, end, place)
-        return Patch(place.read_bytes(), both.changed(start, end))
+        both.write_patch(start, end, path)
+        return Patch(path.read_bytes(), both.changed(start, end))
 
 
 def _present(files: dict[bytes, Node]) -> dict[bytes, Node]:
@@ -351,7 +351,7 @@ def _present(files: dict[bytes, Node]) -> dict[bytes, Node]:
 
 def _read_also(git_dir: Path, *others: Path) -> None:
     """Let a new store read the objects of other stores."""
-    places = [place for other in others for place in (os.fspath(other / "objects"), *alternates(other))]
+    places = [location for other in others for location in (os.fspath(other / "objects"), *alternates(other))]
     (git_dir / "objects" / "info").mkdir(parents=True)
-    lines = [os.fsencode(Path(place).resolve()) + b"\n" for place in dict.fromkeys(places)]
+    lines = [os.fsencode(Path(location).resolve()) + b"\n" for location in dict.fromkeys(places)]
     (git_dir / "objects" / "info" / "alternates").write_bytes(b"".join(lines))

@@ -66,9 +66,9 @@ class Census:
         try:
             root = os.open(self._work_tree, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError as error:
-            place = shown_name(os.fspath(self._work_tree))
+            location = shown_name(os.fspath(self._work_tree))
             raise WorkspaceError(
-                f"the workspace {place} cannot be opened ({error.strerror}); start the run again"
+                f"the workspace {location} cannot be opened ({error.strerror}); start the run again"
             ) from error
         rules = None if first else IgnoreRules(self._git_dir, self._view)
         if before is not self._before:

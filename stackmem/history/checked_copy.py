@@ -189,13 +189,13 @@ class CheckedCopy:
         """Remove parent folders that became empty, unless they existed initially, because Python can import empty
         folders.
         """
-        above = path.rpartition(b"/")[0]
-        while above and not self.existed(above):
+        parent = path.rpartition(b"/")[0]
+        while parent and not self.existed(parent):
             try:
-                Path(f"/proc/self/fd/{self._copy.view.fd}", os.fsdecode(above)).rmdir()
+                Path(f"/proc/self/fd/{self._copy.view.fd}", os.fsdecode(parent)).rmdir()
             except OSError:
                 return
-            above = above.rpartition(b"/")[0]
+            parent = parent.rpartition(b"/")[0]
 
     def _clear_way(self, path: bytes) -> None:
         """Remove links and files in place of a parent folder."""
@@ -235,9 +235,9 @@ def _walk(folder: Path, skip: set[bytes]) -> Iterator[tuple[bytes, os.DirEntry[b
     """Yield everything below a folder by its relative path, without following links; empty if it is not a folder."""
     waiting = [b""]
     while waiting:
-        above = waiting.pop()
-        for name, entry in _entries(os.path.join(os.fsencode(folder), above)):  # noqa: PTH118 - of bytes
-            path = os.path.join(above, name)  # noqa: PTH118 - of bytes
+        parent = waiting.pop()
+        for name, entry in _entries(os.path.join(os.fsencode(folder), parent)):  # noqa: PTH118 - of bytes
+            path = os.path.join(parent, name)  # noqa: PTH118 - of bytes
             yield path, entry
             if entry.is_dir(follow_symlinks=False) and name not in skip:
                 waiting.append(path)
@@ -259,12 +259,12 @@ def _is_opaque(path: bytes) -> bool:
 
 def open_above(root: int, path: bytes) -> tuple[int, bytes]:
     """Open the parent folder of a path without following links. Returns it with the file's name."""
-    *above, name = path.split(b"/")
+    *parents, name = path.split(b"/")
     folder = os.dup(root)
     try:
-        for each in above:
-            folder, left = os.open(each, _FOLDER, dir_fd=folder), folder
-            os.close(left)
+        for each in parents:
+            folder, remaining = os.open(each, _FOLDER, dir_fd=folder), folder
+            os.close(remaining)
     except BaseException:
         os.close(folder)
         raise

@@ -35,8 +35,8 @@ def look(root: int, path: bytes) -> PathState:
     folder = os.dup(root)
     try:
         at = b""
-        *above, name = path.split(b"/")
-        for part in above:
+        *parents, name = path.split(b"/")
+        for part in parents:
             at = at + b"/" + part if at else part
             try:
                 inner = os.open(part, _FOLDER, dir_fd=folder)
@@ -183,16 +183,16 @@ class FileExchange:
     @contextmanager
     def _above(self, path: bytes, *, make: bool = False) -> Iterator[tuple[int, bytes]]:
         """Open the parent folder of a path. Yields it with the file's name."""
-        *above, last = path.split(b"/")
+        *parents, last = path.split(b"/")
         folder = os.dup(self._root)
         try:
-            for number, name in enumerate(above):
+            for number, name in enumerate(parents):
                 try:
                     inner = os.open(name, _FOLDER, dir_fd=folder)
                 except FileNotFoundError:
                     if not make:
                         raise
-                    self._make_folder(folder, name, b"/".join(above[: number + 1]))
+                    self._make_folder(folder, name, b"/".join(parents[: number + 1]))
                     inner = os.open(name, _FOLDER, dir_fd=folder)
                 os.close(folder)
                 folder = inner

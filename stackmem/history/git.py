@@ -89,8 +89,8 @@ def _refuse_special_files(git_dir: Path) -> None:
             status = os.stat(f"{os.fspath(git_dir)}/{name}")  # noqa: PTH116 - each call of git does this
             odd = not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode)
             if odd or status.st_size > _MAX_READ_FIRST_BYTES:
-                why = "not a regular file" if odd else f"larger than {spelled_size(_MAX_READ_FIRST_BYTES)}"
-                raise WorkspaceError(f"{git_dir / name} is {why}; replace it with a copy of the original")
+                reason = "not a regular file" if odd else f"larger than {spelled_size(_MAX_READ_FIRST_BYTES)}"
+                raise WorkspaceError(f"{git_dir / name} is {reason}; replace it with a copy of the original")
 
 
 @lru_cache(maxsize=64)
@@ -139,17 +139,17 @@ def git(
     return git_and_warnings(*arguments, cwd=cwd, environment=environment, stdin=stdin, seconds=seconds)[0]
 
 
-def git_into(place: Path, *arguments: str, cwd: Path, environment: dict[str, str]) -> None:
+def git_into(path: Path, *arguments: str, cwd: Path, environment: dict[str, str]) -> None:
     """Write git's output of any size to a file. Raises like ``git``, and ``OSError`` for the file.
 
     If git fails, the file is removed.
     """
     try:
-        place.unlink(missing_ok=True)  # it may be a FIFO or a link
-        with open(place, "xb", opener=opener_of_regular) as file:
+        path.unlink(missing_ok=True)  # it may be a FIFO or a link
+        with open(path, "xb", opener=opener_of_regular) as file:
             git_and_warnings(*arguments, cwd=cwd, environment=environment, stdout=file)
     except WorkspaceError:
-        place.unlink()
+        path.unlink()
         raise
 
 
@@ -251,5 +251,5 @@ def git_and_warnings(
 
 
 def failure(what: str, cwd: Path, stderr: bytes) -> WorkspaceError:
-    why = " ".join(stderr.decode("utf-8", "replace").split())[-300:] or "no reason given"
-    return WorkspaceError(f"git {what} failed in {cwd} ({why}); check that git works there")
+    reason = " ".join(stderr.decode("utf-8", "replace").split())[-300:] or "no reason given"
+    return WorkspaceError(f"git {what} failed in {cwd} ({reason}); check that git works there")

@@ -64,7 +64,7 @@ class _FolderScan:
         self._picked = Picked(self._root, own)
         self.skipped, self.open_env = self._picked.skipped, self._picked.open_env
         self._shown = [self._included(folder, name) for name in include]
-        self._above = {above for path in self._shown for above in _folders(path)}
+        self._above = {parent for path in self._shown for parent in _folders(path)}
         self._work_tree = in_work_tree(folder)
         self._ignored = self._ask(b"") if self._work_tree else set()
         self._tracked = b"\0" + self._git(b"", "ls-files", "-z") if self._work_tree else b""
@@ -75,8 +75,8 @@ class _FolderScan:
         return path
 
     def _git(self, below: bytes, *words: str) -> bytes:
-        where = Path(os.fsdecode(self._at(below)))
-        return git(*words, cwd=where, environment=user_git_environment(), seconds=USER_GIT_SECONDS)
+        path = Path(os.fsdecode(self._at(below)))
+        return git(*words, cwd=path, environment=user_git_environment(), seconds=USER_GIT_SECONDS)
 
     def _ask(self, below: bytes) -> set[bytes]:
         """Return what git ignores in the repository at ``below``. An ignored folder is listed instead of its
@@ -148,13 +148,13 @@ class _FolderScan:
 
     def _installed(self, path: bytes) -> bool:
         name = path.rpartition(b"/")[2]
-        if any(path.startswith(above + b"/") for above in self.dependencies):
+        if any(path.startswith(parent + b"/") for parent in self.dependencies):
             return False  # part of a dependency folder
         tracked = b"\0" + path + b"/" in self._tracked
         return not tracked and (name != b"venv" or os.path.lexists(self._at(path + b"/pyvenv.cfg")))
 
     def _note_link(self, path: bytes) -> None:
-        if any(path.startswith(above + b"/") for above in self.dependencies):
+        if any(path.startswith(parent + b"/") for parent in self.dependencies):
             return  # normal for installed packages
         at = self._at(path)
         try:

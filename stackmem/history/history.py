@@ -150,11 +150,11 @@ class History:
 
     def files(self, tree: str) -> dict[bytes, Node]:
         """Return all files of a tree by path. For an overlay, only files that any tree of the run changes."""
-        held = self.listed(tree)
+        nodes = self.listed(tree)
         if not self.of_layer:
-            return held
+            return nodes
         base = self.listed(self._base) if self._lower is None else self._lower.base
-        return {path: node for path, node in (base | held).items() if node.mode != REMOVED}
+        return {path: node for path, node in (base | nodes).items() if node.mode != REMOVED}
 
     def base_files(self) -> dict[bytes, Node]:
         """Return the folder's versions of the files that the run changed in an overlay; empty without an overlay."""
@@ -227,14 +227,14 @@ class History:
                 ) from error
             self._forced = self._tree
 
-    def write_patch(self, before: str, after: str, place: Path) -> None:
+    def write_patch(self, before: str, after: str, path: Path) -> None:
         """Write the patch between two trees in the format of ``git apply --binary``, without holding it in memory.
 
         The file is empty if the trees are equal.
         """
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", "--no-color")
         arguments = _compared(self._whole(before), self._whole(after), *form)
-        git_into(place, *arguments, cwd=self.git_dir, environment=store_environment(self.git_dir))
+        git_into(path, *arguments, cwd=self.git_dir, environment=store_environment(self.git_dir))
 
     def changed(self, before: str, after: str) -> list[PathChange]:
         """Return the paths that differ, in git's order and that of the patch."""
@@ -244,12 +244,12 @@ class History:
 
     def listed(self, tree: str) -> dict[bytes, Node]:
         """Return the files that a tree itself contains by path, including markers for files deleted in an overlay."""
-        found: dict[bytes, Node] = {}
+        nodes: dict[bytes, Node] = {}
         for line in self._git("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0")[:-1]:
             described, _, path = line.partition(b"\t")
             mode, _, name = described.decode().split()
-            found[path] = Node(mode, name)
-        return found
+            nodes[path] = Node(mode, name)
+        return nodes
 
     def _git(self, *arguments: str) -> bytes:
         return git(*arguments, cwd=self.git_dir, environment=store_environment(self.git_dir))

@@ -66,12 +66,12 @@ class _Talk:
     def __init__(self, git_dir: Path, work_tree: WorkspaceView, seconds: float) -> None:
         self.late = False
         self._left = seconds
-        place = str(work_tree.root.absolute())
-        arguments = ("-C", place, "-c", "core.bare=false", "-c", "core.excludesFile=/dev/null", "check-ignore")
+        location = str(work_tree.root.absolute())
+        arguments = ("-C", location, "-c", "core.bare=false", "-c", "core.excludesFile=/dev/null", "check-ignore")
         command = git_command(*arguments, "--no-index", "--stdin", "-z", "--verbose", "--non-matching")
         self._process = subprocess.Popen(
             work_tree.entered(*command),
-            env=store_environment(git_dir) | {"GIT_WORK_TREE": place},
+            env=store_environment(git_dir) | {"GIT_WORK_TREE": location},
             pass_fds=work_tree.fds,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -122,6 +122,6 @@ class _Talk:
 
 
 def _write_all(process: subprocess.Popen[bytes], content: bytes) -> None:
-    left = memoryview(content)
-    while left and process.stdin is not None:
-        left = left[process.stdin.write(left) or 0 :]
+    remaining = memoryview(content)
+    while remaining and process.stdin is not None:
+        remaining = remaining[process.stdin.write(remaining) or 0 :]

@@ -72,9 +72,9 @@ class OwnFolder:
             self.view.close()
             self.view = show_read_only(work, seen)
 
-    def copy(self, place: Path) -> OwnFolder:
+    def copy(self, path: Path) -> OwnFolder:
         self.ready()
-        return OwnFolder(copy_folder(self.view.root, place / WORK), self.lent)
+        return OwnFolder(copy_folder(self.view.root, path / WORK), self.lent)
 
     def close(self) -> None:
         self.view.close()
@@ -92,14 +92,14 @@ class Overlay:
     ready: Callable[[], object] = bool
     granted: tuple[Path, ...] = ()
 
-    def __init__(self, folder: Path, place: Path, hidden: Iterable[bytes], repository: Path | None = None) -> None:
-        """Mount the overlay in ``place``, including earlier changes."""
-        self.folder, self.upper, self.hidden = folder, place / UPPER, frozenset(hidden)
+    def __init__(self, folder: Path, path: Path, hidden: Iterable[bytes], repository: Path | None = None) -> None:
+        """Mount the overlay in ``path``, including earlier changes."""
+        self.folder, self.upper, self.hidden = folder, path / UPPER, frozenset(hidden)
         self.kept = self.upper
-        self._repository = repository or place / REPOSITORY
-        self._lock = _lock(place)
+        self._repository = repository or path / REPOSITORY
+        self._lock = _lock(path)
         over = self._repository if self._repository.is_dir() else None
-        places = OverlayPlaces(self.upper, place / _OWN, place / _HIDE, place / WORK, over)
+        places = OverlayPlaces(self.upper, path / _OWN, path / _HIDE, path / WORK, over)
         try:
             for each in (places.hide, places.work, places.view):
                 each.mkdir(mode=0o700, exist_ok=True)
@@ -107,16 +107,16 @@ class Overlay:
         except OSError as error:
             os.close(self._lock)
             raise WorkspaceError(
-                f"no overlay over {folder} can be created at {place} ({error.strerror}); use a copy with --layer copy"
+                f"no overlay over {folder} can be created at {path} ({error.strerror}); use a copy with --layer copy"
             ) from error
         except BaseException:
             os.close(self._lock)
             raise
 
-    def copy(self, place: Path) -> Overlay:
+    def copy(self, path: Path) -> Overlay:
         self.ready()
-        copy_folder(self.upper, place / UPPER)
-        return Overlay(self.folder, place, self.hidden, self._repository)
+        copy_folder(self.upper, path / UPPER)
+        return Overlay(self.folder, path, self.hidden, self._repository)
 
     def close(self) -> None:
         self.view.close()
@@ -127,15 +127,15 @@ class Overlay:
 
 def can_show(sandbox: Path) -> bool:
     """Return whether folders can be mounted inside a folder in ``sandbox``."""
-    place = sandbox / f"probe-{os.getpid()}-{time.monotonic_ns()}"
+    path = sandbox / f"probe-{os.getpid()}-{time.monotonic_ns()}"
     try:
-        (place / "seen").mkdir(mode=0o700, parents=True)
-        show_read_only(place, [(sandbox, b"seen")]).close()
+        (path / "seen").mkdir(mode=0o700, parents=True)
+        show_read_only(path, [(sandbox, b"seen")]).close()
     except (WorkspaceError, OSError):
         return False
     finally:
         with suppress(StackmemError):
-            remove_tree(place)
+            remove_tree(path)
     return True
 
 
@@ -146,21 +146,21 @@ def _is_empty(work: Path, path: bytes) -> bool:
         return False
 
 
-def make_upper(folder: Path, place: Path) -> None:
+def make_upper(folder: Path, path: Path) -> None:
     """Create the folder that receives an overlay's writes. An existing one is kept with its changes."""
-    upper = place / UPPER
+    upper = path / UPPER
     if not upper.is_dir():
         upper.mkdir()
         upper.chmod(folder.stat().st_mode & 0o777 | 0o700)  # the owner needs write access
 
 
-def repository_place(folder: Path, place: Path) -> Path:
+def repository_place(folder: Path, path: Path) -> Path:
     """Return where the repository of an overlay goes: normally a lower layer.
 
     If the run's files are inside the user's folder, it is the upper one, because the kernel rejects nested lower
     layers.
     """
-    return place / (UPPER if place.resolve().is_relative_to(folder.resolve()) else REPOSITORY)
+    return path / (UPPER if path.resolve().is_relative_to(folder.resolve()) else REPOSITORY)
 
 
 def hidden_again(folder: Path, include: Iterable[str], own: Iterable[Path]) -> tuple[bytes, ...]:
@@ -178,24 +178,24 @@ def why_no_layer(folder: Path, sandbox: Path) -> str:
     """Try to mount an overlay over the folder with its files in ``sandbox``. Returns why it failed, or an empty
     string.
     """
-    place = sandbox / f"probe-{os.getpid()}-{time.monotonic_ns()}"
+    path = sandbox / f"probe-{os.getpid()}-{time.monotonic_ns()}"
     try:
-        place.mkdir(mode=0o700, parents=True)
-        make_upper(folder, place)
-        Overlay(folder, place, (b".stackmem-hidden",)).close()
+        path.mkdir(mode=0o700, parents=True)
+        make_upper(folder, path)
+        Overlay(folder, path, (b".stackmem-hidden",)).close()
     except WorkspaceError as error:
         return str(error).partition(";")[0]
     except OSError as error:
         return f"{sandbox} cannot be written ({error.strerror})"
     finally:
         with suppress(StackmemError):
-            remove_tree(place)
+            remove_tree(path)
     return ""
 
 
-def _lock(place: Path) -> int:
+def _lock(path: Path) -> int:
     """Open and lock the overlay's folder."""
-    fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     for _ in range(_TRIES):
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -204,4 +204,4 @@ def _lock(place: Path) -> int:
         else:
             return fd
     os.close(fd)
-    raise WorkspaceError(f"another process uses the overlay {place}; end it first")
+    raise WorkspaceError(f"another process uses the overlay {path}; end it first")

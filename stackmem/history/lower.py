@@ -75,7 +75,7 @@ class LowerFolder:
 
     def _merged(self, fd: int, folder: bytes) -> list[bytes]:
         """Return the folders that merge with lower ones, and record what the other entries replace."""
-        found = []
+        paths = []
         for name in map(os.fsencode, os.listdir(fd)):
             path = folder + b"/" + name if folder else name
             if name in CACHES or path in self._leave_out or name.lower() == b".git":
@@ -87,8 +87,8 @@ class LowerFolder:
                 elif _is_opaque(fd, name):
                     self._shadowed(path, "opaque")
                 else:
-                    found.append(path)
-        return found
+                    paths.append(path)
+        return paths
 
     def _is_folder(self, path: bytes) -> bool:
         return os.path.isdir(self._folder + b"/" + path) and self._shows(path)  # noqa: PTH112
@@ -131,13 +131,13 @@ class LowerFolder:
             self.left_out.append(LeftOut(shown_name(path), "changed in your folder while the run worked on it"))
             return
         try:
-            node, why = self._keep.node(path, status)
+            node, reason = self._keep.node(path, status)
         except OSError as error:
-            node, why = None, f"cannot be read: {error.strerror}"
+            node, reason = None, f"cannot be read: {error.strerror}"
         if node is not None:
             self.base[path] = node
         else:
-            self.left_out.append(LeftOut(shown_name(path), why, status.st_size))
+            self.left_out.append(LeftOut(shown_name(path), reason, status.st_size))
 
 
 class FileKeeper:

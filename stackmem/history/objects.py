@@ -82,9 +82,9 @@ class ObjectStore:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         fd = os.open(temporary, flags, 0o600)
         try:
-            left = memoryview(packed)
-            while left:
-                left = left[os.write(fd, left) :]
+            remaining = memoryview(packed)
+            while remaining:
+                remaining = remaining[os.write(fd, remaining) :]
         finally:
             os.close(fd)
         try:
@@ -114,10 +114,10 @@ class ObjectStore:
             into.append((name, _line(name, node)))
         deepest_first = sorted(folders, key=lambda path: path.count(b"/") + bool(path), reverse=True)
         for path in deepest_first[:-1]:
-            above, _, name = path.rpartition(b"/")
+            parent, _, name = path.rpartition(b"/")
             node = Node(FOLDER, self.add("tree", _content(folders.pop(path))))
             # git sorts folders as if their name ended in a slash
-            folders[above].append((name + b"/", _line(name, node)))
+            folders[parent].append((name + b"/", _line(name, node)))
         return self.add("tree", _content(folders[b""]))
 
 
@@ -133,10 +133,10 @@ def alternates(git_dir: Path) -> list[str]:
 
 def _new_folder(folders: dict[bytes, list[tuple[bytes, bytes]]], path: bytes) -> list[tuple[bytes, bytes]]:
     fresh = folders[path] = []
-    above = path.rpartition(b"/")[0]
-    while above not in folders:
-        folders[above] = []
-        above = above.rpartition(b"/")[0]
+    parent = path.rpartition(b"/")[0]
+    while parent not in folders:
+        folders[parent] = []
+        parent = parent.rpartition(b"/")[0]
     return fresh
 
 
@@ -148,7 +148,7 @@ def _content(lines: list[tuple[bytes, bytes]]) -> bytes:
     return b"".join(line for _, line in sorted(lines))
 
 
-def _unwritable(error: OSError, place: Path) -> WorkspaceError:
+def _unwritable(error: OSError, path: Path) -> WorkspaceError:
     return WorkspaceError(
-        f"cannot store the files of the run in {place} ({error.strerror}); free disk space, or choose another directory"
+        f"cannot store the files of the run in {path} ({error.strerror}); free disk space, or choose another directory"
     )

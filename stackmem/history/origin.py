@@ -154,9 +154,9 @@ def _some(paths: list[bytes]) -> str:
 
 def work_tree_of(folder: Path) -> Path | None:
     """Return the root of the work tree that contains a folder, or None."""
-    place = folder.resolve()
-    device = place.stat().st_dev
-    for root in (place, *place.parents):
+    path = folder.resolve()
+    device = path.stat().st_dev
+    for root in (path, *path.parents):
         if root.stat().st_dev != device:
             return None  # git also stops at a file system boundary
         if os.path.lexists(root / ".git"):
@@ -168,47 +168,47 @@ def find_origin(root: Path) -> Origin:
     """Return the repository of the work tree at ``root``."""
     git_dir = _git_dir(root)
     common = _common(git_dir)
-    named = shown_name(str(root))
-    for place in dict.fromkeys((git_dir, common)):
-        if link := _odd_entry(place):
+    name = shown_name(str(root))
+    for path in dict.fromkeys((git_dir, common)):
+        if link := _odd_entry(path):
             raise UsageError(
-                f"the repository {named} contains a link or a special file ({shown_name(link)}), {_WAY_OUT}"
+                f"the repository {name} contains a link or a special file ({shown_name(link)}), {_WAY_OUT}"
             )
     if _text(common / "objects" / "info" / "alternates").strip():
         raise UsageError(
-            f"the repository {named} borrows from another one, so the run does not get its history; "
+            f"the repository {name} borrows from another one, so the run does not get its history; "
             "to fix that, run `git repack -a -d` and remove .git/objects/info/alternates"
         )
     line = _text(git_dir / "HEAD").rstrip("\n")
     branch = line.removeprefix("ref: ") if line.startswith("ref: ") else ""
     if branch and not _BRANCH.fullmatch(branch):
-        raise UsageError(f"HEAD of the repository {named} does not name a branch, {_WAY_OUT}")
+        raise UsageError(f"HEAD of the repository {name} does not name a branch, {_WAY_OUT}")
     origin = Origin(root, git_dir, common, branch, "")
     try:
         names = origin.ask("for-each-ref", "--count=1", "--format=%(objectname)", branch) if branch else b"HEAD"
         head = origin.ask("rev-parse", "--verify", "--end-of-options", "HEAD^{commit}") if names.strip() else b""
     except WorkspaceError as error:
-        raise UsageError(f"git cannot read the repository {named} ({error}), {_WAY_OUT}") from error
+        raise UsageError(f"git cannot read the repository {name} ({error}), {_WAY_OUT}") from error
     return Origin(root, git_dir, common, branch, head.decode().strip())
 
 
 def _git_dir(root: Path) -> Path:
     """Return the git directory of this work tree."""
     entry = root / ".git"
-    named = shown_name(str(root))
+    name = shown_name(str(root))
     mode = entry.lstat().st_mode
     if stat.S_ISDIR(mode):
         return entry
     line = _text(entry)
     if not stat.S_ISREG(mode) or not line.startswith("gitdir: "):
-        raise UsageError(f"the .git of {named} is not a repository, {_WAY_OUT}")
-    place = Path(os.path.normpath(root / line.removeprefix("gitdir: ").rstrip("\n")))
-    back = _text(place / "gitdir").rstrip("\n")  # from ``git worktree``
-    if back and Path(os.path.normpath(place / back)) == entry:
-        return place
-    if place.is_dir() and _work_tree_named_in(place) == root:  # a submodule
-        return place
-    raise UsageError(f"the .git of {named} leads to a repository that does not name this folder, {_WAY_OUT}")
+        raise UsageError(f"the .git of {name} is not a repository, {_WAY_OUT}")
+    path = Path(os.path.normpath(root / line.removeprefix("gitdir: ").rstrip("\n")))
+    back = _text(path / "gitdir").rstrip("\n")  # from ``git worktree``
+    if back and Path(os.path.normpath(path / back)) == entry:
+        return path
+    if path.is_dir() and _work_tree_named_in(path) == root:  # a submodule
+        return path
+    raise UsageError(f"the .git of {name} leads to a repository that does not name this folder, {_WAY_OUT}")
 
 
 def _work_tree_named_in(git_dir: Path) -> Path | None:

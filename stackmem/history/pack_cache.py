@@ -47,10 +47,10 @@ class PackCache:
         """Put the packs of an entry into a folder. Returns the excluded blobs, or None if there is no such entry."""
         try:
             with self._locked():
-                place = self.folder / key
-                withheld = _about(place).withheld
-                self._put(place, into)
-                os.utime(place)
+                path = self.folder / key
+                withheld = _about(path).withheld
+                self._put(path, into)
+                os.utime(path)
         except (OSError, msgspec.MsgspecError):
             self._drop(into)
             return None
@@ -86,19 +86,19 @@ class PackCache:
     def take_index(self, key: str, like: tuple[int, int], into: Path) -> bool:
         """Put the index of an entry at a path, if it was created from an index with this size and time."""
         with suppress(OSError, msgspec.MsgspecError), self._locked():
-            place = self.folder / key
-            if _about(place).index == like != (0, 0):
-                self._share(place / _INDEX, into)
+            path = self.folder / key
+            if _about(path).index == like != (0, 0):
+                self._share(path / _INDEX, into)
                 return True
         return False
 
-    def keep_index(self, key: str, like: tuple[int, int], made: Path) -> None:
+    def keep_index(self, key: str, like: tuple[int, int], path: Path) -> None:
         """Store an index with the packs of its entry, replacing the previous one."""
         with suppress(OSError, msgspec.MsgspecError), self._locked():
             place = self.folder / key
             about = msgspec.structs.replace(_about(place), index=like)
             (place / _INDEX).unlink(missing_ok=True)  # a run with a hard link to it keeps it
-            self._share(made, place / _INDEX)
+            self._share(path, place / _INDEX)
             (place / "about.new").write_bytes(msgspec.json.encode(about))
             (place / "about.new").rename(place / _ABOUT)
 
@@ -148,5 +148,5 @@ class PackCache:
             os.close(fd)
 
 
-def _about(place: Path) -> PackedFrom:
-    return msgspec.json.decode(read_regular(place / _ABOUT), type=PackedFrom)
+def _about(path: Path) -> PackedFrom:
+    return msgspec.json.decode(read_regular(path / _ABOUT), type=PackedFrom)

@@ -43,8 +43,8 @@ def contents_after(
     patch: bytes, before: Mapping[bytes, tuple[Node, bytes]], after: Mapping[bytes, Node]
 ) -> dict[bytes, bytes]:
     """Return the content of every path in ``after``; for a link, its target."""
-    with tempfile.TemporaryDirectory(prefix="stackmem-apply-") as place:
-        git_dir = Path(place)
+    with tempfile.TemporaryDirectory(prefix="stackmem-apply-") as location:
+        git_dir = Path(location)
         environment = store_environment(git_dir)
         store = ObjectStore(git_dir)
         for _, content in before.values():

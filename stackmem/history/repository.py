@@ -115,28 +115,28 @@ def shares_blocks(folder: Path, place: Path) -> bool:
 def _outside(root: bytes, selection: Selection) -> list[bytes]:
     """Return links that lead out of the folder, except those of installed packages, where this is normal."""
     installed = tuple(path + b"/" for path in selection.dependencies)
-    found = []
+    paths = []
     for path, status in selection.files.items():
         if stat.S_ISLNK(status.st_mode) and not path.startswith(installed):
             with suppress(OSError):
                 at = root + b"/" + path
                 target = os.path.normpath(os.path.join(os.path.dirname(at), os.readlink(at)))
                 if target != root and not target.startswith(root + b"/"):
-                    found.append(path)
-    return sorted(found)
+                    paths.append(path)
+    return sorted(paths)
 
 
 def _leads_back(root: bytes, path: bytes, status: os.stat_result) -> bool:
     """Return whether this is a link from installed packages to a project file that is not installed."""
-    above = path.split(b"/")[:-1]
-    depth = next((number for number, name in enumerate(above) if name in DEPENDENCIES), None)
+    parents = path.split(b"/")[:-1]
+    depth = next((number for number, name in enumerate(parents) if name in DEPENDENCIES), None)
     if depth is None or not stat.S_ISLNK(status.st_mode):
         return False
     try:
-        target = os.path.normpath(os.path.join(root, *above, os.readlink(root + b"/" + path)))
+        target = os.path.normpath(os.path.join(root, *parents, os.readlink(root + b"/" + path)))
     except OSError:
         return False
-    installed = os.path.join(root, *above[: depth + 1])
+    installed = os.path.join(root, *parents[: depth + 1])
     return target.startswith(root + b"/") and target != installed and not target.startswith(installed + b"/")
 
 
@@ -172,11 +172,11 @@ def _copy(root: bytes, into: bytes, selection: Selection, notice: Callable[[str]
             os.close(fd)
 
 
-def _make_folder(root: bytes, into: bytes, path: bytes, made: set[bytes]) -> None:
+def _make_folder(root: bytes, into: bytes, path: bytes, paths: set[bytes]) -> None:
     missing = []
-    while path not in made:
+    while path not in paths:
         missing.append(path)
-        made.add(path)
+        paths.add(path)
         path = path.rpartition(b"/")[0]
     for folder in reversed(missing):
         try:
@@ -234,9 +234,9 @@ def _copy_large(source: int, target: int) -> None:
 
 
 def _write_all(fd: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(fd, left) :]
+    remaining = memoryview(content)
+    while remaining:
+        remaining = remaining[os.write(fd, remaining) :]
 
 
 def _unwritable(into: Path, error: OSError) -> WorkspaceError:

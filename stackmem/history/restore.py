@@ -30,20 +30,20 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: float) -> tuple[str, ...]:
     """Restore the workspace to ``tree``. Returns paths that changed after ``since`` and cannot be restored."""
     now = history.snapshot()
-    wanted, there = history.files(tree), history.files(now)
+    nodes, there = history.files(tree), history.files(now)
     over = history.over
     try:
         root = os.open(work_tree, _FOLDER) if over is None else os.dup(over.view.fd)
     except OSError as error:
         raise _unwritable(work_tree, error) from error
     try:
-        stray = [path for path, node in there.items() if wanted.get(path) != node]
+        stray = [path for path, node in there.items() if nodes.get(path) != node]
         for path in stray:
             remove_file(root, path)
-        left, fresh = _changed_since(work_tree if over is None else over.upper, wanted, since)
-        for path in sorted({*fresh, *_emptied(stray, wanted)}, reverse=True):
+        left, fresh = _changed_since(work_tree if over is None else over.upper, nodes, since)
+        for path in sorted({*fresh, *_emptied(stray, nodes)}, reverse=True):
             _remove_empty(root, path)
-        for path, node in wanted.items():
+        for path, node in nodes.items():
             if there.get(path) != node:
                 put_file(root, path, node.mode, content_of(git_dir, node.id))
     except OSError as error:
@@ -55,7 +55,7 @@ def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: 
             f"the workspace {work_tree} cannot be restored to its state before the interrupted call; make sure that no "
             "other program uses it, and resume again"
         )
-    held = [path for path in map(path_bytes, (out.path for out in history.left_out)) if path in wanted]
+    held = [path for path in map(path_bytes, (out.path for out in history.left_out)) if path in nodes]
     return tuple(shown_name(path) for path in sorted({*left, *held}))
 
 
@@ -66,10 +66,10 @@ def content_of(git_dir: Path, name: str) -> bytes:
 
 def _above(root: int, path: bytes, *, make: bool = False) -> tuple[int, bytes]:
     """Open the parent folder of a path. Returns it with the file's name."""
-    *above, last = path.split(b"/")
+    *parents, last = path.split(b"/")
     folder = os.dup(root)
     try:
-        for name in above:
+        for name in parents:
             if make:
                 _make_folder(folder, name)
             inner = os.open(name, _FOLDER, dir_fd=folder)
@@ -118,10 +118,10 @@ def put_file(root: int, path: bytes, mode: str, content: bytes) -> None:
         os.close(folder)
 
 
-def _emptied(stray: list[bytes], wanted: dict[bytes, Node]) -> set[bytes]:
+def _emptied(stray: list[bytes], nodes: dict[bytes, Node]) -> set[bytes]:
     """Return the parent folders of removed files that are not needed any more."""
-    found = {above for path in stray for above in _folders(path)}
-    return found - {above for path in wanted for above in _folders(path)}
+    found = {parent for path in stray for parent in _folders(path)}
+    return found - {parent for path in nodes for parent in _folders(path)}
 
 
 def _folders(path: bytes) -> Iterator[bytes]:
@@ -138,14 +138,14 @@ def _remove_empty(root: int, path: bytes) -> None:
             os.close(folder)
 
 
-def _changed_since(place: Path, wanted: dict[bytes, Node], since: float) -> tuple[list[bytes], list[bytes]]:
+def _changed_since(place: Path, nodes: dict[bytes, Node], since: float) -> tuple[list[bytes], list[bytes]]:
     """Return files that are not kept and were changed or created later, except in caches; and such folders.
 
     These folders may be empty and are then removed, because a repeated call may create them again.
     """
     found: list[bytes] = []
     fresh: list[bytes] = []
-    folders = {above for path in wanted for above in _folders(path)}
+    folders = {parent for path in nodes for parent in _folders(path)}
     root = os.open(place, _FOLDER)
     opened = opener_for(root)
     limit = int(since * 1e9)
@@ -165,7 +165,7 @@ def _changed_since(place: Path, wanted: dict[bytes, Node], since: float) -> tupl
                     path = at + b"/" + name if at else name
                     later = _later(folder, name, git_limit if path.startswith(b".git/") else limit)
                     if not entry.is_dir(follow_symlinks=False):
-                        found += [path] if later and path not in wanted else []
+                        found += [path] if later and path not in nodes else []
                     elif name not in CACHES:
                         todo.append(path)
                         own = b".git" in path.split(b"/")  # a repository needs its empty folders

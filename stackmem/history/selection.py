@@ -240,12 +240,12 @@ class Picked:
         return real
 
     def never(self, path: bytes) -> bool:
-        above, _, name = path.rpartition(b"/")
-        if above and above not in self._closed:
-            parts = above.split(b"/")
+        parent, _, name = path.rpartition(b"/")
+        if parent and parent not in self._closed:
+            parts = parent.split(b"/")
             names = (b"/".join(parts[: number + 1]) for number in range(len(parts)))
-            self._closed[above] = any(self._is_closed(at, part) for at, part in zip(names, parts, strict=True))
-        return (bool(above) and self._closed[above]) or self._is_closed(path, name)
+            self._closed[parent] = any(self._is_closed(at, part) for at, part in zip(names, parts, strict=True))
+        return (bool(parent) and self._closed[parent]) or self._is_closed(path, name)
 
     def _is_closed(self, path: bytes, name: bytes) -> bool:
         if name[:1] != b"." and not self._own and not self._home:
@@ -261,16 +261,16 @@ class Picked:
         return False
 
     def _note_tracked(self, path: bytes) -> None:
-        above = path.rpartition(b"/")[0]
-        while above and above not in self._tracked_above:
-            self._tracked_above.add(above)
-            above = above.rpartition(b"/")[0]
+        parent = path.rpartition(b"/")[0]
+        while parent and parent not in self._tracked_above:
+            self._tracked_above.add(parent)
+            parent = parent.rpartition(b"/")[0]
 
     def dependencies(self) -> list[bytes]:
         """Return folders of installed packages: ignored ones, and others of these names without tracked files."""
         found = {path for path in self._installed if path not in self._tracked_above}
-        above = {path.rpartition(b"/")[0] for path in self.files}
-        for path in {*self.folders, *above}:
+        parents = {path.rpartition(b"/")[0] for path in self.files}
+        for path in {*self.folders, *parents}:
             parts = path.split(b"/")
             for number, part in enumerate(parts):
                 at = b"/".join(parts[: number + 1])

@@ -94,10 +94,10 @@ class Walk:
     def files(self) -> Iterator[tuple[bytes, os.stat_result]]:
         level = [b""]
         for _ in range(_LEVELS):
-            found = [self._folder(path) for path in level]
-            ignored = self._ignored(found)
+            folders = [self._folder(path) for path in level]
+            ignored = self._ignored(folders)
             level = []
-            for folder in found:
+            for folder in folders:
                 level += [path for path in folder.folders if path not in ignored]
                 yield from (file for file in folder.files if file[0] not in ignored)
         for path in level:
@@ -223,11 +223,11 @@ class Walk:
             return name in _MARKS
         return any(_is_there(parent, name + b"/" + mark) for mark in _MARKS[name])
 
-    def _ignored(self, found: list[_Folder]) -> set[bytes]:
+    def _ignored(self, folders: list[_Folder]) -> set[bytes]:
         if self._rules is None:
             return set()
-        new = [path for folder in found for path in folder.folders if path not in self._known_folders]
-        new += [path for folder in found for path, _ in folder.files if path not in self._before]
+        new = [path for folder in folders for path in folder.folders if path not in self._known_folders]
+        new += [path for folder in folders for path, _ in folder.files if path not in self._before]
         try:
             return self._rules.ignored(new)
         except TimeoutError:
@@ -243,13 +243,13 @@ def path_bytes(shown: str) -> bytes:
 
 def folders_of(files: Iterable[bytes]) -> set[bytes]:
     """Return all parent folders of the files."""
-    found: set[bytes] = set()
+    parents: set[bytes] = set()
     for path in files:
-        above = path.rpartition(b"/")[0]
-        while above and above not in found:
-            found.add(above)
-            above = above.rpartition(b"/")[0]
-    return found
+        parent = path.rpartition(b"/")[0]
+        while parent and parent not in parents:
+            parents.add(parent)
+            parent = parent.rpartition(b"/")[0]
+    return parents
 
 
 def _is_there(parent: int, path: bytes) -> bool:

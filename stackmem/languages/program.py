@@ -285,7 +285,7 @@ def _entered(effect: EnterFrame, state: State) -> FramePushed:
     )
 
 
-def _called_ended(ended: Ended, state: State, said: list[str]) -> Event:
+def _called_ended(ended: Ended, state: State, lines: list[str]) -> Event:
     """Return the next of the events that end a program which an agent called."""
     program, most = state.program, state.shown_bytes
     if ended.fault is not None:
@@ -295,7 +295,7 @@ def _called_ended(ended: Ended, state: State, said: list[str]) -> Event:
     if program is None or program.returned is None:
         return ProgramReturned(*kind_and_size(ended.value), digest_of(ended.value))
     text = whole(as_text(ended.value)) or "(nothing)"
-    printed = "\n".join(map(whole, said))
+    printed = "\n".join(map(whole, lines))
     return FramePopped(state.running.id, clip_chars(f"{text}\n\nIt printed:\n{printed}" if printed else text, most))
 
 

@@ -142,7 +142,7 @@ class Round:
 
         Outstanding branches come before new ones, and no more completions are asked than the run has steps left.
         """
-        left = None if state.limits.steps is None else state.limits.steps - state.step
+        remaining = None if state.limits.steps is None else state.limits.steps - state.step
         asked: list[tuple[int | None, AskModel | InvokeTool | LoadSource]] = []
         rank = 0
         for question in waiting:
@@ -150,7 +150,7 @@ class Round:
             if self._midway and question.branch not in self._due:
                 continue
             if isinstance(operation, Complete):
-                if left is None or rank < max(1, left):
+                if remaining is None or rank < max(1, remaining):
                     asked.append((question.branch, _request(question, operation, state, rank)))
                 rank += 1
             elif not isinstance(operation, RunFrame):
@@ -201,12 +201,12 @@ class Round:
                 self._written = 0
                 waiting[0].settle(FrameAnswer("", failed="inputs", detail=event.detail))
 
-    def note_popped(self, done: PoppedFrame) -> None:
+    def note_popped(self, frame: PoppedFrame) -> None:
         """Record that the agent's frame ended."""
         self.working, self._written = "", 0
         for question in self._questions:
             if not question.done:
-                question.settle(_frame_answer(question.operation, done))
+                question.settle(_frame_answer(question.operation, frame))
                 return
 
     def reopen(self) -> None:
@@ -307,13 +307,13 @@ def _given_up(question: Question, state: State) -> RunEnded | None:
     return followed if isinstance(followed, RunEnded) else None
 
 
-def _frame_answer(work: Single, done: PoppedFrame) -> FrameAnswer:
+def _frame_answer(work: Single, frame: PoppedFrame) -> FrameAnswer:
     """Convert an ended frame to the program's answer."""
-    first = next((turn for turn in done.frame.turns if isinstance(turn, Reply)), None)
+    first = next((turn for turn in frame.frame.turns if isinstance(turn, Reply)), None)
     plan = "\n".join(part.text for part in first.parts if isinstance(part, Text)).strip() if first else ""
     wanted = isinstance(work, RunFrame) and work.schema is not None
-    value = read_json(done.result)[0] if wanted and not done.forced else None
-    return FrameAnswer(done.result, value, done.forced, _WHY.get(done.forced, ""), plan)
+    value = read_json(frame.result)[0] if wanted and not frame.forced else None
+    return FrameAnswer(frame.result, value, frame.forced, _WHY.get(frame.forced, ""), plan)
 
 
 def spending(state: State) -> Spending:

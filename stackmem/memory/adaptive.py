@@ -212,11 +212,11 @@ class Adaptive(Struct, frozen=True):
 
 def _named_chunks(frame: Frame) -> Iterator[str]:
     """Yield the chunks that the push named, in full, because reading each of them would take a step."""
-    heap, left = frame.opened, SHOWN_CHARS
+    heap, remaining = frame.opened, SHOWN_CHARS
     for name in () if frame.request else pointers(frame.registers.intent, frame.context):
         chunk = heap.chunks.get(name)
-        if chunk is not None and not heap.stale(chunk) and len(chunk.content) <= left:
-            left -= len(chunk.content)
+        if chunk is not None and not heap.stale(chunk) and len(chunk.content) <= remaining:
+            remaining -= len(chunk.content)
             yield f"\n{chunk.heading}\n{chunk.content}"
 
 

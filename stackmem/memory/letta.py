@@ -58,8 +58,8 @@ class Blocks(Summarizing, frozen=True):
     """A summarizing strategy whose system prompt contains the files of the memory tool."""
 
     def render(self, state: State) -> View:
-        shown = super().render(state)
-        return View(with_blocks(state), shown.tools, shown.messages, shown.breakpoints)
+        view = super().render(state)
+        return View(with_blocks(state), view.tools, view.messages, view.breakpoints)
 
 
 def letta(parameters: str) -> Blocks:

@@ -101,9 +101,9 @@ class StackHeap(Struct, frozen=True):
 
 
 @lru_cache(maxsize=32)
-def heap_news(place: str, budgets: Budgets, described: bool = True) -> Callable[[Heap, Heap], str]:
+def heap_news(location: str, budgets: Budgets, described: bool = True) -> Callable[[Heap, Heap], str]:
     """Return a function for the user message's text about the heap, given the shown heap and the current one."""
-    tells = {"on_change": _whole_index, "delta": _changed_lines}.get(place, _nothing)
+    tells = {"on_change": _whole_index, "delta": _changed_lines}.get(location, _nothing)
     return partial(tells, budgets, described)
 
 

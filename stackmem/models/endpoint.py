@@ -33,12 +33,12 @@ class Endpoint(Struct, frozen=True):
         """Return whether the server is on this machine; such models are free and may have any name."""
         return _is_loopback(urlsplit(self.url).hostname or "")
 
-    def attempt_seconds(self, left: float | None) -> float:
-        """Return the time limit of one attempt, given the seconds ``left`` in the run.
+    def attempt_seconds(self, remaining: float | None) -> float:
+        """Return the time limit of one attempt, given the seconds ``remaining`` in the run.
 
         It is slightly longer than that, so that the run's own limit has passed when the attempt ends.
         """
-        return self.reply_seconds if left is None else min(self.reply_seconds, left + _AFTER_SECONDS)
+        return self.reply_seconds if remaining is None else min(self.reply_seconds, remaining + _AFTER_SECONDS)
 
     def __repr__(self) -> str:
         return f"Endpoint(url={self.url!r}, key=...)"

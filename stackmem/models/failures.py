@@ -79,8 +79,8 @@ def failed(kind: FailureKind, detail: str, secret: str = "", headers: Mapping[st
 
 def unanswered(kind: Literal["timeout", "connection"], endpoint: Endpoint, error: BaseException) -> ModelFailed:
     """Build a failure for an attempt without an answer, with the address."""
-    why = cause(error) if kind == "connection" else str(error) or "no answer in time"
-    return failed(kind, f"{without_login(endpoint.url)}: {why}", endpoint.secret)
+    reason = cause(error) if kind == "connection" else str(error) or "no answer in time"
+    return failed(kind, f"{without_login(endpoint.url)}: {reason}", endpoint.secret)
 
 
 def answered_with(response: Response, text: str, secret: str) -> ModelFailed:

@@ -176,11 +176,11 @@ def _with_others(reply: _ChatReply) -> None:
             reply.texts, other.texts = other.texts, []
             if any(reply.texts):
                 reply.notes[f"took the text from choice {number} of the reply"] = None
-        said = "".join(
-            (*other.thoughts, *other.texts, *other.refusals, *("".join(one.arguments) for one in other.calls))
+        text = "".join(
+            (*other.thoughts, *other.texts, *other.refusals, *("".join(call.arguments) for call in other.calls))
         )
-        if said:
-            reply.notes[left_out(f"choice {number} of the reply", said)] = None
+        if text:
+            reply.notes[left_out(f"choice {number} of the reply", text)] = None
 
 
 def _grow(reply: _ChatReply, choice: Json) -> None:
@@ -350,8 +350,8 @@ def _failure(error: Any, secret: str, *, begun: bool) -> ModelFailed:
         kind = kind_of_status(status, text)
     else:
         kind = kind_of_error(scalar(fields.get("type") or fields.get("status") or code), text)
-    where = "an error in mid-stream" if begun else "an error in place of a reply"
-    return failed(kind, f"{where}: {sentence(error) or text}", secret)
+    location = "an error in mid-stream" if begun else "an error in place of a reply"
+    return failed(kind, f"{location}: {sentence(error) or text}", secret)
 
 
 def _object(value: Any) -> Json:

@@ -82,9 +82,9 @@ def _listed(endpoint: Endpoint, seconds: float, headers: Mapping[str, str]) -> t
     try:
         return _answer(endpoint, ("GET", f"{endpoint.url}/models", None), seconds, headers)
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-        address, why = without_login(endpoint.url), one_line(cause(error), endpoint.secret)
+        address, reason = without_login(endpoint.url), one_line(cause(error), endpoint.secret)
         raise UsageError(
-            f"no server answers at {address} ({why}); start it, or pass another address with --base-url"
+            f"no server answers at {address} ({reason}); start it, or pass another address with --base-url"
         ) from error
     except (httpx2.HTTPError, OSError):
         return 0, b""

@@ -185,8 +185,8 @@ def _closed(text: str, more: Lines, tell: Callable[[str], object]) -> str:
 
 def _depth(line: str, depth: int, *, in_text: bool) -> tuple[int, bool]:
     """Return the number of open brackets after a line, and whether a string is open."""
-    for found in _TOKENS.finditer(line):
-        mark = found[0]
+    for match in _TOKENS.finditer(line):
+        mark = match[0]
         if mark == '"':
             in_text = not in_text
         elif not in_text and len(mark) == 1:

@@ -67,8 +67,8 @@ def replay_live(
                 continue
             if observe is not None:
                 observe(asked)
-            made = perform(asked, world)
-            difference = _difference(step.record.event, made, comparison, (run.folder, opened.places.run))
+            event = perform(asked, world)
+            difference = _difference(step.record.event, event, comparison, (run.folder, opened.places.run))
             if difference:
                 return LiveTools(
                     run.id, level, calls, step.before.step, seq, brief_call(asked), difference,
@@ -99,18 +99,18 @@ def brief_call(effect: WorkspaceCall) -> str:
     return f"{tool_name(call)} {getattr(call, call.__struct_fields__[0])}"
 
 
-def _difference(recorded: Result, made: Event, comparison: FactComparison, runs: tuple[Path, Path]) -> str:
-    if isinstance(recorded, ToolAnswered) and isinstance(made, ToolAnswered):
-        made = replace(made, branch=recorded.branch)
-    if not isinstance(made, _RESULTS):
+def _difference(recorded: Result, event: Event, comparison: FactComparison, runs: tuple[Path, Path]) -> str:
+    if isinstance(recorded, ToolAnswered) and isinstance(event, ToolAnswered):
+        event = replace(event, branch=recorded.branch)
+    if not isinstance(event, _RESULTS):
         return ""
     if not recorded.tree:  # the run stored no files then
-        made = replace(made, tree="")
-    if comparison.equal(recorded, made):
+        event = replace(event, tree="")
+    if comparison.equal(recorded, event):
         return ""
-    lines = field_diff(replace(recorded, tree=""), replace(made, tree=""), sides=("recorded", "now"))
-    if recorded.tree == made.tree or not recorded.tree:
+    lines = field_diff(replace(recorded, tree=""), replace(event, tree=""), sides=("recorded", "now"))
+    if recorded.tree == event.tree or not recorded.tree:
         return lines
-    before, now = Snapshot(runs[0] / HISTORY, recorded.tree), Snapshot(runs[1] / HISTORY, made.tree)
+    before, now = Snapshot(runs[0] / HISTORY, recorded.tree), Snapshot(runs[1] / HISTORY, event.tree)
     files = [f"  {change.path}: {change.kind} now\n{change.diff}" for change in comparison.changed_files(before, now)]
     return "\n".join([*([lines] if lines else []), *(["  the resulting files differ:", *files] if files else [])])

@@ -99,7 +99,7 @@ class RecordedPerson(Unattended):
             raise Left
         return event.text if isinstance(event, UserAnswered) else None
 
-    def decide(self, asked: AskPermission) -> PersonDecided:
+    def decide(self, permission: AskPermission) -> PersonDecided:
         event = self._next()
         if isinstance(event, PersonDecided):
             return event
@@ -141,12 +141,12 @@ class Recorded(Struct):
             return returned.text, returned.failed
         return f"the run recorded no further answer of {name}", True
 
-    def load(self, asked: LoadSource) -> SourceLoaded:
+    def load(self, source: LoadSource) -> SourceLoaded:
         """Return the recorded result of loading a source. The run stores its text."""
-        recorded = self.sources.get(asked)
+        recorded = self.sources.get(source)
         if recorded:
             return recorded.popleft()
-        return SourceLoaded(asked.path, failed="the run did not read it then")
+        return SourceLoaded(source.path, failed="the run did not read it then")
 
     def person(self, question: str) -> str | None:
         """Return the user's next text, or None if there are no more."""

@@ -51,8 +51,8 @@ def _with_branches(rows: tuple[FrameRow, ...]) -> Iterator[tuple[FrameRow, str]]
         children = below.get(row.id, [])
         last = len(children) - 1
         waiting += [
-            (child, f"{trunk}{'└─ ' if place == last else '├─ '}", f"{trunk}{'   ' if place == last else '│  '}")
-            for place, child in reversed(list(enumerate(children)))
+            (child, f"{trunk}{'└─ ' if position == last else '├─ '}", f"{trunk}{'   ' if position == last else '│  '}")
+            for position, child in reversed(list(enumerate(children)))
         ]
 
 

@@ -80,7 +80,7 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
     resolved = resolve(flags, os.environ, cwd)
     settings = resolved.settings
     profile = profile_of(settings, cwd)
-    root, place, why = place_of(folder.resolve(), settings) if folder else (None, "", ())
+    root, location, why = place_of(folder.resolve(), settings) if folder else (None, "", ())
     warnings += why
     granted = tuple(mount.host for mount in profile.mounts)
     levels = tuple(survey(profile))
@@ -107,7 +107,7 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
         no_layer,
         unready(os.environ),
         bool(no_layer) and root is not None and shares_blocks(root, sandbox),
-        find_project(root, settings.include, os.environ.get("PATH", ""), granted, place) if root else None,
+        find_project(root, settings.include, os.environ.get("PATH", ""), granted, location) if root else None,
         found.text,
         history_told(root, settings) if root else "",
     )

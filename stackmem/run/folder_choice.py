@@ -34,17 +34,17 @@ def with_copy(prepared: Prepared) -> Prepared:
     folder, resolved = prepared.subject.folder, prepared.resolved
     if folder is None:
         return prepared
-    include, why = included_in(prepared.subject, resolved.settings), ""
+    include, reason = included_in(prepared.subject, resolved.settings), ""
     plan: LayerPlan | None = None
     if resolved.settings.layer != "copy":
-        plan, why = layer_over(folder, include, resolved, prepared.cwd, prepared.folders)
+        plan, reason = layer_over(folder, include, resolved, prepared.cwd, prepared.folders)
     if plan is not None:
         return msgspec.structs.replace(prepared, copy=plan)
     if resolved.settings.layer == "overlay":
-        raise WorkspaceError(f"no overlay is possible over {folder}: {why}; use a copy with --layer copy")
+        raise WorkspaceError(f"no overlay is possible over {folder}: {reason}; use a copy with --layer copy")
     lend = way_to_lend(resolved, prepared.cwd, prepared.folders[1])
     copy = plan_copy(folder, include, prepared.folders, lend=lend)
-    return msgspec.structs.replace(prepared, copy=msgspec.structs.replace(copy, why=why))
+    return msgspec.structs.replace(prepared, copy=msgspec.structs.replace(copy, why=reason))
 
 
 def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:
@@ -72,5 +72,5 @@ def layer_over(
     if not level.layers:
         return None, f"isolation {level.name} does not support mounts"
     plan = plan_layer(folder, include, folders)
-    why = plan.obstacle or why_no_layer(folder, folders[1])
-    return (None, why) if why else (plan, "")
+    reason = plan.obstacle or why_no_layer(folder, folders[1])
+    return (None, reason) if reason else (plan, "")

@@ -82,9 +82,9 @@ def open_in_memory(subject: Subject, check: str | None, scrub: Callable[[str], s
         )
     if check is not None:
         raise UsageError(f"--check runs a command, which is not possible in memory; {hint}")
-    place = task.folder / "environment" / "workspace"
+    path = task.folder / "environment" / "workspace"
     try:
-        files = _files(place, (place / work.PLAN).stat().st_mtime_ns)
+        files = _files(path, (path / work.PLAN).stat().st_mtime_ns)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the world {task.folder} cannot be read ({error}); create it again") from error
     if files.get(PROGRAM.path) != program_text():
@@ -135,8 +135,8 @@ def program_text() -> str:
 @lru_cache(maxsize=16)
 def _files(place: Path, changed: int) -> dict[str, str]:
     """Read all files of a world's workspace. Cached per path and modification time."""
-    found = sorted(path for path in place.rglob("*") if path.is_file() and not path.is_symlink())
-    return {path.relative_to(place).as_posix(): read_regular(path).decode("utf-8") for path in found}
+    paths = sorted(path for path in place.rglob("*") if path.is_file() and not path.is_symlink())
+    return {path.relative_to(place).as_posix(): read_regular(path).decode("utf-8") for path in paths}
 
 
 @lru_cache(maxsize=16)

@@ -42,26 +42,26 @@ def runs_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: 
     return _make_folder("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd, source), environ)
 
 
-def runs_folder(named: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
+def runs_folder(name: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
     """Return the directory of runs that a command reads: the named one, or the one in the settings.
 
     It need not exist or be writable.
     """
-    settings = resolve({"runs_dir": named}, environ, cwd).settings
+    settings = resolve({"runs_dir": name}, environ, cwd).settings
     return _place("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd), environ)[0]
 
 
-def runs_places(named: str | None, environ: Mapping[str, str], cwd: Path) -> list[Path]:
+def runs_places(name: str | None, environ: Mapping[str, str], cwd: Path) -> list[Path]:
     """Return the directories to search for a run: that of ``runs_folder``, and unless the user named it, also the other
     one of the checkout's and the user's directories.
     """
-    configured = resolve({"runs_dir": named}, environ, cwd).settings.runs_dir
-    first = runs_folder(named, environ, cwd)
+    configured = resolve({"runs_dir": name}, environ, cwd).settings.runs_dir
+    first = runs_folder(name, environ, cwd)
     if configured is not None:
         return [first]
     home = checkout(SOURCE)
     both = [*([home / "runs"] if home else []), user_folder(environ, "XDG_STATE_HOME", ".local/state", "runs")]
-    return [first, *(place for place in both if place is not None and place != first)]
+    return [first, *(path for path in both if path is not None and path != first)]
 
 
 def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
@@ -83,9 +83,9 @@ def _can_mount(settings: Settings) -> bool:
 
 
 def _make_folder(
-    name: str, asked: Path | None, in_checkout: Path, in_state: str, root: Path | None, environ: Mapping[str, str]
+    name: str, path: Path | None, in_checkout: Path, in_state: str, root: Path | None, environ: Mapping[str, str]
 ) -> Path:
-    place, own = _place(name, asked, in_checkout, in_state, root, environ)
+    place, own = _place(name, path, in_checkout, in_state, root, environ)
     try:
         # Keep runs private. A directory that the user names, or a checkout, keeps the user's default permissions.
         place.mkdir(mode=0o777 if own else 0o700, parents=True, exist_ok=True)
@@ -100,10 +100,10 @@ def _make_folder(
 
 
 def _place(
-    name: str, asked: Path | None, in_checkout: Path, in_state: str, root: Path | None, environ: Mapping[str, str]
+    name: str, path: Path | None, in_checkout: Path, in_state: str, root: Path | None, environ: Mapping[str, str]
 ) -> tuple[Path, bool]:
     """Return the path of a directory, and whether the user named it or it is in a checkout."""
-    own = asked or (root / in_checkout if root else None)
+    own = path or (root / in_checkout if root else None)
     place = own or user_folder(environ, "XDG_STATE_HOME", ".local/state", in_state)
     if place is None:
         raise UsageError(

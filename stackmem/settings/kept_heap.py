@@ -84,7 +84,7 @@ class HeapStore:
                 f"the kept heap {self.path} cannot be read ({error.strerror}); make it readable"
             ) from error
         lines = raw.split(b"\n")[:-1]
-        held: dict[str, HeapChange] = {}
+        changes: dict[str, HeapChange] = {}
         for number, line in enumerate(lines, 1):
             try:
                 if number == 1:
@@ -95,10 +95,10 @@ class HeapStore:
                 raise UsageError(
                     f"line {number} of {self.path} is not valid ({error}); fix or remove the file"
                 ) from error
-            held.pop(change.name, None)
+            changes.pop(change.name, None)
             if change.chunk is not None:
-                held[change.name] = change
-        return _bounded(held)
+                changes[change.name] = change
+        return _bounded(changes)
 
     def write(self, changes: list[HeapChange]) -> None:
         """Append lines durably."""
@@ -161,14 +161,14 @@ def _append(path: Path, head: bytes, lines: bytes) -> int:
         os.close(file)
 
 
-def _bounded(held: dict[str, HeapChange]) -> dict[str, HeapChange]:
-    chars = sum(len(one.chunk.content) for one in held.values() if one.chunk)
-    for name in list(held):
-        if len(held) <= MOST_CHUNKS and chars <= MOST_CHARS:
+def _bounded(changes: dict[str, HeapChange]) -> dict[str, HeapChange]:
+    chars = sum(len(change.chunk.content) for change in changes.values() if change.chunk)
+    for name in list(changes):
+        if len(changes) <= MOST_CHUNKS and chars <= MOST_CHARS:
             break
-        gone = held.pop(name).chunk
+        gone = changes.pop(name).chunk
         chars -= len(gone.content) if gone else 0
-    return held
+    return changes
 
 
 class HeapKeeper:
@@ -185,7 +185,7 @@ class HeapKeeper:
 
     def taken_over(self, budgets: Budgets, digest: Callable[[str], str]) -> KeptHeap:
         """Return the heap that a run starts with: the most recent chunks that fit its budgets."""
-        held = [one.chunk for one in self.store.read().values() if one.chunk is not None]
+        held = [change.chunk for change in self.store.read().values() if change.chunk is not None]
         fitting: list[KeptChunk] = []
         heap = Heap()
         for chunk in reversed(held):
@@ -197,10 +197,10 @@ class HeapKeeper:
 
     def kept_words(self) -> tuple[KeptWords, ...]:
         """Return the standing words of earlier conversations: the most recent ones that fit, oldest first."""
-        held = [one.chunk for one in self._words.read().values() if one.chunk is not None]
+        chunks = [change.chunk for change in self._words.read().values() if change.chunk is not None]
         fitting: list[KeptWords] = []
         changes: Changes = ()
-        for chunk in reversed(held[-_MAX_WORDS:]):
+        for chunk in reversed(chunks[-_MAX_WORDS:]):
             kind = next((known for known in _KINDS if known == chunk.description), _KINDS[0])
             outcome = add(changes, StandingChange(0, 0, 0, chunk.content, kind, earlier=True))
             if outcome.done:
@@ -267,26 +267,26 @@ def _kept(heap: Heap) -> dict[str, KeptChunk]:
     }
 
 
-def heap_store(named: str, folder: Path | None, cwd: Path, environ: Mapping[str, str]) -> HeapStore:
+def heap_store(name: str, folder: Path | None, cwd: Path, environ: Mapping[str, str]) -> HeapStore:
     """Return the store that ``--heap`` names."""
-    if named != KEEP:
-        return HeapStore((cwd / os.path.expanduser(named)).resolve(), str(folder or ""))
+    if name != KEEP:
+        return HeapStore((cwd / os.path.expanduser(name)).resolve(), str(folder or ""))
     if folder is None:
         raise UsageError("--heap keep needs a folder of your own, but this is a task; use --heap FILE")
     return HeapStore(_path_for(heaps_folder(environ), folder), str(folder))
 
 
-def _path_for(place: Path, folder: Path) -> Path:
+def _path_for(path: Path, folder: Path) -> Path:
     """Return the heap file of a folder. In a git repository it also depends on the first commit, so that another
     repository at the same path has a different file.
 
     A heap that was saved for the path only is adopted by the repository that is there now.
     """
-    first = first_commit(folder, place / f"{_key(folder)}.first")
-    of_path = place / f"{_key(folder)}.jsonl"
+    first = first_commit(folder, path / f"{_key(folder)}.first")
+    of_path = path / f"{_key(folder)}.jsonl"
     if not first:
         return of_path
-    bound = place / f"{_key(folder, first)}.jsonl"
+    bound = path / f"{_key(folder, first)}.jsonl"
     if not first.startswith(_AT_COMMIT) and not _words_path(bound).exists():
         with suppress(OSError):  # there is none yet, or another process adopted it first
             _words_path(of_path).rename(_words_path(bound))
@@ -311,7 +311,7 @@ class FirstCommit(Struct, frozen=True, forbid_unknown_fields=True):
     first: str
 
 
-def first_commit(folder: Path, known: Path) -> str:
+def first_commit(folder: Path, path: Path) -> str:
     """Return the oldest root commit of the repository that contains a folder.
 
     Empty without a repository or commit, and in a shallow clone, which lacks its first commit.
@@ -325,7 +325,7 @@ def first_commit(folder: Path, known: Path) -> str:
             return ""
     except (UsageError, WorkspaceError, OSError):
         return ""  # not a repository that may be read
-    before = _known_first(known)
+    before = _known_first(path)
     if before is not None and before.head == origin.head:
         return before.first
     try:
@@ -340,14 +340,14 @@ def first_commit(folder: Path, known: Path) -> str:
         )
         return f"{_AT_COMMIT}{origin.head}"
     with suppress(OSError):  # only a cache; without it, the next call is slower
-        known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_json(known, FirstCommit(origin.head, first))
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_json(path, FirstCommit(origin.head, first))
     return first
 
 
-def _known_first(known: Path) -> FirstCommit | None:
+def _known_first(path: Path) -> FirstCommit | None:
     try:
-        return decode_json(read_regular(known), FirstCommit)
+        return decode_json(read_regular(path), FirstCommit)
     except (OSError, msgspec.DecodeError, RecursionError):
         return None
 
@@ -362,10 +362,10 @@ def _roots_since(origin: Origin, head: str) -> bool:
 
 def heaps_folder(environ: Mapping[str, str]) -> Path:
     """Return the directory of all heaps. Raises ``UsageError`` if it cannot be determined."""
-    place = user_folder(environ, "XDG_STATE_HOME", ".local/state", "heaps")
-    if place is None:
+    path = user_folder(environ, "XDG_STATE_HOME", ".local/state", "heaps")
+    if path is None:
         raise UsageError("neither XDG_STATE_HOME nor HOME is set, so heaps have no place; use --heap FILE")
-    return place
+    return path
 
 
 def all_heaps(environ: Mapping[str, str]) -> list[HeapStore]:
@@ -378,9 +378,9 @@ def all_heaps(environ: Mapping[str, str]) -> list[HeapStore]:
 
 def _key(folder: Path, first: str = "") -> str:
     """Return a file name for a folder: its readable name, and a hash that makes it unique."""
-    place = folder.resolve()
-    plain = re.sub(r"[^A-Za-z0-9_.]+", "-", place.name).strip("-.")[:40] or "root"
-    digest = hashlib.sha256(os.fsencode(place))
+    path = folder.resolve()
+    plain = re.sub(r"[^A-Za-z0-9_.]+", "-", path.name).strip("-.")[:40] or "root"
+    digest = hashlib.sha256(os.fsencode(path))
     if first:
         digest.update(b"\0" + first.encode())
     return f"{plain}-{digest.hexdigest()[:16]}"

@@ -90,7 +90,7 @@ def without_login(address: str) -> str:
     """Remove possible secrets from a URL: the login before the host, and the text after ``?`` or ``#``."""
     start, mark, rest = address.partition("://")
     host, slash, path = rest.partition("/")
-    cut = re.sub(r"[?#].*", lambda found: found[0][0] + "[secret]", host.rpartition("@")[2] + slash + path, flags=re.S)
+    cut = re.sub(r"[?#].*", lambda match: match[0][0] + "[secret]", host.rpartition("@")[2] + slash + path, flags=re.S)
     return f"{start}{mark}{'[secret]@' if '@' in host else ''}{cut}"
 
 

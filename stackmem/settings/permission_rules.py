@@ -55,8 +55,8 @@ def project_rules(folder: Path, tools: Collection[str] | None) -> tuple[tuple[Pe
         raise UsageError(f"{path} is a link; replace it by a file")
     raw = read_within(path, MAX_FILE_BYTES)
     digest = hashlib.sha256(b"stackmem trust permissions 1\n" + raw).hexdigest()
-    named = NamedFile(PERMISSIONS_FILE, f"SHA-256 {hashlib.sha256(raw).hexdigest()}")
-    return _parsed(path, raw, tools, PERMISSIONS_FILE), FolderServers(path, {}, (named,), digest)
+    file = NamedFile(PERMISSIONS_FILE, f"SHA-256 {hashlib.sha256(raw).hexdigest()}")
+    return _parsed(path, raw, tools, PERMISSIONS_FILE), FolderServers(path, {}, (file,), digest)
 
 
 def _parsed(path: Path, raw: bytes, tools: Collection[str] | None, source: str) -> tuple[PermissionRule, ...]:
@@ -67,33 +67,33 @@ def _parsed(path: Path, raw: bytes, tools: Collection[str] | None, source: str) 
         raise UsageError(f"{path} is not valid TOML ({error}); fix it") from error
     rules: list[PermissionRule] = []
     for effect, table in tables.items():
-        place = f"{path}:{line_of(text, (effect,)) or 1}"
+        location = f"{path}:{line_of(text, (effect,)) or 1}"
         if effect not in _EFFECTS:
-            raise UsageError(f"{place}: no table {effect[:60]!a}; {suggestion(effect, _EFFECTS)}")
+            raise UsageError(f"{location}: no table {effect[:60]!a}; {suggestion(effect, _EFFECTS)}")
         if not isinstance(table, dict):
             raise UsageError(
-                f'{place}: {effect} must be a table; write [{effect}], then lines such as run_command = "git push*"'
+                f'{location}: {effect} must be a table; write [{effect}], then lines such as run_command = "git push*"'
             )
         for tool, value in table.items():
-            place = f"{path}:{line_of(text, (effect, tool)) or 1}"
+            location = f"{path}:{line_of(text, (effect, tool)) or 1}"
             if tools is not None and tool not in tools:
-                raise UsageError(f"{place}: no tool {tool[:60]!a}; {suggestion(tool, tools)}")
-            rules += [PermissionRule(effect, tool, pattern, source) for pattern in _patterns(place, tool, value)]
+                raise UsageError(f"{location}: no tool {tool[:60]!a}; {suggestion(tool, tools)}")
+            rules += [PermissionRule(effect, tool, pattern, source) for pattern in _patterns(location, tool, value)]
     if len(rules) > _MAX_RULES:
         raise UsageError(f"{path} has {len(rules):,} patterns, maximum is {_MAX_RULES:,}; remove some")
     return tuple(rules)
 
 
-def _patterns(place: str, tool: str, value: Any) -> Iterator[str]:
+def _patterns(location: str, tool: str, value: Any) -> Iterator[str]:
     for pattern in value if isinstance(value, list) else [value]:
         if not isinstance(pattern, str):
             raise UsageError(
-                f"{place}: {tool[:60]!a} must be a pattern or a list of patterns, not {str(pattern)[:60]!a}"
+                f"{location}: {tool[:60]!a} must be a pattern or a list of patterns, not {str(pattern)[:60]!a}"
             )
         if not pattern.strip():
-            raise UsageError(f'{place}: {tool[:60]!a} has an empty pattern; write "*" for every call')
+            raise UsageError(f'{location}: {tool[:60]!a} has an empty pattern; write "*" for every call')
         if len(pattern) > _MAX_CHARS:
-            raise UsageError(f"{place}: a pattern has {len(pattern):,} characters, maximum is {_MAX_CHARS:,}")
+            raise UsageError(f"{location}: a pattern has {len(pattern):,} characters, maximum is {_MAX_CHARS:,}")
         if not pattern.isprintable():
-            raise UsageError(f"{place}: the pattern {pattern[:60]!a} has a control character; use * instead")
+            raise UsageError(f"{location}: the pattern {pattern[:60]!a} has a control character; use * instead")
         yield pattern

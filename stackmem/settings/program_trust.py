@@ -35,10 +35,10 @@ def read_programs(folder: Path) -> FolderServers | None:
     if place.resolve() != place:
         raise UsageError(f"{place} is a link; replace it by a folder")
     files: list[NamedFile] = []
-    for above, names, others in os.walk(place):
+    for parent, names, others in os.walk(place):
         names.sort()
-        for name in sorted(others + [each for each in names if Path(above, each).is_symlink()]):
-            path = Path(above, name)
+        for name in sorted(others + [each for each in names if Path(parent, each).is_symlink()]):
+            path = Path(parent, name)
             if len(files) >= _MAX_FILES:
                 raise UsageError(f"{place} has more than {_MAX_FILES:,} files; remove some")
             files.append(NamedFile(str(path.relative_to(root)), _content(path)))

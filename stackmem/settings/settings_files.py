@@ -110,9 +110,9 @@ def spell(path: Path, cwd: Path, home: str) -> str:
 
 
 def _folders(cwd: Path) -> Iterator[Path]:
-    above = [cwd, *cwd.parents]
-    roots = (depth for depth, folder in enumerate(above) if os.path.lexists(folder / ".git"))
-    yield from above[: next(roots, 0) + 1]
+    parents = [cwd, *cwd.parents]
+    roots = (depth for depth, folder in enumerate(parents) if os.path.lexists(folder / ".git"))
+    yield from parents[: next(roots, 0) + 1]
 
 
 def _own_file(path: Path, cwd: Path, home: str, *, project: bool) -> SettingsFile | None:
@@ -182,12 +182,12 @@ def _parse(text: str, spelled: str) -> dict[str, Any]:
     try:
         return parse_toml(text)
     except tomllib.TOMLDecodeError as error:
-        what, place = str(error), ""
+        what, location = str(error), ""
         if match := re.search(r" ?\(at line (\d+), column (\d+)\)", what):
-            what, place = what[: match.start()], f"{match[1]}:{match[2]}:"
+            what, location = what[: match.start()], f"{match[1]}:{match[2]}:"
         elif what.endswith(" (at end of document)"):
-            what, place = what.removesuffix(" (at end of document)"), f"{text.count(chr(10)) + 1}:"
-        raise UsageError(f"{spelled}:{place} not TOML: {what.lower()}; correct it there") from error
+            what, location = what.removesuffix(" (at end of document)"), f"{text.count(chr(10)) + 1}:"
+        raise UsageError(f"{spelled}:{location} not TOML: {what.lower()}; correct it there") from error
     except RecursionError as error:
         raise UsageError(f"{spelled}: nested too deeply; settings are keys with plain values") from error
     except ValueError as error:  # the parser passes numbers with thousands of digits on to Python, which raises this

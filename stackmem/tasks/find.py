@@ -37,9 +37,9 @@ def find_task(name_or_path: str, cwd: Path) -> Path | None:
 def list_tasks(cwd: Path) -> tuple[Path, ...]:
     """Return all task folders that can be named, sorted by name. ``./tasks`` takes precedence for equal names."""
     found: dict[str, Path] = {}
-    for place in _places(cwd):
-        if place.is_dir():
-            for folder in place.iterdir():
+    for path in _places(cwd):
+        if path.is_dir():
+            for folder in path.iterdir():
                 if _NAME.fullmatch(folder.name) and _is_task(folder):
                     found.setdefault(folder.name, folder)
     return tuple(found[name] for name in sorted(found))

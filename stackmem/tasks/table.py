@@ -100,10 +100,10 @@ def _parsed(path: Path) -> dict[str, Any]:
     try:
         return _table_in(read_text(path, "task.toml"))
     except tomllib.TOMLDecodeError as error:
-        what, place = str(error), ""
-        if found := re.search(r"\(at line (\d+), column (\d+)\)", what):
-            what, place = what[: found.start()].strip(), f"{found[1]}:{found[2]}:"
-        raise UsageError(f"{path}:{place} not TOML: {what}; correct it there") from error
+        what, location = str(error), ""
+        if match := re.search(r"\(at line (\d+), column (\d+)\)", what):
+            what, location = what[: match.start()].strip(), f"{match[1]}:{match[2]}:"
+        raise UsageError(f"{path}:{location} not TOML: {what}; correct it there") from error
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply; a task.toml needs three levels") from error
 

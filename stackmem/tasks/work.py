@@ -66,19 +66,19 @@ def verdict(files: dict[str, str], answers: dict[str, Any]) -> tuple[float, str]
     wanted = answers["units"]
     units, repeats = _journal(files)
     right = sum(1 for done, want in zip(units, wanted, strict=False) if done == want)
-    said = [f"{right} of {len(wanted)} units were done with the values that held"]
+    lines = [f"{right} of {len(wanted)} units were done with the values that held"]
     if len(units) < len(wanted):
-        said.append(f"unit {len(units) + 1} was not done")
+        lines.append(f"unit {len(units) + 1} was not done")
     wrong = next((at for at, (done, want) in enumerate(zip(units, wanted, strict=False), 1) if done != want), 0)
     if wrong:
-        said.append(f"the first that was not is unit {wrong}")
+        lines.append(f"the first that was not is unit {wrong}")
     limit = answers["repeats"]
     spent = limit is not None and repeats > limit
     if spent:
-        said.append(f"candidates known to be wrong were tried again {repeats} times, {limit} are allowed")
+        lines.append(f"candidates known to be wrong were tried again {repeats} times, {limit} are allowed")
     if right == len(wanted) and not spent:
-        return 1.0, "; ".join(said)
-    return round(min(0.99, right / max(1, len(wanted))), 4), "; ".join(said)
+        return 1.0, "; ".join(lines)
+    return round(min(0.99, right / max(1, len(wanted))), 4), "; ".join(lines)
 
 
 def sealed(world: dict[str, Any]) -> str:
@@ -139,11 +139,11 @@ def _done(files: dict[str, str]) -> int:
 
 
 def _plan(world: dict[str, Any], span: str) -> tuple[list[str], int]:
-    found = _RANGE.fullmatch(span)
+    match = _RANGE.fullmatch(span)
     total = len(world["units"])
-    first = int(found[1]) if found else 0
-    last = min(int(found[2] or first), total) if found else 0
-    if not found or not 1 <= first <= last:
+    first = int(match[1]) if match else 0
+    last = min(int(match[2] or first), total) if match else 0
+    if not match or not 1 <= first <= last:
         return [f"no units {span[:40]!a}; name some of 1 to {total}, such as ./work plan 1-{min(10, total)}"], 1
     if last - first >= PLAN_UNITS:
         return [f"{last - first + 1} units are too many; one call shows at most {PLAN_UNITS}"], 1
@@ -167,11 +167,11 @@ def _do(world: dict[str, Any], files: dict[str, str], word: str, pairs: list[str
         return [f"failed unit {number}: unit {done + 1} comes first"], 1
     given: dict[str, str] = {}
     for pair in pairs:
-        found = _PAIR.fullmatch(pair)
-        if not found:
+        match = _PAIR.fullmatch(pair)
+        if not match:
             return [f"failed unit {number}: {pair[:60]!a} is not of the form topic.item=value"], 1
-        if given.setdefault(found[1], found[2]) != found[2]:
-            return [f"failed unit {number}: {found[1]} is given twice"], 1
+        if given.setdefault(match[1], match[2]) != match[2]:
+            return [f"failed unit {number}: {match[1]} is given twice"], 1
     unit, salt = world["units"][number - 1], world["salt"]
     missing = [key for key in unit["keys"] if key not in given]
     wrong = [

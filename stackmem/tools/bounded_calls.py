@@ -121,9 +121,9 @@ def next_of(queue: SimpleQueue[T], seconds: float = _MAX_SECONDS) -> T:
     """
     deadline = time.monotonic() + seconds
     while True:
-        left = deadline - time.monotonic()
+        remaining = deadline - time.monotonic()
         try:
-            return queue.get(timeout=max(0.0, min(_SLICE_SECONDS, left)))
+            return queue.get(timeout=max(0.0, min(_SLICE_SECONDS, remaining)))
         except Empty:
-            if left <= _SLICE_SECONDS:
+            if remaining <= _SLICE_SECONDS:
                 raise

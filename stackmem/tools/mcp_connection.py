@@ -139,9 +139,9 @@ class Connections:
         except Exception as error:
             reason = " ".join(str(_cause(error)).split())[:300] or type(error).__name__
             done.cancel()
-            where = link.server.url or " ".join(link.server.command)
+            location = link.server.url or " ".join(link.server.command)
             raise UsageError(
-                f"the server {link.name} ({where[:200]}) does not answer ({reason}); fix or remove it"
+                f"the server {link.name} ({location[:200]}) does not answer ({reason}); fix or remove it"
             ) from error
         return tools
 

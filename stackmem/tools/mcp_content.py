@@ -71,8 +71,8 @@ def _line(part: Any) -> str:
         case "image" | "audio":
             return f"[{kind}: {part.mime_type}, {_size(part.data):,} bytes]"
         case "resource_link":
-            about = f": {part.description}" if part.description else ""
-            return f"[resource link: {part.name}, {_named(part)}{about}]"
+            description = f": {part.description}" if part.description else ""
+            return f"[resource link: {part.name}, {_named(part)}{description}]"
         case "resource":
             held = part.resource
             text = getattr(held, "text", None)

@@ -85,11 +85,11 @@ class MendedAnswers(Struct):
             result = {**result, "serverInfo": {**server, "version": "0"}}
         return result
 
-    def _tool(self, tool: Any, place: int) -> Json | None:
+    def _tool(self, tool: Any, position: int) -> Json | None:
         """Return a tool in the form that the package accepts; its own schema is kept. None if it has no name."""
         name = tool.get("name") if isinstance(tool, dict) else None
         if not isinstance(name, str) or not name.strip():
-            self.notes[f"its tool {place + 1} was left out: it has no name"] = None
+            self.notes[f"its tool {position + 1} was left out: it has no name"] = None
             return None
         schema = tool.get("inputSchema")
         if not isinstance(schema, dict):

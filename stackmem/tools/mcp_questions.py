@@ -51,8 +51,8 @@ def put_to_person(server: str, asked: Any) -> tuple[str, Json | None]:
         return "cancel", None
     message = f"The server {server} asks: {whole(mark_cut(str(asked.message), _MESSAGE_CHARS))}"
     if getattr(asked, "mode", "form") == "url":
-        place = whole(str(asked.url))[:_MESSAGE_CHARS]
-        return _agreed(ask(f"{message}\nIt wants you to open {place}\nHave you done so?", _YES), None)
+        location = whole(str(asked.url))[:_MESSAGE_CHARS]
+        return _agreed(ask(f"{message}\nIt wants you to open {location}\nHave you done so?", _YES), None)
     fields = asked.requested_schema.get("properties")
     required = asked.requested_schema.get("required")
     if not isinstance(fields, dict) or not fields:
@@ -104,8 +104,8 @@ def _about(name: str, schema: Json, *, needed: bool) -> str:
     more = [str(kind if isinstance(kind, str) else "text"), "" if needed else "optional"]
     if "default" in schema:
         more.append(f"Enter accepts {str(schema['default'])[:_FIELD_CHARS]!r}")
-    about = whole(str(schema.get("description", "")))[:_FIELD_CHARS]
-    return f"{title} ({', '.join(filter(None, more))}; {NO} declines){': ' + about if about else ''}"
+    description = whole(str(schema.get("description", "")))[:_FIELD_CHARS]
+    return f"{title} ({', '.join(filter(None, more))}; {NO} declines){': ' + description if description else ''}"
 
 
 def _options(schema: Json) -> tuple[str, ...]:

@@ -230,8 +230,8 @@ def register(tools: Iterable[OwnTool]) -> None:
         UsageError: A name is taken; then no tool is added.
     """
     new = list(tools)
-    for place, one in enumerate(new):
-        if one.name in TOOLS or any(one.name == other.name for other in new[:place]):
+    for position, one in enumerate(new):
+        if one.name in TOOLS or any(one.name == other.name for other in new[:position]):
             raise UsageError(f"the tool {one.name} already exists; rename yours")
     TOOLS.update({one.name: one for one in new})
 

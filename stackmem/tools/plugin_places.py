@@ -18,8 +18,8 @@ def places() -> tuple[str, ...]:
 
 def any_plugin() -> bool:
     """Return whether any package defines a plug-in."""
-    for place in places():
-        for points in Path(place).glob("*.dist-info/entry_points.txt"):
+    for location in places():
+        for points in Path(location).glob("*.dist-info/entry_points.txt"):
             with suppress(OSError):
                 if GROUP.encode() in points.read_bytes():
                     return True

@@ -153,18 +153,18 @@ class FactComparison:
         """The kinds of volatile words that differed in otherwise equal facts."""
         return tuple(kind for kind in KINDS if kind in self._kinds)
 
-    def equal(self, one: facts.Event, other: facts.Event) -> bool:
+    def equal(self, event: facts.Event, other: facts.Event) -> bool:
         """Return whether the next facts of both runs are equal."""
-        if equal_facts(one, other):
+        if equal_facts(event, other):
             return True
-        if type(one) is not type(other):
+        if type(event) is not type(other):
             return False
-        one, other = without_counts(one), without_counts(other)
-        if equal_facts(one, other):
+        event, other = without_counts(event), without_counts(other)
+        if equal_facts(event, other):
             return True
-        if isinstance(one, facts.ModelReplied | facts.ContextCompacted | UserAnswered):
+        if isinstance(event, facts.ModelReplied | facts.ContextCompacted | UserAnswered):
             return False
-        kinds = self._field_kinds(one, other)
+        kinds = self._field_kinds(event, other)
         self._kinds |= kinds or frozenset()
         return kinds is not None
 
@@ -174,11 +174,11 @@ class FactComparison:
         self._kinds |= kinds or frozenset()
         return kinds is not None
 
-    def changed_files(self, one: Snapshot, other: Snapshot) -> list[FileChange]:
+    def changed_files(self, snapshot: Snapshot, other: Snapshot) -> list[FileChange]:
         """Return the change of each file that differs in more than volatile words. Raises like ``changes``."""
-        paths, kinds = _changed_paths(one, other)
+        paths, kinds = _changed_paths(snapshot, other)
         self._kinds |= kinds
-        return changes(one, other, paths)
+        return changes(snapshot, other, paths)
 
     def _field_kinds(self, one: Struct, other: Struct) -> frozenset[str] | None:
         """Return the kinds of volatile words in which the fields differ, or None if they differ in anything else."""
@@ -232,22 +232,22 @@ def _value_kinds(one: Any, other: Any) -> frozenset[str] | None:
     return kinds
 
 
-def _changed_paths(one: Snapshot, other: Snapshot) -> tuple[list[str], frozenset[str]]:
+def _changed_paths(snapshot: Snapshot, other: Snapshot) -> tuple[list[str], frozenset[str]]:
     """Return the files that differ in more than volatile words, and the kinds in which the others differ."""
     paths, kinds = [], frozenset[str]()
-    for path in sorted(one.entries.keys() | other.entries.keys()):
-        if one.entries.get(path) != other.entries.get(path):
-            these = _file_kinds(one, other, path)
+    for path in sorted(snapshot.entries.keys() | other.entries.keys()):
+        if snapshot.entries.get(path) != other.entries.get(path):
+            these = _file_kinds(snapshot, other, path)
             if these is None:
                 paths.append(path)
             kinds |= these or frozenset()
     return paths, kinds
 
 
-def _file_kinds(one: Snapshot, other: Snapshot, path: str) -> frozenset[str] | None:
-    if path not in one or path not in other or one.entries[path].mode != other.entries[path].mode:
+def _file_kinds(snapshot: Snapshot, other: Snapshot, path: str) -> frozenset[str] | None:
+    if path not in snapshot or path not in other or snapshot.entries[path].mode != other.entries[path].mode:
         return None
-    old, new = one[path], other[path]
+    old, new = snapshot[path], other[path]
     if len(old) + len(new) > _FILE_BYTES:
         return None
     try:

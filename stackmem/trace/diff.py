@@ -212,8 +212,8 @@ def _parting(left: Fact, right: Fact, comparison: FactComparison) -> Parting | N
         return Parting(a, b)
     if comparison.equal(left[0], right[0]):
         return None
-    one, other = without_counts(left[0]), without_counts(right[0])
-    return Parting(a, b, field_diff(one, other, sides=SIDES) if type(one) is type(other) else "")
+    event, other = without_counts(left[0]), without_counts(right[0])
+    return Parting(a, b, field_diff(event, other, sides=SIDES) if type(event) is type(other) else "")
 
 
 def _chunks(a: Heap, b: Heap, comparison: FactComparison) -> tuple[ChunkDiff, ...]:

@@ -34,11 +34,11 @@ def explain_difference(seq: int, recorded: Event, derived: Event | requests.Effe
     return f"record {seq}: recorded {kind}, today's rules derive {kind} with different fields:\n{fields}"
 
 
-def explain_rerun_difference(seq: int, recorded: Event, made: Event) -> str:
+def explain_rerun_difference(seq: int, recorded: Event, event: Event) -> str:
     """Describe the recorded fact and the one of the rerun. For facts of the same kind, list the fields that differ."""
-    if type(recorded) is not type(made):
-        return f"record {seq}: recorded {brief(recorded)}, now {brief(made)}"
-    fields = field_diff(recorded, made, sides=("recorded", "now"))
+    if type(recorded) is not type(event):
+        return f"record {seq}: recorded {brief(recorded)}, now {brief(event)}"
+    fields = field_diff(recorded, event, sides=("recorded", "now"))
     return f"record {seq}: {type(recorded).__name__} with different fields:\n{fields}"
 
 

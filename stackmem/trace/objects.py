@@ -124,5 +124,5 @@ def _entries(content: bytes) -> Iterator[tuple[bytes, TreeEntry]]:
         at = end + 21
 
 
-def _damaged(path: Path, why: str) -> TraceError:
-    return TraceError(f"{path} is damaged ({why}); restore the run's original history.git")
+def _damaged(path: Path, reason: str) -> TraceError:
+    return TraceError(f"{path} is damaged ({reason}); restore the run's original history.git")

@@ -225,5 +225,5 @@ def _must_fit(total: int, archive: Path, into: Path) -> None:
         )
 
 
-def _no_pack(archive: Path, why: str) -> UsageError:
-    return UsageError(f"{archive} is not a packed run ({why}); stackmem trace pack makes one")
+def _no_pack(archive: Path, reason: str) -> UsageError:
+    return UsageError(f"{archive} is not a packed run ({reason}); stackmem trace pack makes one")

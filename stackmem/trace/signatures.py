@@ -186,9 +186,9 @@ class Signer:
 
 
 def _unwritable(run_dir: Path, error: Exception) -> Unsigned:
-    why = error.strerror if isinstance(error, OSError) else error
+    reason = error.strerror if isinstance(error, OSError) else error
     return Unsigned(
-        f"{run_dir / SIGNATURES} cannot be written ({why}); free disk space or change the permissions there"
+        f"{run_dir / SIGNATURES} cannot be written ({reason}); free disk space or change the permissions there"
     )
 
 

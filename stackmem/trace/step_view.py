@@ -125,19 +125,17 @@ def prompt_parts(view: View) -> tuple[ShownPart, ...]:
     return tuple(parts)
 
 
-def last_step_of(frames: tuple[FrameSpan, ...], named: str) -> int:
+def last_step_of(frames: tuple[FrameSpan, ...], name: str) -> int:
     """Return the last step of the frame with this id or name. Its prompt contains the frame's whole conversation."""
-    matches = [frame for frame in frames if frame.id == named] or [frame for frame in frames if frame.name == named]
+    matches = [frame for frame in frames if frame.id == name] or [frame for frame in frames if frame.name == name]
     if not matches:
         names = ", ".join(f"{frame.id} {frame.name!r}" for frame in frames[:10])
-        raise UsageError(f"no frame {named[:80]!r}; the run has {len(frames)}: {names}{' …' if frames[10:] else ''}")
+        raise UsageError(f"no frame {name[:80]!r}; the run has {len(frames)}: {names}{' …' if frames[10:] else ''}")
     if len(matches) > 1:
         ids = ", ".join(frame.id for frame in matches[:10])
-        raise UsageError(f"{len(matches)} frames are called {named[:80]!r}; choose one by its id: {ids}")
+        raise UsageError(f"{len(matches)} frames are called {name[:80]!r}; choose one by its id: {ids}")
     if not matches[0].last:
-        raise UsageError(
-            f"the frame {named[:80]!r} has no steps; stackmem replay RUN --step lists the steps of the run"
-        )
+        raise UsageError(f"the frame {name[:80]!r} has no steps; stackmem replay RUN --step lists the steps of the run")
     return matches[0].last
 
 

@@ -307,9 +307,9 @@ class TraceWriter:
         self.release()
         self._lock.close()
 
-    def _unwritable(self, why: str | None) -> TraceError:
+    def _unwritable(self, reason: str | None) -> TraceError:
         return TraceError(
-            f"the trace {self._path} cannot be written ({why}); its first {self._seq} records are intact: "
+            f"the trace {self._path} cannot be written ({reason}); its first {self._seq} records are intact: "
             "free disk space, then continue with stackmem resume"
         )
 

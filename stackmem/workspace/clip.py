@@ -55,8 +55,8 @@ def _last_state(line: str) -> str:
     return written[-1] if written else ""
 
 
-def _escape(found: re.Match[str]) -> str:
-    character = found[0]
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
     code = ord(character)
     if character in _SHORT:
         return _SHORT[character]
@@ -105,9 +105,9 @@ def shown_name(name: bytes | str) -> str:
     return _UNSEEN_IN_NAMES.sub(_escape_in_name, text)
 
 
-def _escape_in_name(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else _escape(found)
+def _escape_in_name(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else _escape(match)
 
 
 def meant_name(shown: str) -> bytes | None:
@@ -121,12 +121,12 @@ def meant_name(shown: str) -> bytes | None:
     return name if shown_name(name) == shown and b"\0" not in name else None
 
 
-def _unescape(found: re.Match[str]) -> str:
-    short, byte, *wide = found.groups()
+def _unescape(match: re.Match[str]) -> str:
+    short, byte, *wide = match.groups()
     if short:
         return {"n": "\n", "r": "\r", "t": "\t"}.get(short, short)
     if byte:
         code = int(byte, 16)
         return chr(code) if code < 0x80 else chr(0xDC00 + code)
     code = int(wide[0] or wide[1], 16)
-    return chr(code) if code <= 0x10FFFF else found[0]
+    return chr(code) if code <= 0x10FFFF else match[0]

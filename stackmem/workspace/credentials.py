@@ -99,9 +99,9 @@ def credentials(text: str) -> Iterator[Credential]:
                     yield from _in_pairs(value) if end == "cookie" else _in_header(value, end, bare=bare)
                     done = value.end()  # continue after it, so that no part is read twice
             at = lower.find(end, done)
-    for found in _PARAMETER.finditer(text):
-        if _is_credential(found["value"]):
-            yield Credential(*found.span("value"), "PARAMETER")
+    for match in _PARAMETER.finditer(text):
+        if _is_credential(match["value"]):
+            yield Credential(*match.span("value"), "PARAMETER")
     yield from _in_entries(text, lower)
 
 
@@ -152,12 +152,12 @@ def _in_entries(text: str, lower: str) -> Iterator[Credential]:
 
 def _lists_of_cookies(text: str) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each list of cookies."""
-    found = _COOKIES.search(text)
-    while found is not None:
-        end = text.find("]", found.end())
+    match = _COOKIES.search(text)
+    while match is not None:
+        end = text.find("]", match.end())
         end = len(text) if end < 0 else end
-        yield found.end(), end
-        found = _COOKIES.search(text, end)
+        yield match.end(), end
+        match = _COOKIES.search(text, end)
 
 
 def _is_header(text: str, at: int, end: str, closing: str | None) -> bool:
@@ -180,14 +180,14 @@ def _in_pairs(line: re.Match[str]) -> Iterator[Credential]:
             yield Credential(*pair.span("value"), "COOKIE")
 
 
-def _in_header(one: re.Match[str], end: str, *, bare: bool) -> Iterator[Credential]:
-    scheme, value = one["scheme"].strip().lower(), one["value"]
-    if one["code"] or len(value) < _MIN_CHARS:
+def _in_header(match: re.Match[str], end: str, *, bare: bool) -> Iterator[Credential]:
+    scheme, value = match["scheme"].strip().lower(), match["value"]
+    if match["code"] or len(value) < _MIN_CHARS:
         return
     if end == "authorization" and bare and not scheme and len(value) < _MIN_BARE_CHARS:
         return  # probably a word of a sentence, or a variable
     if _is_credential(value) or (scheme == "basic" and value not in (value.lower(), value.upper())):
-        yield Credential(*one.span("value"), "HEADER")
+        yield Credential(*match.span("value"), "HEADER")
 
 
 def _is_credential(value: str) -> bool:

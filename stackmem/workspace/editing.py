@@ -75,24 +75,24 @@ def _as_shown(text: str, old: str, new: str) -> tuple[str, str] | None:
     or several different ones.
     """
     parts, at = [], 0
-    for found in _SHOWN.finditer(old):
-        if (char := _unescaped(found)) is not None:
-            parts.append(f"{re.escape(old[at : found.start()])}({re.escape(found[0])}|{re.escape(char)})")
-            at = found.end()
+    for match in _SHOWN.finditer(old):
+        if (char := _unescaped(match)) is not None:
+            parts.append(f"{re.escape(old[at : match.start()])}({re.escape(match[0])}|{re.escape(char)})")
+            at = match.end()
     if not parts or len(parts) > _MAX_ESCAPES:
         return None
-    matches = {found[0]: found.groups() for found in re.finditer("".join(parts) + re.escape(old[at:]), text)}
+    matches = {match[0]: match.groups() for match in re.finditer("".join(parts) + re.escape(old[at:]), text)}
     if len(matches) != 1:
         return None
     ((exact, spelled),) = matches.items()
     uses: dict[str, list[str]] = {}
-    for found, each in zip((one for one in _SHOWN.finditer(old) if _unescaped(one) is not None), spelled, strict=True):
-        uses.setdefault(found[0], []).append(each)
+    for match, each in zip((one for one in _SHOWN.finditer(old) if _unescaped(one) is not None), spelled, strict=True):
+        uses.setdefault(match[0], []).append(each)
 
-    def spell(found: re.Match[str]) -> str:
-        known = uses.get(found[0])
+    def spell(match: re.Match[str]) -> str:
+        known = uses.get(match[0])
         if known is None:
-            return _unescaped(found) or found[0]
+            return _unescaped(match) or match[0]
         return known.pop(0) if len(known) > 1 else known[0]
 
     return exact, _SHOWN.sub(spell, new)

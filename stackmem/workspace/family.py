@@ -54,15 +54,15 @@ def children(pid: int) -> list[int]:
 
 def descendants(root: int) -> list[Process]:
     """Return the processes below ``root``, without it. No other processes of the host are read."""
-    found: dict[int, Process] = {}
+    processes: dict[int, Process] = {}
     waiting = [root]
     while waiting:
         for pid in children(waiting.pop()):
             process = read_process(pid)
-            if process is not None and pid not in found:
-                found[pid] = process
+            if process is not None and pid not in processes:
+                processes[pid] = process
                 waiting.append(pid)
-    return list(found.values())
+    return list(processes.values())
 
 
 @cache

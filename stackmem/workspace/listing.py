@@ -55,8 +55,8 @@ def listing(fd: int, prefixes: tuple[bytes, bytes], shown_bytes: int, rules: Ign
         return [entry for entry in entries if paths[entry.name] not in ignored]
 
     def below(name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
-        entries, why, more = _below(fd, name, most)
-        return seen(entries, prefix + name + b"/"), why, more
+        entries, reason, more = _below(fd, name, most)
+        return seen(entries, prefix + name + b"/"), reason, more
 
     entries, more = _entries(fd, ENTRIES)
     text = arranged((seen(entries, prefix), more), below, shown, shown_bytes - _NOTE_BYTES)
@@ -77,16 +77,16 @@ def arranged(
     """Return the listing of these entries, sorted by name. The flag says that there are more."""
     lines: list[str] = []
     top, cut_short = found
-    left = ENTRIES - len(top)
+    remaining = ENTRIES - len(top)
     for entry in top:
         at = prefix + entry.name
         if entry.kind != stat.S_IFDIR:
             lines.append(_line(at, entry))
             continue
-        below, why, more = below_one(entry.name, min(left, _BELOW_ONE))
-        left -= len(below)
+        below, reason, more = below_one(entry.name, min(remaining, _BELOW_ONE))
+        remaining -= len(below)
         cut_short |= more
-        lines.append(_line(at, entry) + (why or ("  (not all is listed)" if more else "")))
+        lines.append(_line(at, entry) + (reason or ("  (not all is listed)" if more else "")))
         lines += [_line(at + b"/" + child.name, child) for child in below]
     return _within(lines, shown_bytes, cut_short=cut_short)
 

@@ -72,8 +72,8 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
             if not entry.startswith("/") or ":" in entry or "\0" in entry:
                 raise ValueError(f"path: {entry!r}; write absolute folders without ':'")
         for name in self.env:
-            if why := refusal(name):
-                raise ValueError(f"env: {why}")
+            if reason := refusal(name):
+                raise ValueError(f"env: {reason}")
 
 
 def read_profile(path: Path) -> Profile:

@@ -72,16 +72,16 @@ def running_interpreter() -> PythonInstallation:
 def build_toolchain(cache: Path, interpreter: PythonInstallation | None = None) -> Toolchain:
     """Return the environment in ``cache``, creating it if necessary."""
     chosen = interpreter or running_interpreter()
-    found = cache / f"python-of-{_digest(str(chosen.executable), *_installed())}"
-    target = cache / found.readlink().name if found.is_symlink() else found
-    if target == found or not target.is_dir():
+    path = cache / f"python-of-{_digest(str(chosen.executable), *_installed())}"
+    target = cache / path.readlink().name if path.is_symlink() else path
+    if target == path or not target.is_dir():
         packages = _distributions("pytest")
         versions = (f"{name}={package.version}" for name, package in sorted(packages.items()))
         target = cache / f"python-{_digest(str(chosen.executable), *versions)}"
         try:
             if not target.is_dir():
                 _create(target, chosen, packages)
-            _point(found, target.name)
+            _point(path, target.name)
         except OSError as error:
             raise WorkspaceError(
                 f"cannot write {target} ({error.strerror}); make it writable or set XDG_CACHE_HOME"
@@ -96,7 +96,7 @@ def _digest(*named: str) -> str:
 @cache
 def _installed() -> tuple[str, ...]:
     """Return a key that changes whenever an installed package changes, because reading their metadata is slow."""
-    folders = (Path(place) for place in sys.path if any(Path(place).glob("*.dist-info")))
+    folders = (Path(location) for location in sys.path if any(Path(location).glob("*.dist-info")))
     return tuple(f"{folder} {folder.stat().st_mtime_ns}" for folder in folders)
 
 

@@ -93,7 +93,7 @@ def prefilter(pattern: str) -> str | None:
 
 
 def shown_matches(
-    ended: CommandEnd, path: str, shown_bytes: int, scrub: Callable[[str], str], place: str = ""
+    ended: CommandEnd, path: str, shown_bytes: int, scrub: Callable[[str], str], location: str = ""
 ) -> ToolOutcome:
     """Return the answer for the model, one line each: ``path:12:text`` for a match, ``path-12-text`` for a line near
     one.
@@ -103,8 +103,8 @@ def shown_matches(
     try:
         answer = decode_json(ended.capture.parts()[0], SearchAnswer)
     except msgspec.DecodeError:
-        why = ended.reason or f"exit {ended.exit_code}"
-        return ToolOutcome(f"the search ended without an answer ({why}); use run_command with grep", True)
+        reason = ended.reason or f"exit {ended.exit_code}"
+        return ToolOutcome(f"the search ended without an answer ({reason}); use run_command with grep", True)
     if answer.wrong:
         return ToolOutcome(f"the pattern is not a regular expression ({answer.wrong}); escape literal characters", True)
     files = f"{answer.searched:,} {'file' if answer.searched == 1 else 'files'} searched"
@@ -114,7 +114,7 @@ def shown_matches(
     apart = any(not match for _, rows in answer.groups for _, match, _ in rows)
     for name, rows in answer.groups:
         lines += ["--"] if lines and apart else []
-        shown = shown_name(os.path.relpath(name, place) if place else name)
+        shown = shown_name(os.path.relpath(name, location) if location else name)
         for number, match, text in rows:
             mark = ":" if match else "-"
             lines.append(f"{shown}{mark}{number}{mark}{cut(visible(scrub(text)), _LINE_BYTES)}")

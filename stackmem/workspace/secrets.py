@@ -98,7 +98,7 @@ class Scrubber:
     def scrub(self, text: str) -> str:
         """Replace each secret in the text by ``[secret NAME]``."""
         if self._may_begin(text):
-            text = self._pattern.sub(lambda found: f"[secret {self._name(found)}]", text)
+            text = self._pattern.sub(lambda match: f"[secret {self._name(match)}]", text)
         return scrub_named(text)
 
     def holds(self, text: str) -> list[str]:
@@ -137,9 +137,9 @@ class Scrubber:
                 at = content.find(start, at + 1)
         return False
 
-    def _name(self, found: re.Match[str]) -> str:
-        kind = found.lastgroup or ""
-        return self._names[found[0]] if kind == "OWN" else kind
+    def _name(self, match: re.Match[str]) -> str:
+        kind = match.lastgroup or ""
+        return self._names[match[0]] if kind == "OWN" else kind
 
 
 def scrubbed_struct(value: S, scrub: Callable[[str], str]) -> S:

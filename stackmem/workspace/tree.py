@@ -24,8 +24,8 @@ def remove_tree(path: Path, held: tuple[int, ...] = ()) -> None:
         _run("chmod", "-R", "u+rwX", "--", os.fspath(path), held=held)
         removed = _run("rm", "-rf", "--", os.fspath(path), held=held)
     if removed.returncode:
-        why = shown_name(removed.stderr.strip().split(b"\n")[-1])[-300:]
-        raise WorkspaceError(f"cannot remove {shown_name(os.fspath(path))} ({why}); remove it by hand")
+        reason = shown_name(removed.stderr.strip().split(b"\n")[-1])[-300:]
+        raise WorkspaceError(f"cannot remove {shown_name(os.fspath(path))} ({reason}); remove it by hand")
 
 
 def disk_bytes(groups: Sequence[Sequence[Path]]) -> list[int | None]:
@@ -47,13 +47,13 @@ def sockets_below(place: Path) -> list[Path]:
     """Return the unix sockets among the first 10,000 entries at or below a path. Links are not followed."""
     if place.is_socket():
         return [place]
-    found, left = [], 10_000
+    paths, remaining = [], 10_000
     for folder, _, files in os.walk(place):
-        found += [path for name in files[: max(0, left)] if stat.S_ISSOCK(_mode(path := Path(folder, name)))]
-        left -= len(files) + 1
-        if left < 0:
+        paths += [path for name in files[: max(0, remaining)] if stat.S_ISSOCK(_mode(path := Path(folder, name)))]
+        remaining -= len(files) + 1
+        if remaining < 0:
             break
-    return found
+    return paths
 
 
 def _mode(path: Path) -> int:
@@ -72,8 +72,8 @@ def _run(*command: str, held: tuple[int, ...] = ()) -> subprocess.CompletedProce
 
 def copy_folder(source: Path, target: Path) -> Path:
     """Copy a folder with modes, times and links. Shares blocks if the file system supports it."""
-    done = _run("cp", "-a", "--reflink=auto", "--no-target-directory", "--", str(source), str(target))
-    if done.returncode:
-        why = tail(done.stderr.decode(errors="replace").strip(), 1, 300)
-        raise WorkspaceError(f"{source} cannot be copied ({why}); free disk space or fix the permissions")
+    process = _run("cp", "-a", "--reflink=auto", "--no-target-directory", "--", str(source), str(target))
+    if process.returncode:
+        reason = tail(process.stderr.decode(errors="replace").strip(), 1, 300)
+        raise WorkspaceError(f"{source} cannot be copied ({reason}); free disk space or fix the permissions")
     return target

@@ -83,10 +83,10 @@ def _fitted(path: str, room: int) -> str:
 
 def _path(header: bytes) -> str:
     """Return the path of ``diff --git a/PATH b/PATH``, or both names if they differ or are quoted."""
-    named = header.removeprefix(b"diff --git ").rstrip(b"\r\n").decode("utf-8", "replace")
-    half = len(named) // 2
-    first, second = named[:half], named[half + 1 :]
-    return first[2:] if first.startswith("a/") and second == f"b/{first[2:]}" else named
+    name = header.removeprefix(b"diff --git ").rstrip(b"\r\n").decode("utf-8", "replace")
+    half = len(name) // 2
+    first, second = name[:half], name[half + 1 :]
+    return first[2:] if first.startswith("a/") and second == f"b/{first[2:]}" else name
 
 
 def _lengths(header: bytes) -> tuple[int, int]:

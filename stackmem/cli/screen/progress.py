@@ -122,8 +122,8 @@ def _calls(calls: Sequence[ToolCall]) -> str:
 
 def _call(call: ToolCall) -> str:
     given = call.arguments if isinstance(call.arguments, dict) else {}
-    named = next((str(given[key]) for key in ("name", "path", "command", "result") if key in given), "")
-    return f"{one_line(call.name)} {one_line(named)}".strip()
+    name = next((str(given[key]) for key in ("name", "path", "command", "result") if key in given), "")
+    return f"{one_line(call.name)} {one_line(name)}".strip()
 
 
 def _last_lines(text: str) -> list[str]:

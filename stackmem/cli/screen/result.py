@@ -41,11 +41,11 @@ def show_copy(prepared: Prepared, say: Callable[[str], object], agrees: Callable
     if copy is None:
         return
     more = f", with {', '.join(copy.folders)}" if copy.folders else ""
-    place = readable(str(prepared.subject.folder))
+    location = readable(str(prepared.subject.folder))
     if isinstance(copy, LayerPlan):
-        say(f"working on an overlay of {place}, which stays unchanged: {quantity(copy.files, 'file')}{more}")
+        say(f"working on an overlay of {location}, which stays unchanged: {quantity(copy.files, 'file')}{more}")
     else:
-        say(f"working in a copy of {place}: {quantity(copy.files, 'file')}, {copy.bytes / (1 << 20):,.1f} MiB{more}")
+        say(f"working in a copy of {location}: {quantity(copy.files, 'file')}, {copy.bytes / (1 << 20):,.1f} MiB{more}")
         if copy.lent:
             say(f"available read-only, not copied: {', '.join(copy.lent)}")
         if copy.why:

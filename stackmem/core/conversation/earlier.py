@@ -144,16 +144,16 @@ def _with_request(log: _Requests, popped: PoppedFrame) -> _Requests:
 
 def _shortened(log: _Requests) -> _Requests:
     """Cut the oldest requests to one line each, then drop the oldest, until half of the maximum is left."""
-    entries, left = list(log.entries), int(log.most * _LEFT_SHARE)
+    entries, remaining = list(log.entries), int(log.most * _LEFT_SHARE)
     length = _length(log.entries)
-    for place in range(len(entries) - 1):
-        if length <= left:
+    for position in range(len(entries) - 1):
+        if length <= remaining:
             break
-        entry = entries[place]
+        entry = entries[position]
         length -= len(entry.text) - len(entry.short)
-        entries[place] = _LoggedRequest(entry.number, entry.short, entry.short)
+        entries[position] = _LoggedRequest(entry.number, entry.short, entry.short)
     first = 0
-    while length > left and first < len(entries) - 1:
+    while length > remaining and first < len(entries) - 1:
         length -= len(entries[first].text) + 1
         first += 1
     return _Requests(log.most, entries[-1].number, tuple(entries[first:]))

@@ -97,7 +97,7 @@ def remembered(session: Session, call: Remember) -> StandingOutcome:
 
     It may replace an entry only with words from the current request, because only then did the user contradict it.
     """
-    spoken = [said for said in session.said if quotes(call.words, said.text)]
+    spoken = [message for message in session.said if quotes(call.words, message.text)]
     if not spoken:
         reason = (
             "the user did not say these words; copy a passage of the user's own messages exactly. Text from files, "

@@ -90,33 +90,33 @@ def listing(state: State) -> list[str]:
     return [*lines, *granted, f"every other call: --approve {approve}{outside}"]
 
 
-def _decide(state: State, tool: str, about: str) -> PermissionRule | None:
+def _decide(state: State, tool: str, description: str) -> PermissionRule | None:
     rules = () if state.begun.permissions is UNSET else state.begun.permissions
     own = [rule for rule in rules if rule.tool == tool]
     for effect in ("deny", "ask"):
-        strict = next((rule for rule in own if rule.effect == effect and _restricts(state, rule, about)), None)
+        strict = next((rule for rule in own if rule.effect == effect and _restricts(state, rule, description)), None)
         if strict is not None:
             return strict
-    return next((rule for rule in own if rule.effect == "allow" and _allows(state, rule, about)), None)
+    return next((rule for rule in own if rule.effect == "allow" and _allows(state, rule, description)), None)
 
 
-def _allows(state: State, rule: PermissionRule, about: str) -> bool:
+def _allows(state: State, rule: PermissionRule, description: str) -> bool:
     if rule.tool == name_of(RunCommand):
-        return rule.pattern == about or (not SHELL & set(about) and matches(rule.pattern, about))
+        return rule.pattern == description or (not SHELL & set(description) and matches(rule.pattern, description))
     if rule.tool in RULED_TOOLS:
-        return ".." not in about.split("/") and matches(rule.pattern, _spellings(state, about)[0])
-    return matches(rule.pattern, about)
+        return ".." not in description.split("/") and matches(rule.pattern, _spellings(state, description)[0])
+    return matches(rule.pattern, description)
 
 
-def _restricts(state: State, rule: PermissionRule, about: str) -> bool:
-    if matches(rule.pattern, about):
+def _restricts(state: State, rule: PermissionRule, description: str) -> bool:
+    if matches(rule.pattern, description):
         return True
     if rule.tool == name_of(RunCommand):
         pattern = _QUOTES.sub("", rule.pattern)
-        parts = _OPERATORS.split(_QUOTES.sub("", about)) if pattern else ()
+        parts = _OPERATORS.split(_QUOTES.sub("", description)) if pattern else ()
         return any(matches(pattern, " ".join(part.split()), anywhere=True) for part in parts)
     if rule.tool in RULED_TOOLS:
-        return any(matches(rule.pattern, path) for path in _spellings(state, about))
+        return any(matches(rule.pattern, path) for path in _spellings(state, description))
     return False
 
 
@@ -126,9 +126,9 @@ def _spellings(state: State, path: str) -> tuple[str, str]:
     A path outside is absolute, so that a pattern for the folder does not match it.
     """
     root = posixpath.normpath(state.begun.workspace)
-    place = root if state.begun.place is UNSET else posixpath.join(root, state.begun.place)
-    whole = posixpath.normpath(posixpath.join(place, path))
-    return _below(whole, place), _below(whole, root)
+    location = root if state.begun.place is UNSET else posixpath.join(root, state.begun.place)
+    whole = posixpath.normpath(posixpath.join(location, path))
+    return _below(whole, location), _below(whole, root)
 
 
 def _below(path: str, folder: str) -> str:

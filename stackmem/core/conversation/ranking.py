@@ -116,13 +116,13 @@ class _Passage(Struct, frozen=True):
     text: str
 
 
-def excerpts_of_popped(done: PoppedFrame, query: str) -> str:
+def excerpts_of_popped(frame: PoppedFrame, query: str) -> str:
     """Return the frame's result and the passages that fit ``query``, or the last ones without a query.
 
     At most ``EXCERPT_CHARS`` characters.
     """
-    head = f"frame {done.frame.name!r} ({done.frame.id}) returned: {mark_cut(done.result, _PASSAGE_CHARS)}"
-    return excerpts(done.frame.turns, query, head)
+    head = f"frame {frame.frame.name!r} ({frame.frame.id}) returned: {mark_cut(frame.result, _PASSAGE_CHARS)}"
+    return excerpts(frame.frame.turns, query, head)
 
 
 def excerpts_of_frames(frames: list[Frame], query: str) -> str:
@@ -153,14 +153,14 @@ def excerpts(turns: Iterable[Turn], query: str, head: str, *, once: bool = False
         for passage in passages:
             known = known.add(passage.text)
         ranked = known.ranked(query)
-    left = EXCERPT_CHARS - len(head) - 100
+    remaining = EXCERPT_CHARS - len(head) - 100
     chosen = []
     for number in ranked:
         length = len(_line(passages[number]))
-        if length > left:
+        if length > remaining:
             break
         chosen.append(number)
-        left -= length
+        remaining -= length
     lines = [_line(passages[number]) for number in sorted(chosen)]
     note = f"[{len(chosen):,} of {len(passages):,} passages]" if chosen else "[no passage matches; try other words]"
     return "\n".join([head, note, *lines])[:EXCERPT_CHARS]

@@ -33,34 +33,34 @@ def related_requests(state: State, text: str) -> str:
     if not last:
         return ""
     known = state.popped.fold(_with_request, _Indexed(Index(), Log()), "requests by their words")
-    count = bisect_right(range(len(known.frames)), last, key=lambda place: _number(known.frames[place]))
+    count = bisect_right(range(len(known.frames)), last, key=lambda position: _number(known.frames[position]))
     asked = {word for word in words(text) if len(word) >= _MIN_WORD_CHARS}
     rare = {word: known.index.rarity(word) for word in sorted(asked) if _is_rare(known.index, word)}
     fits = known.index.fits(rare, count)
     lines: list[str] = []
-    for place in sorted(range(count), key=lambda place: -fits[place]):
-        if len(lines) >= 2 * _SHOWN or not fits[place]:
+    for position in sorted(range(count), key=lambda position: -fits[position]):
+        if len(lines) >= 2 * _SHOWN or not fits[position]:
             break
-        done = known.frames[place]
-        if len(rare.keys() & set(words(_text(done)))) >= _MIN_SHARED:
-            number = _number(done)
-            lines.append(f"REQUEST {number}: {mark_cut(own_words(done.frame.task), _TEXT_CHARS)}")
-            lines.append(f"RESULT {number}: {mark_cut(own_words(done.result), _TEXT_CHARS)}")
+        frame = known.frames[position]
+        if len(rare.keys() & set(words(_text(frame)))) >= _MIN_SHARED:
+            number = _number(frame)
+            lines.append(f"REQUEST {number}: {mark_cut(own_words(frame.frame.task), _TEXT_CHARS)}")
+            lines.append(f"RESULT {number}: {mark_cut(own_words(frame.result), _TEXT_CHARS)}")
     return "\n".join(["EARLIER REQUESTS THAT MAY MATTER", *lines]) if lines else ""
 
 
-def _with_request(known: _Indexed, done: PoppedFrame) -> _Indexed:
-    if not done.frame.request:
+def _with_request(known: _Indexed, frame: PoppedFrame) -> _Indexed:
+    if not frame.frame.request:
         return known
-    return _Indexed(known.index.add(_text(done)), known.frames.append(done))
+    return _Indexed(known.index.add(_text(frame)), known.frames.append(frame))
 
 
-def _text(done: PoppedFrame) -> str:
-    return f"{done.frame.task}\n{done.result}"
+def _text(frame: PoppedFrame) -> str:
+    return f"{frame.frame.task}\n{frame.result}"
 
 
-def _number(done: PoppedFrame) -> int:
-    return request_number(done.frame)
+def _number(frame: PoppedFrame) -> int:
+    return request_number(frame.frame)
 
 
 def _is_rare(index: Index, word: str) -> bool:

@@ -123,8 +123,8 @@ def remove(changes: Changes, number: int, request: int) -> StandingOutcome:
     return StandingOutcome((*changes, StandingChange(number, request)), message)
 
 
-def _known(found: dict[int, StandingChange]) -> str:
-    return f"kept: {', '.join(f'R{number}' for number in list(found)[-8:])}" if found else "nothing is kept yet"
+def _known(changes: dict[int, StandingChange]) -> str:
+    return f"kept: {', '.join(f'R{number}' for number in list(changes)[-8:])}" if changes else "nothing is kept yet"
 
 
 def same_words(one: str, other: str) -> bool:

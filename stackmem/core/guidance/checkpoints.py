@@ -115,12 +115,12 @@ def left_out(state: State, call: HandOver) -> tuple[FrameFinding, ...]:
     exchanges = list(_exchanges(state.running))
     starts = tool_name(call) in _STARTING
     since = max((each.turn for each in exchanges if starts and _is_answer(each, tool_name(call))), default=-1)
-    told = _plain("\n".join(_texts(state, call)))
+    text = _plain("\n".join(_texts(state, call)))
     found = [*_commands(exchanges), *_files(exchanges), *_results(exchanges)]
     worked = {each.turn for each in found if each.kind == "command"}
     found = [each for each in found if each.kind != "result" or each.turn not in worked]
-    found = [each for each in found if each.turn > since and not _named(each, told)]
-    rules = list(_rules(state, call, told)) if starts and since < 0 else []
+    found = [each for each in found if each.turn > since and not _named(each, text)]
+    rules = list(_rules(state, call, text)) if starts and since < 0 else []
     return tuple(each for kind in _HEADS for each in [one for one in (*found, *rules) if one.kind == kind][-_LISTED:])
 
 
@@ -157,12 +157,12 @@ def _is_answer(each: _Exchange, tool: str) -> bool:
 
 def _exchanges(frame: Frame) -> Iterator[_Exchange]:
     """Yield the answered calls of a frame, oldest first."""
-    asked: dict[str, ToolCall] = {}
+    calls: dict[str, ToolCall] = {}
     for position, turn in enumerate(frame.turns):
         if isinstance(turn, Reply):
-            asked = {part.id: part for part in turn.parts if isinstance(part, ToolCall)}
-        elif isinstance(turn, Result) and turn.call_id in asked:
-            yield _Exchange(asked[turn.call_id], turn, position)
+            calls = {part.id: part for part in turn.parts if isinstance(part, ToolCall)}
+        elif isinstance(turn, Result) and turn.call_id in calls:
+            yield _Exchange(calls[turn.call_id], turn, position)
 
 
 def _commands(exchanges: list[_Exchange]) -> Iterator[FrameFinding]:
@@ -206,7 +206,7 @@ def _results(exchanges: list[_Exchange]) -> Iterator[FrameFinding]:
     yield from newest.values()
 
 
-def _rules(state: State, call: HandOver, told: str) -> Iterator[FrameFinding]:
+def _rules(state: State, call: HandOver, text: str) -> Iterator[FrameFinding]:
     """Yield the standing words of the user that share a long word with the call and are not named in it."""
     own = _long_words("\n".join(_given(call)))
     for entry in active(state.session.standing if state.session is not None else ()).values():
@@ -214,7 +214,7 @@ def _rules(state: State, call: HandOver, told: str) -> Iterator[FrameFinding]:
             finding = FrameFinding(
                 "rule", f"R{entry.number}, {_short(entry.text)}", (f"R{entry.number}", entry.text), 0
             )
-            if not _named(finding, told):
+            if not _named(finding, text):
                 yield finding
 
 

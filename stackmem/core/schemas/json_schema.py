@@ -36,8 +36,8 @@ def read_json(text: str) -> tuple[Any, str]:
         return whole_value(value, _DEEPEST), ""
     except (ValueError, RecursionError) as error:
         message = error.msg if isinstance(error, json.JSONDecodeError) else str(error) or "it is nested too deeply"
-        where = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        return None, f"it is not a JSON value ({message}{where})"
+        location = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        return None, f"it is not a JSON value ({message}{location})"
 
 
 def first_fault(value: Any, schema: Any) -> str:
@@ -80,7 +80,7 @@ def _compiled(schema: str) -> Validator | str:
     except jsonschema_rs.ValidationError as error:
         if "pattern" in error.instance_path[-1:] or error.instance_path[-2:-1] == ["patternProperties"]:
             return f"the schema's own pattern cannot be read ({mark_cut(str(error.message), 200)})"
-        place = "".join(f"/{name}" for name in error.instance_path)
-        return f"the schema is not valid{' at ' if place else ''}{place[:200]}: {mark_cut(error.message, 200)}"
+        location = "".join(f"/{name}" for name in error.instance_path)
+        return f"the schema is not valid{' at ' if location else ''}{location[:200]}: {mark_cut(error.message, 200)}"
     except (jsonschema_rs.ReferencingError, ValueError) as error:
         return f"the schema is not valid: {mark_cut(str(error), 200)}"

@@ -33,18 +33,18 @@ def unknown_keywords(schema: Any) -> Iterator[tuple[str, str]]:
     """Yield ``(place, word)`` for each word that is not a keyword. The place of the whole schema is empty."""
     waiting = [("", schema)]
     while waiting:
-        place, each = waiting.pop()
+        location, each = waiting.pop()
         if isinstance(each, list):
-            waiting += [(f"{place}/{index}", inner) for index, inner in enumerate(each)]
+            waiting += [(f"{location}/{index}", inner) for index, inner in enumerate(each)]
         if not isinstance(each, dict):
             continue
         for word, value in each.items():
             if word in _SCHEMAS_BY_NAME and isinstance(value, dict):
-                waiting += [(f"{place}/{word}/{name}", inner) for name, inner in value.items()]
+                waiting += [(f"{location}/{word}/{name}", inner) for name, inner in value.items()]
             elif word in _SCHEMAS:
-                waiting.append((f"{place}/{word}", value))
+                waiting.append((f"{location}/{word}", value))
             elif word not in KEYWORDS and not word.startswith(("$", "x-")):
-                yield place, word
+                yield location, word
 
 
 def constrains(schema: dict[str, Any]) -> bool:

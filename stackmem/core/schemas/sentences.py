@@ -69,30 +69,30 @@ class _Telling:
         return self._numbers[id(holder)].get(step, 0)
 
     def _sentence(self, error: ValidationError) -> str:
-        place, part = _place(error.instance_path), _at(self._value, error.instance_path)
+        location, part = _place(error.instance_path), _at(self._value, error.instance_path)
         if self._name is not None:
-            place, part = f"the name {_short(self._name)} in {place}", self._name
+            location, part = f"the name {_short(self._name)} in {location}", self._name
         word, given = error.kind.name, _bound(error, self._schema)
         if word == "propertyNames":
             inner = error.kind.value
             return _Telling(self._value, self._schema, str(inner.instance)).first([inner])
         if word in ("anyOf", "oneOf"):
-            return self._forms(error, place)
+            return self._forms(error, location)
         if word in _AMONG or word == "contains":
-            return f"{place}{_of_members(error, part, self._schema)}"
+            return f"{location}{_of_members(error, part, self._schema)}"
         if word in _SIZES:
-            return f"{place} must be {_SIZES[word].format(given)}, is {len(part)}"
+            return f"{location} must be {_SIZES[word].format(given)}, is {len(part)}"
         if word in _BOUNDS:
-            return f"{place} {_BOUNDS[word].format(given)}, is {_short(part)}"
-        return f"{place}{_of_word(error, given, part)}"
+            return f"{location} {_BOUNDS[word].format(given)}, is {_short(part)}"
+        return f"{location}{_of_word(error, given, part)}"
 
-    def _forms(self, error: ValidationError, place: str) -> str:
+    def _forms(self, error: ValidationError, location: str) -> str:
         forms = error.kind.value
         fits = sum(not form for form in forms)
         if fits:
-            return f"{place} fits {fits} forms where one is asked for"
+            return f"{location} fits {fits} forms where one is asked for"
         message = self.first(forms[0])
-        return message if len(forms) == 1 else f"{place} fits none of {len(forms)} forms; of the first: {message}"
+        return message if len(forms) == 1 else f"{location} fits none of {len(forms)} forms; of the first: {message}"
 
 
 def _of_word(error: ValidationError, given: Any, part: Any) -> str:

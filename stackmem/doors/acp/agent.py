@@ -230,13 +230,13 @@ class EditorAgent:
                 run = read_regular(runs / _POINTERS / name).decode()
         if not _RUN_ID.fullmatch(run) or not is_run(runs / run):
             raise RequestError(-32002, f"no session {name[:80]!a} in {runs}")
-        found = runs / run
-        subject, begun = Path(read_request(found).subject), Run(found).state.start
+        path = runs / run
+        subject, begun = Path(read_request(path).subject), Run(path).state.start
         if begun is None or begun.session is UNSET:
             raise TraceError(f"{run} is not a conversation; continue it with stackmem resume")
         if subject.resolve() != folder:
             raise TraceError(f"the session belongs to {subject}, not to {folder}; open that folder")
-        return found
+        return path
 
 
 def serve_acp(turns: Turns, runs_dir: Callable[[Path], Path], mode: Approve) -> int:
@@ -284,9 +284,9 @@ async def _serve(
 
 def _keep(name: str, run_dir: Path) -> None:
     """Record which run belongs to a session, so that the session can be loaded by name."""
-    place = run_dir.parent / _POINTERS
-    place.mkdir(mode=0o700, exist_ok=True)
-    with open(place / name, "w", encoding="utf-8", opener=owners) as file:
+    path = run_dir.parent / _POINTERS
+    path.mkdir(mode=0o700, exist_ok=True)
+    with open(path / name, "w", encoding="utf-8", opener=owners) as file:
         file.write(run_dir.name)
 
 

@@ -72,10 +72,10 @@ class LineTransport:
 
     async def send(self, message: dict[str, Any]) -> None:
         """Write a message as ASCII JSON, because a lone surrogate could not be encoded otherwise."""
-        left = memoryview(json.dumps(message).encode("ascii") + b"\n")
+        remaining = memoryview(json.dumps(message).encode("ascii") + b"\n")
         try:
-            while left:
-                left = left[os.write(self._writes, left) :]
+            while remaining:
+                remaining = remaining[os.write(self._writes, remaining) :]
         except OSError as error:
             raise ConnectionError("the editor closed the connection") from error
 

@@ -109,14 +109,14 @@ def _reply(event: facts.ModelReplied, after: State, shown: Shown) -> list[Update
     if rest := _unheard(text, shown.heard.strip()):
         sent.append(message(rest))
     calls = after.pending.calls if after.pending else ()
-    for place, call in enumerate(calls):
+    for position, call in enumerate(calls):
         if call.name == tool_name(AskQuestion):
             sent.append(message(_question(call)))
             continue
-        sent.append({"sessionUpdate": "tool_call", "status": "pending", **_call(after, calls, place, shown)})
+        sent.append({"sessionUpdate": "tool_call", "status": "pending", **_call(after, calls, position, shown)})
         granted = after.session.grants if after.session else ()
-        if not place and any(grant.tool == call.name and not grant.pattern for grant in granted):
-            sent.append(_progress(_call_id(after, calls, place, shown), "in_progress"))
+        if not position and any(grant.tool == call.name and not grant.pattern for grant in granted):
+            sent.append(_progress(_call_id(after, calls, position, shown), "in_progress"))
     return sent
 
 
@@ -143,21 +143,21 @@ def _result(result: str, before: State) -> list[Update]:
     return [] if result.strip() == last_reply.strip() else [message(f"\n\n{result}")]
 
 
-def _call_id(state: State, calls: tuple[ToolCall, ...], place: int, shown: Shown) -> str:
+def _call_id(state: State, calls: tuple[ToolCall, ...], position: int, shown: Shown) -> str:
     """Identify a call by run, step and position from the end, because answered calls leave at the front."""
-    return f"{shown.run}-{state.step}-{len(calls) - place}"
+    return f"{shown.run}-{state.step}-{len(calls) - position}"
 
 
 def _progress(call: str, status: str, **more: Any) -> Update:
     return {"sessionUpdate": "tool_call_update", "toolCallId": call, "status": status, **more}
 
 
-def _call(state: State, calls: tuple[ToolCall, ...], place: int, shown: Shown) -> Update:
-    call = calls[place]
+def _call(state: State, calls: tuple[ToolCall, ...], position: int, shown: Shown) -> Update:
+    call = calls[position]
     first = next(iter(call.arguments.values()), "") if isinstance(call.arguments, dict) else ""
     title = f"{call.name} {first}" if isinstance(first, str) else call.name
     update: Update = {
-        "toolCallId": _call_id(state, calls, place, shown),
+        "toolCallId": _call_id(state, calls, position, shown),
         "title": mark_cut(" ".join(title.split()), _TITLE_CHARS),
         "kind": _KINDS.get(call.name, "think" if call.name in _of_memory(state) else "other"),
         "rawInput": call.arguments,
@@ -215,9 +215,9 @@ def _diff(call: ToolCall, state: State, shown: Shown) -> Update | None:
 def _ended_calls(event: facts.Event, before: State, after: State, shown: Shown) -> list[Update]:
     """Return the final updates for the calls that an event completed."""
     calls = before.pending.calls if before.pending else ()
-    left = len(after.pending.calls) if after.pending and after.step == before.step else 0
+    remaining = len(after.pending.calls) if after.pending and after.step == before.step else 0
     sent = []
-    for place, call in enumerate(calls[: len(calls) - left]):
+    for position, call in enumerate(calls[: len(calls) - remaining]):
         if call.name == tool_name(AskQuestion):
             continue
         text, failed = "", isinstance(event, facts.CallRejected)
@@ -232,7 +232,7 @@ def _ended_calls(event: facts.Event, before: State, after: State, shown: Shown) 
         content = [diff] if diff else [output] if text else []
         sent.append(
             _progress(
-                _call_id(before, calls, place, shown), "failed" if failed else "completed",
+                _call_id(before, calls, position, shown), "failed" if failed else "completed",
                 **({"content": content} if content else {}),
             )
         )  # fmt: skip
@@ -255,12 +255,12 @@ def _usage(state: State) -> list[Update]:
 
 def _plan(state: State) -> list[Update]:
     """Return the frames of the current request as a plan; empty if the agent pushed none."""
-    done = []
+    frames = []
     for popped in reversed(tuple(state.popped)):
         if popped.frame.request:
             break
-        done.append(popped.frame)
-    entries = [(frame.task or frame.registers.intent or frame.name, "completed") for frame in reversed(done)]
+        frames.append(popped.frame)
+    entries = [(frame.task or frame.registers.intent or frame.name, "completed") for frame in reversed(frames)]
     entries += [
         (frame.task or frame.registers.intent or frame.name, "in_progress")
         for frame in state.stack[1:]

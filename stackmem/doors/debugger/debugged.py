@@ -30,12 +30,12 @@ class RecordedMoments:
     def __init__(self, folder: Path) -> None:
         """Start at the first moment."""
         self._run = Run(folder)
-        asked = read_request(folder).program
-        if asked is None:
+        request = read_request(folder).program
+        if request is None:
             raise UsageError(
                 f"{self._run.id} is not a run of a program; to see it, use stackmem replay {self._run.id} --play"
             )
-        self.program = Path(asked.path)  # path of the program's file when the run started
+        self.program = Path(request.path)  # path of the program's file when the run started
         self._begin()
 
     def _begin(self) -> None:

@@ -95,8 +95,8 @@ class TerminalDebugger:
                 self._say(f"{HELP}\n{_BACK}" if self._goes_back else HELP)
         return ""
 
-    def _breakpoint(self, which: str, place: str, rest: list[str], moment: DebugMoment) -> None:
-        path, _, number = place.rpartition(":")
+    def _breakpoint(self, which: str, location: str, rest: list[str], moment: DebugMoment) -> None:
+        path, _, number = location.rpartition(":")
         condition = " ".join(rest[1:])
         fault = syntax_fault(condition) if condition else ""
         if not number.isdecimal() or (rest and (rest[0] != "if" or not condition)) or fault:

@@ -65,24 +65,24 @@ def gateway_variables(url: str) -> dict[str, str]:
 
 def program_of(command: Sequence[str]) -> tuple[int, str]:
     """Return the position and the name of the program that a command runs, behind ``env``, ``npx`` and similar."""
-    place = 0
-    while place < len(command) - 1 and PurePath(command[place]).stem in _WRAPPERS:
-        place += 1
-        while place < len(command) - 1 and _BEFORE_PROGRAM.match(command[place]):
-            place += 1
-    name = re.sub(r"(?<=.)@.*", "", PurePath(command[place]).name.removesuffix(".cmd").removesuffix(".exe"))
-    return place, _PACKAGES.get(name, name)
+    position = 0
+    while position < len(command) - 1 and PurePath(command[position]).stem in _WRAPPERS:
+        position += 1
+        while position < len(command) - 1 and _BEFORE_PROGRAM.match(command[position]):
+            position += 1
+    name = re.sub(r"(?<=.)@.*", "", PurePath(command[position]).name.removesuffix(".cmd").removesuffix(".exe"))
+    return position, _PACKAGES.get(name, name)
 
 
 def agent_command(command: Sequence[str], url: str) -> list[str]:
     """Return the command to start. Codex ignores these variables, so it gets settings that name one with the token."""
-    place, program = program_of(command)
+    position, program = program_of(command)
     if program != "codex":
         return list(command)
     brings = f'env_http_headers={{"{TOKEN_HEADER}"="{TOKEN_VARIABLE}"}}'
     provider = f'{{name="stackmem",base_url="{url}/v1",env_key="OPENAI_API_KEY",wire_api="responses",{brings}}}'
     settings = ["-c", "model_provider=stackmem", "-c", f"model_providers.stackmem={provider}"]
-    return [*command[: place + 1], *settings, *command[place + 1 :]]
+    return [*command[: position + 1], *settings, *command[position + 1 :]]
 
 
 def route_of(command: Sequence[str]) -> str:

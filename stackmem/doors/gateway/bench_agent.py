@@ -78,11 +78,11 @@ def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
         raise UsageError(
             f"--agent needs a command with {INSTRUCTION} in place of the task's text: mini -t {INSTRUCTION}"
         )
-    place = shutil.which(words[0], path=search) or shutil.which(cwd / words[0])
-    if place is None:
+    location = shutil.which(words[0], path=search) or shutil.which(cwd / words[0])
+    if location is None:
         raise UsageError(f"--agent: no program {words[0][:80]!a} on your PATH; install it, or pass its path")
     files = (str(cwd / word) if (cwd / word).is_file() else word for word in words[1:])
-    return (*variables, str(runnable(cwd / place)), *files)
+    return (*variables, str(runnable(cwd / location)), *files)
 
 
 def _of_harbor(words: tuple[str, ...], search: str) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ def _of_harbor(words: tuple[str, ...], search: str) -> tuple[str, ...]:
 
 def _parted(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Split the leading variables from the program and its arguments."""
-    begin = next((place for place, word in enumerate(words) if not _VARIABLE.match(word)), len(words))
+    begin = next((position for position, word in enumerate(words) if not _VARIABLE.match(word)), len(words))
     return tuple(words[:begin]), tuple(words[begin:])
 
 
@@ -187,7 +187,7 @@ def _script(trial: Trial, instruction: str) -> dict[str, Any]:
 
 def _filled(word: str, slots: Mapping[str, str]) -> str:
     """Replace the placeholders of one word; inserted values are not expanded again."""
-    return re.sub("|".join(map(re.escape, slots)), lambda found: slots[found[0]], word)
+    return re.sub("|".join(map(re.escape, slots)), lambda match: slots[match[0]], word)
 
 
 def _write_profile(agent: tuple[str, ...], named: str | None, scratch: Path) -> Path:
@@ -218,6 +218,6 @@ def _silence(result: RunResult, notes: Sequence[str]) -> str:
     """Explain why the gateway recorded no request: its notes, or the end of the command's output."""
     if notes:
         return f"the agent's requests could not be recorded: {'; '.join(notes)[:_SHOWN_CHARS]}"
-    answers = [one.event for one in RunReader(Path(result.run_dir)) if isinstance(one.event, ToolReturned)]
+    answers = [record.event for record in RunReader(Path(result.run_dir)) if isinstance(record.event, ToolReturned)]
     output = answers[0].text.strip()[-_SHOWN_CHARS:] if answers else result.failure or result.ending
     return f"the agent sent no requests to its provider; its command ended with: {output}"

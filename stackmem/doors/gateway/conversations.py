@@ -91,27 +91,27 @@ class Conversations:
         self._lock = RLock()
 
     def place(
-        self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes, ids: AgentIds = _NO_IDS
+        self, request: ForeignRequest, chain: PrefixChain, group: bytes, body: bytes, ids: AgentIds = _NO_IDS
     ) -> Placed:
         """Assign a request; ``body`` is the digest of its bytes. The request counts as in progress from here on."""
         with self._lock:
-            return replace(self._place(request, found, group, body, ids), ids=ids, group=group)
+            return replace(self._place(request, chain, group, body, ids), ids=ids, group=group)
 
-    def _place(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes, ids: AgentIds) -> Placed:
-        match = self._index.longest(found)
+    def _place(self, request: ForeignRequest, chain: PrefixChain, group: bytes, body: bytes, ids: AgentIds) -> Placed:
+        match = self._index.longest(chain)
         held = self._known.get(match[0]) if match is not None else None
         if match is not None and held is not None:
-            kind: Kind = "turn" if (match[1], found.digests[match[1]]) == (held.length, held.tip) else "edit"
+            kind: Kind = "turn" if (match[1], chain.digests[match[1]]) == (held.length, held.tip) else "edit"
             retry = body in held.asked
             held.asked.add(body)
             self._known.move_to_end(held.number)
-            return Placed(held.number, kind, found, unseen(request.messages, match[1], len(found)), match[1], retry)
-        return self._new(request, found, group, body, ids)
+            return Placed(held.number, kind, chain, unseen(request.messages, match[1], len(chain)), match[1], retry)
+        return self._new(request, chain, group, body, ids)
 
-    def _new(self, request: ForeignRequest, found: PrefixChain, group: bytes, body: bytes, ids: AgentIds) -> Placed:
+    def _new(self, request: ForeignRequest, chain: PrefixChain, group: bytes, body: bytes, ids: AgentIds) -> Placed:
         retried = next((one for one in self._known.values() if body in one.asked and not one.length), None)
         if retried is not None and retried.ids == ids:
-            return Placed(retried.number, "new", found, request.messages, retry=True)
+            return Placed(retried.number, "new", chain, request.messages, retry=True)
         others = [one for one in reversed(self._known.values()) if one.group == group and _related(one.ids, ids)]
         texts = (part.text for one in request.messages for part in one.parts if isinstance(part, Text))
         opening = squeezed("\n".join(text[:_MAX_LOOKED_AT] for text in islice(texts, _MAX_TEXTS)))
@@ -121,18 +121,18 @@ class Conversations:
         before = None if side else _continued(others, opening, ids if request.tools else _NO_IDS)
         if before is not None:
             before.asked.add(body)
-            return Placed(before.number, "compacted", found, request.messages)
+            return Placed(before.number, "compacted", chain, request.messages)
         parent, call_id = _main_of(others) if side else _parent(others, opening, ids)
         self._count += 1
         kind: Kind = "side" if side else "new" if parent is None else "child"
-        made = ForeignConversation(
-            self._count, group, found.digests[0], ids, tools=bool(request.tools), parent=parent, side=side,
+        conversation = ForeignConversation(
+            self._count, group, chain.digests[0], ids, tools=bool(request.tools), parent=parent, side=side,
             asked={body},
         )  # fmt: skip
-        self._known[made.number] = made
+        self._known[conversation.number] = conversation
         if len(self._known) > _MAX_CONVERSATIONS:
             self.forget([next(iter(self._known))])
-        return Placed(made.number, kind, found, request.messages, parent=parent, call_id=call_id)
+        return Placed(conversation.number, kind, chain, request.messages, parent=parent, call_id=call_id)
 
     def answered(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
         """Add a reply. Return whether the conversation had already moved on from the request's starting point."""
@@ -140,29 +140,29 @@ class Conversations:
             return self._answered(placed, reply, body)
 
     def _answered(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
-        held = self._known.get(placed.conversation)
-        if held is None:
+        conversation = self._known.get(placed.conversation)
+        if conversation is None:
             return False
-        elsewhere = placed.kind == "turn" and held.tip != placed.chain.digests[placed.known]
-        held.asked.discard(body)
+        elsewhere = placed.kind == "turn" and conversation.tip != placed.chain.digests[placed.known]
+        conversation.asked.discard(body)
         added = list(grown(placed.chain.tip, said(reply)))
         unknown = [*placed.chain.digests[placed.known + 1 :], *added]
-        self._index.add(unknown, held.number)
-        held.digests += unknown
-        held.tip, held.length = (added or [placed.chain.tip])[-1], len(placed.chain) + len(added)
-        held.calls = tuple(part for part in reply.parts if isinstance(part, ToolCall))
-        held.free.extend((call.id, text) for call in held.calls if (text := _longest_text(call)))
+        self._index.add(unknown, conversation.number)
+        conversation.digests += unknown
+        conversation.tip, conversation.length = (added or [placed.chain.tip])[-1], len(placed.chain) + len(added)
+        conversation.calls = tuple(part for part in reply.parts if isinstance(part, ToolCall))
+        conversation.free.extend((call.id, text) for call in conversation.calls if (text := _longest_text(call)))
         words = "\n".join(part.text for part in reply.parts if isinstance(part, Text))
-        held.words = () if held.calls or held.side else tuple(summary_forms(words))
+        conversation.words = () if conversation.calls or conversation.side else tuple(summary_forms(words))
         return elsewhere
 
     def forget(self, numbers: Iterable[int]) -> None:
         """Forget conversations; later requests that continue them count as new."""
         with self._lock:
             for number in numbers:
-                held = self._known.pop(number, None)
-                if held is not None:
-                    self._index.remove(held.digests, number)
+                conversation = self._known.pop(number, None)
+                if conversation is not None:
+                    self._index.remove(conversation.digests, number)
 
 
 def said(reply: ModelReplied) -> ForeignMessage:
@@ -203,7 +203,7 @@ def _continued(others: list[ForeignConversation], opening: str, ids: AgentIds) -
 
 def _main_of(others: list[ForeignConversation]) -> tuple[int | None, str]:
     """Return the conversation that a side request belongs to, if there is only one."""
-    main = [one for one in others if one.tools and one.parent is None]
+    main = [conversation for conversation in others if conversation.tools and conversation.parent is None]
     return (main[-1].number if main and (len(main) == 1 or main[-1].ids.session) else None), ""
 
 
@@ -211,12 +211,12 @@ def _parent(others: list[ForeignConversation], opening: str, ids: AgentIds) -> t
     """Return the conversation and the call that a new conversation works for."""
     named = ids != _NO_IDS and not (ids.is_main and ids.session)
     if named:
-        found = [one for one in others if one.ids.strand == (ids.parent or ids.session) and not one.side]
+        conversations = [one for one in others if one.ids.strand == (ids.parent or ids.session) and not one.side]
     else:
-        found = [one for one in others if one.calls]
-    guess = found[0] if found and (named or (ids == _NO_IDS and len(found) == 1)) else None
+        conversations = [one for one in others if one.calls]
+    guess = conversations[0] if conversations and (named or (ids == _NO_IDS and len(conversations) == 1)) else None
     best, size = None, 0
-    for one in found:
+    for one in conversations:
         waiting = {call.id for call in one.calls}
         for call_id, text in one.free:
             if len(text) > size and (named or call_id in waiting) and text in opening:

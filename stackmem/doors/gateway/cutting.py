@@ -95,14 +95,14 @@ def exchanges(
     reply = results = -1
     begin, blocks = (known[-1].end, known[-1].blocks) if known else (0, 0)
     for number in range(begin, len(messages)):
-        one = messages[number]
-        if one.role == "assistant" and (reply < 0 or results >= 0):
+        message = messages[number]
+        if message.role == "assistant" and (reply < 0 or results >= 0):
             if reply >= 0:
                 found.append(ForeignExchange(reply, results, number, blocks))
             reply, results = number, -1
-        elif one.role != "assistant" and reply >= 0 and results < 0:
+        elif message.role != "assistant" and reply >= 0 and results < 0:
             results = number
-        blocks += len(one.identity)
+        blocks += len(message.identity)
     if reply >= 0 and results >= 0:
         found.append(ForeignExchange(reply, results, len(messages), blocks))
     return tuple(found)
@@ -145,7 +145,7 @@ class ToldConversation(Struct, frozen=True):
 def begins_turn(messages: Sequence[ForeignMessage], split: Sequence[ForeignExchange], number: int) -> bool:
     """Return whether an exchange is the first one, or follows words of the user and not the result of a call."""
     before = split[number - 1] if 0 < number < len(split) else None
-    answers = (part for one in messages[before.told : before.end] for part in one.parts) if before else ()
+    answers = (part for message in messages[before.told : before.end] for part in message.parts) if before else ()
     return not any(isinstance(part, ToolResult) for part in answers)
 
 
@@ -187,9 +187,9 @@ class Cutter:
         """Return the result of exchange ``step`` (from 1) as the strategy shows it."""
         return self.strategy.rules.shorten(result, step)
 
-    def cut(self, request: ForeignRequest, found: PrefixChain) -> ForeignCut:
+    def cut(self, request: ForeignRequest, chain: PrefixChain) -> ForeignCut:
         """Return the cut for a request with this chain."""
-        conversation, known = self._follow(request, found)
+        conversation, known = self._follow(request, chain)
         if known is None:
             return ForeignCut(conversation.exchanges)
         shown = known.shown
@@ -197,12 +197,12 @@ class Cutter:
         head = self.strategy.rules.head(shown) if dropped == shown.cut.dropped else ""
         return ForeignCut(conversation.exchanges, dropped, max(dropped, shown.cut.short), head)
 
-    def wanted(self, request: ForeignRequest, found: PrefixChain) -> SummaryWanted | None:
+    def wanted(self, request: ForeignRequest, chain: PrefixChain) -> SummaryWanted | None:
         """Return the summary to request before this request continues; None if none is due."""
         strategy = self.strategy
         if not isinstance(strategy, Summarizing) or request.wants_json:
             return None
-        conversation, known = self._follow(request, found)
+        conversation, known = self._follow(request, chain)
         past = conversation.exchanges
         if known is None or past[-1].end != len(request.messages) or len(past) < known.waits:
             return None
@@ -216,9 +216,9 @@ class Cutter:
         cold = cold_parts(shown.opening, shown, turns, window, asked) if most.prefix == "cold" else ()
         return SummaryWanted(turns, kept, asked, tuple(one for one in cold if isinstance(one, Text)))
 
-    def summarize(self, request: ForeignRequest, found: PrefixChain, wanted: SummaryWanted, text: str) -> None:
+    def summarize(self, request: ForeignRequest, chain: PrefixChain, wanted: SummaryWanted, text: str) -> None:
         """Record the requested summary; an empty text records a failed attempt."""
-        conversation, known = self._follow(request, found)
+        conversation, known = self._follow(request, chain)
         told = conversation.exchanges
         if known is None:
             return
@@ -228,11 +228,11 @@ class Cutter:
         else:
             waits = len(told) + 2 ** min(known.failed, _MAX_DOUBLED)
             grown = replace(known, failed=known.failed + 1, waits=waits)
-        self._keep(found.digests[told[-1].blocks], grown, instead=True)
+        self._keep(chain.digests[told[-1].blocks], grown, instead=True)
 
-    def _follow(self, request: ForeignRequest, found: PrefixChain) -> tuple[ToldConversation, Followed | None]:
+    def _follow(self, request: ForeignRequest, chain: PrefixChain) -> tuple[ToldConversation, Followed | None]:
         """Return the conversation and the strategy's view of it; None as the view if there is nothing to decide."""
-        opening = found.digests[min(1, len(found))]
+        opening = chain.digests[min(1, len(chain))]
         with self._lock:
             before = self._told.pop(opening, ToldConversation())
         conversation = before.grown(request.messages, needs_thinking=request.needs_thinking)
@@ -243,23 +243,23 @@ class Cutter:
         told = conversation.exchanges
         if not told or request.continues:
             return conversation, None
-        first, known = self._begun(request, found, told)
+        first, known = self._begun(request, chain, told)
         for number in range(first, len(told)):
-            one = told[number]
-            reply = Message("assistant", _parts(request.messages[one.said : one.told]))
+            exchange = told[number]
+            reply = Message("assistant", _parts(request.messages[exchange.said : exchange.told]))
             # Treat every exchange as if it had a result, so that the last one stays whole even if it is only text.
             shown = replace(known.shown, step=number + 1, answer=number).finish_exchange(
-                reply, _parts(request.messages[one.told : one.end]) or (Text(""),)
+                reply, _parts(request.messages[exchange.told : exchange.end]) or (Text(""),)
             )
-            known = self._keep(found.digests[one.blocks], replace(known, shown=shown))
+            known = self._keep(chain.digests[exchange.blocks], replace(known, shown=shown))
         return conversation, known
 
     def _begun(
-        self, request: ForeignRequest, found: PrefixChain, told: tuple[ForeignExchange, ...]
+        self, request: ForeignRequest, chain: PrefixChain, told: tuple[ForeignExchange, ...]
     ) -> tuple[int, Followed]:
         """Return the longest known beginning, in exchanges, and the strategy's view of it."""
         for number in range(len(told), 0, -1):
-            known = self._known.get(found.digests[told[number - 1].blocks])
+            known = self._known.get(chain.digests[told[number - 1].blocks])
             if known is not None:
                 return number, known
         opening = _parts(request.messages[: told[0].said])
@@ -284,5 +284,5 @@ class Cutter:
 
 def _parts(messages: Sequence[ForeignMessage]) -> tuple[Part, ...]:
     """Return the parts that decisions use, without outer blanks: clients may drop those when they resend a reply."""
-    parts = (part for one in messages if one.role != "system" for part in one.parts)
+    parts = (part for message in messages if message.role != "system" for part in message.parts)
     return tuple(Text(part.text.strip()) if isinstance(part, Text) else part for part in parts)

@@ -28,12 +28,12 @@ class TokenEstimates:
         self._known: OrderedDict[bytes, int] = OrderedDict()
         self._lock = Lock()
 
-    def usage(self, wire: WireFormat, asked: ForeignRequest, written: Iterable[str]) -> Usage:
+    def usage(self, wire: WireFormat, request: ForeignRequest, written: Iterable[str]) -> Usage:
         """Estimate the usage of a request and the texts of its answer; all of the prompt counts as uncached."""
-        model = f"openai/{asked.model}" if wire.provider == "openai" and "/" not in asked.model else asked.model
-        prompt = sum(self._tokens(text, model) for text in _prompt_texts(wire, asked))
+        model = f"openai/{request.model}" if wire.provider == "openai" and "/" not in request.model else request.model
+        prompt = sum(self._tokens(text, model) for text in _prompt_texts(wire, request))
         output = self._tokens("".join(written), model)
-        return Usage(uncached=prompt + _TOKENS_PER_MESSAGE * len(asked.messages), output=output, estimated=True)
+        return Usage(uncached=prompt + _TOKENS_PER_MESSAGE * len(request.messages), output=output, estimated=True)
 
     def _tokens(self, text: str, model: str) -> int:
         if len(text) < _SHORT_CHARS:
@@ -93,10 +93,10 @@ def _strings(value: object) -> Iterator[str]:
             yield from _strings(value.get(name))
 
 
-def _prompt_texts(wire: WireFormat, asked: ForeignRequest) -> Iterator[str]:
-    yield asked.system
-    for tool in asked.tools:
+def _prompt_texts(wire: WireFormat, request: ForeignRequest) -> Iterator[str]:
+    yield request.system
+    for tool in request.tools:
         yield f"{tool.name}\n{tool.description}\n{tool.schema}"
-    for one in asked.messages:
-        if one.role != "system" or wire.provider == "anthropic":  # elsewhere ``system`` includes these messages
-            yield from part_texts(one.parts)
+    for message in request.messages:
+        if message.role != "system" or wire.provider == "anthropic":  # elsewhere ``system`` includes these messages
+            yield from part_texts(message.parts)

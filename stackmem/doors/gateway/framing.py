@@ -45,7 +45,7 @@ def cutter_of(spelled: str) -> Cutter | FrameCutter | None:
 class FrameCutter:
     """Cuts by the frames that an agent pushed and popped; each request is decided on its own."""
 
-    def cut(self, request: ForeignRequest, found: PrefixChain) -> ForeignCut:
+    def cut(self, request: ForeignRequest, chain: PrefixChain) -> ForeignCut:
         """Return the exchanges to hide, and the new answers of pushes."""
         told = exchanges(request.messages)
         if request.continues:
@@ -54,16 +54,16 @@ class FrameCutter:
         hidden: set[int] = set()
         answers: dict[int, dict[str, str]] = {}
         bound: set[int] = set()
-        for number, one in enumerate(told):
+        for number, exchange in enumerate(told):
             if hidden or (open_frames and open_frames[-1][0]):
                 bound.add(number)
-            for kind, call_id, text in _framing(request.messages, one):
+            for kind, call_id, text in _framing(request.messages, exchange):
                 if kind == "push_frame":
                     open_frames.append((number, call_id))
                 elif open_frames:
                     pushed, push_id = open_frames.pop()
                     hidden |= set(range(pushed + 1, number))
-                    if not _has_words(request.messages[one.told : one.end]):
+                    if not _has_words(request.messages[exchange.told : exchange.end]):
                         hidden.add(number)
                         answers.setdefault(pushed, {})[push_id] = text
         if open_frames:
@@ -83,7 +83,7 @@ class FrameCutter:
 
 def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...], hidden: set[int]) -> set[int]:
     """Return the hidden exchanges that can go without separating a call from its result."""
-    place = {at: number for number, one in enumerate(told) for at in range(one.said, one.end)}
+    place = {at: number for number, exchange in enumerate(told) for at in range(exchange.said, exchange.end)}
     homes: dict[str, set[int]] = {}
     for at, message in enumerate(messages):
         for part in message.parts:
@@ -113,12 +113,12 @@ def _with_thinking(messages: Sequence[ForeignMessage], told: tuple[ForeignExchan
 
 def _has_words(messages: Sequence[ForeignMessage]) -> bool:
     """Return whether the messages may contain text by the user, in addition to tool results."""
-    return any(has_identity(part) for one in messages for part in one.parts if isinstance(part, Text))
+    return any(has_identity(part) for message in messages for part in message.parts if isinstance(part, Text))
 
 
-def _framing(messages: Sequence[ForeignMessage], one: ForeignExchange) -> Iterator[tuple[str, str, str]]:
+def _framing(messages: Sequence[ForeignMessage], exchange: ForeignExchange) -> Iterator[tuple[str, str, str]]:
     """Yield each call of an exchange that began or ended a frame: its kind, id and answer."""
-    parts = [part for message in messages[one.said : one.end] for part in message.parts]
+    parts = [part for message in messages[exchange.said : exchange.end] for part in message.parts]
     results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
     for part in parts:
         name = _NAME.fullmatch(part.name) if isinstance(part, ToolCall) else None

@@ -52,9 +52,9 @@ class SandboxEnvironment:
         return result(stdout=text, stderr=errors, return_code=process.returncode)
 
     async def upload_file(self, source_path: Path | str, target_path: str) -> None:
-        place = Path(target_path.replace(_LOGS, str(self._logs)))
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source_path, place)
+        path = Path(target_path.replace(_LOGS, str(self._logs)))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source_path, path)
 
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
         shutil.copytree(source_dir, target_dir.replace(_LOGS, str(self._logs)), dirs_exist_ok=True)

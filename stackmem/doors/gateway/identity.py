@@ -107,10 +107,10 @@ class Chains:
         alike = shared(old, messages)
         digests, replied = list(known.digests[: ends[alike] + 1]), known.replied if known.replied <= ends[alike] else 0
         ends = ends[: alike + 1]
-        for one in messages[alike:]:
-            for block in one.identity:
-                digests.append(link(digests[-1], one.role, block))
-                if one.role == "assistant" and not replied:
+        for message in messages[alike:]:
+            for block in message.identity:
+                digests.append(link(digests[-1], message.role, block))
+                if message.role == "assistant" and not replied:
                     replied = len(digests) - 1
             ends.append(len(digests) - 1)
         found = PrefixChain(tuple(digests), replied)
@@ -127,7 +127,7 @@ def shared(old: Sequence[object], new: Sequence[object]) -> int:
     for count in range(most, max(most - _TRIED, -1), -1):
         if old[:count] == new[:count]:  # tuple comparison checks object identity first
             return count
-    return next((place for place in range(most) if old[place] != new[place]), most)
+    return next((position for position in range(most) if old[position] != new[position]), most)
 
 
 def chain(start: bytes, messages: Sequence[ForeignMessage]) -> PrefixChain:
@@ -135,10 +135,10 @@ def chain(start: bytes, messages: Sequence[ForeignMessage]) -> PrefixChain:
     return Chains().chain(start, tuple(messages))
 
 
-def grown(tip: bytes, told: ForeignMessage) -> Iterator[bytes]:
+def grown(tip: bytes, message: ForeignMessage) -> Iterator[bytes]:
     """Yield the digests that a reply appends to a tip."""
-    for block in told.identity:
-        tip = link(tip, told.role, block)
+    for block in message.identity:
+        tip = link(tip, message.role, block)
         yield tip
 
 

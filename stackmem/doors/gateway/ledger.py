@@ -136,8 +136,8 @@ class GatewayLedger:
     def read(self, wire: WireFormat, body: bytes, model: str = "") -> ForeignRequest | None:
         """Parse a body; ``model`` is the model in the path. Return None and note it if that is impossible."""
         try:
-            asked = wire.read(body)
-            return msgspec.structs.replace(asked, model=model) if model else asked
+            request = wire.read(body)
+            return msgspec.structs.replace(request, model=model) if model else request
         except ValueError as error:
             self.note(f"a request of {wire.name} cannot be read and is not recorded: {error}")
             return None
@@ -158,23 +158,23 @@ class GatewayLedger:
     def prepare(self, came: CameRequest) -> PreparedRequest | None:
         """Parse a request; return None if it cannot be recorded."""
         wire = came.wire
-        asked = came.asked or (self.read(wire, came.plain, came.model) if wire is not None else None)
-        if wire is None or asked is None:
+        request = came.asked or (self.read(wire, came.plain, came.model) if wire is not None else None)
+        if wire is None or request is None:
             return None
         try:
-            origin = RequestOrigin(self.chains, came.request, wire, asked)
+            origin = RequestOrigin(self.chains, came.request, wire, request)
             body = hashlib.sha256(came.body).digest()
             sent = body if came.outgoing is came.body else hashlib.sha256(came.outgoing).digest()
-            return PreparedRequest(wire, asked, origin, body, sent)
+            return PreparedRequest(wire, request, origin, body, sent)
         except Exception as error:  # noqa: BLE001 - must not stop the agent's request
             self._unrecorded(wire, error)
             return None
 
     def record(self, came: CameRequest, prepared: PreparedRequest) -> UnderwayRequest | None:
         """Assign a request to its conversation, and record its new messages."""
-        wire, asked, origin = prepared.wire, prepared.asked, prepared.origin
+        wire, request, origin = prepared.wire, prepared.asked, prepared.origin
         try:
-            placed = self._conversations.place(asked, origin.chain, origin.group, prepared.body, origin.ids)
+            placed = self._conversations.place(request, origin.chain, origin.group, prepared.body, origin.ids)
             opens = placed.kind not in ("turn", "edit")
             passed = RequestPassed(
                 at=came.at,
@@ -182,8 +182,8 @@ class GatewayLedger:
                 conversation=placed.conversation,
                 kind=placed.kind,
                 wire=wire.name,
-                model=asked.model,
-                told=tuple(ToldMessage(one.role, one.parts) for one in placed.told),
+                model=request.model,
+                told=tuple(ToldMessage(message.role, message.parts) for message in placed.told),
                 body_sha256=prepared.body.hex(),
                 body_bytes=len(came.plain),
                 sent_sha256=prepared.sent.hex(),
@@ -191,21 +191,21 @@ class GatewayLedger:
                 retry=placed.retry,
                 parent=placed.parent,
                 call_id=placed.call_id,
-                system=asked.system if opens else "",
-                tools=asked.tools if opens else (),
+                system=request.system if opens else "",
+                tools=request.tools if opens else (),
                 session=origin.ids.session if opens else "",
-                continues=asked.continues,
+                continues=request.continues,
                 strategy=self._strategy,
                 dropped=came.cut.dropped,
                 short=came.cut.short,
-                needs_thinking=asked.needs_thinking,
+                needs_thinking=request.needs_thinking,
                 summary=came.summary,
             )
             run, number = self.recording.asked(placed, passed, origin.keys)
         except Exception as error:  # noqa: BLE001 - must not stop the agent's request
             self._unrecorded(wire, error)
             return None
-        return UnderwayRequest(wire, asked, placed, run, number, origin.keys, prepared.body, came.began)
+        return UnderwayRequest(wire, request, placed, run, number, origin.keys, prepared.body, came.began)
 
     def _unrecorded(self, wire: WireFormat, error: Exception) -> None:
         self.note(f"a request of {wire.name} was forwarded but not recorded: {type(error).__name__}: {error}")
@@ -216,7 +216,7 @@ class GatewayLedger:
             self.spending.spend(model, usage)
 
     def counted(
-        self, wire: WireFormat, asked: ForeignRequest, reply: ModelReplied | ModelFailed, plain: bytes
+        self, wire: WireFormat, request: ForeignRequest, reply: ModelReplied | ModelFailed, plain: bytes
     ) -> tuple[ModelReplied | ModelFailed, Usage]:
         """Return a reply with its usage, and the known usage of an incomplete answer.
 
@@ -225,11 +225,11 @@ class GatewayLedger:
         if isinstance(reply, ModelReplied):
             if reply.usage.total:
                 return reply, Usage()
-            usage = self._estimates.usage(wire, asked, part_texts(reply.parts))
+            usage = self._estimates.usage(wire, request, part_texts(reply.parts))
             return msgspec.structs.replace(reply, usage=usage), Usage()
         lost = begun_usage(wire, plain)
         written = "" if lost.total else "".join(streamed_texts(events_of(plain)))
-        return reply, self._estimates.usage(wire, asked, (written,)) if written else lost
+        return reply, self._estimates.usage(wire, request, (written,)) if written else lost
 
     def answered(self, underway: UnderwayRequest | None, answer: httpx2.Response, kept: list[bytes], why: str) -> None:
         """Record an answer from its bytes. ``why`` says what interrupted it; empty if it is complete."""
@@ -272,22 +272,22 @@ class GatewayLedger:
 
 
 def reply_of(
-    wire: WireFormat, answer: httpx2.Response | None, kept: list[bytes], why: str, secret: str = ""
+    wire: WireFormat, answer: httpx2.Response | None, kept: list[bytes], reason: str, secret: str = ""
 ) -> tuple[ModelReplied | ModelFailed, bytes]:
     """Parse an answer's bytes; return the reply and the decompressed bytes."""
     if answer is None:
-        return failed("connection", why, secret), b""
+        return failed("connection", reason, secret), b""
     try:
         plain = decoded(b"".join(kept), answer.headers.get("content-encoding", ""), MAX_READ_ANSWER, "the answer")
     except ValueError as error:
-        plain, why = b"", str(error)
+        plain, reason = b"", str(error)
     if answer.status_code >= 300:
         text = plain.decode("utf-8", "replace")
         detail = f"HTTP {answer.status_code}: {sentence(text) or 'no text'}"
         return failed(kind_of_status(answer.status_code, text), detail, secret, answer.headers), b""
     # a client may disconnect right after the last event, so the parsed reply decides
     reply = wire.reply(events_of(plain))
-    return (failed("incomplete", why, secret) if why and isinstance(reply, ModelFailed) else reply), plain
+    return (failed("incomplete", reason, secret) if reason and isinstance(reply, ModelFailed) else reply), plain
 
 
 def begun_usage(wire: WireFormat, plain: bytes) -> Usage:

@@ -70,9 +70,9 @@ class Gateway:
         self._cutter = cutter_of(strategy)
         conversations = Conversations()
         self.recording = Recording(runs_dir, environ, clock, conversations.forget)
-        named = "" if self._cutter is None else strategy
+        name = "" if self._cutter is None else strategy
         self.came = 0  # requests for a reply, including refused ones
-        self.ledger = GatewayLedger(self.recording, conversations, spending, named, clock)
+        self.ledger = GatewayLedger(self.recording, conversations, spending, name, clock)
         self._rewriter, self._client = Rewriter(), client or open_client()
         self._workers = Workers()
         self._recorder = Recorder(self.ledger, self._workers)
@@ -154,9 +154,9 @@ class Gateway:
     async def _answer_to(self, came: CameRequest, raw: str, path: str) -> Response:
         wire, request = came.wire, came.request
         if self._cutter is not None or self.spending.is_bounded:
-            why = await self._workers.run(len(came.plain), partial(self._bounded, came, path))
-            if why:
-                return _refusal(wire, 400, "invalid_request_error", why)
+            reason = await self._workers.run(len(came.plain), partial(self._bounded, came, path))
+            if reason:
+                return _refusal(wire, 400, "invalid_request_error", reason)
         try:
             url, headers = self._address(request, raw, path)
         except Misdirected as error:
@@ -222,43 +222,43 @@ class Gateway:
         await self._recorder.end(came, answer.status_code, failed("rejected", message))
         return _refusal(came.wire, 502, "api_error", message)
 
-    async def _unanswered(self, came: CameRequest, status: int, kind: str, named: str, error: Exception) -> Response:
+    async def _unanswered(self, came: CameRequest, status: int, kind: str, name: str, error: Exception) -> Response:
         """Report a missing answer in the provider's format, without the address, which may contain a password."""
         message = f"stackmem gateway: the upstream gave no answer ({type(error).__name__})"
         await self._recorder.end(came, 0, failed("timeout" if kind == "timeout" else "connection", message))
-        return _refusal(came.wire, status, named, message)
+        return _refusal(came.wire, status, name, message)
 
     async def _pass(self, answer: httpx2.Response, came: CameRequest) -> AsyncIterator[bytes]:
         """Stream the answer's bytes, and record the answer when it ends for any reason."""
-        kept: list[bytes] = []
-        size, tries, why = 0, 0, "the client left before the answer's end"
+        chunks: list[bytes] = []
+        size, tries, reason = 0, 0, "the client left before the answer's end"
         try:
             async for chunk in answer.aiter_raw():
                 size += len(chunk)
                 if size > MAX_ANSWER_BYTES:
-                    why = f"the answer is longer than {MAX_ANSWER_BYTES >> 20:,} MiB"
-                    raise httpx2.RemoteProtocolError(why)
+                    reason = f"the answer is longer than {MAX_ANSWER_BYTES >> 20:,} MiB"
+                    raise httpx2.RemoteProtocolError(reason)
                 came.first = came.first or time.monotonic()
                 if came.wire is not None and not came.is_over:
                     if size <= _MAX_KEPT_BYTES:
-                        kept.append(chunk)
+                        chunks.append(chunk)
                     # Record before the client has everything, because its next request may arrive before the stream
                     # closes.
                     if tries < _MAX_TRIES and may_be_over(came.wire, answer, chunk, size):
                         tries += 1
-                        await self._recorder.over(came, answer, kept)
+                        await self._recorder.over(came, answer, chunks)
                 yield chunk
                 self._recorder.begin(came)
-            why = ""
+            reason = ""
         except httpx2.HTTPError as error:
-            why = why if size > MAX_ANSWER_BYTES else f"the answer broke off ({type(error).__name__})"
+            reason = reason if size > MAX_ANSWER_BYTES else f"the answer broke off ({type(error).__name__})"
             raise
         finally:
             if size > _MAX_KEPT_BYTES:
-                kept, why = [], why or "the answer is too long to be recorded"
+                chunks, reason = [], reason or "the answer is too long to be recorded"
             with anyio.CancelScope(shield=True):
                 await answer.aclose()
-                await self._recorder.answered(came, answer, kept, why)
+                await self._recorder.answered(came, answer, chunks, reason)
             came.release()
 
     async def _cut(self, came: CameRequest, path: str, to: tuple[str, Headers]) -> None:
@@ -272,16 +272,16 @@ class Gateway:
         counts = came.wire is None and counts_tokens(path)
         wire, size = MESSAGES if counts else came.wire, len(came.plain)
         read = partial(self.ledger.read, MESSAGES, came.plain)
-        asked = await self._workers.run(size, read) if counts else came.asked
-        if wire is None or asked is None:
+        request = await self._workers.run(size, read) if counts else came.asked
+        if wire is None or request is None:
             return
         try:
-            found, wanted = await self._workers.run(size, partial(self._decide, came, wire, asked, cutter))
+            chain, wanted = await self._workers.run(size, partial(self._decide, came, wire, request, cutter))
             if wanted is None or counts or not isinstance(cutter, Cutter):
                 return
-            take = partial(cutter.summarize, asked, found, wanted)
-            stayed = await self._summaries.bring(came, wire, wanted, found.tip, to, take)
-            await self._workers.run(size, partial(self._show, came, wire, asked, cutter, found))
+            take = partial(cutter.summarize, request, chain, wanted)
+            stayed = await self._summaries.bring(came, wire, wanted, chain.tip, to, take)
+            await self._workers.run(size, partial(self._show, came, wire, request, cutter, chain))
         except Exception as error:  # noqa: BLE001 - a strategy that fails must not stop the request
             self.ledger.note(f"a request of {wire.name} was forwarded unchanged: {type(error).__name__}: {error}")
             return
@@ -291,23 +291,23 @@ class Gateway:
             raise ClientDisconnect
 
     def _decide(
-        self, came: CameRequest, wire: WireFormat, asked: ForeignRequest, cutter: Cutter | FrameCutter
+        self, came: CameRequest, wire: WireFormat, request: ForeignRequest, cutter: Cutter | FrameCutter
     ) -> tuple[PrefixChain, SummaryWanted | None]:
         """Cut a request; return its chain and the summary that the strategy wants, if any."""
-        found = RequestOrigin(self.ledger.chains, came.request, wire, asked).chain
-        self._show(came, wire, asked, cutter, found)
-        return found, cutter.wanted(asked, found) if isinstance(cutter, Cutter) else None
+        chain = RequestOrigin(self.ledger.chains, came.request, wire, request).chain
+        self._show(came, wire, request, cutter, chain)
+        return chain, cutter.wanted(request, chain) if isinstance(cutter, Cutter) else None
 
     def _show(
         self,
         came: CameRequest,
         wire: WireFormat,
-        asked: ForeignRequest,
+        request: ForeignRequest,
         cutter: Cutter | FrameCutter,
-        found: PrefixChain,
+        chain: PrefixChain,
     ) -> None:
-        cut = cutter.cut(asked, found)
-        came.shown = self._rewriter.rewrite(came.plain, wire, asked, cut, cutter.shorten)
+        cut = cutter.cut(request, chain)
+        came.shown = self._rewriter.rewrite(came.plain, wire, request, cut, cutter.shorten)
         came.cut = cut
 
 

@@ -50,11 +50,11 @@ class Recorder:
             work = partial(self._ledger.over, underway, answer, list(kept))
             came.underway = await self._in_order(came, _work(came, kept), work)
 
-    async def answered(self, came: CameRequest, answer: httpx2.Response, kept: list[bytes], why: str) -> None:
-        """Record an answer from its bytes. ``why`` says what interrupted it; empty if it is complete."""
+    async def answered(self, came: CameRequest, answer: httpx2.Response, kept: list[bytes], reason: str) -> None:
+        """Record an answer from its bytes. ``reason`` says what interrupted it; empty if it is complete."""
         underway = await self.recorded(came)
         if underway is not None:
-            work = partial(self._ledger.answered, underway, answer, kept, why)
+            work = partial(self._ledger.answered, underway, answer, kept, reason)
             await self._in_order(came, _work(came, kept), work)
 
     async def end(self, came: CameRequest, status: int, reply: ModelReplied | ModelFailed) -> None:

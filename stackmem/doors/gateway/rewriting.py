@@ -67,16 +67,16 @@ class Rewriter:
         key = id(request.messages[0])
         with self._lock:
             before = self._recent.pop(key, ShownConversation())
-        shown = _shown_conversation(wire, request, cut, shorten, before)
+        conversation = _shown_conversation(wire, request, cut, shorten, before)
         with self._lock:
-            self._recent[key] = shown
+            self._recent[key] = conversation
             if len(self._recent) > _MAX_RECENT:
                 self._recent.popitem(last=False)
         last = request.raw[cut.exchanges[-1].end :]
         unbound = _unbound_of(wire, request)
-        behind = map(unbound, last) if shown.changed[-1] and unbound else last
-        pieces = [*shown.pieces, *behind]
-        if not shown.changed[-1]:
+        behind = map(unbound, last) if conversation.changed[-1] and unbound else last
+        pieces = [*conversation.pieces, *behind]
+        if not conversation.changed[-1]:
             return body
         if request.span is None:
             raise ValueError("the messages cannot be found in the body")
@@ -143,17 +143,17 @@ def _exchange(
     wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened, number: int, *, changed: bool
 ) -> tuple[list[bytes], bool]:
     """Return the messages of an exchange as sent, and whether anything up to here was changed."""
-    one = cut.exchanges[number]
-    shown = list(request.raw[one.said : one.told])
+    exchange = cut.exchanges[number]
+    shown = list(request.raw[exchange.said : exchange.told])
     unbound = _unbound_of(wire, request)
     if unbound and (changed or number in cut.bound):
         free = list(map(unbound, shown))
         shown, changed = free, changed or free != shown
     shortens, known = cut.shortens(number), partial(_shown, cut, shorten, number)
-    for place in range(one.told, one.end):
-        raw = request.raw[place]
+    for position in range(exchange.told, exchange.end):
+        raw = request.raw[position]
         # Most messages of a long conversation contain no result, so skip parsing them at every turn.
-        holds = shortens and any(isinstance(part, ToolResult) for part in request.messages[place].parts)
+        holds = shortens and any(isinstance(part, ToolResult) for part in request.messages[position].parts)
         short = wire.shortened(raw, known) if holds else raw
         changed = changed or short != raw
         shown.append(short)
@@ -168,7 +168,7 @@ def _shown(
 
 
 def _with_head(wire: WireFormat, request: ForeignRequest, shown: list[bytes], head: str) -> list[bytes]:
-    for place in range(len(shown) - 1, -1, -1):
-        if request.messages[place].role == "user":
-            return [*shown[:place], wire.added(shown[place], head), *shown[place + 1 :]]
+    for position in range(len(shown) - 1, -1, -1):
+        if request.messages[position].role == "user":
+            return [*shown[:position], wire.added(shown[position], head), *shown[position + 1 :]]
     raise ValueError("the conversation does not begin with a user message")

@@ -123,6 +123,6 @@ def bill_of(gateway: Gateway) -> GatewayBill:
     results = (read_result(folder / RESULT) for folder in gateway.recording.folders)
     spending = gateway.spending
     return GatewayBill(
-        tuple(one for one in results if one is not None), round(spending.usd, 6), spending.unpriced,
+        tuple(result for result in results if result is not None), round(spending.usd, 6), spending.unpriced,
         spending.estimated, gateway.came, tuple(gateway.notes),
     )  # fmt: skip

@@ -84,61 +84,61 @@ class Summaries:
         to: tuple[str, Iterable[tuple[bytes, bytes]]], take: Callable[[str], None],
     ) -> bool:  # fmt: skip
         """Request a summary and wait for it; return whether the client stayed. Only one waiting request records it."""
-        one = self._underway.get(beginning)
-        if one is None:
+        summary = self._underway.get(beginning)
+        if summary is None:
             asked = came.asked
             model = asked.model if asked is not None else ""
             made = partial(summary_body, came.shown, wire, model, wanted, prompt_text("compaction_system"))
             body = await self._workers.run(len(came.shown), made)
-            one = self._underway.get(beginning)  # another request may have asked in the meantime
-        if one is None:
+            summary = self._underway.get(beginning)  # another request may have asked in the meantime
+        if summary is None:
             headers = [(name, value) for name, value in to[1] if name.lower() not in _NOT_SENT]
             request = httpx2.Request("POST", to[0], headers=headers, content=body)
             task = asyncio.ensure_future(self._ask(wire, model, wanted, request, take))
-            one = self._underway[beginning] = WaitedSummary(task)
+            summary = self._underway[beginning] = WaitedSummary(task)
             task.add_done_callback(lambda _: self._underway.pop(beginning, None))
-        one.waiting += 1
+        summary.waiting += 1
         gone = asyncio.ensure_future(client_left(came.request))
         try:
-            await asyncio.wait({one.task, gone}, return_when=asyncio.FIRST_COMPLETED)
-            stayed = one.task.done()
+            await asyncio.wait({summary.task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            stayed = summary.task.done()
         finally:
             gone.cancel()
-            one.waiting -= 1
-            if not one.task.done() and not one.waiting:
-                one.task.cancel()
-        if not stayed and not one.waiting:
-            await asyncio.wait({one.task})
-        if one.task.done() and not one.task.cancelled() and not one.recorded:
-            one.recorded = True
-            came.summary = one.task.result()
+            summary.waiting -= 1
+            if not summary.task.done() and not summary.waiting:
+                summary.task.cancel()
+        if not stayed and not summary.waiting:
+            await asyncio.wait({summary.task})
+        if summary.task.done() and not summary.task.cancelled() and not summary.recorded:
+            summary.recorded = True
+            came.summary = summary.task.result()
         return stayed
 
     async def _ask(
         self, wire: WireFormat, model: str, wanted: SummaryWanted, request: httpx2.Request, take: Callable[[str], None]
     ) -> SummaryPassed:
-        began, kept, size, why = time.monotonic(), list[bytes](), 0, ""
+        began, chunks, size, reason = time.monotonic(), list[bytes](), 0, ""
         answer: httpx2.Response | None = None
         try:
             async with asyncio.timeout(_MAX_SECONDS):
                 answer = await self._client.send(request, stream=True)
                 async for chunk in answer.aiter_raw():
-                    kept.append(chunk)
+                    chunks.append(chunk)
                     size += len(chunk)
                     if size > _MAX_ANSWER_BYTES:
-                        why = "the answer is too long for a summary"
+                        reason = "the answer is too long for a summary"
                         break
         except asyncio.CancelledError:
-            why = "nobody waited for the summary any longer"
+            reason = "nobody waited for the summary any longer"
         except TimeoutError:
-            why = f"the summary took longer than {_MAX_SECONDS:.0f} seconds"
+            reason = f"the summary took longer than {_MAX_SECONDS:.0f} seconds"
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            why = f"the upstream gave no summary ({type(error).__name__})"
+            reason = f"the upstream gave no summary ({type(error).__name__})"
         finally:
             if answer is not None:
                 with anyio.CancelScope(shield=True):
                     await answer.aclose()
-        reply, plain = reply_of(wire, answer, kept, why)
+        reply, plain = reply_of(wire, answer, chunks, reason)
         asked = msgspec.structs.replace(wire.read(request.content), model=model)
         reply, lost = self._ledger.counted(wire, asked, reply, plain)
         passed = SummaryPassed(

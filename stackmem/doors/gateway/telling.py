@@ -73,15 +73,15 @@ class Strand(Struct):
 
         A child that still works is not part of the result, except at the end of the run.
         """
-        held, self.held = self.held, None
-        if held is None:
+        reply, self.held = self.held, None
+        if reply is None:
             return
         given = {one.call_id: RecordedResult(one.call_id, one.text, one.failed, at) for one, at in results}
         for child in self.children:
             if not (child.is_over or at_end):
                 child.parallel = True
                 continue
-            free = [call.id for call in held.calls if call.id not in given or given[call.id].child is None]
+            free = [call.id for call in reply.calls if call.id not in given or given[call.id].child is None]
             name = child.call_id or next(iter(free), "")
             if name not in free:
                 child.parallel = True
@@ -90,8 +90,8 @@ class Strand(Struct):
             given[name] = answer = answer or RecordedResult(name, result(session))
             answer.child = session
         self.children = []
-        held.answers = [given[call.id] for call in held.calls if call.id in given]
-        self.turns.append(held)
+        reply.answers = [given[call.id] for call in reply.calls if call.id in given]
+        self.turns.append(reply)
         self.turns.extend(self.after)
         self.after = []
 
@@ -100,9 +100,9 @@ class Strand(Struct):
         self.release((), at_end=at_end)
         self.turns.extend((*self.written, *self.failures))
         self.written, self.failures = [], []
-        done, self.parallel = self.session, True
-        self.session = msgspec.structs.replace(done, turns=[])
-        return done
+        session, self.parallel = self.session, True
+        self.session = msgspec.structs.replace(session, turns=[])
+        return session
 
 
 class Telling:
@@ -189,11 +189,11 @@ class Telling:
             self._origin, name, task, asked.system, asked.model, name, tools=asked.tools, turns=[], began=asked.at
         )
 
-    def _by(self, said: RecordedReply) -> Answerer | UnsetType:
-        if self._root is None or said.model in ("", self._root.session.model):
+    def _by(self, reply: RecordedReply) -> Answerer | UnsetType:
+        if self._root is None or reply.model in ("", self._root.session.model):
             return UNSET
-        row = lookup(said.model)
-        return Answerer(said.model, *((row.price, row.window_tokens) if row else ()))
+        row = lookup(reply.model)
+        return Answerer(reply.model, *((row.price, row.window_tokens) if row else ()))
 
     def _answer(self, answered: AnswerPassed) -> Iterator[TimedFact]:
         asked = self._asked.pop(answered.number, None)
@@ -295,8 +295,8 @@ def opening_of(asked: RequestPassed) -> tuple[str, str]:
     return "\n\n".join(one.text for one in first), name or asked.kind
 
 
-def _words(told: ToldMessage) -> list[Text]:
-    return [part for part in told.parts if isinstance(part, Text)]
+def _words(message: ToldMessage) -> list[Text]:
+    return [part for part in message.parts if isinstance(part, Text)]
 
 
 def _text(role: str, part: object, wanted: set[str]) -> str:

@@ -119,8 +119,8 @@ def uncoded(headers: Headers) -> Headers:
 def to_client(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Return the headers for the client. The body is passed on as received, so its length and encoding stay."""
     given = list(headers)
-    named = _named_by_connection(given)
-    return [(name.lower(), value) for name, value in given if name.lower() not in _OF_ONE_CONNECTION | named]
+    names = _named_by_connection(given)
+    return [(name.lower(), value) for name, value in given if name.lower() not in _OF_ONE_CONNECTION | names]
 
 
 def _named_by_connection(headers: Headers) -> set[bytes]:

@@ -65,7 +65,7 @@ def verify_gateway_run(folder: Path) -> GatewayVerified:
 
 
 def _cuts(folder: Path) -> tuple[int, int]:
-    known: dict[int, FollowedConversation] = {}
+    conversations: dict[int, FollowedConversation] = {}
     home: dict[int, FollowedConversation] = {}
     cutters: dict[str, Cutter | FrameCutter | None] = {}
     chains, followed, lost = Chains(), 0, 0
@@ -74,7 +74,7 @@ def _cuts(folder: Path) -> tuple[int, int]:
             _answer(home.pop(passed.number, None), passed)
         if not isinstance(passed, RequestPassed):
             continue
-        one = known.setdefault(passed.conversation, FollowedConversation(passed.system, passed.tools))
+        one = conversations.setdefault(passed.conversation, FollowedConversation(passed.system, passed.tools))
         written = None if passed.summary is UNSET else passed.summary
         hidden = _SECRET in msgspec.json.encode((passed.told, written))
         one.lost = one.lost or passed.kind in ("edit", "compacted") or hidden
@@ -88,14 +88,14 @@ def _cuts(folder: Path) -> tuple[int, int]:
         if one.lost:
             lost += 1
             continue
-        asked = ForeignRequest(
+        request = ForeignRequest(
             passed.model, one.system, one.tools, one.asked[passed.number], (), continues=passed.continues,
             needs_thinking=passed.needs_thinking,
         )  # fmt: skip
-        found = chains.chain(b"%d" % passed.conversation, asked.messages)
+        chain = chains.chain(b"%d" % passed.conversation, request.messages)
         if passed.summary is not UNSET:
-            _summary(folder, cutter, asked, found, passed)
-        cut = cutter.cut(asked, found)
+            _summary(folder, cutter, request, chain, passed)
+        cut = cutter.cut(request, chain)
         if (cut.dropped, cut.short) != (passed.dropped, passed.short):
             raise RulesDiffer(
                 f"request {passed.number:,} of {folder.name} left out {passed.dropped:,} exchanges and shortened "
@@ -106,10 +106,10 @@ def _cuts(folder: Path) -> tuple[int, int]:
 
 
 def _summary(
-    folder: Path, cutter: Cutter | FrameCutter, asked: ForeignRequest, found: PrefixChain, passed: RequestPassed
+    folder: Path, cutter: Cutter | FrameCutter, request: ForeignRequest, chain: PrefixChain, passed: RequestPassed
 ) -> None:
     """Check that a summary was due and covers the right exchanges."""
-    wanted = cutter.wanted(asked, found) if isinstance(cutter, Cutter) else None
+    wanted = cutter.wanted(request, chain) if isinstance(cutter, Cutter) else None
     if not isinstance(cutter, Cutter) or wanted is None or passed.summary is UNSET:
         raise RulesDiffer(f"request {passed.number:,} of {folder.name} has a summary, but none was due")
     if (wanted.turns, wanted.asked) != (passed.summary.turns, passed.summary.asked):
@@ -117,14 +117,14 @@ def _summary(
             f"the summary of request {passed.number:,} of {folder.name} covers {passed.summary.turns:,} exchanges; "
             f"{passed.strategy} gives {wanted.turns:,}, or requests it with other words"
         )
-    cutter.summarize(asked, found, wanted, passed.summary.text)
+    cutter.summarize(request, chain, wanted, passed.summary.text)
 
 
-def _answer(one: FollowedConversation | None, passed: AnswerPassed) -> None:
+def _answer(conversation: FollowedConversation | None, passed: AnswerPassed) -> None:
     """Add a reply to a conversation; a reply from a fork makes its further content unknown."""
-    if one is None:
+    if conversation is None:
         return
-    asked = one.asked.pop(passed.number)
+    messages = conversation.asked.pop(passed.number)
     if isinstance(passed.reply, ModelReplied):
-        one.messages = (*asked, said(passed.reply))
-        one.lost = one.lost or passed.elsewhere or _SECRET in msgspec.json.encode(passed.reply.parts)
+        conversation.messages = (*messages, said(passed.reply))
+        conversation.lost = conversation.lost or passed.elsewhere or _SECRET in msgspec.json.encode(passed.reply.parts)

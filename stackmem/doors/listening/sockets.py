@@ -30,9 +30,9 @@ def listening(host: str, port: int, option: str = "--port") -> Iterator[socket.s
             listener.bind((host, port))
             listener.listen(_BACKLOG)
         except (OSError, OverflowError) as error:
-            why = error.strerror if isinstance(error, OSError) else error
+            reason = error.strerror if isinstance(error, OSError) else error
             raise UsageError(
-                f"cannot listen on {host}, port {port} ({why}); choose another port with {option}"
+                f"cannot listen on {host}, port {port} ({reason}); choose another port with {option}"
             ) from error
         yield listener
 

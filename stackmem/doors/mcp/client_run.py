@@ -72,14 +72,14 @@ class ClientPlan(Struct, frozen=True):
 
 def plan_client_run(folder: str, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path) -> ClientPlan:
     """Prepare a client's run; raise all errors before the server starts."""
-    place = (cwd / os.path.expanduser(folder)).resolve()
-    must_be_text(str(place), "the folder's path")
-    if not place.is_dir():
+    path = (cwd / os.path.expanduser(folder)).resolve()
+    must_be_text(str(path), "the folder's path")
+    if not path.is_dir():
         raise UsageError(f"{folder} is not a folder; pass the folder that the agent works in")
     resolved = resolve(flags, environ, cwd)
     settings = resolved.settings
-    named = settings.heap if resolved.is_given("heap") else KEEP
-    store = None if named is None else heap_store(named, place, cwd, environ)
+    name = settings.heap if resolved.is_given("heap") else KEEP
+    store = None if name is None else heap_store(name, path, cwd, environ)
     strategy = open_strategy(STRATEGY)
     budgets = budgets_of(strategy, settings.budgets)
     slots = prompt_slots(budgets, settings.command_seconds)
@@ -87,7 +87,7 @@ def plan_client_run(folder: str, flags: Mapping[str, object], environ: Mapping[s
     system = fill(prompt_text(strategy.prompt), slots)
     if store is not None:
         store.read()  # fail on an unreadable heap before the first call
-    return ClientPlan(place, settings, runs_dir(settings, cwd, environ), budgets, tools, system, store)
+    return ClientPlan(path, settings, runs_dir(settings, cwd, environ), budgets, tools, system, store)
 
 
 class ClientAnswer(Struct, frozen=True):
@@ -139,16 +139,16 @@ class ClientCalls:
         """Handle the client's exit: answer the queued calls, then end the run."""
         self._coming.put(None)
 
-    def close(self, why: str) -> None:
-        """Answer all pending and future calls with ``why``."""
+    def close(self, reason: str) -> None:
+        """Answer all pending and future calls with ``reason``."""
         with self._lock:
-            self._closed = why
+            self._closed = reason
             left = [self._first, self._under_way]
             while not self._coming.empty():
                 left.append(self._coming.get())
         for asked in left:
             if asked is not None and not asked.answer.done():
-                asked.answer.set_result(ClientAnswer(why, failed=True))
+                asked.answer.set_result(ClientAnswer(reason, failed=True))
 
     def next_call(self, view: View, scrub: Scrubber) -> ToolCall:
         """Answer the current call from the prompt that followed it, then wait for the next call."""

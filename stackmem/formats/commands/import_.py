@@ -21,11 +21,11 @@ def command(
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Import another agent's recording as a run that can be viewed, measured and costed, but not replayed."""
-    done = import_file(file, spelled, runs_folder(runs_dir))
+    runs = import_file(file, spelled, runs_folder(runs_dir))
     if json:
-        echo_json(done[0] if len(done) == 1 else done)
+        echo_json(runs[0] if len(runs) == 1 else runs)
         return
-    for run in done:
+    for run in runs:
         _tell(run)
 
 

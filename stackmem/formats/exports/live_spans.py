@@ -192,13 +192,13 @@ def readable(encoded: Json, run: str) -> ReadableSpan:
     def place(span: str) -> SpanContext:
         return SpanContext(int(encoded["traceId"], 16), int(span, 16), is_remote=False, trace_flags=TraceFlags(1))
 
-    about = {"service.name": "stackmem", "service.version": VERSION, "stackmem.run": run}
+    metadata = {"service.name": "stackmem", "service.version": VERSION, "stackmem.run": run}
     status = encoded.get("status")
     return ReadableSpan(
         encoded["name"],
         context=place(encoded["spanId"]),
         parent=place(encoded["parentSpanId"]) if "parentSpanId" in encoded else None,
-        resource=Resource(about, SCHEMA),
+        resource=Resource(metadata, SCHEMA),
         attributes=_values(encoded["attributes"]),
         events=[
             Event(each["name"], _values(each["attributes"]), int(each["timeUnixNano"]))

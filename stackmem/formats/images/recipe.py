@@ -147,13 +147,13 @@ def bases_of(steps: tuple[RecipeStep, ...]) -> list[str]:
     if needs_engine(steps):
         return []
     given: dict[str, str] = {}
-    found: list[str] = []
+    names: list[str] = []
     for step in steps:
         if step.word == "ARG":
             given.update(arguments(step))
         elif step.word == "FROM" and (name := filled_in(step.values[0], given)) != "scratch":
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def arguments(step: RecipeStep) -> dict[str, str]:

@@ -29,25 +29,25 @@ def is_aider(text: str) -> bool:
     return _STARTED.search(text[:4_000]) is not None
 
 
-def read_aider(text: str, where: str) -> list[RecordedSession]:
+def read_aider(text: str, location: str) -> list[RecordedSession]:
     """Read the chats that have a reply."""
     starts = list(_STARTED.finditer(text.replace("\r\n", "\n")))
     text = text.replace("\r\n", "\n")
     ends = [start.start() for start in starts[1:]] + [len(text)]
     chats = [
-        _chat(text[start.end() : end], start[1], f"chat-{number}", where)
+        _chat(text[start.end() : end], start[1], f"chat-{number}", location)
         for number, (start, end) in enumerate(zip(starts, ends, strict=True), 1)
     ]
-    found = [chat for chat in chats if any(isinstance(turn, RecordedReply) for turn in chat.turns)]
-    if not found:
-        raise UsageError(f"{where} does not contain a reply in a chat with aider; give another file")
-    return found
+    sessions = [chat for chat in chats if any(isinstance(turn, RecordedReply) for turn in chat.turns)]
+    if not sessions:
+        raise UsageError(f"{location} does not contain a reply in a chat with aider; give another file")
+    return sessions
 
 
-def _chat(text: str, began: str, name: str, where: str) -> RecordedSession:
+def _chat(text: str, began: str, name: str, location: str) -> RecordedSession:
     version, model = _VERSION.search(text), _MODEL.search(text)
     try:
-        at = seconds(began, where)
+        at = seconds(began, location)
     except UsageError:
         at = None
     session = RecordedSession(

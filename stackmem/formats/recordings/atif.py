@@ -126,17 +126,17 @@ class _AtifTrajectory(Struct, frozen=True):
     subagent_trajectories: list[Json] | None = None
 
 
-def read_atif(value: object, where: str) -> RecordedSession:
+def read_atif(value: object, location: str) -> RecordedSession:
     """Read a trajectory as a session."""
-    root = shaped(value, _AtifTrajectory, where)
+    root = shaped(value, _AtifTrajectory, location)
     if not root.schema_version.startswith("ATIF-v1."):
-        raise UsageError(f"{where} has the format {root.schema_version!r}; only ATIF-v1.0 to 1.8 can be read")
-    return _AtifReader(where).session(root)
+        raise UsageError(f"{location} has the format {root.schema_version!r}; only ATIF-v1.0 to 1.8 can be read")
+    return _AtifReader(location).session(root)
 
 
 class _AtifReader:
-    def __init__(self, where: str) -> None:
-        self._where = where
+    def __init__(self, location: str) -> None:
+        self._where = location
         self._waiting: dict[str, _AtifTrajectory] = {}
         self._left_out: list[str] = []
 
@@ -164,11 +164,11 @@ class _AtifReader:
         )
         own_steps: list[Any] = []
         for number, step in enumerate(trajectory.steps, 1):
-            where = f"{self._where}, step {number}"
+            location = f"{self._where}, step {number}"
             if {"up_to_step", "metrics"} <= step.ours.keys():
-                session.turns.append(_summary(step, own_steps, where))
+                session.turns.append(_summary(step, own_steps, location))
                 continue
-            self._step(session, step, where)
+            self._step(session, step, location)
             if step.source == "agent" and step.llm_call_count != 0 and not step.is_copied_context:
                 own_steps.append(step.ours.get("step"))
         if agent.name == "stackmem" and trajectory.final_metrics is not None:
@@ -178,11 +178,11 @@ class _AtifReader:
                 session.checks = ChecksReturned(ours.rewards, ours.checks_error)
         return session
 
-    def _step(self, session: RecordedSession, step: _Step, where: str) -> None:
-        at = seconds(step.timestamp, where)
+    def _step(self, session: RecordedSession, step: _Step, location: str) -> None:
+        at = seconds(step.timestamp, location)
         text = words(step.message, session.lost)
         if step.is_copied_context:
-            self._left_out.append(f"{where}: copied context, which is also in another place")
+            self._left_out.append(f"{location}: copied context, which is also in another place")
         elif step.source == "agent" and step.llm_call_count != 0:
             session.turns.append(self._said(step, text, at, session))
         elif step.source == "system" and not session.turns and not session.system:
@@ -229,13 +229,13 @@ class _AtifReader:
         return None
 
 
-def _summary(step: _Step, own_steps: list[Any], where: str) -> RecordedSummary:
+def _summary(step: _Step, own_steps: list[Any], location: str) -> RecordedSummary:
     """Return a summary of stackmem's own run, whose text is in the step's observation."""
-    cut = shaped(step.ours, _Cut, where)
+    cut = shaped(step.ours, _Cut, location)
     text = "\n".join(words(result.content) for result in (step.observation.results if step.observation else ()))
     reply = RecordedReply(plain(text), stop=cut.stop, usage=_usage(cut.metrics), usd=cut.metrics.cost_usd, answers=[])
     kept_count = sum(isinstance(number, int) and number > cut.up_to_step for number in own_steps)
-    return RecordedSummary(reply, kept_count, seconds(step.timestamp, where))
+    return RecordedSummary(reply, kept_count, seconds(step.timestamp, location))
 
 
 def _failed(result: _Result) -> bool:

@@ -108,41 +108,41 @@ def _listed(value: object) -> object:
     return value.get("messages", value.get("history")) if isinstance(value, dict) else value
 
 
-def read_chat(text: str, where: str) -> list[RecordedSession]:
+def read_chat(text: str, location: str) -> list[RecordedSession]:
     """Read the messages as one session, or each tau-bench run as one session. Trials of a task share its name."""
     session = RecordedSession("chat", "conversation", left_out=[])
     try:
-        value = load(text, where)
+        value = load(text, location)
     except UsageError:
-        value = [each for _, each in json_lines(text, where, session.left_out)]
+        value = [each for _, each in json_lines(text, location, session.left_out)]
     value = [value] if isinstance(value, dict) and "role" in value else _listed(value)
     if not isinstance(value, list) or not value or not is_chat(value):
-        raise UsageError(f"{where} is not a list of messages with roles; give the original file")
+        raise UsageError(f"{location} is not a list of messages with roles; give the original file")
     if "role" in value[0]:
-        return [_conversation(shaped(value, list[ChatMessage], where), where, session)]
-    runs = shaped(value, list[_TauInfo], where)
-    return [_tau(run, f"{where}, run {number}") for number, run in enumerate(runs, 1)]
+        return [_conversation(shaped(value, list[ChatMessage], location), location, session)]
+    runs = shaped(value, list[_TauInfo], location)
+    return [_tau(run, f"{location}, run {number}") for number, run in enumerate(runs, 1)]
 
 
-def _tau(run: _TauInfo, where: str) -> RecordedSession:
+def _tau(run: _TauInfo, location: str) -> RecordedSession:
     name = f"tau-{run.task_id}"
     session = RecordedSession("chat (tau-bench)", f"{name} trial {run.trial}", name=name, left_out=[])
     if run.reward is not None:
         session.checks = ChecksReturned({"reward": run.reward})
-    return _conversation(run.traj, where, session)
+    return _conversation(run.traj, location, session)
 
 
-def _conversation(messages: list[ChatMessage], where: str, session: RecordedSession) -> RecordedSession:
+def _conversation(messages: list[ChatMessage], location: str, session: RecordedSession) -> RecordedSession:
     session.turns, fenced = [], not any(message.tool_calls or message.role == "tool" for message in messages)
     for number, message in enumerate(messages, 1):
-        add_message(session, message, f"{where}, message {number}", fenced=fenced)
+        add_message(session, message, f"{location}, message {number}", fenced=fenced)
     return session
 
 
-def add_message(session: RecordedSession, message: ChatMessage, where: str, *, fenced: bool) -> None:
+def add_message(session: RecordedSession, message: ChatMessage, location: str, *, fenced: bool) -> None:
     """Add a message to the session: as its start, a reply, an answer to a call, or text in between."""
     extra = message.extra
-    text, at = words(message.content, session.lost), seconds(extra.timestamp or message.timestamp, where)
+    text, at = words(message.content, session.lost), seconds(extra.timestamp or message.timestamp, location)
     last = session.turns[-1] if session.turns else None
     match message.role:
         case "assistant":
@@ -161,7 +161,7 @@ def add_message(session: RecordedSession, message: ChatMessage, where: str, *, f
             session.turns.append(RecordedText(text, at))
         case _:
             roles = "system, developer, user, assistant, tool and exit"
-            raise UsageError(f"{where} has the role {message.role!r}; only {roles} are known")
+            raise UsageError(f"{location} has the role {message.role!r}; only {roles} are known")
 
 
 def _returned(text: str) -> int | None:
@@ -238,14 +238,14 @@ def spelled_call(call_id: str, name: str, arguments: str) -> ToolCall:
         return ToolCall(call_id, name, malformed=arguments)
 
 
-def chat_usage(given: ChatUsage | None) -> Usage:
+def chat_usage(usage: ChatUsage | None) -> Usage:
     """Convert the usage. Prompt tokens include cache reads and, for some writers, cache writes."""
-    given = given or ChatUsage()
-    prompt, written = given.prompt_tokens or 0, given.cache_creation_input_tokens or 0
-    read = given.cache_read_input_tokens
+    usage = usage or ChatUsage()
+    prompt, written = usage.prompt_tokens or 0, usage.cache_creation_input_tokens or 0
+    read = usage.cache_read_input_tokens
     if read is None:
-        read = (given.prompt_tokens_details.cached_tokens if given.prompt_tokens_details else None) or 0
+        read = (usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None) or 0
     rest = prompt - read - written
     if rest < 0:  # this writer counts cache tokens separately from the prompt
         rest = prompt
-    return Usage(rest, read, written, 0, given.completion_tokens or 0)
+    return Usage(rest, read, written, 0, usage.completion_tokens or 0)

@@ -98,13 +98,13 @@ def is_claude_code(value: Any) -> bool:
     return is_message or (isinstance(value.get("type"), str) and bool(_OWN & value.keys()))
 
 
-def read_claude_code(text: str, where: str, subagents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
+def read_claude_code(text: str, location: str, subagents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
     """Read the session with its subagents."""
     reader = _ClaudeReader()
-    reader.lines(text, where, "")
+    reader.lines(text, location, "")
     for name, inner in subagents:
         reader.lines(inner, name, name)
-    return reader.session(where)
+    return reader.session(location)
 
 
 class _ClaudeReader:
@@ -130,7 +130,7 @@ class _ClaudeReader:
         for location, value in json_lines(text, where, self._told.left_out):
             self._line(value, location, file)
 
-    def _line(self, value: Any, where: str, file: str) -> None:
+    def _line(self, value: Any, location: str, file: str) -> None:
         if not isinstance(value, dict):
             self._others["no object"] += 1
             return
@@ -145,7 +145,7 @@ class _ClaudeReader:
             self._other(str(kind), value)
             value = {name: field for name, field in value.items() if name in _PLACE}
         try:
-            line = shaped({**value, "type": kind if is_conversation else ""}, _Line, where)
+            line = shaped({**value, "type": kind if is_conversation else ""}, _Line, location)
         except UsageError:
             if is_conversation:
                 raise
@@ -156,7 +156,7 @@ class _ClaudeReader:
         if line.uuid is not None:
             self._home[line.uuid] = key
         if is_conversation and not self._is_copy(line, value):
-            self._lines.append((key, line, where))
+            self._lines.append((key, line, location))
 
     def _is_copy(self, line: _Line, value: Json) -> bool:
         """Return whether the line repeats an earlier one under another uuid, as when a session is resumed."""
@@ -168,12 +168,12 @@ class _ClaudeReader:
     def _sort(self) -> int:
         """Add the lines to their conversations. Returns the number of lines of branches that the user rewound."""
         rewound = rewound_lines([line for _, line, _ in self._lines])
-        for number, (key, line, where) in enumerate(self._lines):
+        for number, (key, line, location) in enumerate(self._lines):
             conversation = self._conversations.setdefault(key, _ClaudeConversation(key))
             if number not in rewound:
-                conversation.add(line, where)
+                conversation.add(line, location)
             elif line.type == "assistant":
-                conversation.add_bill(line, where)
+                conversation.add_bill(line, location)
         return len(rewound)
 
     def _other(self, kind: str, value: Json) -> None:
@@ -279,25 +279,25 @@ class _ClaudeConversation:
         self._callers: dict[str, RecordedReply] = {}
         self._replies: dict[str, RecordedReply] = {}
 
-    def add(self, line: _Line, where: str) -> None:
-        at = seconds(line.timestamp, where)
+    def add(self, line: _Line, location: str) -> None:
+        at = seconds(line.timestamp, location)
         message = line.message
         if line.type == "system" or not isinstance(message, _ClaudeMessage):
             self.session.turns.append(RecordedText(message if isinstance(message, str) else words(line.content), at))
         elif line.type == "user":
-            self._user(line, message, at, where)
+            self._user(line, message, at, location)
         elif line.made_up or message.model == "<synthetic>":
             self.session.turns.append(RecordedText(words(message.content), at))
         else:
-            self._assistant(message, at, where, line.usd)
+            self._assistant(message, at, location, line.usd)
 
-    def add_bill(self, line: _Line, where: str) -> None:
+    def add_bill(self, line: _Line, location: str) -> None:
         """Add only the usage of a reply, which was paid for although the user left its branch."""
         message = line.message
         if isinstance(message, _ClaudeMessage) and message.id and message.usage is not None:
-            self._assistant(replace(message, content=[]), seconds(line.timestamp, where), where, line.usd)
+            self._assistant(replace(message, content=[]), seconds(line.timestamp, location), location, line.usd)
 
-    def _user(self, line: _Line, message: _ClaudeMessage, at: float | None, where: str) -> None:
+    def _user(self, line: _Line, message: _ClaudeMessage, at: float | None, location: str) -> None:
         blocks = message.content if isinstance(message.content, list) else []
         for block in blocks:
             if block.get("type") == "tool_result":
@@ -307,8 +307,8 @@ class _ClaudeConversation:
         text = words(rest if blocks else message.content, lost)
         begun = any(isinstance(turn, RecordedReply) for turn in self.session.turns)
         if text and line.summary and begun:
-            said = RecordedReply((Text(text),), at, "end", model=self.session.model)
-            self.session.turns.append(RecordedSummary(said, 0, at))
+            reply = RecordedReply((Text(text),), at, "end", model=self.session.model)
+            self.session.turns.append(RecordedSummary(reply, 0, at))
         elif text and not line.meta and not begun and not self.session.task:
             self.session.task, self.session.began = text, at
         elif text:
@@ -331,7 +331,7 @@ class _ClaudeConversation:
         text = words(block.get("content"), self.session.lost)
         caller.answers.append(RecordedResult(str(name), text, block.get("is_error") is True, at))
 
-    def _assistant(self, message: _ClaudeMessage, at: float | None, where: str, usd: float | None) -> None:
+    def _assistant(self, message: _ClaudeMessage, at: float | None, location: str, usd: float | None) -> None:
         """Add the blocks of a line to a reply. Lines of one reply share its id, and the last usage counts."""
         reply = self._replies.get(message.id) if message.id else None
         if reply is None:
@@ -342,7 +342,7 @@ class _ClaudeConversation:
                 self._replies[message.id] = reply
         blocks = message.content if isinstance(message.content, list) else [{"type": "text", "text": message.content}]
         for block in blocks:
-            part = self._part(block, reply, where)
+            part = self._part(block, reply, location)
             if part not in reply.parts:  # lines of a resumed session are written again
                 reply.parts = (*reply.parts, part)
         reply.at = at if at is not None else reply.at
@@ -351,7 +351,7 @@ class _ClaudeConversation:
             reply.usage = _usage(message.usage)
         reply.usd = usd if usd is not None else reply.usd
 
-    def _part(self, block: Json, reply: RecordedReply, where: str) -> ReplyPart:
+    def _part(self, block: Json, reply: RecordedReply, location: str) -> ReplyPart:
         match block:
             case {"type": "text", "text": str(text)}:
                 return Text(text)
@@ -366,7 +366,7 @@ class _ClaudeConversation:
             case {"type": str(kind)}:
                 return Text(f"[{kind}] {words(block.get('content'))}".strip())
             case _:
-                raise UsageError(f"{where} contains a block without a type; give the original file")
+                raise UsageError(f"{location} contains a block without a type; give the original file")
 
     def _starts(self, name: str, given: Json) -> None:
         prompt, kind = given.get("prompt"), given.get("subagent_type")
@@ -376,10 +376,10 @@ class _ClaudeConversation:
             self.kinds[name] = kind
 
 
-def _usage(given: _ClaudeUsage) -> Usage:
-    written = given.cache_creation_input_tokens or 0
-    long = given.cache_creation.ephemeral_1h_input_tokens if given.cache_creation else 0
-    short = given.cache_creation.ephemeral_5m_input_tokens if given.cache_creation else 0
-    if short + long != written and given.cache_creation_input_tokens is not None:
+def _usage(usage: _ClaudeUsage) -> Usage:
+    written = usage.cache_creation_input_tokens or 0
+    long = usage.cache_creation.ephemeral_1h_input_tokens if usage.cache_creation else 0
+    short = usage.cache_creation.ephemeral_5m_input_tokens if usage.cache_creation else 0
+    if short + long != written and usage.cache_creation_input_tokens is not None:
         short = max(0, written - long)
-    return Usage(given.input_tokens, given.cache_read_input_tokens or 0, short, long, given.output_tokens)
+    return Usage(usage.input_tokens, usage.cache_read_input_tokens or 0, short, long, usage.output_tokens)

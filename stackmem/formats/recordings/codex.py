@@ -125,8 +125,8 @@ class _CodexReader:
         self._open = False
         self._waiting: dict[str, RecordedReply] = {}
 
-    def line(self, line: _RolloutLine, where: str) -> None:
-        payload, at = line.payload, seconds(line.timestamp, where)
+    def line(self, line: _RolloutLine, location: str) -> None:
+        payload, at = line.payload, seconds(line.timestamp, location)
         match line.type:
             case "session_meta":
                 self._meta(payload)
@@ -134,9 +134,9 @@ class _CodexReader:
                 self._model = words(payload.get("model")) or self._model
                 self.session.model = self.session.model or self._model
             case "response_item":
-                self._item(payload, at, where)
+                self._item(payload, at, location)
             case "event_msg" if payload.get("type") == "token_count":
-                self._tokens(payload.get("info"), where)
+                self._tokens(payload.get("info"), location)
             case "compacted":
                 self._open = False
                 self._compacted(words(payload.get("message")), at)
@@ -148,8 +148,8 @@ class _CodexReader:
     def _compacted(self, text: str, at: float | None) -> None:
         """Add the summary that replaces the conversation so far, or the text if there is nothing to replace."""
         if text and any(isinstance(turn, RecordedReply) for turn in self.session.turns):
-            said = RecordedReply(plain(text), at, "end", model=self._model)
-            self.session.turns.append(RecordedSummary(said, 0, at))
+            reply = RecordedReply(plain(text), at, "end", model=self._model)
+            self.session.turns.append(RecordedSummary(reply, 0, at))
         else:
             self.session.turns.append(RecordedText(text, at))
 
@@ -161,7 +161,7 @@ class _CodexReader:
             session.workspace = words(payload.get("cwd"))
             session.system = words(payload.get("base_instructions") or payload.get("instructions"))
 
-    def _item(self, payload: Json, at: float | None, where: str) -> None:
+    def _item(self, payload: Json, at: float | None, location: str) -> None:
         kind, call_id = (
             str(payload.get("type", "message" if "role" in payload else None)),
             words(payload.get("call_id")),
@@ -188,7 +188,7 @@ class _CodexReader:
                 call_id in self._waiting
             ):
                 self._open = False
-                text, code = _output(payload.get("output"), where, lost)
+                text, code = _output(payload.get("output"), location, lost)
                 self._waiting.pop(call_id).answers.append(
                     RecordedResult(call_id, text, code not in (None, 0), at, code)
                 )
@@ -220,10 +220,10 @@ class _CodexReader:
         else:
             session.turns.append(RecordedText(text, at))
 
-    def _tokens(self, info: object, where: str) -> None:
+    def _tokens(self, info: object, location: str) -> None:
         if info is None:
             return
-        token_info = shaped(info, _TokenInfo, where)
+        token_info = shaped(info, _TokenInfo, location)
         replies = [turn for turn in self.session.turns if isinstance(turn, RecordedReply)]
         if token_info.total_token_usage == self._total or not replies or replies[-1].usage.total:
             return
@@ -233,11 +233,11 @@ class _CodexReader:
         self._open = False
 
 
-def _output(output: object, where: str, lost: Counter[str]) -> tuple[str, int | None]:
+def _output(output: object, location: str, lost: Counter[str]) -> tuple[str, int | None]:
     """Return the text of a result and its exit code, if recorded."""
     if isinstance(output, str) and output.startswith('{"output"'):
         try:
-            value = load(output, where)
+            value = load(output, location)
         except UsageError:
             value = None
         if isinstance(value, dict):

@@ -95,13 +95,13 @@ def is_gemini(value: Any) -> bool:
     return "sessionId" in value and ("projectHash" in value or isinstance(value.get("messages"), list))
 
 
-def read_gemini(text: str, where: str) -> RecordedSession:
+def read_gemini(text: str, location: str) -> RecordedSession:
     """Read the chat as a session. If a message appears twice, the last version counts."""
     session, others = RecordedSession("gemini-cli", "chat", turns=[], left_out=[]), Counter[str]()
-    messages = _messages(text, where, session)
+    messages = _messages(text, location, session)
     unique = {message.id or str(position): message for position, message in enumerate(messages)}
     for number, message in enumerate(unique.values(), 1):
-        _add(session, message, others, f"{where}, message {number}")
+        _add(session, message, others, f"{location}, message {number}")
     session.left_out += [f"{count:,} messages of kind {kind}" for kind, count in sorted(others.items())]
     return session
 
@@ -202,12 +202,12 @@ def _printed(messages: list[_GeminiMessage], line: _Printed, model: str) -> _Gem
     return last
 
 
-def _add(session: RecordedSession, message: _GeminiMessage, others: Counter[str], where: str) -> None:
-    text, at = words(message.content, session.lost), seconds(message.timestamp, where)
+def _add(session: RecordedSession, message: _GeminiMessage, others: Counter[str], location: str) -> None:
+    text, at = words(message.content, session.lost), seconds(message.timestamp, location)
     match message.type:
         case "gemini":
             session.model = session.model or message.model or ""
-            session.turns.append(_said(message, text, at, where, len(session.turns)))
+            session.turns.append(_said(message, text, at, location, len(session.turns)))
         case "user" if not session.turns and not session.task:
             session.task, session.began = text, at
         case "user":
@@ -216,14 +216,14 @@ def _add(session: RecordedSession, message: _GeminiMessage, others: Counter[str]
             others[kind] += 1
 
 
-def _said(message: _GeminiMessage, text: str, at: float | None, where: str, number: int) -> RecordedReply:
+def _said(message: _GeminiMessage, text: str, at: float | None, location: str, number: int) -> RecordedReply:
     calls, answers = [], []
     for position, call in enumerate(message.toolCalls):
         name = call.id or f"call_{number}_{position}"
         calls.append(ToolCall(name, call.name, call.args))
         if call.result is not None or call.status:
             failed = call.status in ("error", "cancelled")
-            answers.append(RecordedResult(name, _result(call.result), failed, seconds(call.timestamp, where)))
+            answers.append(RecordedResult(name, _result(call.result), failed, seconds(call.timestamp, location)))
     thoughts = "\n".join(words(thought.get("description") or thought.get("subject")) for thought in message.thoughts)
     used = message.tokens or _GeminiTokens()
     read = min(used.cached, used.input)

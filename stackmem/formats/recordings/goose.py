@@ -45,8 +45,8 @@ def read_goose(text: str, where: str) -> RecordedSession:
     session = RecordedSession(
         "goose", "session", name="goose", turns=[], left_out=["tokens per reply: goose records those of a session"]
     )
-    for place, message in _messages(text, where, session):
-        _add(session, shaped(message, _GooseMessage, place))
+    for location, message in _messages(text, where, session):
+        _add(session, shaped(message, _GooseMessage, location))
     if not any(isinstance(turn, RecordedReply) for turn in session.turns):
         raise UsageError(f"{where} does not contain a reply in a session of goose; give another file")
     return session
@@ -64,14 +64,14 @@ def _messages(text: str, where: str, session: RecordedSession) -> list[tuple[str
     else:
         values = list(json_lines(text, where, session.left_out))
     messages: list[tuple[str, Json]] = []
-    for place, value in values:
+    for location, value in values:
         if is_goose(value):
             session.id = words(value.get("id")) or session.id
             session.workspace = words(value.get("working_dir"))
             model = value.get("model_config")
             session.model = words(model.get("model_name")) if isinstance(model, dict) else ""
         elif isinstance(value, dict) and "role" in value:
-            messages.append((place, value))
+            messages.append((location, value))
     return messages
 
 

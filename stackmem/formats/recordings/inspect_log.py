@@ -147,14 +147,14 @@ class _SpanReader:
         if not event.output.choices:
             span.turns.append(RecordedText(f"The provider failed: {event.error}", at))
             return
-        reply, about = _said(span, event.output.message, event.output.usage), event.metadata or {}
+        reply, metadata = _said(span, event.output.message, event.output.usage), event.metadata or {}
         reply.at, reply.model = at, event.output.model or reply.model
-        upto, numbers = about.get("up_to_step"), self._numbers.setdefault(event.span_id, [])
+        upto, numbers = metadata.get("up_to_step"), self._numbers.setdefault(event.span_id, [])
         if isinstance(upto, int):
             span.turns.append(RecordedSummary(reply, sum(number > upto for number in numbers), at))
             return
         span.turns.append(reply)
-        number = about.get("step")
+        number = metadata.get("step")
         numbers.append(number if isinstance(number, int) else 0)
 
     def _tool(self, span: RecordedSession, event: ToolEvent) -> None:

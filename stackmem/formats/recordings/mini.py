@@ -36,13 +36,13 @@ class _MiniTrajectory(Struct, frozen=True):
     instance_id: str = ""
 
 
-def read_mini(value: object, where: str) -> RecordedSession:
+def read_mini(value: object, location: str) -> RecordedSession:
     """Read a trajectory as a session."""
-    whole = shaped(value, _MiniTrajectory, where)
+    whole = shaped(value, _MiniTrajectory, location)
     formats = ("mini-swe-agent-1", "mini-swe-agent-1.1")
     if whole.trajectory_format not in formats:
         raise UsageError(
-            f"{where} has the format {whole.trajectory_format!r}; only {' and '.join(formats)} can be read"
+            f"{location} has the format {whole.trajectory_format!r}; only {' and '.join(formats)} can be read"
         )
     info = whole.info
     session = RecordedSession(
@@ -59,7 +59,7 @@ def read_mini(value: object, where: str) -> RecordedSession:
     )
     fenced = whole.trajectory_format == "mini-swe-agent-1"
     for number, message in enumerate(whole.messages, 1):
-        add_message(session, message, f"{where}, message {number}", fenced=fenced)
+        add_message(session, message, f"{location}, message {number}", fenced=fenced)
     if info.exit_status and not session.finished:
         session.left_out.append(f"how it ended: {info.exit_status}")
     return session

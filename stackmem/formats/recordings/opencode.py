@@ -61,10 +61,10 @@ def is_opencode(value: Any) -> bool:
     return isinstance(info, dict) and "id" in info and all(isinstance(one, dict) and "info" in one for one in messages)
 
 
-def read_opencode(value: object, where: str) -> RecordedSession:
+def read_opencode(value: object, location: str) -> RecordedSession:
     """Read the session."""
     if not isinstance(value, dict) or not is_opencode(value):
-        raise UsageError(f"{where} is not an export of opencode; write one with opencode export")
+        raise UsageError(f"{location} is not an export of opencode; write one with opencode export")
     info = value["info"]
     session = RecordedSession(
         f"opencode {words(info.get('version'))}".strip(), str(info["id"]), name="opencode", turns=[], left_out=[],
@@ -72,13 +72,13 @@ def read_opencode(value: object, where: str) -> RecordedSession:
     )  # fmt: skip
     others = Counter[str]()
     for number, one in enumerate(value["messages"], 1):
-        message = shaped(one, _OpencodeMessage, f"{where}, message {number}")
+        message = shaped(one, _OpencodeMessage, f"{location}, message {number}")
         if message.info.role == "assistant":
-            _replies(session, message, others, f"{where}, message {number}")
+            _replies(session, message, others, f"{location}, message {number}")
         else:
             _said(session, message)
     if not any(isinstance(turn, RecordedReply) for turn in session.turns):
-        raise UsageError(f"{where} does not contain a reply; give the export of another session")
+        raise UsageError(f"{location} does not contain a reply; give the export of another session")
     session.left_out += [f"parts of the kind {kind!r}: {count}" for kind, count in sorted(others.items())]
     return session
 
@@ -97,28 +97,28 @@ def _said(session: RecordedSession, message: _OpencodeMessage) -> None:
         session.turns.append(RecordedText(text, at))
 
 
-def _replies(session: RecordedSession, message: _OpencodeMessage, others: Counter[str], where: str) -> None:
+def _replies(session: RecordedSession, message: _OpencodeMessage, others: Counter[str], location: str) -> None:
     """Add one reply for each step of a message. The tokens of a message are those of its only step."""
     info = message.info
     at = _time(info, "completed") or _time(info, "created")
     session.model = session.model or info.modelID
-    made: list[RecordedReply] = []
+    replies: list[RecordedReply] = []
     reply = RecordedReply((), at, "end", model=info.modelID, answers=[])
     for part in message.parts:
         kind = part.get("type")
         if kind == "step-finish":
-            reply.usage = _usage(shaped(part.get("tokens") or {}, _OpencodeTokens, where))
+            reply.usage = _usage(shaped(part.get("tokens") or {}, _OpencodeTokens, location))
             cost = part.get("cost")
             reply.usd = float(cost) if isinstance(cost, int | float) else None
-            made.append(reply)
+            replies.append(reply)
             reply = RecordedReply((), at, "end", model=info.modelID, answers=[])
         elif not _take(reply, part, session):
             others[str(kind)] += kind not in _QUIET
-    if reply.parts or not made:
-        made.append(reply)
-    if len(made) == 1 and info.tokens is not None:
-        made[0].usage, made[0].usd = _usage(info.tokens), info.cost
-    session.turns += [one for one in made if one.parts or one.usage != Usage()]
+    if reply.parts or not replies:
+        replies.append(reply)
+    if len(replies) == 1 and info.tokens is not None:
+        replies[0].usage, replies[0].usd = _usage(info.tokens), info.cost
+    session.turns += [one for one in replies if one.parts or one.usage != Usage()]
     others.pop("step-start", None)
 
 

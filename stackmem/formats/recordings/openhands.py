@@ -147,12 +147,12 @@ class _OpenHandsReader:
         self.others: Counter[str] = Counter()
         self._calls: dict[int | str, tuple[RecordedReply, str]] = {}
 
-    def event(self, event: _OpenHandsEvent, where: str) -> None:
-        at = seconds(event.timestamp, where)
+    def event(self, event: _OpenHandsEvent, location: str) -> None:
+        at = seconds(event.timestamp, location)
         if event.kind:
             self._sdk(event, at)
         elif event.tool_call_metadata is not None and event.action is not None:
-            self._action(event, event.tool_call_metadata, at, where)
+            self._action(event, event.tool_call_metadata, at, location)
         elif event.cause in self._calls and event.cause is not None:
             self._answer(*self._calls[event.cause], words(event.content), _code(event.extras), at)
         elif event.action == "system":
@@ -208,8 +208,8 @@ class _OpenHandsReader:
             case _:
                 self.others[event.kind] += 1
 
-    def _action(self, event: _OpenHandsEvent, made: _ToolCallMetadata, at: float | None, where: str) -> None:
-        response = shaped(made.model_response, ChatResponse, where)
+    def _action(self, event: _OpenHandsEvent, made: _ToolCallMetadata, at: float | None, location: str) -> None:
+        response = shaped(made.model_response, ChatResponse, location)
         reply = self._reply(response.id or f"event {event.id}", at)
         message = _message_of(made.model_response)
         if not reply.calls:

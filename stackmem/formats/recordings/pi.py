@@ -64,31 +64,31 @@ def read_pi(text: str, where: str) -> RecordedSession:
     """Read the last branch of the session."""
     session = RecordedSession("pi", "session", name="pi", turns=[], left_out=[])
     entries: list[tuple[str, Json]] = []
-    for place, value in json_lines(text, where, session.left_out):
+    for location, value in json_lines(text, where, session.left_out):
         if is_pi(value) and not entries:
             session.id, session.workspace = str(value["id"]), str(value["cwd"])
             session.model = words(value.get("modelId"))
         elif isinstance(value, dict):
-            entries.append((place, value))
+            entries.append((location, value))
     branch = _branch(entries)
     others = Counter[str]()
-    for place, entry in branch:
+    for location, entry in branch:
         if entry.get("type") == "message" and isinstance(entry.get("message"), dict):
-            _add(session, shaped(entry["message"], _PiMessage, place), place)
+            _add(session, shaped(entry["message"], _PiMessage, location), location)
         else:
             others[str(entry.get("type"))] += 1
     if not any(isinstance(turn, RecordedReply) for turn in session.turns):
         raise UsageError(f"{where} does not contain a reply in a session of pi; give the session's .jsonl file")
-    left = len(entries) - len(branch)
-    if left:
-        session.left_out.append(f"{left:,} entries of branches that the user left (rewound)")
+    remaining = len(entries) - len(branch)
+    if remaining:
+        session.left_out.append(f"{remaining:,} entries of branches that the user left (rewound)")
     session.left_out += [f"entries of the kind {kind!r}: {count}" for kind, count in sorted(others.items())]
     return session
 
 
 def _branch(entries: list[tuple[str, Json]]) -> list[tuple[str, Json]]:
     """Return the entries from the root to the last one; all of them if they do not name their parents."""
-    by_id = {entry["id"]: (place, entry) for place, entry in entries if isinstance(entry.get("id"), str)}
+    by_id = {entry["id"]: (location, entry) for location, entry in entries if isinstance(entry.get("id"), str)}
     if not entries or not isinstance(entries[-1][1].get("parentId"), str):
         return entries
     path: list[tuple[str, Json]] = [entries[-1]]
@@ -99,7 +99,7 @@ def _branch(entries: list[tuple[str, Json]]) -> list[tuple[str, Json]]:
     return path[::-1]
 
 
-def _add(session: RecordedSession, message: _PiMessage, where: str) -> None:
+def _add(session: RecordedSession, message: _PiMessage, location: str) -> None:
     at = message.timestamp / 1_000 if message.timestamp is not None else None
     match message.role:
         case "assistant":

@@ -142,12 +142,12 @@ class RecordedSession(Struct):
                         yield from answer.child.replies()
 
 
-def load(text: str, where: str) -> Any:
+def load(text: str, location: str) -> Any:
     """Parse JSON. Unpaired surrogates, which UTF-8 cannot encode, become ``?``."""
     try:
         return _whole(strict_value(text))
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where} is not valid JSON ({error}); give the original file") from error
+        raise UsageError(f"{location} is not valid JSON ({error}); give the original file") from error
 
 
 def json_lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
@@ -186,15 +186,15 @@ def _whole(value: Any) -> Any:
             return value
 
 
-def shaped(value: object, kind: type[T], where: str) -> T:
+def shaped(value: object, kind: type[T], location: str) -> T:
     """Convert ``value`` to ``kind``, or raise ``UsageError``."""
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise UsageError(f"{where} does not match its format: {error}; give the original file") from error
+        raise UsageError(f"{location} does not match its format: {error}; give the original file") from error
 
 
-def seconds(stamp: str | float | None, where: str) -> float | None:
+def seconds(stamp: str | float | None, location: str) -> float | None:
     """Return a time as seconds since 1970. A time without a zone is in UTC."""
     if stamp is None or stamp == "":
         return None
@@ -204,7 +204,7 @@ def seconds(stamp: str | float | None, where: str) -> float | None:
         moment = datetime.fromisoformat(stamp)
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, OSError) as error:
-        raise UsageError(f"{where}: {stamp!r} is not a time ({error}); give the original file") from error
+        raise UsageError(f"{location}: {stamp!r} is not a time ({error}); give the original file") from error
 
 
 def words(content: object, lost: Counter[str] | None = None) -> str:

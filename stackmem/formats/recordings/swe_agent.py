@@ -55,16 +55,16 @@ class _SweTrajectory(Struct, frozen=True):
     replay_config: str | Json | None = None
 
 
-def read_swe_agent(value: object, where: str) -> RecordedSession:
+def read_swe_agent(value: object, location: str) -> RecordedSession:
     """Read the trajectory as a session. A demonstration is added to the system prompt, as it is not part of the run."""
-    whole = shaped(value, _SweTrajectory, where)
+    whole = shaped(value, _SweTrajectory, location)
     info, opening = whole.info, _opening(whole.history)
     session = RecordedSession(
         origin=f"swe-agent (SWE-agent {info.swe_agent_version or 'of 2024'})",
         id="trajectory",
         task=opening.pop("task", ""),
         system="\n\n".join(opening.values()),
-        model=_model(whole.replay_config, where),
+        model=_model(whole.replay_config, location),
         usd=info.model_stats.instance_cost,
         result=info.submission or None,
         finished=None if info.exit_status is None else info.exit_status.startswith("submitted"),
@@ -93,9 +93,9 @@ def _opening(history: list[_Told]) -> dict[str, str]:
     return parts
 
 
-def _model(config: str | Json | None, where: str) -> str:
+def _model(config: str | Json | None, location: str) -> str:
     try:
-        config = load(config, f"{where}, replay_config") if isinstance(config, str) else config
+        config = load(config, f"{location}, replay_config") if isinstance(config, str) else config
     except UsageError:
         return ""
     for key in ("agent", "model", "name"):

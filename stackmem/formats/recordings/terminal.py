@@ -28,12 +28,12 @@ def is_terminal_log(text: str) -> bool:
     return "mini-swe-agent (" in _CODES.sub("", text) or "This is mini-swe-agent version" in text
 
 
-def read_terminal(text: str, where: str) -> RecordedSession:
+def read_terminal(text: str, location: str) -> RecordedSession:
     """Read the conversation as a session. Its cost is the last one that the screen shows."""
     screen = _RULE.sub("", _WAITING.sub("", _CODES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")))
     heads = list(_HEAD.finditer(screen))
     if not any(head[2] for head in heads):
-        raise UsageError(f"{where} does not show a step of mini-swe-agent; logs of other agents cannot be read")
+        raise UsageError(f"{location} does not show a step of mini-swe-agent; logs of other agents cannot be read")
     model, version = _MODEL.search(screen), _VERSION.search(screen)
     session = RecordedSession(
         origin=f"terminal (mini-swe-agent {version[1] if version else 'of unknown version'})",

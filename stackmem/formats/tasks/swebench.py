@@ -132,8 +132,8 @@ def _fill(instance: Instance, repo: Path, folder: Path) -> list[str]:
         write(folder / "solution" / "solve.sh", _SOLVES, run=True)
     write(folder / "environment" / "Dockerfile", dockerfile())
     write(folder / "instruction.md", instance.problem_statement.strip() + "\n")
-    about = f"{instance.repo or 'a repository'} at {instance.base_commit[:12]}"
-    write(folder / "task.toml", toml(f"swebench/{instance.instance_id}", about, SECONDS, ("swebench",)))
+    description = f"{instance.repo or 'a repository'} at {instance.base_commit[:12]}"
+    write(folder / "task.toml", toml(f"swebench/{instance.instance_id}", description, SECONDS, ("swebench",)))
     write_judge(folder / "tests", names, sorted(steering))
     write(folder / "tests" / "test.sh", _CHECKS, run=True)
     notes = ["the dependencies of its image are not installed: the tests use the sandbox's Python and pytest"]
@@ -247,18 +247,18 @@ class Clone:
                 "GIT_OBJECT_DIRECTORY": str(self._objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(self._own)
             }  # fmt: skip
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 [self._program, *settings, *arguments], cwd=self._place, env=environment, input=given,
                 capture_output=True, timeout=_SECONDS, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise UsageError(f"git cannot read {self._place} ({error}); name a local clone with --repo") from error
-        if done.returncode:
-            error_lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        if process.returncode:
+            error_lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
             raise UsageError(
                 f"git {arguments[0]} failed in {self._place}: {error_lines[0][:300] if error_lines else 'no message'}"
             )
-        return done.stdout
+        return process.stdout
 
 
 def _entries(listing: bytes, id_at: int = 2) -> dict[str, CloneEntry]:

@@ -110,22 +110,22 @@ def blobs_in_index(origin: Origin | None, keys: Mapping[bytes, Key]) -> dict[byt
     return found
 
 
-def read_inventory(place: Path) -> Inventory | None:
+def read_inventory(path: Path) -> Inventory | None:
     """Return a saved inventory, or None if there is none."""
     try:
-        return msgspec.msgpack.decode(read_regular(place), type=Inventory)
+        return msgspec.msgpack.decode(read_regular(path), type=Inventory)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def write_inventory(place: Path, inventory: Inventory) -> None:
+def write_inventory(path: Path, inventory: Inventory) -> None:
     """Save an inventory. Without it, the next look only names fewer changes."""
-    fresh = place.with_suffix(".new")
+    fresh = path.with_suffix(".new")
     with suppress(OSError):
         fresh.unlink(missing_ok=True)
         with fresh.open("xb") as file:
             file.write(msgspec.msgpack.encode(inventory))
-        os.replace(fresh, place)  # noqa: PTH105
+        os.replace(fresh, path)  # noqa: PTH105
 
 
 def changed_lines(before: bytes, after: bytes) -> tuple[int, int] | None:

@@ -130,7 +130,7 @@ class DaskEngine:
         working: dict[str, Any] = {}
         with suppress(OSError, ValueError):
             working = self._client.processing()
-        places = [place for place, keys in working.items() if future.key in keys]
+        places = [location for location, keys in working.items() if future.key in keys]
         reason = f"it took more than {self._trial_seconds:g} s and was killed"
         with suppress(Exception):
             future.cancel()

@@ -150,8 +150,8 @@ class _Counts:
         gone = time.monotonic() - self.begun
         if self.fresh < 2 or self.done >= self.total:
             return f"{gone:.0f} s"
-        left = gone / self.fresh * (self.total - self.done)
-        return f"{gone:.0f} s, about {left:.0f} s to go"
+        remaining = gone / self.fresh * (self.total - self.done)
+        return f"{gone:.0f} s, about {remaining:.0f} s to go"
 
 
 class PlainBench(PlainLines):

@@ -104,18 +104,18 @@ def _mine(newest: int, jobs: int, strategies: tuple[str, ...], output: Path | No
 
 def _held(path: Path, folder: Path, rows: Path) -> EvidenceArchive:
     """Return the archive to repeat, if the recordings are the same and no figures exist yet."""
-    held = read_archive(path)
-    refuse_unlike(held, folder)
+    archive = read_archive(path)
+    refuse_unlike(archive, folder)
     if rows.exists():
         raise UsageError(
             f"{rows} already contains figures, but --repeat computes all of them; name another -o or --rows"
         )
-    return held
+    return archive
 
 
-def _compare(held: EvidenceArchive, entries: tuple[RecordingEntry, ...]) -> None:
+def _compare(archive: EvidenceArchive, entries: tuple[RecordingEntry, ...]) -> None:
     """Report whether the study is equal. Exits with 1 if it is not."""
-    unlike = differences(held, entries)
+    unlike = differences(archive, entries)
     for sentence in unlike:
         typer.echo(readable(sentence))
     typer.echo("not equal to the archive" if unlike else f"equal: {quantity(len(entries), 'recording')}")

@@ -42,12 +42,12 @@ def make_command(
     The horizon is exact, or within 2 %.
     """
     source = Path(os.path.expanduser(repository)).absolute() if repository else None
-    made = make(family, seed, horizon, noise, Path(os.path.expanduser(folder)), source)
-    world = manifest(made)
+    path = make(family, seed, horizon, noise, Path(os.path.expanduser(folder)), source)
+    world = manifest(path)
     if json:
-        echo_json({"folder": str(made), **world})
+        echo_json({"folder": str(path), **world})
         return
     typer.echo(
-        f"{made}: {family}, {world['units']} units, {world['necessary_steps']} steps with perfect memory, "
-        f"{len(world['facts'])} facts\nrun it: stackmem solve {made} --model NAME [--isolation memory]"
+        f"{path}: {family}, {world['units']} units, {world['necessary_steps']} steps with perfect memory, "
+        f"{len(world['facts'])} facts\nrun it: stackmem solve {path} --model NAME [--isolation memory]"
     )

@@ -55,8 +55,8 @@ def write_archive(entries: Sequence[RecordingEntry], folder: Path, path: Path, w
             raise UsageError(f"the figures of {entry.file} come from other code; name other --rows to repeat the study")
     strategies = entries[0].strategies if entries else STRATEGIES
     plan = EvidencePlan(recordings, strategies, command=shlex.join(words))
-    with TemporaryDirectory(prefix="stackmem-") as place:
-        report = Path(place, "report.md")
+    with TemporaryDirectory(prefix="stackmem-") as location:
+        report = Path(location, "report.md")
         write_evidence(entries, report)
         count = sum(1 for entry in entries if entry.told)
         planned = msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
@@ -93,7 +93,7 @@ def refuse_unlike(held: EvidenceArchive, folder: Path) -> None:
 
 def differences(held: EvidenceArchive, entries: Iterable[RecordingEntry]) -> list[str]:
     """Return a sentence for each difference in the entries; empty if they are equal."""
-    there, here = ({_name(one): _row(one) for one in each} for each in (held.entries, entries))
+    there, here = ({_name(entry): _row(entry) for entry in each} for each in (held.entries, entries))
     return archive.differences(held.manifest, there, here, _UNLIKE)
 
 

@@ -73,13 +73,13 @@ def title(section: Section) -> str:
 
 def findings(section: Section, wants: Wants) -> list[str]:
     """Return sentences about the strategies of a table compared with the baseline."""
-    held = [line for line in section.lines if line.against]
-    if not held:
+    lines = [line for line in section.lines if line.against]
+    if not lines:
         return _alone(section.lines[0], wants) if len(section.lines) == 1 else []
     base = wants.baseline
-    judged = {line.strategy: _verdict(line, "solved") for line in held}
-    fewer = [line for line in held if judged[line.strategy] != "worse" and _gap(line) < 0]
-    not_fewer = [line for line in held if judged[line.strategy] != "worse" and line not in fewer]
+    judged = {line.strategy: _verdict(line, "solved") for line in lines}
+    fewer = [line for line in lines if judged[line.strategy] != "worse" and _gap(line) < 0]
+    not_fewer = [line for line in lines if judged[line.strategy] != "worse" and line not in fewer]
     groups = [
         (f"Solved more than {base}", [name for name, verdict in judged.items() if verdict == "better"]),
         (f"Solved less than {base}", [name for name, verdict in judged.items() if verdict == "worse"]),
@@ -89,19 +89,19 @@ def findings(section: Section, wants: Wants) -> list[str]:
         groups.append((f"{says}, and solved no fewer", _better(not_fewer, figure)))
         groups.append((f"{says}, but solved fewer (no difference shown)", _better(fewer, figure)))
     groups.append(
-        (f"More expensive than {base}", [line.strategy for line in held if _verdict(line, "bill") == "worse"])
+        (f"More expensive than {base}", [line.strategy for line in lines if _verdict(line, "bill") == "worse"])
     )
     groups += [
-        (f"Solved {says} than {base} on these trials, which says nothing about other worlds", _here(held, verdict))
+        (f"Solved {says} than {base} on these trials, which says nothing about other worlds", _here(lines, verdict))
         for says, verdict in (("more", "better"), ("fewer", "worse"))
     ]
-    sentences = [*_turning(held, wants), *(f"{says}: {', '.join(names)}." for says, names in groups if names)]
-    idle = [line.strategy for line in held if (share := line.figures.get("never_acted")) and share.value == 1]
+    sentences = [*_turning(lines, wants), *(f"{says}: {', '.join(names)}." for says, names in groups if names)]
+    idle = [line.strategy for line in lines if (share := line.figures.get("never_acted")) and share.value == 1]
     if idle:
         sentences.append(f"Never acted, so these trials do not show their differences: {', '.join(idle)}.")
-    general = [one for line in held for name, one in line.against.items() if name != "solved_here"]
-    if all(one.verdict == TOO_FEW for one in general):
-        sentences.append(f"There are too few units to compare {len(held)} strategies with {base}.")
+    general = [comparison for line in lines for name, comparison in line.against.items() if name != "solved_here"]
+    if all(comparison.verdict == TOO_FEW for comparison in general):
+        sentences.append(f"There are too few units to compare {len(lines)} strategies with {base}.")
     return sentences if section.task else sentences + _power(section, wants)
 
 
@@ -113,11 +113,11 @@ def _alone(line: Line, wants: Wants) -> list[str]:
     return [f"{line.strategy} solved {share} at {usd} USD per trial. A comparison needs a second strategy."]
 
 
-def _turning(held: Sequence[Line], wants: Wants) -> list[str]:
+def _turning(lines: Sequence[Line], wants: Wants) -> list[str]:
     """Report strategies whose verdict on the bill depends on the price of reads."""
     names = [bill_name(multiple) for multiple in wants.multiples]
     turned = []
-    for line in held:
+    for line in lines:
         verdicts = [_verdict(line, name) for name in names]
         if len(set(verdicts)) > 1:
             each = ", ".join(f"{says} at {at:g}" for at, says in zip(wants.multiples, verdicts, strict=True))
@@ -129,10 +129,10 @@ def _better(lines: Sequence[Line], figure: str) -> list[str]:
     return [line.strategy for line in lines if _verdict(line, figure) == "better"]
 
 
-def _here(held: Sequence[Line], verdict: str) -> list[str]:
+def _here(lines: Sequence[Line], verdict: str) -> list[str]:
     """Return the strategies with this verdict about the paired trials, with the discordant pairs."""
-    known = [(line.strategy, line.against["solved_here"]) for line in held if _verdict(line, "solved_here") == verdict]
-    return [f"{name} ({one.gained:,} pairs gained, {one.lost:,} lost)" for name, one in known]
+    known = [(line.strategy, line.against["solved_here"]) for line in lines if _verdict(line, "solved_here") == verdict]
+    return [f"{name} ({comparison.gained:,} pairs gained, {comparison.lost:,} lost)" for name, comparison in known]
 
 
 def _gap(line: Line) -> float:

@@ -80,21 +80,21 @@ def _dial(best: EvidenceLine, pooled: EvidenceTable) -> str:
         if line.name == f"{name} {case}" and line.bills[0]
     }  # fmt: skip
     turn = best.turns[0] if best.turns else None
-    above = "in no case" if turn is None else f"above {100 * turn:.0f} %" if turn else "in any case"
+    parent = "in no case" if turn is None else f"above {100 * turn:.0f} %" if turn else "in any case"
     priced = f"Prices of {PRICED_AS}, cached reads at {READS[0]:g}."
     if not best.bills[0] or best.bills[0].value > _AS_GOOD:
         return f"This assumes that half of the lost facts are looked up again. {priced}"
     return (
         f"This assumes that half of the lost facts are looked up again: {name} is at {ends['best']:.2f} if none are, "
-        f"at {ends['worst']:.2f} if all are; full costs less {above}. {priced}"
+        f"at {ends['worst']:.2f} if all are; full costs less {parent}. {priced}"
     )
 
 
 def _cells(line: EvidenceLine) -> tuple[str, ...]:
     turn = line.turns[0] if line.turns else None
-    above = "" if not line.turns else "never" if turn is None else f"{100 * turn:.0f} %" if turn else "always"
+    parent = "" if not line.turns else "never" if turn is None else f"{100 * turn:.0f} %" if turn else "always"
     lost = f"{100 * line.lost.value:.0f} %" if line.lost else ""
-    return (line.name.removesuffix(" middle"), *(_figure(bill) for bill in line.bills), lost, above, "")
+    return (line.name.removesuffix(" middle"), *(_figure(bill) for bill in line.bills), lost, parent, "")
 
 
 def _figure(figure: Interval | None) -> str:

@@ -199,10 +199,10 @@ def _share(curve: Curve) -> str:
     return as_text(curve.points[-1][1], "share")
 
 
-def _box(names: Collection[str], left: float, width: int) -> Box:
+def _box(names: Collection[str], remaining: float, width: int) -> Box:
     """Return a box with room for every line, and for the names at their ends."""
     height = max(400, 15 * len(names) + 90)
-    return Box(width, height, left, width - max(map(len, names)) * 6.4 - 26, 30, height - 46)
+    return Box(width, height, remaining, width - max(map(len, names)) * 6.4 - 26, 30, height - 46)
 
 
 class _DrawnLine(NamedTuple):

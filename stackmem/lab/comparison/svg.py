@@ -230,8 +230,8 @@ def _candidates(x: float, y: float, width: float) -> list[tuple[LabelPlace, floa
         for turn in range(16):
             angle = 2 * pi * turn / 16
             across, down = x + radius * cos(angle), y + radius * sin(angle)
-            left = across if cos(angle) > 0.2 else across - width if cos(angle) < -0.2 else across - width / 2
-            candidates.append((LabelPlace(left, down + 4, width, True), radius / _NEAR))
+            remaining = across if cos(angle) > 0.2 else across - width if cos(angle) < -0.2 else across - width / 2
+            candidates.append((LabelPlace(remaining, down + 4, width, True), radius / _NEAR))
     return candidates
 
 

@@ -86,9 +86,9 @@ def _cell(line: Line, column: Column, target: str, kind: str) -> str:
     if figure is None:
         return f'<td class="{kind}"><span class="none" title="not measured">–</span></td>'
     content = f"<b>{escape(value)}</b>" + (f"<i>{escape(within)}</i>" if within else "")
-    held = comparison_of(line, column)
-    if held is not None:
-        details = f"n = {held.effect.count}, p = {held.p_corrected:.2g} after the correction"
+    comparison = comparison_of(line, column)
+    if comparison is not None:
+        details = f"n = {comparison.effect.count}, p = {comparison.p_corrected:.2g} after the correction"
         content += f'<em class="{verdict.split()[0]}" title="{details}">{_MARKS[verdict]}</em>'
     return f'<td class="{kind}" data-value="{figure.value!r}"><a href="#{target}">{content}</a></td>'
 

@@ -316,10 +316,10 @@ SHOWN_CHARS = 4_000
 
 def _told_by_name(sight: ReaderSight, objective: str, sizes: dict[str, int], room: int) -> dict[str, str]:
     """Return the arguments for a child that receives the chunks named in its context, small ones first."""
-    left, chunk_names = SHOWN_CHARS, list[str]()
+    remaining, chunk_names = SHOWN_CHARS, list[str]()
     for name in sorted(sizes, key=lambda name: (sizes[name], name)):
-        left -= sizes[name]
-        if left < 0:
+        remaining -= sizes[name]
+        if remaining < 0:
             break
         chunk_names.append(name)
     context = " ".join(f"See heap '{name}'." for name in chunk_names)

@@ -43,8 +43,8 @@ def fresh(sight: ReaderSight, action: ChosenCall | None) -> ChosenCall | None:
     return action
 
 
-def command(line: str, why: str) -> ChosenCall:
-    return ChosenCall("run_command", {"command": line}, why)
+def command(line: str, reason: str) -> ChosenCall:
+    return ChosenCall("run_command", {"command": line}, reason)
 
 
 _MOST = re.compile(r"at most ([\d,]{1,12})(?: characters)?")

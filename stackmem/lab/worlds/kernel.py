@@ -232,7 +232,7 @@ class UnitList:
         self.files[path] = document(title, rng, sections, size.chars(chars))
 
     def do(
-        self, about: str, *keys: str, gives: dict[str, str] | None = None, noted: str = "", changed: str = ""
+        self, description: str, *keys: str, gives: dict[str, str] | None = None, noted: str = "", changed: str = ""
     ) -> None:
         """Add a unit that needs the keys.
 
@@ -247,7 +247,7 @@ class UnitList:
         says = [f"changed {changed} @ {unit}"] if changed else []
         lines = {key: f"{key} = {value} @ {unit}" for key, value in given.items()}
         puts = {noted: self._noted(noted, lines)} if noted else {}
-        self.units.append(Unit(about, needs, (*says, *lines.values()), tuple(given), puts))
+        self.units.append(Unit(description, needs, (*says, *lines.values()), tuple(given), puts))
         for key, value in given.items():
             self.facts.tell(key, value, f"read {noted}" if noted else f"unit {unit}", unit + 1)
 
@@ -275,9 +275,9 @@ def shares(units: int, weights: Sequence[float]) -> list[int]:
     """Split units into parts with about these weights, at least one unit each. With few units there are fewer parts."""
     weights = weights[:units]
     parts, before, so_far = [], 0, 0.0
-    for left, weight in zip(range(len(weights) - 1, -1, -1), weights, strict=True):
+    for remaining, weight in zip(range(len(weights) - 1, -1, -1), weights, strict=True):
         so_far += weight
-        upto = min(max(round(units * so_far / sum(weights)), before + 1), units - left)
+        upto = min(max(round(units * so_far / sum(weights)), before + 1), units - remaining)
         parts.append(upto - before)
         before = upto
     return parts

@@ -72,18 +72,18 @@ class Oracle:
         return self.calls
 
     def _value(self, key: str, way: str) -> str:
-        kind, _, where = way.partition(" ")
+        kind, _, location = way.partition(" ")
         while key not in self._known:
             if kind == "read" or (kind == "probe" and key not in self._candidates):
-                self._read(where)
+                self._read(location)
             elif kind == "run":
-                self._run(where)
+                self._run(location)
             elif kind == "probe" and self._candidates[key]:
                 self._run(f"./work probe {key} {self._candidates[key].pop(0)}")
             else:
                 raise UsageError(f"{key} of this world cannot be found by <{way}>; report it")
             if kind == "run" and key not in self._known:
-                raise UsageError(f"{key} is not in what {where} prints; report it")
+                raise UsageError(f"{key} is not in what {location} prints; report it")
         return self._known[key][1]
 
     def _read(self, path: str) -> None:

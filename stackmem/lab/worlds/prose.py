@@ -45,10 +45,10 @@ _MONTHS = ("January", "February", "March", "April", "June", "July", "September",
 def sentence(rng: Random) -> str:
     part, part2 = rng.sample(PARTS, 2)
     person, person2 = rng.sample(PEOPLE, 2)
-    place, place2 = rng.sample(PLACES, 2)
+    location, place2 = rng.sample(PLACES, 2)
     return rng.choice(_SENTENCES).format(
         person=person, person2=person2, team=rng.choice(TEAMS), part=part, part2=part2,
-        Part=part[0].upper() + part[1:], place=place, place2=place2, month=rng.choice(_MONTHS),
+        Part=part[0].upper() + part[1:], place=location, place2=place2, month=rng.choice(_MONTHS),
         n=rng.randrange(3, 60), n2=rng.randrange(60, 900),
     )  # fmt: skip
 

@@ -72,8 +72,8 @@ def _follow(flow: Flow, registry: Registry, shared: Registry) -> Reading:
             title = "Unreadable Program"
         if halts:
             first: Halt = halts[0]
-            where = f"{first.file}:{first.line}:{first.column}"
-            fault = Fault(place, title, f"{where}: {first.kind}: {first.reason} {first.details}")
+            location = f"{first.file}:{first.line}:{first.column}"
+            fault = Fault(place, title, f"{location}: {first.kind}: {first.reason} {first.details}")
             flow.add(fault, first, caught=caught)
 
 

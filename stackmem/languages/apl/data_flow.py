@@ -142,8 +142,8 @@ class Flow(Refusals):
     def _initial(self, value: Any, place: Place) -> None:
         """Check a constant or the default of an input."""
         for text in texts(value):
-            if why := fault_of(text):
-                self._invalid_template(text, why, place, INPUT_VALIDATION)
+            if reason := fault_of(text):
+                self._invalid_template(text, reason, place, INPUT_VALIDATION)
             self._check_mentions(mentions(text), place, INPUT_VALIDATION)
 
     def _steps(self, steps: tuple[Step, ...]) -> Walk:
@@ -257,25 +257,25 @@ class Flow(Refusals):
         """Check that the tool exists and that the call's parameters fit."""
         self.used.add(step.tool)
         try:
-            known = self._registry.get(step.tool)
+            tool = self._registry.get(step.tool)
         except Halt as halt:
             self._refuse(step, "Broken Tool File" if halt.file else "Unknown Tool", halt)
             return
-        call = check_call(known, step)
+        call = check_call(tool, step)
         for message in call.unknown:
-            if known.kind == "agent":
+            if tool.kind == "agent":
                 self._warn(step, "Undeclared Tool Input", message)
             else:
                 self._error(step, PARAMETER, message, tool_logic(message, f"Step: {step.head.name}"))
-        for message in misfits(known, step):
+        for message in misfits(tool, step):
             self._error(step, PARAMETER, message, tool_logic(message, f"Step: {step.head.name}"))
         for title, message, name in call.missing:
-            custom = known.kind == "custom"
-            self._error(step, title, message, missing_input(name) if custom else missing_parameter(known.name, name))
-        if known.kind == "custom":
-            trail = (*self._at.trail, step.head.name, f"tool {known.name}")
+            custom = tool.kind == "custom"
+            self._error(step, title, message, missing_input(name) if custom else missing_parameter(tool.name, name))
+        if tool.kind == "custom":
+            trail = (*self._at.trail, step.head.name, f"tool {tool.name}")
             at = replace(self._at, trail=trail, validates=False)
-            self.calls.append(Call(step.head.place, known.source, at, self._tries > 0, known))
+            self.calls.append(Call(step.head.place, tool.source, at, self._tries > 0, tool))
 
     def _run_apl(self, step: ToolStep) -> Walk:
         """Check the inputs of a called program whose path is known statically."""
@@ -307,15 +307,15 @@ class Flow(Refusals):
                 self._error(step, "Unknown Input in `run_apl` Call", message, halt)
 
     def _sets(self, step: ToolStep) -> None:
-        known = set[str]()
+        names = set[str]()
         for name, value in step.variables.items():
             for text in texts(value):
-                self._check_mentions(mentions(text), step.head.place, step.head.name, also=known)
+                self._check_mentions(mentions(text), step.head.place, step.head.name, also=names)
             if not name.isidentifier():
                 self._refuse(step, PARAMETER, bad_name(name))
-            known.add(name)
+            names.add(name)
             self._came_from(name, {mention.name for text in texts(value) for mention in mentions(text)})
-        self._known |= known
+        self._known |= names
         listed = step.params.get("name", step.params.get("list_name")) if step.tool == "initialize_list" else None
         if isinstance(listed, str) and "{" not in listed and not listed.isidentifier():
             self._refuse(step, PARAMETER, bad_name(repr(listed)))
@@ -336,8 +336,8 @@ class Flow(Refusals):
 
     def _conditions(self, step: Step) -> None:
         for condition in conditions(step):
-            if why := fault_of(condition, expression=True):
-                self._invalid_template(bare(condition), why, step.head.place, step.head.name)
+            if reason := fault_of(condition, expression=True):
+                self._invalid_template(bare(condition), reason, step.head.place, step.head.name)
             self._check_mentions(mentions(condition, expression=True), step.head.place, step.head.name)
 
     def _templates(self, step: ToolStep) -> None:
@@ -349,8 +349,8 @@ class Flow(Refusals):
     def _text_templates(self, step: Step, values: list[Any]) -> None:
         is_shell = isinstance(step, ToolStep) and step.tool == "shell"
         for text in texts(values):
-            if not (is_shell and literal_stretches(text)) and (why := fault_of(text)):
-                self._invalid_template(text, why, step.head.place, step.head.name)
+            if not (is_shell and literal_stretches(text)) and (reason := fault_of(text)):
+                self._invalid_template(text, reason, step.head.place, step.head.name)
 
     def _check_mentions(self, found: Iterable[Mention], place: Place, step: str, also: Collection[str] = ()) -> None:
         for mention in found:

@@ -104,8 +104,8 @@ class Halt(Exception):  # noqa: N818 - the language's own term
 
     @property
     def _file_line(self) -> str:
-        place = f":{self.line}:{self.column}" if self.line else ""
-        return f"*   **File**: `{_one_line(self.file)}{place}`\n" if self.file else ""
+        location = f":{self.line}:{self.column}" if self.line else ""
+        return f"*   **File**: `{_one_line(self.file)}{location}`\n" if self.file else ""
 
 
 def _one_line(text: str) -> str:
@@ -152,17 +152,17 @@ def missing_variable(name: str, known: Collection[str]) -> Halt:
 
 def _missing_field(fault: TemplateFault, text: str, variables: Mapping[str, Any], made_by: Mapping[str, str]) -> Halt:
     fields = [str(name) for name in fault.held] if isinstance(fault.held, dict) else []
-    told = [f"Missing field: {fault.missing}"]
+    lines = [f"Missing field: {fault.missing}"]
     if fields:
         more = ", …" if len(fields) > _MAX_FIELDS else ""
-        told.append(f"Fields: {', '.join(fields[:_MAX_FIELDS])}{more}")
+        lines.append(f"Fields: {', '.join(fields[:_MAX_FIELDS])}{more}")
     found = [*mentions(text), *mentions(text, expression=True)]
     of = next((each.name for each in found if fault.missing in each.path and each.name in variables), "")
     if of:
         source = f'Step "{made_by[of]}" returned' if of in made_by else f"`{of}` is"
-        told.append(f"{source}: {brief(variables[of])}")
+        lines.append(f"{source}: {brief(variables[of])}")
     reason = "A field was not found in a variable of the Execution Register."
-    return Halt("Unresolved Template Variable", reason, ", ".join(told), near=nearest(fault.missing, fields))
+    return Halt("Unresolved Template Variable", reason, ", ".join(lines), near=nearest(fault.missing, fields))
 
 
 def unknown_tool(name: str, known: Iterable[str], unreadable: Sequence[str] = ()) -> Halt:
@@ -182,8 +182,8 @@ def unknown_step(name: str, known: Iterable[str]) -> Halt:
 
 def invalid_program(path: str, place: Place, message: str, line: str) -> Halt:
     """Build the halt for an invalid document from its first fault, the position, and the source line."""
-    where = f"{path}:{place.line}:{place.column}"
-    details = f"{where}: {line.strip()}" if line.strip() else where
+    location = f"{path}:{place.line}:{place.column}"
+    details = f"{location}: {line.strip()}" if line.strip() else location
     return Halt("Invalid Program", message, details).at(path, place)
 
 
@@ -221,11 +221,11 @@ def malformed_output(error: MalformedOutputError) -> Halt:
     )
 
 
-def malformed_value(tool: str, why: str) -> Halt:
+def malformed_value(tool: str, reason: str) -> Halt:
     return Halt(
         "Malformed Tool Output",
         "The tool's output could not be parsed or used as expected by the program logic.",
-        f"Tool: '{tool}', {why}",
+        f"Tool: '{tool}', {reason}",
     )
 
 
@@ -253,11 +253,11 @@ def command_failed(command: str, answer: ToolAnswer) -> Halt:
     return Halt("Command Failed", reason, details, stderr=cut)
 
 
-def source_failed(reason: str, source: Source, named: str) -> Halt:
+def source_failed(reason: str, source: Source, name: str) -> Halt:
     """Build the halt for a source that is missing or must not be read."""
     if source.failed == "No such file":
-        return Halt("File Not Found", reason, f'Path: "{named}"')
-    return tool_logic(reason, f'Path: "{named}", {source.failed}')
+        return Halt("File Not Found", reason, f'Path: "{name}"')
+    return tool_logic(reason, f'Path: "{name}", {source.failed}')
 
 
 def file_failed(tool: str, path: str, answer: ToolAnswer) -> Halt:

@@ -128,9 +128,9 @@ class Execution:
         return kept[1]
 
     def _use(self, step: ToolStep, pointer: Pointer, path: str) -> Doing:
-        known = pointer.registry.get(step.tool)
-        self._refuse_unknown(known, step)
-        match known.kind:
+        tool = pointer.registry.get(step.tool)
+        self._refuse_unknown(tool, step)
+        match tool.kind:
             case "built-in" | "code":
                 if step.tool == "run_apl":
                     return (yield from self._run_apl(step, pointer, path))
@@ -138,42 +138,42 @@ class Execution:
                     return (yield from agent_native(step, pointer, path))
                 return (yield from CODE[step.tool](step, pointer, path))
             case "custom":
-                return (yield from self._custom(known, step, pointer, path))
+                return (yield from self._custom(tool, step, pointer, path))
             case "own":
                 return (yield from _own_tool(step, pointer, path))
             case "agent":
-                return (yield from interface_only(known, step, pointer, path))
+                return (yield from interface_only(tool, step, pointer, path))
             case "broken":
-                raise AssertionError(known.name)  # the registry never returns a broken tool
+                raise AssertionError(tool.name)  # the registry never returns a broken tool
             case _:
-                assert_never(known.kind)
+                assert_never(tool.kind)
 
-    def _refuse_unknown(self, known: KnownTool, step: ToolStep) -> None:
+    def _refuse_unknown(self, tool: KnownTool, step: ToolStep) -> None:
         """Refuse a parameter that a built-in or custom tool does not have.
 
         Unlike an agent, such a tool would silently ignore it.
         """
-        if id(step) in self._checked or known.kind == "agent":
+        if id(step) in self._checked or tool.kind == "agent":
             return
-        unknown = check_call(known, step).unknown
+        unknown = check_call(tool, step).unknown
         if unknown:
             raise tool_logic(unknown[0], f"Step: {step.head.name}")
         self._checked[id(step)] = step
 
-    def _custom(self, known: KnownTool, step: ToolStep, pointer: Pointer, path: str) -> Doing:
+    def _custom(self, tool: KnownTool, step: ToolStep, pointer: Pointer, path: str) -> Doing:
         _refuse_depth(pointer)
         inputs = pointer.scope.resolve({**step.params, **step.inputs})
         scope = Scope()
         scope.set("module_path", pointer.scope.variables["module_path"])
-        bind_inputs(known.inputs, inputs, scope)
-        yield StepEntered(path, call_line(known.name, inputs))
-        inner = pointer.calls(step, f"tool {known.name}")
-        inner = replace(inner, scope=scope, source=known.source, depth=pointer.depth + 1, named={})
+        bind_inputs(tool.inputs, inputs, scope)
+        yield StepEntered(path, call_line(tool.name, inputs))
+        inner = pointer.calls(step, f"tool {tool.name}")
+        inner = replace(inner, scope=scope, source=tool.source, depth=pointer.depth + 1, named={})
         inner.notify_debugger("entered", path)
-        yield from self.steps(known.body, inner.inside(path, step.head.name, f"tool {known.name}"))
+        yield from self.steps(tool.body, inner.inside(path, step.head.name, f"tool {tool.name}"))
         inner.notify_debugger("left", path)
-        declared = tuple(output.name for output in known.outputs)
-        return checked_outputs(known.name, declared, scope.variables) if declared else {}
+        declared = tuple(output.name for output in tool.outputs)
+        return checked_outputs(tool.name, declared, scope.variables) if declared else {}
 
     def _run_apl(self, step: ToolStep, pointer: Pointer, path: str) -> Doing:
         _refuse_depth(pointer)

@@ -209,8 +209,8 @@ def _run(launch: Launch) -> Doing:
     for sentence in (*registry.shadowed, *broken):
         yield StepEntered(INITIALIZATION, sentence)
     if config.path and (config.runtime or config.linter):
-        said = f"{config.path} names a runtime and linter; their texts are not executed, this interpreter runs instead."
-        yield StepEntered(INITIALIZATION, said)
+        text = f"{config.path} names a runtime and linter; their texts are not executed, this interpreter runs instead."
+        yield StepEntered(INITIALIZATION, text)
     scope = Scope()
     scope.set("module_path", launch.module_path)
     limit: int = launch.options.get("while_limit") or config.while_limit or WHILE_LIMIT
@@ -266,8 +266,8 @@ def _step_lines(steps: tuple[Step, ...], registry: Registry, depth: int) -> Iter
 def _does(step: Step, registry: Registry) -> str:
     match step:
         case ToolStep():
-            known = registry.find(step.tool)
-            return f"{step.tool} ({known.kind if known else 'unknown'})"
+            tool = registry.find(step.tool)
+            return f"{step.tool} ({tool.kind if tool else 'unknown'})"
         case Foreach():
             return f"for each {step.loop_var}"
         case While():

@@ -96,12 +96,12 @@ def _lint_config(path: str) -> Reading:
     return findings(path, (), tuple(_warnings(nothing, registry)))
 
 
-def _registry(path: str, program: Program, named: str, own: tuple[ToolSpec, ...]) -> Reading:
+def _registry(path: str, program: Program, name: str, own: tuple[ToolSpec, ...]) -> Reading:
     """Return ``(registry, registry for all programs, errors)``. The errors would also halt a run."""
     errors: list[Fault] = []
     shared: Registry
     try:
-        config: Config = yield from read_config(named, path)
+        config: Config = yield from read_config(name, path)
         shared = yield from base_of(config, own)
     except Halt as halt:
         errors.append(Fault(Place(1, 1), "Unreadable Configuration", f"{halt.reason} {halt.details}"))

@@ -83,16 +83,16 @@ def load_library(text: str) -> tuple[tuple[Tool, ...], tuple[Fault, ...]]:
         tree = parse_yaml(text)
     except YamlError as error:
         return (), (Fault(error.place, _YAML, _sentence(error.message)),)
-    found = []
+    tools = []
     for item in shapes.items(tree, "A standard library", _TOOL):
         table = shapes.table(item, "A tool", _TOOL)
         if table is None:
             continue
         name = shapes.text(table, "name", "the tool", _TOOL)
-        about = shapes.description(table, f"The tool `{name}`", "")
+        description = shapes.description(table, f"The tool `{name}`", "")
         given = inputs(table, shapes, undescribed="")
-        found.append(Tool(name, table.place, about, given, outputs(table, shapes, undescribed=""), ()))
-    return tuple(tool for tool in found if tool.name), tuple(shapes.faults)
+        tools.append(Tool(name, table.place, description, given, outputs(table, shapes, undescribed=""), ()))
+    return tuple(tool for tool in tools if tool.name), tuple(shapes.faults)
 
 
 def inputs(table: Table, shapes: Shapes, *, undescribed: str = _INPUT) -> tuple[Input, ...]:
@@ -106,7 +106,7 @@ def inputs(table: Table, shapes: Shapes, *, undescribed: str = _INPUT) -> tuple[
         if entry is None:
             continue
         name = shapes.text(entry, "name", "an input", _INPUT)
-        about = shapes.description(entry, f"The input `{name}`" if name else "An input", undescribed)
+        description = shapes.description(entry, f"The input `{name}`" if name else "An input", undescribed)
         shapes.refuse_unknown(entry, _INPUT_KEYS, "key of an input", _INPUT)
         if name in found:
             shapes.fault(entry.place, _INPUT, f"The input `{name}` is declared twice.")
@@ -118,7 +118,7 @@ def inputs(table: Table, shapes: Shapes, *, undescribed: str = _INPUT) -> tuple[
             found[name] = Input(
                 name=name,
                 place=entry.place,
-                description=about,
+                description=description,
                 required=shapes.flag(entry, "required", _INPUT),
                 default=plain(default) if default is not None else None,
                 has_default=default is not None,

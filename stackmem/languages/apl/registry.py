@@ -119,16 +119,16 @@ class Registry(Struct, frozen=True):
         Raises:
             Halt: The tool does not exist, or its file is broken.
         """
-        known = self.tools.get(name)
-        if known is None:
+        tool = self.tools.get(name)
+        if tool is None:
             raise unknown_tool(name, self.tools, [each.where for each in self.broken])
-        if known.broken:
-            raise known.broken.halt
-        return known
+        if tool.broken:
+            raise tool.broken.halt
+        return tool
 
     def with_custom(self, found: Iterable[tuple[Tool | BrokenFile, str]], place: str) -> Registry:
         """Return a registry with custom tools added. They override existing tools except built-ins."""
-        tools, said, broken = dict(self.tools), list(self.shadowed), list(self.broken)
+        tools, lines, broken = dict(self.tools), list(self.shadowed), list(self.broken)
         for tool, source in found:
             old = tools.get(tool.name)
             if isinstance(tool, BrokenFile):
@@ -137,16 +137,16 @@ class Registry(Struct, frozen=True):
                     tools[tool.name] = KnownTool(tool.name, "broken", source=source, broken=tool)
                 continue
             if old is not None and old.kind == "built-in":
-                said.append(f"The {place} tool `{tool.name}` of {source} is ignored: a built-in cannot be overridden.")
+                lines.append(f"The {place} tool `{tool.name}` of {source} is ignored: a built-in cannot be overridden.")
                 continue
             if old is not None:
                 of = f" of {old.source}" if old.source else ""
-                said.append(f"The {place} tool `{tool.name}` of {source} stands over the {old.kind} tool{of}.")
+                lines.append(f"The {place} tool `{tool.name}` of {source} stands over the {old.kind} tool{of}.")
             kind: Kind = "custom" if tool.body else "agent"
             tools[tool.name] = KnownTool(
                 tool.name, kind, tool.description, tool.inputs, tool.outputs, tool.body, source, place=tool.place
             )
-        return Registry(tools, tuple(said), tuple(broken))
+        return Registry(tools, tuple(lines), tuple(broken))
 
 
 def base_registry(library: Iterable[Tool], own: Iterable[ToolSpec]) -> Registry:
@@ -157,11 +157,11 @@ def base_registry(library: Iterable[Tool], own: Iterable[ToolSpec]) -> Registry:
         )
         for tool in library
     }
-    said = [f"Your own tool `{spec.name}` stands over the standard library's." for spec in own if spec.name in tools]
+    lines = [f"Your own tool `{spec.name}` stands over the standard library's." for spec in own if spec.name in tools]
     tools |= {spec.name: KnownTool(spec.name, "own", spec.description) for spec in own}
-    said += [f"The name `{name}` is a built-in's and cannot be overridden." for name in tools if name in BUILT_INS]
+    lines += [f"The name `{name}` is a built-in's and cannot be overridden." for name in tools if name in BUILT_INS]
     tools |= {name: KnownTool(name, "built-in") for name in BUILT_INS}
-    return Registry(tools, tuple(said))
+    return Registry(tools, tuple(lines))
 
 
 PARAMETER = "Invalid Tool Parameter"
@@ -192,9 +192,9 @@ def _keys(step: ToolStep) -> Iterator[str]:
         yield "register"
 
 
-def misfits(known: KnownTool, step: ToolStep) -> Iterator[str]:
+def misfits(tool: KnownTool, step: ToolStep) -> Iterator[str]:
     """Yield a message for each literal value that its tool never accepts."""
-    if known.kind not in ("built-in", "code"):
+    if tool.kind not in ("built-in", "code"):
         return
     given = step.params if step.tool in ("run_apl", "agent_native") else {**step.params, **step.inputs}
     parameters = {each.name: each.instead for each in BUILT_INS.get(step.tool, ())}
@@ -216,12 +216,12 @@ class CallFaults(Struct, frozen=True):
     unknown: tuple[str, ...] = ()  # a message for each parameter that the tool does not have
 
 
-def check_call(known: KnownTool, step: ToolStep) -> CallFaults:
-    match known.kind:
+def check_call(tool: KnownTool, step: ToolStep) -> CallFaults:
+    match tool.kind:
         case "built-in":
             return _check_built_in(step)
         case "code" | "custom" | "agent":
-            return _check_declared(known, step)
+            return _check_declared(tool, step)
         case "own" | "broken":
             return CallFaults()
 
@@ -259,21 +259,21 @@ def _meant(name: str, known: Iterable[str]) -> str:
     return _known(name, known)
 
 
-def _check_declared(known: KnownTool, step: ToolStep) -> CallFaults:
+def _check_declared(tool: KnownTool, step: ToolStep) -> CallFaults:
     given = {*step.params, *step.inputs, *_keys(step)}
-    spellings = {each.name: (each.name, *SPELLINGS.get((known.name, each.name), ())) for each in known.inputs}
-    needed = [each.name for each in known.inputs if each.required and not each.has_default]
-    if known.name == "initialize_list" and step.register:
+    spellings = {each.name: (each.name, *SPELLINGS.get((tool.name, each.name), ())) for each in tool.inputs}
+    needed = [each.name for each in tool.inputs if each.required and not each.has_default]
+    if tool.name == "initialize_list" and step.register:
         needed = []
     accepted = {name for names in spellings.values() for name in names}
     strange = sorted(given - accepted - {"using"})
     return CallFaults(
         tuple(
-            (MISSING, f"The tool `{known.name}` needs the input `{name}`.", name)
+            (MISSING, f"The tool `{tool.name}` needs the input `{name}`.", name)
             for name in needed
             if given.isdisjoint(spellings[name])
         ),
-        tuple(f"The tool `{known.name}` has no input `{name}`; {_known(name, accepted)}." for name in strange),
+        tuple(f"The tool `{tool.name}` has no input `{name}`; {_known(name, accepted)}." for name in strange),
     )
 
 

@@ -56,22 +56,22 @@ def read_program(path: str, text: str) -> Program:
     return program
 
 
-def read_config(named: str, beside: str) -> Reading:
+def read_config(name: str, beside: str) -> Reading:
     """Load the configuration at a path; empty if no path is given."""
-    if not named:
+    if not name:
         return Config()
-    return _config((yield from _load(LoadSource(named, beside), "The configuration could not be read.")))
+    return _config((yield from _load(LoadSource(name, beside), "The configuration could not be read.")))
 
 
-def _load(operation: LoadSource, reason: str, named: str = "") -> Generator[LoadSource, Source, Source]:
-    """Load a source. ``named`` is its path as the program spells it.
+def _load(operation: LoadSource, reason: str, name: str = "") -> Generator[LoadSource, Source, Source]:
+    """Load a source. ``name`` is its path as the program spells it.
 
     Raises:
         Halt: The source cannot be read.
     """
     source = yield operation
     if source.failed:
-        raise source_failed(reason, source, named or operation.path)
+        raise source_failed(reason, source, name or operation.path)
     return source
 
 
@@ -136,15 +136,15 @@ def _tools_of_library(source: Source) -> tuple[Tool, ...]:
 
 def registry_of(program: Program, source: str, base: Registry) -> Reading:
     """Build the registry of one program: its own tools on top of ``base``."""
-    named = "local_tool_paths"
+    name = "local_tool_paths"
     try:
         found = yield from _tools_in(program.local_tool_paths, source)
-        named = "import"
+        name = "import"
         for path in program.imports:
             loaded = yield from _load(LoadSource(path, source), "An imported tool file could not be read.")
             found.append((_tool(loaded), loaded.path))
     except Halt as halt:
-        raise halt.at(source, program.places.get(named)) from None
+        raise halt.at(source, program.places.get(name)) from None
     return base.with_custom(found, "local")
 
 
@@ -170,21 +170,21 @@ def _tool(source: Source) -> Tool | BrokenFile:
     tool, faults = load_tool(source.text)
     if tool is not None and not faults:
         return tool
-    named = _NAME.search(source.text)
-    name = tool.name if tool else named[1] if named else ""
+    match = _NAME.search(source.text)
+    name = tool.name if tool else match[1] if match else ""
     return BrokenFile(source.path, faults[0], name, line_of(source.text, faults[0].place))
 
 
-def load_program_at(named: str, pointer: Pointer) -> Generator[LoadSource, Source, tuple[Program, str, str]]:
+def load_program_at(name: str, pointer: Pointer) -> Generator[LoadSource, Source, tuple[Program, str, str]]:
     """Load a program that a step names: a file, or a folder with ``main.apl``. Returns ``(program, path, folder)``."""
-    wanted = named
-    if not named.lower().endswith(".apl"):
-        listing: Source = yield LoadSource(named, pointer.source, listing=True)
+    wanted = name
+    if not name.lower().endswith(".apl"):
+        listing: Source = yield LoadSource(name, pointer.source, listing=True)
         if not listing.failed:
-            wanted = posixpath.join(named, "main.apl")
+            wanted = posixpath.join(name, "main.apl")
             if "main.apl" not in listing.text.splitlines():
-                raise no_entry_point(listing.path or named)
-    source = yield from _load(LoadSource(wanted, pointer.source), "The program could not be found.", named)
+                raise no_entry_point(listing.path or name)
+    source = yield from _load(LoadSource(wanted, pointer.source), "The program could not be found.", name)
     return read_program(source.path, source.text), source.path, posixpath.dirname(source.path)
 
 

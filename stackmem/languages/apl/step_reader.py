@@ -73,8 +73,8 @@ class Shapes:
             return False
         if isinstance(value, Scalar) and isinstance(value.value, bool):
             return value.value
-        said = value.literal if isinstance(value, Scalar) else kind_of(value)
-        self.fault(value.place, title, f"`{key}` is true or false, not {said[:40]}.")
+        text = value.literal if isinstance(value, Scalar) else kind_of(value)
+        self.fault(value.place, title, f"`{key}` is true or false, not {text[:40]}.")
         return False
 
     def values(self, table: Table, key: str, title: str) -> dict[str, Any]:
@@ -239,15 +239,15 @@ class Steps:
         return ""
 
     def _directives(self, table: Table) -> tuple[str, ...]:
-        found = []
+        directives = []
         for directive, place in self._shapes.texts(table, "directives", "Unknown Directive"):
             if directive not in DIRECTIVES:
                 known = ", ".join(DIRECTIVES)
                 self._shapes.fault(
                     place, "Unknown Directive", f"`{directive[:60]}` is not a directive; known: {known}."
                 )
-            found.append(directive)
-        return tuple(found)
+            directives.append(directive)
+        return tuple(directives)
 
     def _control(self, tree: Table, kind: str, head: Head, depth: int) -> Step | None:
         match kind:

@@ -52,13 +52,13 @@ def render(text: str, scope: Mapping[str, Any], results: Container[str] = ()) ->
     try:
         template = _compile(text)
         _LANGUAGE.rounds, _LANGUAGE.results = 0, results
-        made, size = [], 0
+        pieces, size = [], 0
         for piece in template.generate(scope):
             size += len(piece)
             if size > MAX_CHARS:
                 raise TemplateFault(f"The template makes more than {MAX_CHARS:,} characters.")
-            made.append(piece)
-        whole_text = "".join(made)
+            pieces.append(piece)
+        whole_text = "".join(pieces)
         return storable(whole_text) if "\\" in text else whole_text
     except _FAULTS as error:
         raise _fault(error) from error
@@ -195,8 +195,8 @@ def _compile_expression(text: str) -> tuple[Template, bool]:
 def _fault(error: BaseException) -> TemplateFault:
     if isinstance(error, MissingError):
         return TemplateFault("A required variable was not found.", error.name, is_field=error.is_field, held=error.held)
-    said = str(error).strip().splitlines()
-    return TemplateFault((said or [type(error).__name__])[0][:300])
+    lines = str(error).strip().splitlines()
+    return TemplateFault((lines or [type(error).__name__])[0][:300])
 
 
 def _single_quoted(command: str) -> Iterator[tuple[int, int]]:

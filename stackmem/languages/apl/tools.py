@@ -286,12 +286,12 @@ def agent_native(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     return (yield from _ask(step, pointer, path, prompt, inputs, outputs, typed=bool(names)))
 
 
-def interface_only(known: KnownTool, step: ToolStep, pointer: Pointer, path: str) -> Doing:
+def interface_only(tool: KnownTool, step: ToolStep, pointer: Pointer, path: str) -> Doing:
     """Run a tool that has a description but no body, in a frame of the agent."""
     params = {**step.params, **step.inputs}
     inputs = {}
-    for each in known.inputs:
-        spelled = next((name for name in _spellings(known, each.name) if name in params), None)
+    for each in tool.inputs:
+        spelled = next((name for name in _spellings(tool, each.name) if name in params), None)
         if spelled is not None:
             raw = params[spelled]
             named = each.name in ("from", "by", "in", "list")
@@ -300,18 +300,18 @@ def interface_only(known: KnownTool, step: ToolStep, pointer: Pointer, path: str
         elif each.has_default:
             inputs[each.name] = pointer.scope.resolve(each.default)
         elif each.required:
-            raise missing_parameter(known.name, each.name)
-    taken = {name for each in known.inputs for name in _spellings(known, each.name)}
+            raise missing_parameter(tool.name, each.name)
+    taken = {name for each in tool.inputs for name in _spellings(tool, each.name)}
     inputs |= {name: plain_output(pointer.scope.resolve(value)) for name, value in params.items() if name not in taken}
-    task = f"{known.description.strip() or known.name}\n\nThis is the step {step.head.name!r}."
-    value = yield from _ask(step, pointer, path, task, inputs, known.outputs, typed=True, bare=not known.source)
-    if known.name == "rank_items" and not known.source and not isinstance(value, list):
-        raise malformed_value(known.name, "it gave no list")
+    task = f"{tool.description.strip() or tool.name}\n\nThis is the step {step.head.name!r}."
+    value = yield from _ask(step, pointer, path, task, inputs, tool.outputs, typed=True, bare=not tool.source)
+    if tool.name == "rank_items" and not tool.source and not isinstance(value, list):
+        raise malformed_value(tool.name, "it gave no list")
     return value
 
 
-def _spellings(known: KnownTool, name: str) -> tuple[str, ...]:
-    return (name, *SPELLINGS.get((known.name, name), ()))
+def _spellings(tool: KnownTool, name: str) -> tuple[str, ...]:
+    return (name, *SPELLINGS.get((tool.name, name), ()))
 
 
 def _ask(
@@ -380,8 +380,8 @@ def _returns(outputs: tuple[Output, ...], *, single: bool, typed: bool) -> str:
     if not typed:
         return "One JSON value if the result is structured, else plain text."
     if single:
-        about = outputs[0].description or "the result"
-        return f"One JSON value and nothing else: {about}"
+        description = outputs[0].description or "the result"
+        return f"One JSON value and nothing else: {description}"
     lines = [
         f"- {output.name}: {output.description}" if output.description else f"- {output.name}" for output in outputs
     ]

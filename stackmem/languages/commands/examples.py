@@ -38,8 +38,8 @@ def command(
     try:
         shutil.copytree(main.parent, target)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise UsageError(f"{target} cannot be created ({why}); choose another folder with --to") from error
+        reason = error.strerror or str(error)
+        raise UsageError(f"{target} cannot be created ({reason}); choose another folder with --to") from error
     script = target / "script.yaml"
     more = flags_of(shipped, name).replace(f"examples/{name}/", f"{target}/")
     run = f"stackmem run {target} --model script:{script}"
@@ -50,8 +50,8 @@ def flags_of(shipped: Path, name: str) -> str:
     """Return the flags that an example needs besides ``--model``, from the table in the README of the examples."""
     for line in (shipped / "README.md").read_text("utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if cells[0] == f"`{name}`" and (found := re.fullmatch(r"`(--[^`]+)`", cells[-1])):
-            return found[1]
+        if cells[0] == f"`{name}`" and (match := re.fullmatch(r"`(--[^`]+)`", cells[-1])):
+            return match[1]
     return ""
 
 

@@ -60,9 +60,9 @@ def _github(finding: Finding) -> str:
     def escaped(text: str) -> str:
         return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
-    place = escaped(finding.path).replace(",", "%2C").replace(":", "%3A")
+    location = escaped(finding.path).replace(",", "%2C").replace(":", "%3A")
     command = "notice" if finding.severity == "note" else finding.severity
     return (
-        f"::{command} file={place},line={finding.line},col={finding.column},title={finding.code}"
+        f"::{command} file={location},line={finding.line},col={finding.column},title={finding.code}"
         f"::{escaped(finding.message)}"
     )

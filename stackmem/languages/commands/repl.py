@@ -46,9 +46,9 @@ def command(
     cwd = Path.cwd()
     folder = Path(next(iter(sexp.__path__)))
     options = {"repl": True, "lib": [str(absolute(path)) for path in lib or ()]}
-    named = program or str(folder / "repl.sexp")
+    name = program or str(folder / "repl.sexp")
     arguments = ProgramArguments(
-        named, read_inputs(given or (), None, cwd), options, workspace or str(cwd), language="sexp"
+        name, read_inputs(given or (), None, cwd), options, workspace or str(cwd), language="sexp"
     )
     ready = prepare_program(arguments, flags, os.environ, cwd)
     say(*ready.prepared.warnings)

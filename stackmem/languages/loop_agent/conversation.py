@@ -76,12 +76,12 @@ class AgentConversation:
 
         Returns whether that was possible. If not, the model reads why.
         """
-        place = next((index for index, each in enumerate(self.entries) if each.number == number and number), None)
-        entry = self.entries[place] if place is not None else None
-        if entry is None or place is None or entry.original is None:
+        position = next((index for index, each in enumerate(self.entries) if each.number == number and number), None)
+        entry = self.entries[position] if position is not None else None
+        if entry is None or position is None or entry.original is None:
             self.tell(_cannot(number, entry, self._numbers), turn)
             return False
-        self.entries[place] = replace(entry, original=None, final=True)
+        self.entries[position] = replace(entry, original=None, final=True)
         self.entries.append(ConversationEntry("expanded", f"[Expanded #{number}]\n{entry.original}", turn))
         return True
 
@@ -112,9 +112,9 @@ class AgentConversation:
 
 def _cannot(number: int, entry: ConversationEntry | None, most: int) -> str:
     if entry is None:
-        why = f"there is no result #{number}" + (f" (there are #1 to #{most})" if most else "")
+        reason = f"there is no result #{number}" + (f" (there are #1 to #{most})" if most else "")
     elif entry.final:
-        why = f"result #{number} was expanded before, or was removed for good"
+        reason = f"result #{number} was expanded before, or was removed for good"
     else:
-        why = f"result #{number} is shown whole already"
-    return f"The expansion failed: {why}. Do not request this expansion again."
+        reason = f"result #{number} is shown whole already"
+    return f"The expansion failed: {reason}. Do not request this expansion again."

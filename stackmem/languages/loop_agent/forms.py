@@ -76,83 +76,83 @@ class ResponseForm(Struct, frozen=True):
 
 def read_form(value: Any) -> ResponseForm:
     """Parse a form."""
-    place = "responseForm"
+    location = "responseForm"
     if not isinstance(value, dict):
-        raise Misfit(f"{place} must be an object")
-    questions = member(value, "questions", list, place, [])
+        raise Misfit(f"{location} must be an object")
+    questions = member(value, "questions", list, location, [])
     if not 0 < len(questions) <= _MAX_QUESTIONS:
-        raise Misfit(f"{place}.questions must hold 1 to {_MAX_QUESTIONS} questions")
-    found = tuple(_question(each, f"{place}.questions[{index}]") for index, each in enumerate(questions))
+        raise Misfit(f"{location}.questions must hold 1 to {_MAX_QUESTIONS} questions")
+    found = tuple(_question(each, f"{location}.questions[{index}]") for index, each in enumerate(questions))
     if len({question.id for question in found}) < len(found):
-        raise Misfit(f"{place}.questions: two have the same id")
+        raise Misfit(f"{location}.questions: two have the same id")
     return ResponseForm(
         found,
-        member(value, "title", str, place, ""),
-        member(value, "description", str, place, ""),
-        member(value, "submitLabel", str, place, "Submit"),
+        member(value, "title", str, location, ""),
+        member(value, "description", str, location, ""),
+        member(value, "submitLabel", str, location, "Submit"),
     )
 
 
-def _question(value: Any, place: str) -> FormQuestion:
+def _question(value: Any, location: str) -> FormQuestion:
     if not isinstance(value, dict):
-        raise Misfit(f"{place} must be an object")
+        raise Misfit(f"{location} must be an object")
     type_ = value.get("type")
     type_ = {"type": type_} if isinstance(type_, str) else type_
     if not isinstance(type_, dict):
-        raise Misfit(f"{place}.type must be an object with a type")
-    kind = required_member(type_, "type", str, f"{place}.type").lower()
+        raise Misfit(f"{location}.type must be an object with a type")
+    kind = required_member(type_, "type", str, f"{location}.type").lower()
     if kind not in TYPES:
-        raise Misfit(f"{place}.type.type must be one of {', '.join(TYPES)}, is {kind[:80]!r}")
-    width = member(value, "widthHint", str, place, "auto")
+        raise Misfit(f"{location}.type.type must be one of {', '.join(TYPES)}, is {kind[:80]!r}")
+    width = member(value, "widthHint", str, location, "auto")
     if width not in _WIDTHS:
-        raise Misfit(f"{place}.widthHint must be one of {', '.join(_WIDTHS)}")
+        raise Misfit(f"{location}.widthHint must be one of {', '.join(_WIDTHS)}")
     question = FormQuestion(
-        id=required_member(value, "id", str, place),
-        label=required_member(value, "label", str, place),
+        id=required_member(value, "id", str, location),
+        label=required_member(value, "label", str, location),
         type=kind,
-        more=_members(type_, f"{place}.type"),
-        options=_options(type_, f"{place}.type") if kind in _CHOICES else (),
-        multiple=kind in _CHOICES and member(type_, "multiple", bool, f"{place}.type", default=kind == "checkbox"),
-        required=member(value, "required", bool, place, default=False),
-        help=member(value, "helpText", str, place, ""),
+        more=_members(type_, f"{location}.type"),
+        options=_options(type_, f"{location}.type") if kind in _CHOICES else (),
+        multiple=kind in _CHOICES and member(type_, "multiple", bool, f"{location}.type", default=kind == "checkbox"),
+        required=member(value, "required", bool, location, default=False),
+        help=member(value, "helpText", str, location, ""),
     )
-    return replace(question, default=_default(question, value.get("defaultValue"), place))
+    return replace(question, default=_default(question, value.get("defaultValue"), location))
 
 
-def _members(type_: dict[str, Any], place: str) -> dict[str, Any]:
+def _members(type_: dict[str, Any], location: str) -> dict[str, Any]:
     """Read the members of the question's type that are present."""
-    more = {name: member(type_, name, str, place, "") for name in _WORDS}
-    more["maxLength"] = count(type_, "maxLength", place, 0, 0, _MAX_CHARS)
+    more = {name: member(type_, name, str, location, "") for name in _WORDS}
+    more["maxLength"] = count(type_, "maxLength", location, 0, 0, _MAX_CHARS)
     found = {name: value for name, value in more.items() if value}
     for name in ("min", "max", "step"):
-        if member(type_, name, float, place, None) is not None:
+        if member(type_, name, float, location, None) is not None:
             found[name] = type_[name]
     if found.get("min", -math.inf) > found.get("max", math.inf):
-        raise Misfit(f"{place}.min is above max, so that no answer fits")
+        raise Misfit(f"{location}.min is above max, so that no answer fits")
     if found.get("step", 1) <= 0:
-        raise Misfit(f"{place}.step must be above 0")
+        raise Misfit(f"{location}.step must be above 0")
     return found
 
 
-def _default(question: FormQuestion, given: Any, place: str) -> Any:
+def _default(question: FormQuestion, given: Any, location: str) -> Any:
     """Read the value of an empty answer, which must be a valid answer itself. None without a default."""
     if given is None or given in ("", []):
         return None
     answer = read_answer(question, given if isinstance(given, str) else json.dumps(given, ensure_ascii=False))
     if answer.fault:
-        raise Misfit(f"{place}.defaultValue does not fit: {answer.fault}")
+        raise Misfit(f"{location}.defaultValue does not fit: {answer.fault}")
     return answer.value
 
 
-def _options(type_: dict[str, Any], place: str) -> tuple[FormOption, ...]:
-    options = member(type_, "options", list, place, [])
+def _options(type_: dict[str, Any], location: str) -> tuple[FormOption, ...]:
+    options = member(type_, "options", list, location, [])
     if not options:
-        raise Misfit(f"{place}.options must hold at least one option")
+        raise Misfit(f"{location}.options must hold at least one option")
     found = []
     for index, each in enumerate(options):
         option = each if isinstance(each, dict) else {"value": each, "label": each}
         if option.get("value") is None:
-            raise Misfit(f"{place}.options[{index}].value is missing")
+            raise Misfit(f"{location}.options[{index}].value is missing")
         found.append(FormOption(option["value"], str(option.get("label") or option["value"])))
     return tuple(found)
 
@@ -173,13 +173,13 @@ def question_text(question: FormQuestion, *, buttons: bool = False) -> str:
 
 def _hint(question: FormQuestion) -> str:
     more = question.more
-    told = {
+    text = {
         "date": "YYYY-MM-DD", "datetime": "YYYY-MM-DD HH:MM", "time": "HH:MM", "daterange": "YYYY-MM-DD to YYYY-MM-DD",
         "email": "an e-mail address", "textarea": "text", "text": "text",
     }.get(question.type, "a number")  # fmt: skip
     if question.options:
-        told = "numbers or values, separated by commas" if question.multiple else "a number or a value"
-    parts = [f"{more.get('prefix', '')}{told}{more.get('suffix', '')}"]
+        text = "numbers or values, separated by commas" if question.multiple else "a number or a value"
+    parts = [f"{more.get('prefix', '')}{text}{more.get('suffix', '')}"]
     parts += [f"{name} {more[name]}" for name in ("min", "max", "step", "maxLength") if name in more]
     if "placeholder" in more:
         parts.append(f"such as {more['placeholder']}")
@@ -324,12 +324,12 @@ def ask_form(message: str, form: ResponseForm) -> Routine:
     head = [message, *(text for text in (form.title, form.description) if text and text != message)]
     found: dict[str, Any] = {}
     given: dict[str, str] = {}
-    for place, question in enumerate(form.questions):
+    for position, question in enumerate(form.questions):
         fault = ""
         for _ in range(MAX_TRIES):
             if question.id not in given:
                 text: str = yield AskUser("\n".join([*head, question_text(question, buttons=form.is_choice)]))
-                given = _by_id(text, form.questions[place:]) or {**given, question.id: text}
+                given = _by_id(text, form.questions[position:]) or {**given, question.id: text}
             answer = read_answer(question, given.pop(question.id))
             fault = answer.fault
             if not fault:

@@ -131,7 +131,7 @@ def _decide(session: AgentSession, system: str) -> Routine:
 
 def _decision_text(response: Response) -> str:
     """Describe the decision in the terms of the response format, with its message."""
-    step, said = response.step, response.message
+    step, text = response.step, response.message
     match step:
         case Actions():
             kind = f"Actions {', '.join(call.name for call in step.calls)}"
@@ -145,7 +145,7 @@ def _decision_text(response: Response) -> str:
             kind = f"Retry with #{step.index}"
         case Malformed() | Failed() | Success() | Chat() | ForEach() | While():
             kind = type(step).__name__
-    return ": ".join(" ".join(part.split())[:200] for part in (kind, said) if part)
+    return ": ".join(" ".join(part.split())[:200] for part in (kind, text) if part)
 
 
 def _carry_out(session: AgentSession, response: Response) -> Routine:

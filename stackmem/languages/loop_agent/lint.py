@@ -198,15 +198,15 @@ def _prompt(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
 def _bare_examples(prompt: str) -> Iterator[str]:
     """Yield the responses in a prompt that are not inside a code fence."""
     rest, read, end = _EXAMPLE.sub("", prompt), json.JSONDecoder(), 0
-    for found in list(_BARE.finditer(rest))[:_MAX_BARE]:
-        if found.start() < end:
+    for match in list(_BARE.finditer(rest))[:_MAX_BARE]:
+        if match.start() < end:
             continue
         try:
-            value, end = read.raw_decode(rest, found.start())
+            value, end = read.raw_decode(rest, match.start())
         except (ValueError, RecursionError):
             continue
         if "nextStep" in value:
-            yield rest[found.start() : end]
+            yield rest[match.start() : end]
 
 
 def _where(lines: list[str], place: Place, words: str) -> Iterator[Place]:
@@ -239,13 +239,13 @@ def _example(agent: Agent, text: str, place: Place) -> Iterator[DefinitionFault]
             return
 
 
-def _collection(agent: Agent, named: str, place: Place) -> Iterator[DefinitionFault]:
+def _collection(agent: Agent, name: str, place: Place) -> Iterator[DefinitionFault]:
     """Yield the faults of a collection's path. The payload may grow, so an unknown path is only a warning."""
-    if named.lower().startswith("static:"):
+    if name.lower().startswith("static:"):
         return
-    path = parse_path(named[len("payload.") :] if named.lower().startswith("payload.") else named)
+    path = parse_path(name[len("payload.") :] if name.lower().startswith("payload.") else name)
     if not path:
-        yield DefinitionFault(place, "bad-path", f"{named[:80]!r} in the prompt is not a path")
+        yield DefinitionFault(place, "bad-path", f"{name[:80]!r} in the prompt is not a path")
         return
     properties = declared_properties(agent)
     mapped = [target[0] for action in agent.actions for target in _targets(action.output_mapping) if target]
@@ -256,7 +256,7 @@ def _collection(agent: Agent, named: str, place: Place) -> Iterator[DefinitionFa
         meant = nearest_name(str(path[0]), known)
         message = f"the payload has no {str(path[0])[:80]!r}" + (f"; did you mean {meant}?" if meant else "")
     elif not isinstance(look_up(agent.payload, path) or [], list) and look_up(agent.payload, path) is not MISSING:
-        message = f"{named[:80]!r} is not a list in the payload"
+        message = f"{name[:80]!r} is not a list in the payload"
     if message:
         yield DefinitionFault(place, "unknown-collection", f"an example in the prompt: {message}", warning=True)
 

@@ -79,12 +79,12 @@ class _Iterations:
         act = self.act(names)
         if isinstance(act, ActionCall):
             outcomes = yield from run_batch(self.session, (act,), 1)
-            asked = SubAgentAnswer(outcomes[0])
+            answer = SubAgentAnswer(outcomes[0])
         else:
             self.merged.give(self.session.payload)
-            asked = yield from ask_agent(self.session, act, self.session.payload, f"{self.path}[{index}]")
-        yield from self.record(index, names, asked)
-        return asked.outcome
+            answer = yield from ask_agent(self.session, act, self.session.payload, f"{self.path}[{index}]")
+        yield from self.record(index, names, answer)
+        return answer.outcome
 
     def note_count(self) -> Routine:
         """Record the number of iterations, and the first failure."""
@@ -104,12 +104,12 @@ class _Iterations:
         return LoopDone(kind, over, self.results, stopped, warnings)
 
 
-def collection_of(payload: Any, named: str) -> list[Any] | None:
+def collection_of(payload: Any, name: str) -> list[Any] | None:
     """Return the list at ``collectionPath``; None if the value is missing or not a list."""
-    if named.strip().lower().startswith("static:"):
-        items = json_value(named.strip()[len("static:") :])
+    if name.strip().lower().startswith("static:"):
+        items = json_value(name.strip()[len("static:") :])
         return items if isinstance(items, list) else None
-    bare = named.strip()
+    bare = name.strip()
     bare = bare[len("payload.") :] if bare.lower().startswith("payload.") else bare
     path = parse_path(bare)
     items = MISSING if path is None else look_up(payload, path)
@@ -154,16 +154,16 @@ def _between(session: AgentSession, delay_ms: int) -> Routine:
 
 def _batch(rounds: _Iterations, named: list[ReferenceNames], start: int, loop: ForEach, before: Any) -> Routine:
     session, acts = rounds.session, [rounds.act(names) for names in named]
-    asked: list[SubAgentAnswer] = []
+    answers: list[SubAgentAnswer] = []
     if isinstance(loop.does, ActionCall):
         together = may_join(session, loop.does)
         for batch in (acts,) if together else ([act] for act in acts):
             outcomes = yield from run_batch(session, tuple(batch), loop.width)
-            asked += map(SubAgentAnswer, outcomes)
+            answers += map(SubAgentAnswer, outcomes)
     else:
         paths = [(f"{rounds.path}[{index}]", act) for index, act in enumerate(acts, start)]
-        asked = yield from ask_agents(session, paths, before, loop.width)
-    for index, (names, each) in enumerate(zip(named, asked, strict=True), start):
+        answers = yield from ask_agents(session, paths, before, loop.width)
+    for index, (names, each) in enumerate(zip(named, answers, strict=True), start):
         yield from rounds.record(index, names, each)
 
 

@@ -97,8 +97,8 @@ class Rule(Struct, frozen=True):
 def parse_rule(text: str) -> Rule | str:
     """Parse a rule, or return what is wrong with it."""
     path, colon, rest = text.strip().rpartition(":")
-    path, named = (path, rest) if colon else (rest, "")
-    operations = tuple(word.strip().lower() for word in named.split(",")) if colon else OPERATIONS
+    path, name = (path, rest) if colon else (rest, "")
+    operations = tuple(word.strip().lower() for word in name.split(",")) if colon else OPERATIONS
     bad = next((word for word in operations if word not in OPERATIONS), None)
     if bad is not None:
         return f"{bad!r} is not an operation; known: {', '.join(OPERATIONS)}"

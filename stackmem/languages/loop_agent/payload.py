@@ -67,7 +67,7 @@ def apply_change(
     for key, value in new.items():
         work.add((key,), value)
     edits, warnings = tuple(work.edits), tuple(dict.fromkeys(work.warnings))
-    corrections = tuple(told for told in warnings if told.startswith(_CORRECTED))
+    corrections = tuple(text for text in warnings if text.startswith(_CORRECTED))
     return PayloadChange(work.result, edits, warnings, flags_of(edits), tuple(work.blocked), corrections)
 
 
@@ -322,23 +322,23 @@ def flags_of(edits: tuple[PayloadEdit, ...]) -> tuple[str, ...]:
 
 
 def _flags(edit: PayloadEdit) -> Iterator[str]:
-    place = path_text(edit.path)
+    location = path_text(edit.path)
     if edit.operation == "delete":
         if edit.before not in (None, "", [], {}):
-            yield f"'{place}' was removed and was not empty"
+            yield f"'{location}' was removed and was not empty"
         return
     if edit.operation == "update":
-        yield from _shrinkage(place, edit.before, edit.after)
+        yield from _shrinkage(location, edit.before, edit.after)
         if edit.before is not None and edit.after is not None and json_kind(edit.before) != json_kind(edit.after):
-            yield f"'{place}' was {json_kind(edit.before)} and is {json_kind(edit.after)}"
+            yield f"'{location}' was {json_kind(edit.before)} and is {json_kind(edit.after)}"
     for text in texts(edit.after):
         if _PLACEHOLDER.fullmatch(text.strip()) or text.rstrip().endswith(_ENDS):
-            yield f"'{place}' contains what looks like a placeholder: {text[-40:]!r}"
+            yield f"'{location}' contains what looks like a placeholder: {text[-40:]!r}"
             return
 
 
-def _shrinkage(place: str, before: Any, after: Any) -> Iterator[str]:
+def _shrinkage(location: str, before: Any, after: Any) -> Iterator[str]:
     if isinstance(before, str) and isinstance(after, str) and len(before) >= _WORTH_CHARS:
         lost = 1 - len(after) / len(before)
         if lost > 1 - _CUT:
-            yield f"'{place}' lost {lost:.0%} of its {len(before):,} characters"
+            yield f"'{location}' lost {lost:.0%} of its {len(before):,} characters"

@@ -316,8 +316,8 @@ def _steps(agent: Agent, params: PromptParams, parent: str) -> Iterator[str]:
 
 def _list_rows(head: str, rows: list[str], most: int) -> str:
     shown = rows if most < 0 else rows[:most]
-    left = len(rows) - len(shown)
-    return "\n".join([head, *shown, *([f"({left} more, not described here)"] if left else [])])
+    remaining = len(rows) - len(shown)
+    return "\n".join([head, *shown, *([f"({remaining} more, not described here)"] if remaining else [])])
 
 
 def _action(action: AgentAction) -> str:

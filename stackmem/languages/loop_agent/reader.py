@@ -147,7 +147,7 @@ def _sub_agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> SubAgen
 
 
 def _rules(shape: MappingReader, key: str) -> tuple[Rule, ...]:
-    found = []
+    rules = []
     for tree in shape.items(key):
         if not isinstance(tree, Scalar) or not isinstance(tree.value, str):
             shape.fault(tree.place, "bad-path", "an allowed path is a text")
@@ -158,8 +158,8 @@ def _rules(shape: MappingReader, key: str) -> tuple[Rule, ...]:
         elif key == "read_paths" and rule.operations != OPERATIONS:
             shape.fault(tree.place, "bad-path", f"{tree.value!r} has operations, and is only read; leave them out")
         else:
-            found.append(rule)
-    return tuple(found)
+            rules.append(rule)
+    return tuple(rules)
 
 
 def _limits(shape: MappingReader, faults: list[DefinitionFault]) -> AgentLimits:
@@ -317,7 +317,7 @@ def load_agents(path: str, text: str) -> Reading:
     """Load an agent and all agents that it can ask."""
     agent = _load_sound(path, text)
     files: Files = {}
-    known, texts = {path: agent}, {path: text}
+    agents, texts = {path: agent}, {path: text}
     waiting = [(path, text, agent)]
     while waiting:
         source, whole, each = waiting.pop()
@@ -330,10 +330,10 @@ def load_agents(path: str, text: str) -> Reading:
                     sub.place, "unknown-sub-agent", f"the file {sub.file} cannot be read ({found.failed})"
                 )
                 raise BrokenDefinition(fault_report(source, whole, fault))
-            if found.path not in known:
-                known[found.path], texts[found.path] = _load_sound(found.path, found.text), found.text
-                waiting.append((found.path, found.text, known[found.path]))
-            files[source, sub.file] = (found.path, known[found.path])
+            if found.path not in agents:
+                agents[found.path], texts[found.path] = _load_sound(found.path, found.text), found.text
+                waiting.append((found.path, found.text, agents[found.path]))
+            files[source, sub.file] = (found.path, agents[found.path])
     return LoadedAgent(agent, files, texts)
 
 

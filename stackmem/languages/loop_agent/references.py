@@ -94,8 +94,8 @@ def resolve(value: Any, names: ReferenceNames, warnings: list[str], give: Callab
 def heads(value: Any) -> Iterator[tuple[str, bool]]:
     """Yield the first name of each apparent reference in a value, and whether it is in braces."""
     for text in texts(value):
-        for found in _BRACES.finditer(text):
-            path = parse_path(found[1])
+        for match in _BRACES.finditer(text):
+            path = parse_path(match[1])
             if path:
                 yield str(path[0]), True
         bare = text.strip()
@@ -154,7 +154,7 @@ def _warn_unresolved(text: str, warnings: list[str]) -> str:
     return text
 
 
-def add_warning(warnings: list[str], told: str) -> None:
+def add_warning(warnings: list[str], text: str) -> None:
     """Add a warning unless it is already there or there are too many to read."""
-    if told not in warnings and len(warnings) < _MAX_WARNINGS:
-        warnings.append(told)
+    if text not in warnings and len(warnings) < _MAX_WARNINGS:
+        warnings.append(text)

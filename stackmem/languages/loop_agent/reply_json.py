@@ -108,31 +108,31 @@ def json_value(text: str, default: Any = None) -> Any:
 class Misfit(Exception):  # noqa: N818 - a finding that is sent to the model
     """A member has the wrong form. The message begins with its place, unless ``place`` is given."""
 
-    def __init__(self, told: str, place: str | None = None) -> None:
-        super().__init__(told)
+    def __init__(self, text: str, location: str | None = None) -> None:
+        super().__init__(text)
         # path of the member, such as ``nextStep.actions[2].name``; () for the whole reply
-        self.path: Path = parse_path(_BEHIND_PLACE.split(told, 1)[0] if place is None else place) or ()
+        self.path: Path = parse_path(_BEHIND_PLACE.split(text, 1)[0] if location is None else location) or ()
 
 
-def member(value: dict[str, Any], name: str, kind: type, place: str, default: Any) -> Any:
+def member(value: dict[str, Any], name: str, kind: type, location: str, default: Any) -> Any:
     """Return ``value[name]``; the default if it is absent or null. The place of the whole reply is ""."""
     found = value.get(name)
     if found is None:
         return default
     if not _is(found, kind):
-        raise Misfit(f"{place}{'.' if place else ''}{name} must be {_KINDS[kind]}, is {kind_of(found)}")
+        raise Misfit(f"{location}{'.' if location else ''}{name} must be {_KINDS[kind]}, is {kind_of(found)}")
     return found
 
 
-def required_member(value: dict[str, Any], name: str, kind: type, place: str) -> Any:
+def required_member(value: dict[str, Any], name: str, kind: type, location: str) -> Any:
     """Read a member that must be present and, if a text, not empty."""
-    found = member(value, name, kind, place, None)
+    found = member(value, name, kind, location, None)
     if found is None or (kind is str and not found.strip()):
-        raise Misfit(f"{place}.{name} is missing")
+        raise Misfit(f"{location}.{name} is missing")
     return found
 
 
-def count(value: dict[str, Any], name: str, place: str, default: int, least: int, most: int) -> int:
+def count(value: dict[str, Any], name: str, location: str, default: int, least: int, most: int) -> int:
     """Read a whole number within bounds."""
     found = value.get(name)
     if isinstance(found, float) and found.is_integer():
@@ -140,16 +140,16 @@ def count(value: dict[str, Any], name: str, place: str, default: int, least: int
     if found is None:
         return default
     if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
-        raise Misfit(f"{place}.{name} must be a whole number from {least:,} to {most:,}, is {kind_of(found)}")
+        raise Misfit(f"{location}.{name} must be a whole number from {least:,} to {most:,}, is {kind_of(found)}")
     return found
 
 
-def word(value: dict[str, Any], name: str, place: str, words: tuple[str, ...], default: str) -> str:
+def word(value: dict[str, Any], name: str, location: str, words: tuple[str, ...], default: str) -> str:
     """Read one of several words, ignoring case."""
-    found = str(member(value, name, str, place, default))
+    found = str(member(value, name, str, location, default))
     known = next((each for each in words if each.lower() == found.strip().lower()), None)
     if known is None:
-        raise Misfit(f"{place}.{name} must be one of {', '.join(words)}, is {found[:80]!r}")
+        raise Misfit(f"{location}.{name} must be one of {', '.join(words)}, is {found[:80]!r}")
     return known
 
 

@@ -98,18 +98,18 @@ def read_for_each(value: dict[str, Any], place: str) -> ForEach:
     )
 
 
-def read_while(value: dict[str, Any], place: str) -> While:
+def read_while(value: dict[str, Any], location: str) -> While:
     """Read a While. Its condition is checked when the loop starts."""
-    item = _variable(value, "itemVariable", place, "attempt")
+    item = _variable(value, "itemVariable", location, "attempt")
     if item.lower() == "index":
-        raise Misfit(f"{place}.itemVariable must not be index, which counts the iterations")
+        raise Misfit(f"{location}.itemVariable must not be index, which counts the iterations")
     return While(
-        condition=required_member(value, "condition", str, place),
-        does=_does(value, place),
+        condition=required_member(value, "condition", str, location),
+        does=_does(value, location),
         item=item,
-        most=count(value, "maxIterations", place, 100, 0, MAX_ROUNDS),
-        continue_on_error=member(value, "continueOnError", bool, place, default=False),
-        delay_ms=count(value, "delayBetweenIterationsMs", place, 0, 0, MAX_DELAY_MS),
+        most=count(value, "maxIterations", location, 100, 0, MAX_ROUNDS),
+        continue_on_error=member(value, "continueOnError", bool, location, default=False),
+        delay_ms=count(value, "delayBetweenIterationsMs", location, 0, 0, MAX_DELAY_MS),
     )
 
 
@@ -118,20 +118,20 @@ def read_action_call(value: Any, place: str) -> ActionCall:
     if not isinstance(value, dict):
         raise Misfit(f"{place} must be an object")
     mapping = value.get("outputMapping")
-    told = "" if mapping is None else mapping_fault(mapping)
-    if told:
-        raise Misfit(f"{place}.outputMapping: {told}")
+    text = "" if mapping is None else mapping_fault(mapping)
+    if text:
+        raise Misfit(f"{place}.outputMapping: {text}")
     return ActionCall(required_member(value, "name", str, place), member(value, "params", dict, place, {}), mapping)
 
 
-def read_ask(value: dict[str, Any], place: str) -> Ask:
+def read_ask(value: dict[str, Any], location: str) -> Ask:
     """Read a request to a sub-agent."""
     return Ask(
-        required_member(value, "name", str, place),
-        required_member(value, "message", str, place),
-        member(value, "templateParameters", dict, place, {}),
+        required_member(value, "name", str, location),
+        required_member(value, "message", str, location),
+        member(value, "templateParameters", dict, location, {}),
         value.get("context"),
-        member(value, "terminateAfter", bool, place, default=False),
+        member(value, "terminateAfter", bool, location, default=False),
     )
 
 
@@ -142,10 +142,10 @@ def _does(value: dict[str, Any], place: str) -> ActionCall | Ask:
     return read_action_call(action, f"{place}.action") if action is not None else read_ask(sub, f"{place}.subAgent")
 
 
-def _variable(value: dict[str, Any], name: str, place: str, default: str) -> str:
-    found = str(member(value, name, str, place, default)).strip()
+def _variable(value: dict[str, Any], name: str, location: str, default: str) -> str:
+    found = str(member(value, name, str, location, default)).strip()
     if not (found.isidentifier() and found.isascii()) or found.lower() in _TAKEN:
-        raise Misfit(f"{place}.{name} must be a plain name other than {', '.join(_TAKEN)}, is {found[:80]!r}")
+        raise Misfit(f"{location}.{name} must be a plain name other than {', '.join(_TAKEN)}, is {found[:80]!r}")
     return found
 
 
@@ -244,8 +244,8 @@ def read_response(text: str) -> Response:
     try:
         return replace(_response(found.value, list(found.repairs)), repairs=found.repairs)
     except Misfit as misfit:
-        place = line_and_column(found.text, offset_of(found.text, misfit.path))
-        return Response(Malformed(f"{misfit} ({place})"), warnings=found.repairs, repairs=found.repairs)
+        location = line_and_column(found.text, offset_of(found.text, misfit.path))
+        return Response(Malformed(f"{misfit} ({location})"), warnings=found.repairs, repairs=found.repairs)
 
 
 def _response(value: dict[str, Any], warnings: list[str]) -> Response:
@@ -257,9 +257,9 @@ def _response(value: dict[str, Any], warnings: list[str]) -> Response:
     if not isinstance(value.get("confidence", 0), int | float | None):
         warnings.append("confidence is not a number")
     change = value.get("payloadChangeRequest")
-    told = payload.fault_of(change) if change is not None else ""
-    if told:
-        raise Misfit(told)
+    text = payload.fault_of(change) if change is not None else ""
+    if text:
+        raise Misfit(text)
     form = read_form(value["responseForm"]) if value.get("responseForm") is not None else None
     actionable = commands.read_actionable(value.get("actionableCommands"))
     automatic = commands.read_automatic(value.get("automaticCommands"))
@@ -287,13 +287,13 @@ def _unknown_members(value: dict[str, Any]) -> Iterator[str]:
     yield from (name[:40] for name in value if name not in _KNOWN)
     waiting: list[tuple[str, str, Any]] = [("nextStep", "nextStep", value.get("nextStep"))]
     while waiting:
-        place, part, found = waiting.pop(0)
+        location, part, found = waiting.pop(0)
         if isinstance(found, list):
-            waiting += [(f"{place}[{index}]", part, each) for index, each in enumerate(found)]
+            waiting += [(f"{location}[{index}]", part, each) for index, each in enumerate(found)]
         elif isinstance(found, dict):
             members, parts = _PARTS[part]
-            yield from (f"{place}.{name[:40]}" for name in found if name not in members)
-            waiting += [(f"{place}.{name}", name, found.get(name)) for name in parts]
+            yield from (f"{location}.{name[:40]}" for name in found if name not in members)
+            waiting += [(f"{location}.{name}", name, found.get(name)) for name in parts]
 
 
 def _chat(message: str, form: ResponseForm | None) -> Step:

@@ -163,10 +163,10 @@ class LoopResults:
             return "\n\n".join([head, *self._sections])
         yield from self._write()
         lines, size = [head, self._where()], 0
-        for place, line in enumerate([*self._lines[False].shown, *self._lines[True].shown]):
+        for position, line in enumerate([*self._lines[False].shown, *self._lines[True].shown]):
             size += len(line) + 1
             if size > MAX_CHARS:
-                lines.append(f"({self.count - place:,} more)")
+                lines.append(f"({self.count - position:,} more)")
                 break
             lines.append(line)
         return "\n".join(lines)
@@ -200,8 +200,8 @@ class _Lines:
     def add(self, index: int, outcome: ActionOutcome) -> None:
         if self._left < 0:
             return
-        said = value_text(outcome.value if outcome.ok else (outcome.told or outcome.code))
-        brief = " ".join(said[: _HEAD_CHARS * 2].split())[:_HEAD_CHARS]
+        text = value_text(outcome.value if outcome.ok else (outcome.told or outcome.code))
+        brief = " ".join(text[: _HEAD_CHARS * 2].split())[:_HEAD_CHARS]
         self.shown.append(f"{index} {'ok' if outcome.ok else 'error'} {brief}")
         self._left -= len(self.shown[-1]) + 1
 

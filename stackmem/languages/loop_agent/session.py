@@ -135,8 +135,8 @@ class AgentSession:
         """
         if notes:
             shown = [f"- {mark_cut(note, _NOTE_CHARS)}" for note in notes[:_MAX_NOTES]]
-            left = len(notes) - len(shown)
-            self.tell("\n".join([f"Notes on {about}:", *shown, *([f"- and {left:,} more"] if left else [])]))
+            remaining = len(notes) - len(shown)
+            self.tell("\n".join([f"Notes on {about}:", *shown, *([f"- and {remaining:,} more"] if remaining else [])]))
         self.note_failures([note for note in notes if note not in remarks], f"{about}: ")
 
     def tell_failure(self, fault: str) -> None:
@@ -144,12 +144,12 @@ class AgentSession:
         self.tell(f"The step failed: {mark_cut(fault, _REASON_CHARS)}.")
         self.note_failures([fault])
 
-    def note_failures(self, reasons: Sequence[str], about: str = "") -> None:
+    def note_failures(self, reasons: Sequence[str], description: str = "") -> None:
         """Keep failures to be recorded as events at the end of the turn."""
-        path, left = f"{self.path}/turn {self.turn}", len(reasons) - _MAX_NOTES
-        told = [about + " ".join(reason.split()) for reason in reasons[:_MAX_NOTES]]
-        told += [f"{about}and {left:,} more"] if left > 0 else []
-        self.unreported += [StepFailed(path, mark_cut(reason, _REASON_CHARS)) for reason in told]
+        path, remaining = f"{self.path}/turn {self.turn}", len(reasons) - _MAX_NOTES
+        lines = [description + " ".join(reason.split()) for reason in reasons[:_MAX_NOTES]]
+        lines += [f"{description}and {remaining:,} more"] if remaining > 0 else []
+        self.unreported += [StepFailed(path, mark_cut(reason, _REASON_CHARS)) for reason in lines]
 
     def report(self) -> Routine:
         """Yield the failures of this turn as events."""

@@ -115,17 +115,17 @@ def _for_parent(sub: SubAgent, given: Any, after: Any, payload: Any) -> tuple[tu
     """Return the changes for the parent, and the refused ones."""
     merged = PayloadMerge(given, sub.writes, together=False)
     merged.merge(0, writes_between(given, after))
-    found, refused = list[Write](), merged.warnings
+    writes, refused = list[Write](), merged.warnings
     changes = writes_between(given, merged.payload)
     for write in (one for each in changes for one in _members(each, look_up(given, each.path), payload)):
         before, real = look_up(given, write.path), look_up(payload, write.path)
         if write.appended and real is MISSING:
-            found.append(Write(write.path, look_up(merged.payload, write.path)))
+            writes.append(Write(write.path, look_up(merged.payload, write.path)))
         elif not write.appended and before is not MISSING and isinstance(real, dict | list) and before != real:
             refused.append(f"'{path_text(write.path)}' stays as it is: only a part of it was shown")
         else:
-            found.append(write)
-    return tuple(found), tuple(f"{sub.name}: {told}" for told in refused)
+            writes.append(write)
+    return tuple(writes), tuple(f"{sub.name}: {text}" for text in refused)
 
 
 def _members(write: Write, before: Any, payload: Any) -> Iterator[Write]:
@@ -167,7 +167,7 @@ def parent_messages(entries: list[ConversationEntry], mode: Mode) -> list[str]:
         case "latest":
             return texts[-1:]
         case "bookend" if len(texts) > _BOOKENDS + 1:
-            left = len(texts) - _BOOKENDS - 1
-            return [*texts[:_BOOKENDS], f"[{left} messages omitted for context management]", texts[-1]]
+            remaining = len(texts) - _BOOKENDS - 1
+            return [*texts[:_BOOKENDS], f"[{remaining} messages omitted for context management]", texts[-1]]
         case _:
             return texts

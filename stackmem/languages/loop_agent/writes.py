@@ -90,16 +90,16 @@ class PayloadMerge:
 
     def _compare(self, index: int, write: Write) -> None:
         known = self._first.setdefault(write.path, (index, write))
-        place = path_text(write.path)
+        location = path_text(write.path)
         if known[0] != index and known[1] != write:
-            message = f"{self._who(known[0], index)} wrote different values to '{place}'"
+            message = f"{self._who(known[0], index)} wrote different values to '{location}'"
             add_warning(self.warnings, f"{message}; the later holds")
             self._first[write.path] = (index, write)
         above = [write.path[:at] for at in range(1, len(write.path))]
         whole = [self._first[each][0] for each in above if each in self._first]
         others = [one for one in (*whole, self._within.get(write.path, index)) if one != index]
         if others:
-            message = f"{self._who(others[0], index)} wrote '{place}' and a value inside or around it"
+            message = f"{self._who(others[0], index)} wrote '{location}' and a value inside or around it"
             add_warning(self.warnings, f"{message}; the later holds")
         for each in above:
             self._within.setdefault(each, index)
@@ -109,8 +109,8 @@ class PayloadMerge:
 
     def _append(self, write: Write) -> None:
         have = look_up(self.payload, write.path)
-        for place, item in enumerate(write.value, len(have) if isinstance(have, list) else 0):
-            self._put((*write.path, place), item)
+        for position, item in enumerate(write.value, len(have) if isinstance(have, list) else 0):
+            self._put((*write.path, position), item)
 
     def _put(self, path: Path, value: Any, *, gone: bool = False) -> None:
         fault = excess(value) or ("the place is too deep" if len(path) > MAX_STEPS else "") or self._gap(path)
@@ -196,7 +196,7 @@ def _spelled(target: str, names: ReferenceNames, warnings: list[str]) -> str:
 
 
 def _with_braces(target: str) -> str:
-    return _STEP_NAME.sub(lambda found: "[{{" + (found[1] or "index") + "}}]", target)
+    return _STEP_NAME.sub(lambda match: "[{{" + (match[1] or "index") + "}}]", target)
 
 
 def _bare(path: str) -> str:

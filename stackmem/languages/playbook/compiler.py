@@ -74,8 +74,8 @@ def compile_program(path: str, text: str) -> Routine:
 
 def kept_program(text: str, kept: str) -> PlaybookProgram | None:
     """Read the stored compiled form; None if it belongs to a different text or is invalid."""
-    found = _HEADER.match(kept)
-    if not found or found[1] != digest_of(text):
+    match = _HEADER.match(kept)
+    if not match or match[1] != digest_of(text):
         return None
     try:
         return _read_coded(kept, read_program(text))
@@ -118,8 +118,8 @@ def _changes(book: Playbook, made: Playbook) -> str:
 
 
 def _strip_fence(text: str) -> str:
-    found = _FENCED.match(text)
-    return (found[2] if found else text).strip() + "\n"
+    match = _FENCED.match(text)
+    return (match[2] if match else text).strip() + "\n"
 
 
 _STEPS = (

@@ -25,10 +25,10 @@ class PlaybookError(Exception):
         return halt(self.title, self.message, f"{path}:{self.line}", shown)
 
 
-def halt(kind: str, reason: str, where: str, shown: str = "") -> Halted:
+def halt(kind: str, reason: str, location: str, shown: str = "") -> Halted:
     """Build a halt from its kind, the reason, the location (file and line), and the text that caused it."""
     text = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
-    lines = [f"Playbook halted: {kind}", f"  Reason: {reason}", f"  At: {where}"]
+    lines = [f"Playbook halted: {kind}", f"  Reason: {reason}", f"  At: {location}"]
     if text:
         lines.append("  Text: " + text.replace("\n", "\n        "))
-    return Halted(kind, "\n".join(lines), where)
+    return Halted(kind, "\n".join(lines), location)

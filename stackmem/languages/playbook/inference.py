@@ -61,9 +61,9 @@ def wanted_calls(world: PlaybookState, agent: AgentState, line: StepLine) -> lis
         return find_target(world.program, agent.agent.name, name) is not None
 
     text = line.text[:_MAX_CHARS]
-    found = list(_written_calls(text, known))
-    if found:
-        return found
+    calls = list(_written_calls(text, known))
+    if calls:
+        return calls
     into = _INTO.match(text)
     names = dict.fromkeys(word for word in _WORD.findall(text) if known(word))
     return [WantedCall(name, into[1] if into and len(names) == 1 else "") for name in names]
@@ -71,16 +71,16 @@ def wanted_calls(world: PlaybookState, agent: AgentState, line: StepLine) -> lis
 
 def _written_calls(text: str, known: Callable[[str], bool]) -> Iterator[WantedCall]:
     done = 0
-    for found in _CALL.finditer(text):
-        if found.start(2) < done or not known(found[2]):
+    for match in _CALL.finditer(text):
+        if match.start(2) < done or not known(match[2]):
             continue
-        reader = LiteralReader(text, found.start(2))
+        reader = LiteralReader(text, match.start(2))
         try:
             call: CallTo | None = reader.call()
             done = reader.at
         except LiteralFault:
             call = None
-        yield WantedCall(found[2], found[1] or "", call)
+        yield WantedCall(match[2], match[1] or "", call)
 
 
 class PathFinder(Struct, frozen=True):
@@ -110,12 +110,12 @@ class PathFinder(Struct, frozen=True):
 
     def _following(self, at: StepLine | None) -> list[StepLine]:
         """Return the lines that can follow ``at``. The head of an enclosing loop follows only the loop's last line."""
-        found = [line for line in lines_after(self.book, at) if line != at]
+        lines = [line for line in lines_after(self.book, at) if line != at]
         if at is None:
-            return found
+            return lines
         if at.code == "JMP":
-            return [line for line in found if line.number == target_of(at)]
-        return [line for line in found if line.number != at.number[: len(line.number)] or self._ends(at, line)]
+            return [line for line in lines if line.number == target_of(at)]
+        return [line for line in lines if line.number != at.number[: len(line.number)] or self._ends(at, line)]
 
     def _ends(self, at: StepLine, loop: StepLine) -> bool:
         """Return whether a line is the last one of an enclosing loop."""
@@ -140,20 +140,20 @@ class PathFinder(Struct, frozen=True):
         while line is not None:
             lines.append(line)
             line = before[line]
-        left, passed = list(self.given), list[PassedLine]()
+        calls, passed = list(self.given), list[PassedLine]()
         for each in reversed(lines):
-            claims = self._claims(each, left) if each.code == "QUE" else []
+            claims = self._claims(each, calls) if each.code == "QUE" else []
             if claims is None and is_conditional_queue(each):
                 claims = []  # its condition was false
             if claims is None:
                 return None
-            left = [call for call in left if all(call is not claim for claim, _ in claims)]
+            calls = [call for call in calls if all(call is not claim for claim, _ in claims)]
             passed.append(PassedLine(each, tuple(claims)))
         return passed
 
-    def _claims(self, line: StepLine, given: list[GivenCall]) -> list[tuple[GivenCall, str]] | None:
+    def _claims(self, line: StepLine, calls: list[GivenCall]) -> list[tuple[GivenCall, str]] | None:
         """Match each call that a QUE asks for with a given call and the variable to bind; None if one is missing."""
-        wanted, left, claims = wanted_calls(self.world, self.agent, line), list(given), []
+        wanted, left, claims = wanted_calls(self.world, self.agent, line), list(calls), []
         for want in wanted:
             claim = next((call for call in left if self._does(call, want)), None)
             if claim is None:
@@ -162,13 +162,13 @@ class PathFinder(Struct, frozen=True):
             claims.append((claim, want.into))
         return claims if wanted else None
 
-    def _does(self, given: GivenCall, want: WantedCall) -> bool:
+    def _does(self, call: GivenCall, want: WantedCall) -> bool:
         """Return whether a call does what a line asks for."""
-        names = [find_target(self.world.program, self.agent.agent.name, each) for each in (given.call.name, want.name)]
-        if names[0] is None or names[0] != names[1] or (given.into and want.into and given.into != want.into):
+        names = [find_target(self.world.program, self.agent.agent.name, each) for each in (call.call.name, want.name)]
+        if names[0] is None or names[0] != names[1] or (call.into and want.into and call.into != want.into):
             return False
         if want.call is None:
             return True
-        bound = [bind_arguments(names[0], each) for each in (given.call, want.call)]
+        bound = [bind_arguments(names[0], each) for each in (call.call, want.call)]
         one, other = (resolve(each, self.agent.variables) if isinstance(each, dict) else None for each in bound)
         return one is not None and other is not None and same_value(one, other)

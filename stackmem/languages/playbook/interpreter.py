@@ -74,8 +74,8 @@ def choose_entries(program: PlaybookProgram, named: str) -> list[tuple[Agent, Pl
         owner, _, name = named.rpartition(".")
         found = [pair for pair in every if pair[1].name == name and (not owner or pair[0].name == owner)]
         if not found:
-            told = ", ".join(book.name for _, book in every)
-            raise UsageError(f"there is no playbook {named[:80]!r} to start with; known: {told}")
+            text = ", ".join(book.name for _, book in every)
+            raise UsageError(f"there is no playbook {named[:80]!r} to start with; known: {text}")
         return found[:1]
     begin = [pair for pair in every if pair[1].begins()]
     if begin:
@@ -107,8 +107,8 @@ def run_agents(
             ready = [thread for thread in threads if _ready(thread)]
             if not ready:
                 waits = [thread.waits for thread in threads if thread.waits]
-                told = "; ".join(f"{each.agent} waits for {each.source}" for each in waits)
-                raise halt("Deadlock", f"{told}; nobody is left to send a message", world.path)
+                text = "; ".join(f"{each.agent} waits for {each.source}" for each in waits)
+                raise halt("Deadlock", f"{text}; nobody is left to send a message", world.path)
             yield from _run_turn(ready[0])
     except Exit:
         return None
@@ -212,8 +212,8 @@ def _run_frame(here: Execution, frame: PlaybookFrame, called: str) -> Routine:
         frame.misses = 0
         if isinstance(turn.end, ReturnItem):
             value = resolve(turn.end.value, here.agent.variables)
-            if why := excess(value):
-                instruction = _continuation(frame, [*lines, f"what? it was not returned: {why}"])
+            if reason := excess(value):
+                instruction = _continuation(frame, [*lines, f"what? it was not returned: {reason}"])
                 continue
             return value
         match turn.end.to if turn.end else "call":

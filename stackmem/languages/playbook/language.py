@@ -31,15 +31,15 @@ def start(launch: Launch) -> Program:
     """
     program = _read(launch)
     _refuse_faulty(launch, program)
-    named = str(launch.options.get("entry") or "")
+    name = str(launch.options.get("entry") or "")
     if launch.options.get("compile"):
         return (yield from compile_program(launch.path, launch.text))[1] if program.plain else launch.text
-    check_inputs(program, named, launch.inputs)  # report invalid inputs before a model is paid to compile
+    check_inputs(program, name, launch.inputs)  # report invalid inputs before a model is paid to compile
     if program.plain:
         program = (yield from compile_program(launch.path, launch.text))[0]
     program = with_default_steps(program)
     try:
-        entries = entries_of(program, named, launch.inputs)
+        entries = entries_of(program, name, launch.inputs)
     except UsageError as error:
         raise halt("Wrong Input", str(error), posixpath.basename(launch.path)) from error
     contract: Source = yield LoadSource(CONTRACT)
@@ -66,8 +66,8 @@ def outline(launch: Launch) -> Reading:
     if not launch.options.get("compile"):
         check_inputs(program, named, launch.inputs)
     if program.plain:
-        kept: Source = yield LoadSource(compiled_path(launch.path), launch.path)
-        compiled = kept_program(launch.text, kept.text)
+        source: Source = yield LoadSource(compiled_path(launch.path), launch.path)
+        compiled = kept_program(launch.text, source.text)
         if compiled is None:
             lines.append(f"to be compiled by the model before it starts: {'; '.join(program.plain)}")
         program = compiled or program

@@ -40,13 +40,13 @@ def lint(path: str, text: str) -> Reading:
 
 def findings_of(path: str, program: PlaybookProgram) -> tuple[Finding, ...]:
     """Return the findings on a program that could be read, ordered by line."""
-    found = [
+    findings = [
         _finding(path, line, title, message, error=error)
         for agent in program.agents
         for line, title, message, error in _check_agent(program, agent)
     ]
-    found += _caveats(path, program)
-    found += [
+    findings += _caveats(path, program)
+    findings += [
         Finding(
             path,
             book.line,
@@ -58,7 +58,7 @@ def findings_of(path: str, program: PlaybookProgram) -> tuple[Finding, ...]:
         for _, book in program.all()
         if book.plain
     ]
-    return tuple(sorted(dict.fromkeys(found), key=lambda each: (each.line, each.code, each.message)))
+    return tuple(sorted(dict.fromkeys(findings), key=lambda each: (each.line, each.code, each.message)))
 
 
 def remarks(path: str, text: str) -> tuple[Finding, ...]:
@@ -78,8 +78,8 @@ _Fault = tuple[int, str, str, bool]
 
 def _check_agent(program: PlaybookProgram, agent: Agent) -> Iterator[_Fault]:
     known = _set_by(agent)
-    for line, title, told in python_faults(program, agent):
-        yield line, title, told, True
+    for line, title, text in python_faults(program, agent):
+        yield line, title, text, True
     for book in agent.playbooks:
         yield from _calls(program, agent, book)
         yield from _yields(book)
@@ -89,8 +89,8 @@ def _check_agent(program: PlaybookProgram, agent: Agent) -> Iterator[_Fault]:
 
 def _calls(program: PlaybookProgram, agent: Agent, book: Playbook) -> Iterator[_Fault]:
     for step in book.steps:
-        for title, told in _faults_in(program, agent, step.text) if step.code == "QUE" else ():
-            yield step.line, title, told, True
+        for title, text in _faults_in(program, agent, step.text) if step.code == "QUE" else ():
+            yield step.line, title, text, True
 
 
 def _faults_in(program: PlaybookProgram, agent: Agent, text: str) -> Iterator[tuple[str, str]]:
@@ -99,11 +99,11 @@ def _faults_in(program: PlaybookProgram, agent: Agent, text: str) -> Iterator[tu
     If the text in parentheses is prose for the model, only the name is checked.
     """
     done = prose = 0
-    for found in _CALL.finditer(text):
-        at = found.start(2)
+    for match in _CALL.finditer(text):
+        at = match.start(2)
         if at < done:
             continue  # already parsed as part of an enclosing call
-        calls = [CallTo(found[2])]
+        calls = [CallTo(match[2])]
         reader = LiteralReader(text, at)
         if prose < _MAX_PROSE:
             try:
@@ -171,7 +171,7 @@ def _set_by(agent: Agent) -> frozenset[str]:
     """Return the variables that some line of the agent sets or may set."""
     known = {param.name for each in agent.playbooks for param in each.params}
     for step in (step for each in agent.playbooks for step in each.steps):
-        known |= {found[1] or found[2] for found in _SET.finditer(step.text)}
+        known |= {match[1] or match[2] for match in _SET.finditer(step.text)}
         known |= set(_DECLARED.findall(step.text))
         if step.code in ("EXE", "TNK", "YLD") or (step.code == "CND" and "each" in step.text.lower()):
             known |= set(_USED.findall(step.text))

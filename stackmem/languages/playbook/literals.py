@@ -109,33 +109,33 @@ class LiteralReader:
         return self._number() if first in "+-." or first.isdigit() else self._word(depth)
 
     def _word(self, depth: int) -> Any:
-        found = _WORD.match(self.text, self.at)
-        if found and found[0].lower() in _WORDS and self.text[found.end() : found.end() + 1] not in ("(", "."):
-            self.at = found.end()
-            return _WORDS[found[0].lower()]
+        match = _WORD.match(self.text, self.at)
+        if match and match[0].lower() in _WORDS and self.text[match.end() : match.end() + 1] not in ("(", "."):
+            self.at = match.end()
+            return _WORDS[match[0].lower()]
         if _CALLED.match(self.text, self.at):
             return self.call(depth)
         raise LiteralFault(f"{_excerpt(self.text, self.at)} is not a literal, $variable or call", self.at)
 
     def _variable(self) -> Variable:
-        found = _VARIABLE.match(self.text, self.at)
-        if not found:
+        match = _VARIABLE.match(self.text, self.at)
+        if not match:
             raise LiteralFault("a name is missing after $", self.at)
-        if self.text[found.end() : found.end() + 1] in (".", "[", "("):
-            message = f"{_excerpt(self.text, self.at)} looks into ${found[1]}; set a variable to that part first"
+        if self.text[match.end() : match.end() + 1] in (".", "[", "("):
+            message = f"{_excerpt(self.text, self.at)} looks into ${match[1]}; set a variable to that part first"
             raise LiteralFault(message, self.at)
-        self.at = found.end()
-        return Variable(found[1])
+        self.at = match.end()
+        return Variable(match[1])
 
     def _number(self) -> int | float:
-        found = _NUMBER.match(self.text, self.at)
-        if not found or len(found[0]) > MAX_DIGITS:
+        match = _NUMBER.match(self.text, self.at)
+        if not match or len(match[0]) > MAX_DIGITS:
             raise LiteralFault(f"{_excerpt(self.text, self.at)} is not a number", self.at)
-        plain = found[0].replace("_", "")
+        plain = match[0].replace("_", "")
         value = float(plain) if any(mark in plain for mark in ".eE") else int(plain)
         if not (-_MAX_INT <= value < _MAX_INT if isinstance(value, int) else math.isfinite(value)):
-            raise LiteralFault(f"{found[0][:40]} is too large; write it as a text", self.at)
-        self.at = found.end()
+            raise LiteralFault(f"{match[0][:40]} is too large; write it as a text", self.at)
+        self.at = match.end()
         return value
 
     def _texts(self) -> str:
@@ -211,10 +211,10 @@ class LiteralReader:
 
     def call(self, depth: int = 0) -> CallTo:
         """Read the call at the current position."""
-        found = _CALLED.match(self.text, self.at)
-        if not found:
+        match = _CALLED.match(self.text, self.at)
+        if not match:
             raise LiteralFault(f"{_excerpt(self.text, self.at)} is not a call", self.at)
-        self.at = found.end()
+        self.at = match.end()
         values: list[Any] = []
         named: dict[str, Any] = {}
         while self.peek() != ")":
@@ -222,15 +222,15 @@ class LiteralReader:
             if keyword:
                 self.at = keyword.end()
                 if keyword[1] in named:
-                    raise LiteralFault(f"{keyword[1]} is given twice to {found[1]}", self.at)
+                    raise LiteralFault(f"{keyword[1]} is given twice to {match[1]}", self.at)
                 named[keyword[1]] = self.value(depth + 1)
             elif named:
-                raise LiteralFault(f"{found[1]} has a value without a name after named ones; name it", self.at)
+                raise LiteralFault(f"{match[1]} has a value without a name after named ones; name it", self.at)
             else:
                 values.append(self.value(depth + 1))
-            self._comma(")", f"the call of {found[1]}")
+            self._comma(")", f"the call of {match[1]}")
         self.at += 1
-        return CallTo(found[1], tuple(values), tuple(named.items()))
+        return CallTo(match[1], tuple(values), tuple(named.items()))
 
 
 def _excerpt(text: str, at: int) -> str:

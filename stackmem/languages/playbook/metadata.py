@@ -39,12 +39,12 @@ class Metadata(Struct):
         """Read the metadata of a paragraph that begins at ``line``, and return the remaining text."""
         kept: list[str] = []
         block = ""
-        for place, each in enumerate(text.split("\n"), line):
+        for position, each in enumerate(text.split("\n"), line):
             if block and (each[:1].isspace() or each.lstrip().startswith("- ")):
                 if block == "metadata":
-                    self._take(each.strip(), place, nested=True)
+                    self._take(each.strip(), position, nested=True)
                 continue
-            block = self._take(each, place)
+            block = self._take(each, position)
             if not block:
                 kept.append(each)
         return "\n".join(kept).strip()
@@ -56,8 +56,8 @@ class Metadata(Struct):
 
     def _take(self, text: str, line: int, *, nested: bool = False) -> str:
         """Read one line. Returns its key, or an empty text if it belongs to the description."""
-        found = _LINE.fullmatch(text)
-        key, value = (found[1], found[2].strip()) if found else ("", "")
+        match = _LINE.fullmatch(text)
+        key, value = (match[1], match[2].strip()) if match else ("", "")
         if key not in _KEYS:
             if nested:
                 self.caveats.append(Caveat(NO_EFFECT, f"{text[:80]!r} has no effect here; remove it", line))
@@ -72,8 +72,8 @@ class Metadata(Struct):
                 self.entry = bool(flag)
             case "execution_mode":
                 self.mode, self.mode_line = value.lower(), line
-                if why := _MODES.get(self.mode, "this mode is unknown; remove the line"):
-                    self.caveats.append(Caveat(NO_EFFECT, f"execution_mode: {value[:40]}: {why}", line))
+                if reason := _MODES.get(self.mode, "this mode is unknown; remove the line"):
+                    self.caveats.append(Caveat(NO_EFFECT, f"execution_mode: {value[:40]}: {reason}", line))
             case "metadata":
                 pass
             case _ if flag is not False:

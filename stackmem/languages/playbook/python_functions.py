@@ -95,12 +95,12 @@ def _triggers(texts: Any, line: int) -> tuple[Trigger, ...]:
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise PlaybookError("Bad Trigger", "triggers of a function are a text or a list of texts", line)
     made = []
-    for place, text in enumerate(texts, 1):
+    for position, text in enumerate(texts, 1):
         try:
-            made.append(trigger_line(text, line, place))
+            made.append(trigger_line(text, line, position))
         except PlaybookError:
             code: Literal["BGN", "CND"] = "BGN" if _BEGINS.match(text.strip()) else "CND"
-            made.append(Trigger(place, f"T{place}", code, text, line))
+            made.append(Trigger(position, f"T{position}", code, text, line))
     return tuple(made)
 
 
@@ -186,11 +186,11 @@ def _uses_state(book: Playbook) -> bool:
 
 def _order(here: Execution, frame: PlaybookFrame) -> str:
     agent, book = here.agent.agent, frame.book
-    named = [each.name for each in agent.playbooks if not each.python or each.python != book.python]
+    names = [each.name for each in agent.playbooks if not each.python or each.python != book.python]
     others = [each.name for owner, each in here.world.program.all() if owner.name != agent.name and each.public]
     given = {
         "source": book.python, "function": book.name, "arguments": frame.arguments,
-        "names": list(dict.fromkeys([*BUILT_IN_CALLS, *named, *others])),
+        "names": list(dict.fromkeys([*BUILT_IN_CALLS, *names, *others])),
         "file": here.world.path, "line": book.python_line, "agent": agent.name,
         "variables": here.agent.variables if _uses_state(book) else {},
     }  # fmt: skip
@@ -204,8 +204,8 @@ def _take_state(here: Execution, said: dict[str, Any]) -> Routine:
     for name, value in changed.items() if isinstance(changed, dict) else ():
         if not _NAME.fullmatch(name):
             return f"sets {name[:80]!r}, which is not a name of a variable"
-        if why := excess(value):
-            return f"sets ${name}: {why}"
+        if reason := excess(value):
+            return f"sets ${name}: {reason}"
         here.agent.set(name, value)
         yield variable_set(name, value)
     for name in gone if isinstance(gone, list) else ():

@@ -40,8 +40,8 @@ def python_faults(program: PlaybookProgram, agent: Agent) -> Iterator[tuple[int,
                     "Unknown Name",
                     f"the name {name} is not defined; define or import it, or give a playbook that name",
                 )
-            case ast.Call(func=ast.Name(id=name)) if name not in own and (told := _mismatch(program, agent, node)):
-                yield line, "Argument Mismatch", told
+            case ast.Call(func=ast.Name(id=name)) if name not in own and (text := _mismatch(program, agent, node)):
+                yield line, "Argument Mismatch", text
 
 
 def _module_names(table: symtable.SymbolTable) -> set[str]:

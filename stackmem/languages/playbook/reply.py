@@ -129,8 +129,8 @@ def _ignored_text(rest: str, *, returned: bool) -> str:
     if not returned:
         return _FENCES.sub("", rest).strip()
     at = 0
-    while found := _AFTER.match(rest, at):
-        at = found.end()
+    while match := _AFTER.match(rest, at):
+        at = match.end()
     return rest[at:].strip()
 
 
@@ -164,30 +164,30 @@ class _ReplyReader:
             return
         lead = _LEAD.match(self.text, self.at, end)
         self.at = lead.end() if lead else self.at
-        if found := _WORDS.match(self.text, self.at, end):
-            self._add_text(found[1].lower(), found[2])
-        elif found := _WHAT.match(self.text, self.at, end):
-            self._add_text("what", found[1])
+        if match := _WORDS.match(self.text, self.at, end):
+            self._add_text(match[1].lower(), match[2])
+        elif match := _WHAT.match(self.text, self.at, end):
+            self._add_text("what", match[1])
         elif _NO_YIELD.match(self.text, self.at, end):
             self.at = end + 1
-        elif found := _YIELD.match(self.text, self.at, end):
-            self._add_yield(found)
+        elif match := _YIELD.match(self.text, self.at, end):
+            self._add_yield(match)
         else:
-            found = _TRIG.match(self.text, self.at, end)
-            self.at = found.end() if found else self.at
-            self._rest(trig=bool(found))
+            match = _TRIG.match(self.text, self.at, end)
+            self.at = match.end() if match else self.at
+            self._rest(trig=bool(match))
 
     def _add_text(self, kind: Any, text: str) -> None:
         self._items.append(TextItem(kind, text.strip()))
         self.at = self._line_end() + 1
 
-    def _add_yield(self, found: re.Match[str]) -> None:
-        to = found[1].lower()
-        self.at = found.end()
+    def _add_yield(self, match: re.Match[str]) -> None:
+        to = match[1].lower()
+        self.at = match.end()
         if to in ("user", "call", "return", "exit"):
             self._items.append(Yielded(to))  # type: ignore[arg-type]
         else:
-            self._fault(f"yld {to[:40]} is not a yield; write user, call, return or exit", found.start())
+            self._fault(f"yld {to[:40]} is not a yield; write user, call, return or exit", match.start())
 
     def _rest(self, *, trig: bool) -> None:
         """Read the remaining items of the line, and the text between them."""
@@ -205,9 +205,9 @@ class _ReplyReader:
             if (after_step or start) and _NO_YIELD.match(self.text, self.at):
                 self.at = self._line_end() + 1
                 break
-            found = _YIELD.match(self.text, self.at) if after_step or start else None
-            if found and found.end() <= self._line_end():
-                self._add_yield(found)
+            match = _YIELD.match(self.text, self.at) if after_step or start else None
+            if match and match.end() <= self._line_end():
+                self._add_yield(match)
                 return
             took = self._item(trig=trig, start=start and not trig)
             if self._over():
@@ -226,16 +226,16 @@ class _ReplyReader:
     def _item(self, *, trig: bool, start: bool) -> bool:
         """Read an item at the current position. Returns whether there was one."""
         at = self.at
-        found = _HEAD.match(self.text, at) or (_BARE_HEAD.match(self.text, at) if start or trig else None)
+        match = _HEAD.match(self.text, at) or (_BARE_HEAD.match(self.text, at) if start or trig else None)
         try:
-            if found:
-                self.at = found.end()
-                self._items.append(self._bracket_item(found[1].capitalize()))
-            elif found := _CALL.match(self.text, at):
-                reader = LiteralReader(self.text, found.end())
+            if match:
+                self.at = match.end()
+                self._items.append(self._bracket_item(match[1].capitalize()))
+            elif match := _CALL.match(self.text, at):
+                reader = LiteralReader(self.text, match.end())
                 call = reader.call()
                 self.at = reader.at
-                self._queue(Queued(call, found[1] or "", fired=trig and isinstance(self._last(), Fired | Queued)))
+                self._queue(Queued(call, match[1] or "", fired=trig and isinstance(self._last(), Fired | Queued)))
             elif _LIKE_CALL.match(self.text, at):
                 raise LiteralFault("it is not a Step, Var, Trigger, Return or call of a known form", at)
             else:
@@ -260,9 +260,9 @@ class _ReplyReader:
             self._items[-1] = Fired(last.playbook, last.number, last.code, queues=True)
         self._items.append(queued)
 
-    def _fault(self, why: str, at: int) -> None:
+    def _fault(self, reason: str, at: int) -> None:
         self.at = len(self.text)
-        self._items.append(Unreadable(why, self.text[at : at + 300].split("\n\n")[0].strip()))
+        self._items.append(Unreadable(reason, self.text[at : at + 300].split("\n\n")[0].strip()))
 
     def _bracket_item(self, kind: str) -> Item:
         match kind:
@@ -270,21 +270,21 @@ class _ReplyReader:
                 return self._var()
             case "Return":
                 return ReturnItem(self._until_bracket("Return", empty=True))
-        found = _CODE.match(self.text, self.at)
-        if not found:
+        match = _CODE.match(self.text, self.at)
+        if not match:
             raise LiteralFault(f'a {kind} is written `{kind}["Playbook:Line:CODE"]`', self.at)
-        self.at = found.end() + 1
-        number, code = number_of(found[2]), (found[3] or "").upper()
+        self.at = match.end() + 1
+        number, code = number_of(match[2]), (match[3] or "").upper()
         if kind == "Trigger":
-            return Fired(found[1], number[0], code)
-        return AtStep(found[1], number, found[2], code)
+            return Fired(match[1], number[0], code)
+        return AtStep(match[1], number, match[2], code)
 
     def _var(self) -> SetVar:
-        found = _VAR.match(self.text, self.at)
-        if not found:
+        match = _VAR.match(self.text, self.at)
+        if not match:
             raise LiteralFault("a Var is written `Var[$name, value]`", self.at)
-        self.at = found.end()
-        return SetVar(found[1], self._until_bracket("Var", empty=False))
+        self.at = match.end()
+        return SetVar(match[1], self._until_bracket("Var", empty=False))
 
     def _until_bracket(self, what: str, *, empty: bool) -> Any:
         """Read the value up to the closing bracket. Bare words count as text."""

@@ -93,8 +93,8 @@ def _make_call(here: Execution, frame: PlaybookFrame, call: CallTo) -> Routine:
         made = yield from _value(here, frame, value)
         if isinstance(made, CallFailure):
             return made
-        if why := excess(made):
-            return CallFailure(why)
+        if reason := excess(made):
+            return CallFailure(reason)
         arguments[name] = made
     if target.book is None:
         return (yield from call_built_in(here, frame, target.name, arguments))
@@ -252,15 +252,15 @@ def expand_artifacts(world: PlaybookState, text: str) -> Routine:
     """
     parts, at, room = [], 0, SAID_CHARS
     read: dict[str, str] = {}
-    for found in _SHOWN.finditer(text):
-        artifact = world.artifacts.get(found[1].strip())
+    for match in _SHOWN.finditer(text):
+        artifact = world.artifacts.get(match[1].strip())
         if artifact is None:
-            return "", f"there is no artifact {found[1]!r}; save it before it is shown"
+            return "", f"there is no artifact {match[1]!r}; save it before it is shown"
         if artifact.name not in read:
             content, failed = yield from kept.read(artifact)
-            read[artifact.name] = f"({found[0]}: {failed})" if failed else content
-        parts += [text[at : found.start()], read[artifact.name]]
-        at, room = found.end(), room - len(read[artifact.name])
+            read[artifact.name] = f"({match[0]}: {failed})" if failed else content
+        parts += [text[at : match.start()], read[artifact.name]]
+        at, room = match.end(), room - len(read[artifact.name])
         if room < 0:
             return "", f"the message with its artifacts has over {SAID_CHARS:,} characters; show fewer"
     return "".join([*parts, text[at:]]), ""

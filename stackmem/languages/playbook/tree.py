@@ -40,10 +40,10 @@ def number_of(label: str) -> Number:
 def target_of(step: StepLine) -> Number | None:
     """Return the number of the line that a JMP, or the jump of a QUE with ``unless``, leads to."""
     if step.code == "JMP":
-        found = _TARGET.search(step.text)
+        match = _TARGET.search(step.text)
     else:
-        found = _OWN_JUMP.search(step.text) if is_conditional_queue(step) else None
-    return number_of(found[1]) if found else None
+        match = _OWN_JUMP.search(step.text) if is_conditional_queue(step) else None
+    return number_of(match[1]) if match else None
 
 
 def is_conditional_queue(step: StepLine) -> bool:
@@ -100,14 +100,14 @@ class LineOrder:
     @cached_property
     def _loops(self) -> frozenset[Number]:
         """The heads of loops: lines that announce a loop, and lines that a JMP inside them leads back to."""
-        said = {
+        targets = {
             step.number for step in self.steps if step.code == "LOP" or (step.code == "CND" and _LOOP.match(step.text))
         }
         for step in self.steps:
             target = target_of(step)
             if target and step.number[: len(target)] == target and target in self.place:
-                said.add(target)
-        return frozenset(said)
+                targets.add(target)
+        return frozenset(targets)
 
     def step(self, number: Number) -> StepLine | None:
         index = self.place.get(number)
@@ -290,14 +290,14 @@ def label_of(number: Number) -> str:
 
 
 def is_coded(text: str) -> bool:
-    found = _CODED.match(text)
-    return bool(found and (found[2] in CODES or found[1]))
+    match = _CODED.match(text)
+    return bool(match and (match[2] in CODES or match[1]))
 
 
 def step_line(text: str, line: int, by_place: Number) -> StepLine:
     """Parse a step from its list item."""
-    found = _CODED.match(text)
-    label, code, says = (found[1], found[2], found[3] or "") if found else ("", text[:40], "")
+    match = _CODED.match(text)
+    label, code, says = (match[1], match[2], match[3] or "") if match else ("", text[:40], "")
     if code not in CODES:
         raise PlaybookError("Unknown Code", f"{code} is not a code of a step; known: {', '.join(CODES)}", line)
     parts = (label or "").split(".")
@@ -313,14 +313,14 @@ def is_plain_trigger(text: str) -> bool:
     return not _TRIGGER.match(text) and not _NUMBERED.match(text)
 
 
-def trigger_line(text: str, line: int, place: int) -> Trigger:
+def trigger_line(text: str, line: int, position: int) -> Trigger:
     """Parse a trigger from its list item. Without a number it gets that of its position."""
-    found = _TRIGGER.match(text)
-    if not found or len(found[1] or "") > _MAX_DIGITS:
+    match = _TRIGGER.match(text)
+    if not match or len(match[1] or "") > _MAX_DIGITS:
         raise PlaybookError("Bad Trigger", "a trigger is written `T1:CND text`, with BGN, CND or EVT", line)
-    number = int(found[1]) if found[1] else place
-    code = found[2]
-    return Trigger(number, f"T{number}", code, found[3].strip(), line)  # type: ignore[arg-type]
+    number = int(match[1]) if match[1] else position
+    code = match[2]
+    return Trigger(number, f"T{number}", code, match[3].strip(), line)  # type: ignore[arg-type]
 
 
 def split_lines(text: str, *, numbered: bool = False) -> list[tuple[str, int]]:
@@ -339,9 +339,9 @@ def split_lines(text: str, *, numbered: bool = False) -> list[tuple[str, int]]:
     return parts
 
 
-def note_line(text: str, line: int, place: int) -> Remark:
-    found = _NOTE.match(text)
-    return Remark(found[1], found[2].strip(), line) if found else Remark(f"N{place}", text.strip(), line)
+def note_line(text: str, line: int, position: int) -> Remark:
+    match = _NOTE.match(text)
+    return Remark(match[1], match[2].strip(), line) if match else Remark(f"N{position}", text.strip(), line)
 
 
 _BRANCHES = ("CND", "LOP", "ELS")

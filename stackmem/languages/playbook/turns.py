@@ -148,8 +148,8 @@ class _ReplyCheck:
         if self.turn.fault:
             return
         value = resolve(item.value, self._agent.variables)
-        if isinstance(item.value, list | dict) and (why := excess(value)):
-            self.turn.fault = why
+        if isinstance(item.value, list | dict) and (reason := excess(value)):
+            self.turn.fault = reason
             return
         kept = self._frame.returned
         if not self._stepped and item.name in kept and not same_value(kept[item.name], value):
@@ -219,8 +219,8 @@ class _ReplyCheck:
             return
         item = next(item for item, each in self._spare.items() if each is call)
         if item in self._places:
-            place = self._places[item]
-            self.turn.queue[place] = replace(self.turn.queue[place], into=call.into, spare=False)
+            position = self._places[item]
+            self.turn.queue[position] = replace(self.turn.queue[position], into=call.into, spare=False)
             del self._spare[item]
 
     def _fire(self, item: Fired) -> None:

@@ -44,17 +44,17 @@ def catalog(folder: Path) -> tuple[CatalogEntry, ...]:
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; name a folder with programs")
-    found: dict[str, CatalogEntry] = {}
+    entries: dict[str, CatalogEntry] = {}
     for path in _programs(folder):
         entry = describe(path)
-        if entry.name in found:
-            raise UsageError(f"{found[entry.name].path} and {path} are both called {entry.name}; rename one")
-        found[entry.name] = entry
-        if len(found) > MAX_PROGRAMS:
+        if entry.name in entries:
+            raise UsageError(f"{entries[entry.name].path} and {path} are both called {entry.name}; rename one")
+        entries[entry.name] = entry
+        if len(entries) > MAX_PROGRAMS:
             raise UsageError(f"{folder} has more than {MAX_PROGRAMS} programs; name a smaller folder")
-    if not found:
+    if not entries:
         raise UsageError(f"{folder} has no programs; they end with {', '.join(sorted(INTERPRETERS))}")
-    return tuple(found[name] for name in sorted(found))
+    return tuple(entries[name] for name in sorted(entries))
 
 
 def offered_programs(folder: Path) -> tuple[list[tuple[Path, str, OfferedProgram]], list[str]]:

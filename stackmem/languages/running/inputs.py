@@ -27,12 +27,12 @@ def read_inputs(given: Iterable[str], file: str | None, cwd: Path) -> dict[str, 
         if not isinstance(read, dict) or not all(isinstance(name, str) for name in read):
             raise UsageError(f"--inputs {file} must contain one mapping of names to values")
         found.update(read)
-    named: set[str] = set()
+    names: set[str] = set()
     for text in given:
         name, value = _input(text, cwd)
-        if name in named:
+        if name in names:
             raise UsageError(f"--input {name[:80]} is given twice; give it once")
-        named.add(name)
+        names.add(name)
         found[name] = value
     return found
 

@@ -67,20 +67,20 @@ class Compiled(Struct, frozen=True):
     parts: tuple[str, ...] = ()  # the compiled parts, such as ``Main (triggers, steps)``
 
 
-def compile_program(named: str, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path) -> Compiled:
+def compile_program(name: str, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path) -> Compiled:
     """Compile a playbook program and write the result next to it."""
     from stackmem.languages.playbook.compiler import compiled_path
     from stackmem.languages.playbook.reader import read_program
 
-    ready = prepare_program(ProgramArguments(named, options={"compile": True}, interactive=False), flags, environ, cwd)
+    ready = prepare_program(ProgramArguments(name, options={"compile": True}, interactive=False), flags, environ, cwd)
     if ready.language.name != "playbook":
-        raise UsageError(f"{named} is not a playbook, and only playbooks are compiled; run it as it is")
+        raise UsageError(f"{name} is not a playbook, and only playbooks are compiled; run it as it is")
     if ready.halts is not None:
         raise ProgramError(ready.halts.report)
     result = run_program(ready, environ, Person(lambda _: None))
     if result.run.outcome != "finished" or not isinstance(result.value, str):
-        told = result.run.failure or result.run.result or result.run.outcome
-        raise ProgramError(f"{told}; inspect the run {result.run.run}, or try another --model")
+        text = result.run.failure or result.run.result or result.run.outcome
+        raise ProgramError(f"{text}; inspect the run {result.run.run}, or try another --model")
     if result.value == ready.text:
         return Compiled(result.value, None, result.run.steps)
     program = Path(ready.request.path)

@@ -188,10 +188,10 @@ def continue_kept(
 
     def say_where(parted: Divergence) -> None:
         if not screen.quiet:
-            where = f" in {readable(parted.path)}" if parted.path else ""
+            location = f" in {readable(parted.path)}" if parted.path else ""
             if parted.changed:
                 say(f"changed sources: {', '.join(map(readable, parted.changed))}")
-            say(f"{parted.answers:,} of {parted.recorded:,} recorded answers reused; it continues live{where}")
+            say(f"{parted.answers:,} of {parted.recorded:,} recorded answers reused; it continues live{location}")
 
     result = continue_program(folder, Path.cwd() / os.path.expanduser(program), wanted, os.environ, person, say_where)
     show_program(result, screen, as_json=as_json)

@@ -161,12 +161,12 @@ class Calls:
             raise machine.locate(error, form) from None
         line = form.source.text.count("\n", 0, form.at) + 1
         column = form.at - (form.source.text.rfind("\n", 0, form.at) + 1) + 1
-        place, file = f"{line}:{column}", posixpath.basename(form.source.path)
+        location, file = f"{line}:{column}", posixpath.basename(form.source.path)
         self._count += 1
         if kind == "tool":
             if context is not None:
                 arguments = {**arguments, "context": as_mapping(arguments["context"])}
-            request: Any = ToolRequest(name, arguments, place, file)
+            request: Any = ToolRequest(name, arguments, location, file)
         else:
             inputs = {
                 key: value for key, value in arguments.items() if key not in ("files", "context", "history_config")
@@ -178,7 +178,7 @@ class Calls:
                 file_paths=files,
                 context_management=context,
                 history_config=history,
-                place=place,
+                place=location,
                 file=file,
             )
         try:

@@ -100,13 +100,13 @@ def definition_of(form: Form, budget: Budget | None = None) -> TaskDefinition:
 
 def definitions_of(nodes: list[Node]) -> list[TaskDefinition]:
     """Return every named task that the source defines."""
-    found = []
+    definitions = []
     for node in walk(nodes):
         if isinstance(node, Form) and len(node.items) > 3 and name_of(node.items[0]) == "defatom":
             definition = definition_of(node)
             if definition.template["name"]:
-                found.append(definition)
-    return found
+                definitions.append(definition)
+    return definitions
 
 
 Faults = list[tuple[Node, SexpEvaluationError]]

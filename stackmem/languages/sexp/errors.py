@@ -73,7 +73,7 @@ class LineIndex:
     """Fast lookup of line and column for many positions in one source."""
 
     def __init__(self, source: str) -> None:
-        self._ends = [found.start() for found in re.finditer("\n", source)]
+        self._ends = [match.start() for match in re.finditer("\n", source)]
 
     def of(self, at: int) -> tuple[int, int]:
         """Return line and column of the character at index ``at``, both counted from 1."""

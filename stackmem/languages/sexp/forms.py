@@ -43,9 +43,9 @@ def _let(machine: Machine, form: Form, env: Env, name: str) -> Doing:
         try:
             bindings[pair[0].name] = yield (pair[1], scope if name == "let*" else env)
         except SexpEvaluationError as error:
-            why = error.error_details or error.message
+            reason = error.error_details or error.message
             text = f"Error evaluating value for '{name}' binding '{pair[0].name}': {_source(pair[1])}"
-            outer = SexpEvaluationError(text, error.expression, why)
+            outer = SexpEvaluationError(text, error.expression, reason)
             outer.place = error.place
             raise machine.locate(outer, form) from error
     scope.bindings = bindings

@@ -100,10 +100,10 @@ def outline(launch: Launch) -> Reading:
         parts, _ = yield from _load(launch)
     except SexpSyntaxError as error:
         raise Halted("Syntax Error", str(error)) from error
-    found: LintResult = yield from examine(parts, frozenset(launch.inputs), launch.tools)
-    if found.report:
-        raise Halted("Static Fault", f"{_STATIC}\n{found.report}")
-    needs = [f"needs the input {name}" for name in sorted({*found.free, *found.needed})]
+    result: LintResult = yield from examine(parts, frozenset(launch.inputs), launch.tools)
+    if result.report:
+        raise Halted("Static Fault", f"{_STATIC}\n{result.report}")
+    needs = [f"needs the input {name}" for name in sorted({*result.free, *result.needed})]
     return (*(_line(node) for part in parts for node in part.nodes), *needs)
 
 
@@ -113,8 +113,8 @@ def interface(launch: Launch) -> Reading:
         parts, _ = yield from _load(launch)
     except SexpSyntaxError as error:
         raise Halted("Syntax Error", str(error)) from error
-    found: LintResult = yield from examine(parts, frozenset(), launch.tools)
-    names = sorted({*found.free, *found.needed})
+    result: LintResult = yield from examine(parts, frozenset(), launch.tools)
+    names = sorted({*result.free, *result.needed})
     return ProgramInterface(leading_comment(launch.text, ";"), inputs_schema({name: {} for name in names}, names))
 
 
@@ -153,11 +153,11 @@ def _run(launch: Launch) -> Program:
 
 def _check(launch: Launch, parts: list[SourcePart]) -> Reading:
     """Halt on faults that no input can fix and on missing inputs, before any effect."""
-    found: LintResult = yield from examine(parts, frozenset(launch.inputs), launch.tools)
-    if found.report:
-        raise Halted("Static Fault", f"{_STATIC}\n{found.report}")
-    if found.needed:
-        places = {name: place_of(*where) for name, where in found.needed.items()}
+    result: LintResult = yield from examine(parts, frozenset(launch.inputs), launch.tools)
+    if result.report:
+        raise Halted("Static Fault", f"{_STATIC}\n{result.report}")
+    if result.needed:
+        places = {name: place_of(*where) for name, where in result.needed.items()}
         lines = [f"{_NO_INPUT.format(name=name)}\n{place.excerpt}" for name, place in places.items()]
         first = next(iter(places.values()))
         raise Halted("Missing Input", "\n".join(lines), f"{first.line}:{first.column}")
@@ -190,8 +190,8 @@ def _load(launch: Launch) -> Reading:
     parts.append(SourcePart(launch.path, launch.text, own))
     mentioned = {node.name for part in parts for node in walk(part.nodes) if isinstance(node, Name)}
     if launch.inputs.keys() - mentioned and not launch.options.get("repl"):
-        found: LintResult = yield from examine(parts, frozenset(), launch.tools)
-        free = {*found.free, *found.needed}
+        result: LintResult = yield from examine(parts, frozenset(), launch.tools)
+        free = {*result.free, *result.needed}
         for name in launch.inputs.keys() - mentioned - free:
             known = ", ".join(sorted(free)) or "none"
             raise UsageError(f"the program has no input {name[:80]!r}; known: {known}")
@@ -230,7 +230,7 @@ def _note_left(ask: Request, answer: Any, host: Workflow) -> Doing:
             yield step_left(host.place_of(one), value)
 
 
-def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, place: str) -> Doing:
+def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, location: str) -> Doing:
     """Run the REPL: read an expression, evaluate it, print its value or error. Bindings are kept after an error."""
     while True:
         text: str = yield AskUser(PROMPT)
@@ -240,7 +240,7 @@ def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, place: s
             continue
         evaluation.machine.meter.steps = 0
         try:
-            value = yield from _drive(evaluation.run(read(text, place), env), host)
+            value = yield from _drive(evaluation.run(read(text, location), env), host)
             env.define("it", value)
             said = to_source(value, 30_000)
         except (SexpSyntaxError, SexpEvaluationError, TaskError) as error:

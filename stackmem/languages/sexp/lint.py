@@ -78,27 +78,27 @@ def lint(path: str, text: str, *, tools: tuple[ToolSpec, ...] = (), lib: tuple[s
         return (Finding(path, error.line, error.column, "error", "sexp/syntax", error.error_details),)
     own = SourcePart(path, text, nodes)
     parts = yield from libraries(lib)
-    found: LintResult = yield from examine([*parts, own], frozenset(), tools)
+    result: LintResult = yield from examine([*parts, own], frozenset(), tools)
     places = LineIndex(text)
-    findings = [_finding(path, places.of(fault.at), fault) for part, fault in found.faults if part is own]
-    if not found.report:
-        findings += _tried([*parts, own], budget, tools, found)
+    findings = [_finding(path, places.of(fault.at), fault) for part, fault in result.faults if part is own]
+    if not result.report:
+        findings += _tried([*parts, own], budget, tools, result)
     return tuple(findings)
 
 
 def _tried(
-    parts: list[SourcePart], budget: Budget, tools: tuple[ToolSpec, ...], found: LintResult
+    parts: list[SourcePart], budget: Budget, tools: tuple[ToolSpec, ...], result: LintResult
 ) -> Iterator[Finding]:
     """Yield the error, if any, with which every run of a program ends before its first effect."""
     own = parts[-1]
-    failed = first_failure([part.nodes for part in parts], budget, tools, found.sources, found.bound)
+    failed = first_failure([part.nodes for part in parts], budget, tools, result.sources, result.bound)
     if failed is None or failed[0] not in own.nodes:
         return
     node, error = failed
     place = error.place if isinstance(error, SexpEvaluationError) else None
     if place is None or place.path != own.path:
-        told = f"{error.message} ({place.path}:{place.line}:{place.column})" if place else error.message
-        fault = Fault(node.at, "error", "evaluation", told)
+        text = f"{error.message} ({place.path}:{place.line}:{place.column})" if place else error.message
+        fault = Fault(node.at, "error", "evaluation", text)
         yield _finding(own.path, LineIndex(own.text).of(fault.at), fault)
     else:
         yield Finding(own.path, place.line, place.column, "error", "sexp/evaluation", error.message)

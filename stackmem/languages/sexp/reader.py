@@ -163,7 +163,7 @@ def _int(word: str) -> int:
 def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
-    return re.sub(r"\\(.)", lambda found: _ESCAPES.get(found[1], found[1]), text, flags=re.DOTALL)
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), text, flags=re.DOTALL)
 
 
 MOST = {"steps": 1_000_000_000, "depth": 100_000}

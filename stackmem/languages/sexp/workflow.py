@@ -78,8 +78,8 @@ def fill_slots(
     used: set[str] = set()
     missing: list[str] = []
 
-    def value_of(found: re.Match[str]) -> str:
-        name = found[1]
+    def value_of(match: re.Match[str]) -> str:
+        name = match[1]
         if name in inputs:
             used.add(name)
             return _text(inputs[name], budget)
@@ -108,23 +108,23 @@ def _text(value: Any, budget: Budget) -> str:
 def earlier_results(past: list[DoneTask], context: ContextManagement, files: tuple[str, ...]) -> str:
     """Return the results of earlier tasks that the task inherits."""
     chosen = [
-        one
-        for one in past
-        if context.inheritContext == "full" or (context.inheritContext == "subset" and set(one.files) & set(files))
+        task
+        for task in past
+        if context.inheritContext == "full" or (context.inheritContext == "subset" and set(task.files) & set(files))
     ]
     notes = context.accumulateData and context.accumulationFormat == "notes_only"
-    return "\n\n".join(f"{one.name}:\n{one.notes if notes else one.content}" for one in chosen)
+    return "\n\n".join(f"{task.name}:\n{task.notes if notes else task.content}" for task in chosen)
 
 
 def session(past: list[DoneTask], settings: HistoryConfigSettings) -> str:
     """Return the turns of the session that the task sees, oldest first."""
     if not settings.use_session_history:
         return ""
-    turns = [one for one in past if one.recorded]
+    turns = [task for task in past if task.recorded]
     count = settings.history_turns_to_include
     if count is not None:
         turns = turns[max(0, len(turns) - count) :]
-    return "\n\n".join(f"TASK {one.name}\n{one.instructions}\nRESULT\n{one.content}" for one in turns)
+    return "\n\n".join(f"TASK {task.name}\n{task.instructions}\nRESULT\n{task.content}" for task in turns)
 
 
 Effects = Generator[Any, Any, Any]

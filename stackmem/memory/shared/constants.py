@@ -66,11 +66,11 @@ def run_constants(start: RunStarted) -> str:
                 *([start.instructions] if start.instructions else []),
             )
         )
-    place = f"; commands start in {start.place}, and relative paths start there" if start.place else ""
+    location = f"; commands start in {start.place}, and relative paths start there" if start.place else ""
     return "\n".join(
         (
             "RUN",
-            f"workspace: {start.workspace}{place}",
+            f"workspace: {start.workspace}{location}",
             f"isolation: {start.isolation}; {_LEVELS.get(level, 'commands run in memory')}; {network}",
             f"limits of the run: {', '.join(limits) or 'none'}; {start.command_seconds:g} s per command",
             *([f"conversation: {_SESSION}"] if start.session is not UNSET else []),

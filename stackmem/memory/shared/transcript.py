@@ -43,10 +43,10 @@ def spoken_part(part: Part) -> str:
 
 def _share(lengths: Sequence[int], most: int) -> int:
     """Return the maximum length of a text so that all together take ``most``. Short texts leave more for long ones."""
-    left, share = most, most
+    remaining, share = most, most
     for number, length in enumerate(sorted(lengths)):
-        share = left // (len(lengths) - number)
+        share = remaining // (len(lengths) - number)
         if length > share:
             return share
-        left -= length
+        remaining -= length
     return max(share, *lengths) if lengths else most

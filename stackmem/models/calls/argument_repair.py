@@ -22,11 +22,11 @@ _TRUTH = {"true": True, "false": False}
 _CONTAINERS = {"array": list, "object": dict}
 
 
-def mend_arguments(call: ToolCall, shown: ToolSpec) -> tuple[ToolCall, tuple[str, ...]]:
+def mend_arguments(call: ToolCall, spec: ToolSpec) -> tuple[ToolCall, tuple[str, ...]]:
     """Return the call with repaired arguments, and a sentence for each repair."""
     if call.malformed is not None or not isinstance(call.arguments, dict):
         return call, ()
-    types, required = field_types(shown)
+    types, required = field_types(spec)
     for name, value in call.arguments.items():
         if types.get(name) != "string" or type(value) is not str:
             break

@@ -72,10 +72,10 @@ class HeldWords:
     def _count(self) -> int:
         """Return how many waiting characters can be shown; 0 if none is clearly part of an answer."""
         opening, name = _OPENING.search(self._waiting), self._first_name()
-        place = min((one for one in (opening.start() if opening else None, name) if one is not None), default=None)
-        if place is None:
+        position = min((one for one in (opening.start() if opening else None, name) if one is not None), default=None)
+        if position is None:
             return len(self._waiting)
-        return place or self._judged()
+        return position or self._judged()
 
     def _first_name(self) -> int | None:
         """Return the position of an offered tool's name, or of a last word that may become one."""
@@ -101,10 +101,10 @@ class HeldWords:
         if rest[0] == "[":
             if _MARK.match(rest):
                 return self._hold() if rest.startswith("[TOOL") else 0 if "]" not in rest else start + 1
-            found = _LIST.match(rest)
-            if found and found.end() < len(rest) + (rest[found.end() - 1] == "{"):
-                return self._object(start) if "{" in found[0] else 0
-            return 0 if found else start + 1
+            match = _LIST.match(rest)
+            if match and match.end() < len(rest) + (rest[match.end() - 1] == "{"):
+                return self._object(start) if "{" in match[0] else 0
+            return 0 if match else start + 1
         if rest[0] == "<":
             return self._tag(start, rest)
         return self._named(start, rest)

@@ -29,26 +29,26 @@ def json_calls(
         taken: Spans of the text that belong to other calls.
         any_name: Whether to accept objects of exactly a call's shape even if their tool is not offered.
     """
-    place, tries = read.text.find("{"), 0
+    position, tries = read.text.find("{"), 0
     spans = iter(sorted(taken))
     span = next(spans, None)
-    while place >= 0 and tries < MAX_TRIES:
-        while span is not None and span[1] <= place:
+    while position >= 0 and tries < MAX_TRIES:
+        while span is not None and span[1] <= position:
             span = next(spans, None)
-        if span is not None and span[0] <= place:
-            place = read.text.find("{", span[1])
+        if span is not None and span[0] <= position:
+            position = read.text.find("{", span[1])
             continue
         tries += 1
-        found = read.object_at(place)
+        found = read.object_at(position)
         if found is None:
-            place = read.text.find("{", place + 1)
+            position = read.text.find("{", position + 1)
             continue
         value, end, mended = found
         form = "JSON with mended syntax" if mended else "JSON"
         for number, (name, arguments) in enumerate(_in_object(value, offered, any_name)):
             # If one object lists several calls, the first one counts: the machine takes one call per reply.
-            yield FoundCall(end + number - 1 if number else place, end + number, name, arguments, form)
-        place = read.text.find("{", end)
+            yield FoundCall(end + number - 1 if number else position, end + number, name, arguments, form)
+        position = read.text.find("{", end)
 
 
 def _in_object(value: Any, offered: frozenset[str], any_name: bool, depth: int = 0) -> Iterator[tuple[str, Any]]:

@@ -34,24 +34,24 @@ class JsonText:
         self.text = text
         self._mendings_left = _MAX_MENDINGS
 
-    def object_at(self, place: int) -> tuple[dict[str, Any], int, bool] | None:
+    def object_at(self, position: int) -> tuple[dict[str, Any], int, bool] | None:
         """Call ``read_object``, with repair while attempts are left."""
-        read = read_object(self.text, place, mend=self._mendings_left > 0)
+        read = read_object(self.text, position, mend=self._mendings_left > 0)
         self._mendings_left -= read is None or read[2]
         return read
 
 
-def read_object(text: str, place: int, *, mend: bool = True) -> tuple[dict[str, Any], int, bool] | None:
-    """Parse the object at ``place``; return it, its end, and whether it was repaired. None if it is not an object.
+def read_object(text: str, position: int, *, mend: bool = True) -> tuple[dict[str, Any], int, bool] | None:
+    """Parse the object at ``position``; return it, its end, and whether it was repaired. None if it is not an object.
 
     An object that ends inside a string is not completed, because the missing text is unknown.
     """
-    strict = _decode(text, place)
+    strict = _decode(text, position)
     if strict is not None:
         return (*strict, False)
     if not mend:
         return None
-    piece = text[place : place + _MAX_MENDED]
+    piece = text[position : position + _MAX_MENDED]
     straight = piece if '"' in piece else re.sub("[“”„]", '"', piece)
     straight = straight.replace("\u00a0", " ") if ":\u00a0" in straight else straight
     end, missing = object_extent(straight)
@@ -62,23 +62,23 @@ def read_object(text: str, place: int, *, mend: bool = True) -> tuple[dict[str, 
         value = _object(_MENDED.sub(_mend, candidate)) or _python_object(candidate)
         if value is not None:
             length = len(candidate) - (len(missing) if candidate.endswith(missing) else 0)
-            return value, place + min(length, len(piece)), True
+            return value, position + min(length, len(piece)), True
     return None
 
 
-def _mend(found: re.Match[str]) -> str:
-    if found["string"] is not None:
-        return found["string"]
-    if found["comment"] is not None:
+def _mend(match: re.Match[str]) -> str:
+    if match["string"] is not None:
+        return match["string"]
+    if match["comment"] is not None:
         return ""
-    if found["closing"] is not None:
-        return found["closing"]
-    return f'{found["before"]}"{found["key"]}"{found["colon"]}'
+    if match["closing"] is not None:
+        return match["closing"]
+    return f'{match["before"]}"{match["key"]}"{match["colon"]}'
 
 
-def _decode(text: str, place: int) -> tuple[dict[str, Any], int] | None:
+def _decode(text: str, position: int) -> tuple[dict[str, Any], int] | None:
     try:
-        value, end = _DECODER.raw_decode(text, place)
+        value, end = _DECODER.raw_decode(text, position)
         return (whole_value(value), end) if isinstance(value, dict) else None
     except (ValueError, RecursionError):
         return None

@@ -53,20 +53,20 @@ def named_calls(read: JsonText, offered: frozenset[str]) -> Iterator[FoundCall]:
     """Yield the calls of offered tools in a text, in order and without overlaps."""
     text = read.text
     names = "|".join(map(re.escape, sorted(offered, key=len, reverse=True)))
-    place = 0
+    position = 0
     for number, match in enumerate(
         re.finditer(rf"(?<![\w./-])(?:functions?[.=]|default_api\.|tools?\.)?({names})(?![\w-])", text)
     ):
         if number >= MAX_TRIES:
             return
-        if match.start() < place:
+        if match.start() < position:
             continue
         line = text[max(text.rfind("\n", max(0, match.start() - 200), match.start()), match.start() - 200, 0) :]
         line = line[: match.start() - (len(text) - len(line))]
         if _LINE_START.search("\n" + line.removeprefix("\n")) or _TAG_BEFORE.search(line):
             call = _after_name(read, match.start(1), match[1], match.end())
             if call is not None:
-                place = call.end
+                position = call.end
                 yield call
 
 
@@ -85,17 +85,17 @@ def _after_name(read: JsonText, start: int, name: str, end: int) -> FoundCall | 
         if tagged is not None:
             return tagged
     between = _BETWEEN.match(text, end)
-    place = between.end() if between else end
-    if place < len(text) and text[place] == "{" and (found := read.object_at(place)) is not None:
+    position = between.end() if between else end
+    if position < len(text) and text[position] == "{" and (found := read.object_at(position)) is not None:
         value, end, _ = found
         return FoundCall(start, end, name, value, "a name before its arguments")
     return None
 
 
-def _past_blanks(text: str, place: int) -> int:
-    while place < len(text) and text[place].isspace():
-        place += 1
-    return place
+def _past_blanks(text: str, position: int) -> int:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position
 
 
 def _tagged(read: JsonText, start: int, name: str, begin: int) -> FoundCall | None:
@@ -112,7 +112,7 @@ def _tagged(read: JsonText, start: int, name: str, begin: int) -> FoundCall | No
             closing = None
         end = closing.start() if closing else following.start() if following else len(text)
         body = text[begin:end]
-        parameters: dict[str, Any] = {one[1]: one[2] for one in _PARAMETER.finditer(body)}
+        parameters: dict[str, Any] = {match[1]: match[2] for match in _PARAMETER.finditer(body)}
         if not parameters and body.lstrip().startswith("{"):
             found = read.object_at(begin + body.index("{"))
             parameters = found[0] if found is not None else {}
@@ -120,7 +120,7 @@ def _tagged(read: JsonText, start: int, name: str, begin: int) -> FoundCall | No
             return FoundCall(start, closing.end() if closing else end, name, parameters, "XML")
     elif opening.endswith("<") and closing and closing[0] == f"</{name}>":
         body = text[begin : closing.start()]
-        fields = {one[1]: one[2] for one in _FIELD.finditer(body)}
+        fields = {match[1]: match[2] for match in _FIELD.finditer(body)}
         return FoundCall(start, closing.end(), name, fields, "XML") if fields or not body.strip() else None
     return None
 

@@ -138,17 +138,17 @@ def _broken(text: str, searched: str, beginning: int, offered: frozenset[str], a
     last_arguments = max((match.start() for match in _ARGUMENTS.finditer(searched)), default=-1)
     for number, match in enumerate(_NAME.finditer(searched)):
         name = offered_name(match[1], offered)
-        place = searched.rfind("{", max(0, match.start() - _MAX_BEFORE_NAME), match.start())
-        if number >= MAX_TRIES or place < 0 or last_arguments < place or name not in offered:
+        position = searched.rfind("{", max(0, match.start() - _MAX_BEFORE_NAME), match.start())
+        if number >= MAX_TRIES or position < 0 or last_arguments < position or name not in offered:
             continue
-        while outer := _OBJECT_AROUND.search(searched, max(0, place - _MAX_BEFORE_NAME), place):
-            place = outer.start()
-        before = _FENCE_BEFORE.sub("", searched[:place].rstrip(" \t"))
-        if answers and not (_begins(before) or (before.endswith("\n") and _ends_with_json(searched, place))):
+        while outer := _OBJECT_AROUND.search(searched, max(0, position - _MAX_BEFORE_NAME), position):
+            position = outer.start()
+        before = _FENCE_BEFORE.sub("", searched[:position].rstrip(" \t"))
+        if answers and not (_begins(before) or (before.endswith("\n") and _ends_with_json(searched, position))):
             continue
-        body = searched[place : place + _MAX_MALFORMED]
-        call = FoundCall(beginning + place, len(text), name, None, "JSON that cannot be read", malformed=body)
-        remaining = re.sub(r"```\w*\s*\Z", "", text[: beginning + place].rstrip()).rstrip()
+        body = searched[position : position + _MAX_MALFORMED]
+        call = FoundCall(beginning + position, len(text), name, None, "JSON that cannot be read", malformed=body)
+        remaining = re.sub(r"```\w*\s*\Z", "", text[: beginning + position].rstrip()).rstrip()
         return FoundCalls(remaining, (call,))
     return None
 
@@ -157,9 +157,9 @@ def _begins(before: str) -> bool:
     return not before.strip("{[ \t\n")
 
 
-def _ends_with_json(searched: str, place: int) -> bool:
+def _ends_with_json(searched: str, position: int) -> bool:
     """Return whether only closing characters follow the last bracket; also true if no bracket closes anything."""
-    last = max(searched.rfind("}", place), searched.rfind("]", place))
+    last = max(searched.rfind("}", position), searched.rfind("]", position))
     return last < 0 or _CLOSING.fullmatch(searched, last + 1) is not None
 
 

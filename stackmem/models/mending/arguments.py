@@ -37,8 +37,8 @@ def with_mended_arguments(reply: ModelReplied, request: AskModel) -> ModelReplie
     parts: list[ReplyPart] = []
     notes: list[str] = []
     for part in reply.parts:
-        shown = _shown(part.name, request) if isinstance(part, ToolCall) else None
-        if shown is None or not isinstance(part, ToolCall):
+        spec = _shown(part.name, request) if isinstance(part, ToolCall) else None
+        if spec is None or not isinstance(part, ToolCall):
             parts.append(part)
             continue
         call = part
@@ -46,7 +46,7 @@ def with_mended_arguments(reply: ModelReplied, request: AskModel) -> ModelReplie
         if parsed is not None:
             call = replace(call, arguments=parsed[0], malformed=None)
             notes.append(f"read the arguments of {call.name} without {parsed[1]}")
-        call, more = mend_arguments(call, shown)
+        call, more = mend_arguments(call, spec)
         notes += more
         parts.append(call)
     if not notes:
@@ -87,17 +87,17 @@ def _objects(text: str) -> list[Json] | None:
     """Return the objects that the text consists of, apart from junk; None if it contains anything else."""
     decoder = json.JSONDecoder(strict=False)  # accepts line breaks in strings
     found: list[Json] = []
-    place = len(text) - len(text.lstrip())
-    while place < len(text):
+    position = len(text) - len(text.lstrip())
+    while position < len(text):
         try:
-            value, place = decoder.raw_decode(text, place)
+            value, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             return None
         if not isinstance(value, dict) or len(found) == _MAX_OBJECTS:
             return None
         found.append(value)
-        junk = _JUNK.match(text, place)
-        place = junk.end() if junk else place
+        junk = _JUNK.match(text, position)
+        position = junk.end() if junk else position
     return found or None
 
 
@@ -121,13 +121,13 @@ def _ends_whole(text: str) -> bool:
 def _loose(text: str) -> Json | None:
     from stackmem.models.calls.loose_json import object_extent, read_object
 
-    place = text.find("{")
-    if place < 0 or text[:place].strip() or (not _PYTHON.match(text) and _ESCAPE.search(text)):
+    position = text.find("{")
+    if position < 0 or text[:position].strip() or (not _PYTHON.match(text) and _ESCAPE.search(text)):
         return None
-    end, missing = object_extent(text[place:])
+    end, missing = object_extent(text[position:])
     if missing or (not end and '"' in text):
         return None
-    read = read_object(text, place)
+    read = read_object(text, position)
     junk = _JUNK.match(text, read[1]) if read is not None else None
     return read[0] if read is not None and junk is not None and junk.end() == len(text) else None
 

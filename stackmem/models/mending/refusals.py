@@ -48,13 +48,13 @@ def refused_tools(text: str, tools: Sequence[ToolSpec]) -> tuple[str, ...]:
     if not _ABOUT_SCHEMA.search(text):
         return ()
     others = [tool.name for tool in tools if tool.name not in CALLS]
-    named = [name for name in others if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)]
-    if named:
-        return tuple(named)
+    names = [name for name in others if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)]
+    if names:
+        return tuple(names)
     found = [*_INDEX.finditer(text)]
     inner = [match for match in found if match[0].startswith(_INNERMOST)] or found
     places = {int(match[1]) for match in inner}
-    listed = [tool.name for place, tool in enumerate(tools) if place in places]
+    listed = [tool.name for position, tool in enumerate(tools) if position in places]
     if listed:
         return tuple(name for name in listed if name in others)
     return tuple(others)

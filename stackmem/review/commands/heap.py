@@ -33,10 +33,10 @@ _NAME = argument("NAME", "The chunk's name.")
 
 
 def _store(folder: str, heap: str) -> HeapStore:
-    place = absolute(folder)
-    if heap == KEEP and not place.is_dir():
+    path = absolute(folder)
+    if heap == KEEP and not path.is_dir():
         raise UsageError(f"{folder} is not a folder; stackmem heap list --all lists all folders with chunks")
-    return heap_store(heap, place, Path.cwd(), os.environ)
+    return heap_store(heap, path, Path.cwd(), os.environ)
 
 
 @app.command("list", short_help="List the chunks of a folder.")
@@ -57,7 +57,7 @@ def list_command(
         return
     headings = (*(("folder",) if every else ()), "chunk", "chars", "state", "age", "source", "description")
     cells = [(*((one_line(row.folder),) if every else ()), *_cells(row)) for row in rows]
-    left = tuple(place for place, name in enumerate(headings) if name not in ("chars", "age"))
+    left = tuple(position for position, name in enumerate(headings) if name not in ("chars", "age"))
     for line in align([headings, *cells], left=left, width=terminal_width()):
         typer.echo(line)
 

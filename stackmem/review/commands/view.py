@@ -18,8 +18,8 @@ def command(
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Write a run, or two side by side, as one HTML file with frames, context, heap, cache and every step."""
-    named = [run] if other is None else [run, other]
-    path = write_page([run_folder(one, runs_dir) for one in named], output)
+    names = [run] if other is None else [run, other]
+    path = write_page([run_folder(one, runs_dir) for one in names], output)
     typer.echo(f"wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
     if open_it:
         open_page(path)

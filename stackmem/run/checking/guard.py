@@ -164,7 +164,7 @@ class CheckGuard:
         # only if no value needs quoting, because the command may already be inside quotes
         if all(value == shlex.quote(value) for value in ours.values()):
             words = " ".join(f"{name}={value}" for name, value in ours.items())
-            named = _CLEARED.sub(lambda found: f"{found[0]} {words}", named)
+            named = _CLEARED.sub(lambda match: f"{match[0]} {words}", named)
         return f"export PYTEST_ADDOPTS={shlex.quote(junit)}\n{named}"
 
     def problem(self, reports: Path) -> str:

@@ -59,7 +59,7 @@ class CheckReport:
             case "end", [int(collected), int(ran), int(passed), int(failed)]:
                 self._ended[name].append(TestRun(collected, ran, passed, failed))
 
-    def problem(self, named: set[str], undecisive: AbstractSet[str], *, unseen: bool) -> str:
+    def problem(self, names: set[str], undecisive: AbstractSet[str], *, unseen: bool) -> str:
         """Return why exit code 0 does not count as success, or an empty string if it does."""
         sessions = [
             session
@@ -82,15 +82,15 @@ class CheckReport:
             return "no test passed"
         if self._left - self._ended.keys():
             return "one of its Python programs ended itself with os._exit(0)"
-        return "" if sessions or not named else self._without_sessions(named, unseen)
+        return "" if sessions or not names else self._without_sessions(names, unseen)
 
-    def _without_sessions(self, named: set[str], unseen: bool) -> str:
+    def _without_sessions(self, names: set[str], unseen: bool) -> str:
         failed = self._junit.get(b"failures", 0) + self._junit.get(b"errors", 0)
         if failed:
             return f"{failed:,} of its tests failed"
-        if self._junit.get(b"tests", 0) > self._junit.get(b"skipped", 0) or (unseen and "unittest" in named):
+        if self._junit.get(b"tests", 0) > self._junit.get(b"skipped", 0) or (unseen and "unittest" in names):
             return ""
-        return f"{min(named)} reported no test"
+        return f"{min(names)} reported no test"
 
 
 def _read(path: Path) -> bytes:

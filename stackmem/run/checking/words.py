@@ -88,10 +88,10 @@ class CheckWords:
 class WordReader:
     """Parses the command of one check."""
 
-    def __init__(self, read: Reader, place: str, begins: str = "") -> None:
+    def __init__(self, read: Reader, location: str, begins: str = "") -> None:
         self.words = CheckWords()
         self._read = read
-        self._place = place
+        self._place = location
         self._begins = begins
         self._scripts: set[bytes] = set()
         self._decisive: set[str] = set()
@@ -250,9 +250,9 @@ class WordReader:
         if path in self._scripts or len(self._scripts) >= _MAX_SCRIPTS:
             return
         self._scripts.add(path)
-        above = posixpath.dirname(os.fsdecode(path))
+        parent = posixpath.dirname(os.fsdecode(path))
         for module in sorted(_imported(content)):
-            for folder in dict.fromkeys((above, cwd)):
+            for folder in dict.fromkeys((parent, cwd)):
                 base = posixpath.join(folder, module.replace(".", "/"))
                 for inside in (f"{base}.py", f"{base}/__init__.py"):
                     if _JUDGING_FOLDER.fullmatch(inside.lower()):

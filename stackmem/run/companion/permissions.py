@@ -26,7 +26,7 @@ class FoundPermissions(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def find_permissions(folder: Path | None, place: str, environ: Mapping[str, str]) -> FoundPermissions:
+def find_permissions(folder: Path | None, location: str, environ: Mapping[str, str]) -> FoundPermissions:
     """Return the rules for work in ``folder / place``.
 
     Raises:
@@ -36,11 +36,11 @@ def find_permissions(folder: Path | None, place: str, environ: Mapping[str, str]
         return FoundPermissions()
     known = (*RULED_TOOLS, TOOL, *TOOLS)
     rules, notes = list(own_rules(environ, known)), []
-    for root in dict.fromkeys((folder, folder / place)):
+    for root in dict.fromkeys((folder, folder / location)):
         if not (root / PERMISSIONS_FILE).is_file():
             continue
-        own, found = project_rules(root, known)
-        reason = _ignored(root, found, environ) if any(rule.effect == "allow" for rule in own) else ""
+        own, servers = project_rules(root, known)
+        reason = _ignored(root, servers, environ) if any(rule.effect == "allow" for rule in own) else ""
         if reason:
             own = tuple(rule for rule in own if rule.effect != "allow")
             notes.append(f"[allow] in {PERMISSIONS_FILE} is ignored {reason}")
@@ -48,10 +48,10 @@ def find_permissions(folder: Path | None, place: str, environ: Mapping[str, str]
     return FoundPermissions(tuple(rules), tuple(notes))
 
 
-def _ignored(root: Path, found: FolderServers, environ: Mapping[str, str]) -> str:
+def _ignored(root: Path, servers: FolderServers, environ: Mapping[str, str]) -> str:
     """Return why a project's rules that allow do not count. Empty if the user trusts the file."""
     try:
-        if is_trusted(found, environ):
+        if is_trusted(servers, environ):
             return ""
     except UsageError as error:
         return f"because the record of trust is not usable: {error}"

@@ -45,38 +45,38 @@ class FoundPrograms(Struct, frozen=True):
 
 
 def find_programs(
-    root: Path, place: str, named: tuple[str, ...], cwd: Path, environ: Mapping[str, str]
+    root: Path, location: str, named: tuple[str, ...], cwd: Path, environ: Mapping[str, str]
 ) -> FoundPrograms:
     """Return the programs for work in ``root / place``, and those of the folders that the user named.
 
     Raises:
         UsageError: A named folder does not exist.
     """
-    found: dict[str, FoundProgram] = {}
+    programs: dict[str, FoundProgram] = {}
     notes: list[str] = []
     places = [(folder, "") for folder in (_named(each, cwd) for each in named)]
-    own = _own_folder(root / place, environ, notes)
+    own = _own_folder(root / location, environ, notes)
     if own is not None:
-        places.append((own, str(Path(place, PROGRAMS_FOLDER))))
+        places.append((own, str(Path(location, PROGRAMS_FOLDER))))
     for folder, inside in places:
         entries, faults = neighbor("languages: programs of a folder")(folder)
         notes += [f"a program is not offered: {fault}" for fault in faults]
         for path, text, program in entries:
             if inside and path.resolve() != path:
                 notes.append(f"a program is not offered: {path} is a link")
-            elif program.name in found:
+            elif program.name in programs:
                 notes.append(f"a program is not offered: {path} has the same name as another one")
             else:
                 relative = f"{inside}/{os.path.relpath(path, folder)}" if inside else ""
-                found[program.name] = FoundProgram(program, text, relative)
+                programs[program.name] = FoundProgram(program, text, relative)
     outside = tuple(str(folder) for folder, inside in places if not inside)
-    return FoundPrograms(tuple(found.values()), tuple(notes), outside)
+    return FoundPrograms(tuple(programs.values()), tuple(notes), outside)
 
 
-def _named(named: str, cwd: Path) -> Path:
-    folder = (cwd / os.path.expanduser(named)).resolve()
+def _named(name: str, cwd: Path) -> Path:
+    folder = (cwd / os.path.expanduser(name)).resolve()
     if not folder.is_dir():
-        raise UsageError(f"--programs {named}: no such folder; name a folder with programs")
+        raise UsageError(f"--programs {name}: no such folder; name a folder with programs")
     return folder
 
 
@@ -132,9 +132,9 @@ def recorded(
 def program_mounts(folders: tuple[str, ...], folder: Path | None) -> tuple[Mount, ...]:
     """Return read-only mounts for the named folders. A folder in the workspace, or around it, is not mounted."""
     return tuple(
-        Mount(place, place)
-        for place in dict.fromkeys(folders)
-        if folder is None or not (Path(place).is_relative_to(folder) or folder.is_relative_to(place))
+        Mount(location, location)
+        for location in dict.fromkeys(folders)
+        if folder is None or not (Path(location).is_relative_to(folder) or folder.is_relative_to(location))
     )
 
 

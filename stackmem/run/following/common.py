@@ -46,11 +46,11 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 def applied_last(run_dir: Path, first: Path) -> Applied | None:
-    for place in (first, run_dir):  # older versions wrote into the run's own directory
+    for path in (first, run_dir):  # older versions wrote into the run's own directory
         with suppress(OSError, msgspec.DecodeError):
-            last = decode_json(read_regular(place / APPLIED), Applied)
-            if _is_plain(last.run or place.name):
-                return Applied(last.tree, last.run or place.name)
+            last = decode_json(read_regular(path / APPLIED), Applied)
+            if _is_plain(last.run or path.name):
+                return Applied(last.tree, last.run or path.name)
     return None
 
 
@@ -63,16 +63,16 @@ def history_of(run_dir: Path) -> History:
 
 def first_of_family(run_dir: Path) -> Path:
     """Return the directory of the run that all forks of a conversation descend from."""
-    place = run_dir
+    path = run_dir
     for _ in range(_GENERATIONS):
         try:
-            parent = came_from(place)
+            parent = came_from(path)
         except TraceError:
             break
         if not _is_plain(parent) or not (run_dir.parent / parent).is_dir():
             break
-        place = run_dir.parent / parent
-    return place
+        path = run_dir.parent / parent
+    return path
 
 
 def _is_plain(name: str) -> bool:
@@ -147,7 +147,7 @@ class Family:
 
     def content(self, node: Node) -> bytes | None:
         """Return a file's content, from the store of whichever run has it."""
-        for place in self._places:
+        for path in self._places:
             with suppress(WorkspaceError):
-                return content_of(place / HISTORY, node.id)
+                return content_of(path / HISTORY, node.id)
         return None

@@ -81,16 +81,16 @@ class FollowedFolder(Struct, frozen=True):
 class Follower:
     """Looks at the folder once for each request, and once when a run begins or goes on."""
 
-    def __init__(self, place: FollowedFolder, digest: Callable[[str], str]) -> None:
-        self._place, self._digest = place, digest
-        self._history = place.history
-        self._seen_at = place.run_dir / FOLDER_SEEN
+    def __init__(self, folder: FollowedFolder, digest: Callable[[str], str]) -> None:
+        self._place, self._digest = folder, digest
+        self._history = folder.history
+        self._seen_at = folder.run_dir / FOLDER_SEEN
         self._inventory: Inventory | None = None
         self._unsaved = False
         self._request, self._is_joined = 0, False
-        hidden = place.over.hidden if place.over is not None else ()
-        self._hidden = {*hidden, *(os.fsencode(os.path.relpath(path, place.folder)) for path in place.own)}
-        self._leave_out = {path_bytes(path) for path in place.leave_out}
+        hidden = folder.over.hidden if folder.over is not None else ()
+        self._hidden = {*hidden, *(os.fsencode(os.path.relpath(path, folder.folder)) for path in folder.own)}
+        self._leave_out = {path_bytes(path) for path in folder.leave_out}
 
     def changed(self, state: State) -> FolderChanged | None:
         """Return the fact that the workspace has new changes of the folder, or None if there are none."""
@@ -161,14 +161,14 @@ class Follower:
         self, before: Inventory | None, keys: Mapping[bytes, Key], look: _FolderLook, origin: Origin | None
     ) -> Inventory:
         """Return the inventory after a look. Ignored files are not in it."""
-        known = before.files if before is not None else {}
-        is_same = all(path in known and known[path].key == key for path, key in keys.items())
-        if before is not None and is_same and len(known) == len(keys) and _head(origin) == before.head:
+        entries = before.files if before is not None else {}
+        is_same = all(path in entries and entries[path].key == key for path, key in keys.items())
+        if before is not None and is_same and len(entries) == len(keys) and _head(origin) == before.head:
             return before
         blobs = blobs_in_index(origin, keys)
         files = {}
         for path, key in keys.items():
-            entry = known.get(path)
+            entry = entries.get(path)
             if entry is not None and entry.key == key:
                 files[path] = entry if entry.blob else Entry(key, blobs.get(path, ""))
             elif before is None or path in look.nodes:
@@ -207,21 +207,21 @@ class _FolderLook:
         is_new: Whether the folder is as the conversation found it, as far as its runs know.
     """
 
-    def __init__(self, place: FollowedFolder, state: State) -> None:
+    def __init__(self, folder: FollowedFolder, state: State) -> None:
         self.news: list[str] = []
         self.nodes: dict[bytes, Node | None] = {}
         self.has_moved = False
-        self._place, self._state, self._history = place, state, place.history
-        self._family = Family(place.run_dir, place.history)
+        self._place, self._state, self._history = folder, state, folder.history
+        self._family = Family(folder.run_dir, folder.history)
         self._log = self._family.log()
         self.number = len(self._log)
         self.is_new = not self._log and not self._family.is_known
         self._contents: dict[str, bytes] = {}
         self._room = _MAX_CONTENT_BYTES
         self._conflict = False
-        over = place.over
-        self._root = os.dup(over.view.fd) if over is not None else open_folder(os.fsencode(place.work))
-        self._folder: FileKeeper = self._history.keeper(open_folder(os.fsencode(place.folder)))
+        over = folder.over
+        self._root = os.dup(over.view.fd) if over is not None else open_folder(os.fsencode(folder.work))
+        self._folder: FileKeeper = self._history.keeper(open_folder(os.fsencode(folder.folder)))
         self._view: FileKeeper = self._history.keeper(os.dup(self._root))
 
     def close(self) -> None:
@@ -245,8 +245,8 @@ class _FolderLook:
         meeting = paths_in(missing) & known
         for path in looked:
             if path in known or self._place.over is None:
-                node, why = self._read(path)
-                if not why:
+                node, reason = self._read(path)
+                if not reason:
                     self._meet(path, node, ours, common, taken)
                     meeting.add(path)
             else:
@@ -260,13 +260,13 @@ class _FolderLook:
 
     def _read(self, path: bytes) -> tuple[Node | None, str]:
         """Return the folder's version of a file, or None with the reason if it cannot be read."""
-        node, why = self._folder.look(path)
-        if not why:
+        node, reason = self._folder.look(path)
+        if not reason:
             self.nodes[path] = node
         if node is not None and len(self._folder.content) <= self._room:
             self._room -= len(self._folder.content)
             self._contents[node.id] = self._folder.content
-        return node, why
+        return node, reason
 
     def _tell_of_visible(self, path: bytes, before: Inventory | None, origin: Origin | None) -> None:
         """Tell of a file that the workspace shows as it is in the folder."""
@@ -274,9 +274,9 @@ class _FolderLook:
             self.nodes[path] = None
             self.news.append("")
             return
-        node, why = self._read(path)
+        node, reason = self._read(path)
         entry = before.files.get(path) if before is not None else None
-        if not why and (entry is None or node is None or entry.blob != node.id):
+        if not reason and (entry is None or node is None or entry.blob != node.id):
             self._tell(path, "added" if entry is None else "changed", self._old(entry, origin), node)
 
     def _content(self, node: Node | None) -> bytes | None:

@@ -36,9 +36,9 @@ class EditedSources:
         folders = (*reachable_folders(request, Path(edited.subject)), Path(request.path).parent)
         self._loader = Loader(self._file, folders)
 
-    def instead(self, asked: LoadSource, path: str, text: str, failed: str) -> tuple[str, str]:
+    def instead(self, source: LoadSource, path: str, text: str, failed: str) -> tuple[str, str]:
         """Return ``(text, failed)`` of the current source, given the path, text and failure of the run's copy."""
-        listing = asked.listing
+        listing = source.listing
         if path.startswith(PACKAGED) or (not listing and not self._as_begun(path, text, failed)):
             return text, failed
         for place in self._places(path):
@@ -65,10 +65,10 @@ class EditedSources:
         if path in (self._program, self._host_program):
             return [self._file]
         folders = map(posixpath.dirname, (self._program, self._host_program))  # a source can be relative to either
-        found = [self._file.parent / posixpath.relpath(path, each) for each in folders if is_below(path, each)]
+        paths = [self._file.parent / posixpath.relpath(path, each) for each in folders if is_below(path, each)]
         if is_below(path, self._workspace):
-            return [*found, Path(self._edited.subject) / posixpath.relpath(path, self._workspace)]
-        return [*found, Path(path)]
+            return [*paths, Path(self._edited.subject) / posixpath.relpath(path, self._workspace)]
+        return [*paths, Path(path)]
 
 
 def digest_of_text(text: str) -> str:

@@ -66,16 +66,16 @@ def joined(host: str, port: int) -> str:
 def read_allowed(text: str) -> AllowedHost:
     """Parse one entry."""
     target, *methods = text.split(",")
-    found = _ENTRY.fullmatch(target.strip())
-    if found is None:
+    match = _ENTRY.fullmatch(target.strip())
+    if match is None:
         raise _refused(text, "is not a host")
-    way: Way = "http" if found["way"] == "http" else "https" if found["way"] == "https" else "tunnel"
-    stars = found["host"].startswith("*.")
-    host = host_name(found["host"][2 * stars :])
+    way: Way = "http" if match["way"] == "http" else "https" if match["way"] == "https" else "tunnel"
+    stars = match["host"].startswith("*.")
+    host = host_name(match["host"][2 * stars :])
     if not host or (stars and as_address(host)):
         raise _refused(text, "is not a host")
-    port = int(found["port"]) if found["port"] else _PORTS[way]
-    address, address_port = _pinned(found["at"], port, text) if found["at"] else (None, 0)
+    port = int(match["port"]) if match["port"] else _PORTS[way]
+    address, address_port = _pinned(match["at"], port, text) if match["at"] else (None, 0)
     if as_address(host) and address is None:
         address, address_port = host, port  # an address given by the user is used as is
     wrong = next((method for method in methods if not _METHOD.fullmatch(method)), None)
@@ -90,18 +90,18 @@ def read_allowed(text: str) -> AllowedHost:
 
 def _pinned(text: str, port: int, entry: str) -> tuple[str, int]:
     address = as_address(text.strip("[]"))
-    found = _AUTHORITY.fullmatch(text)
-    if address is None and found is not None:
-        address = as_address(found["host"].strip("[]"))
-        port = int(found["port"]) if found["port"] else port
+    match = _AUTHORITY.fullmatch(text)
+    if address is None and match is not None:
+        address = as_address(match["host"].strip("[]"))
+        port = int(match["port"]) if match["port"] else port
     if address is None or not 0 < port < 65536:
         raise _refused(entry, "has no address after its =")
     return str(address), port
 
 
-def _refused(text: str, why: str) -> UsageError:
+def _refused(text: str, reason: str) -> UsageError:
     return UsageError(
-        f"--allow {text[:_SHOWN_CHARS]!a} {why}; write HOST:PORT, http://HOST or https://HOST (with ,POST for more "
+        f"--allow {text[:_SHOWN_CHARS]!a} {reason}; write HOST:PORT, http://HOST or https://HOST (with ,POST for more "
         "than GET), optionally with =ADDRESS, or registries"
     )
 
@@ -132,11 +132,11 @@ def host_name(text: str) -> str:
 
 def read_authority(text: str, port: int = 0) -> tuple[str, int, str]:
     """Return host and port of a request target, and the host as spelled there; empty and 0 if invalid."""
-    found = _AUTHORITY.fullmatch(text)
-    if found is None:
+    match = _AUTHORITY.fullmatch(text)
+    if match is None:
         return "", 0, ""
-    number = int(found["port"]) if found["port"] else port
-    return host_name(found["host"]), number if 0 < number < 65536 else 0, found["host"][:_MAX_HOST_CHARS]
+    number = int(match["port"]) if match["port"] else port
+    return host_name(match["host"]), number if 0 < number < 65536 else 0, match["host"][:_MAX_HOST_CHARS]
 
 
 def entry_for(hosts: Iterable[AllowedHost], way: Way, host: str, port: int) -> AllowedHost | None:

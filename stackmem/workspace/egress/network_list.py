@@ -55,22 +55,22 @@ def read_credentials(
     """Parse ``HOST:NAME=$VARIABLE`` or ``HOST:NAME=@FILE`` into headers for hosts. Commands never see the values."""
     headers: dict[str, tuple[tuple[str, str], ...]] = {}
     for text in texts:
-        found = _CREDENTIAL.fullmatch(text)
-        host = host_name(found["host"]) if found else ""
-        if found is None or not host or found["name"].lower() in _NEVER:
+        match = _CREDENTIAL.fullmatch(text)
+        host = host_name(match["host"]) if match else ""
+        if match is None or not host or match["name"].lower() in _NEVER:
             shown = text.partition("=")[0][:80]
             raise UsageError(f"--credentials {shown!a} is not valid; write HOST:NAME=$VARIABLE or HOST:NAME=@FILE")
-        named = f"--credentials {host}:{found['name']}"
+        name = f"--credentials {host}:{match['name']}"
         if not any(each.host == host and _is_sealed(each) for each in hosts):
-            raise UsageError(f"{named} needs an encrypted entry for its host; list it as https://{host} with --allow")
+            raise UsageError(f"{name} needs an encrypted entry for its host; list it as https://{host} with --allow")
         if any(each.host == host and each.way == "http" and not _is_sealed(each) for each in hosts):
-            raise UsageError(f"{named} would also be sent unencrypted; remove http://{host} from --allow")
-        value = environ.get(found["place"], "") if found["kind"] == "$" else _file(folder / found["place"], named)
+            raise UsageError(f"{name} would also be sent unencrypted; remove http://{host} from --allow")
+        value = environ.get(match["place"], "") if match["kind"] == "$" else _file(folder / match["place"], name)
         if not value:
-            raise UsageError(f"{named} is empty: {'the variable' if found['kind'] == '$' else 'the file'} has no value")
+            raise UsageError(f"{name} is empty: {'the variable' if match['kind'] == '$' else 'the file'} has no value")
         if not value.isascii() or not value.isprintable():
-            raise UsageError(f"{named} is not a valid header: it must be printable ASCII on one line")
-        headers[host] = (*headers.get(host, ()), (found["name"], value))
+            raise UsageError(f"{name} is not a valid header: it must be printable ASCII on one line")
+        headers[host] = (*headers.get(host, ()), (match["name"], value))
     return headers
 
 
@@ -80,9 +80,9 @@ def _is_sealed(entry: AllowedHost) -> bool:
     return entry.way == "https" or (entry.way == "http" and loopback)
 
 
-def _file(path: Path, named: str) -> str:
+def _file(path: Path, name: str) -> str:
     try:
         return read_regular(path, _MAX_FILE_BYTES).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"{named} cannot be read from its file ({why})") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"{name} cannot be read from its file ({reason})") from error

@@ -47,9 +47,9 @@ class Turned(Exception):  # noqa: N818 - a refusal, not a program error
         allowed: Whether the list allowed the request and something else failed.
     """
 
-    def __init__(self, status: int, why: str, *, allowed: bool = False) -> None:
-        super().__init__(f"{status} {why}")
-        self.status, self.why, self.allowed = status, why, allowed
+    def __init__(self, status: int, reason: str, *, allowed: bool = False) -> None:
+        super().__init__(f"{status} {reason}")
+        self.status, self.why, self.allowed = status, reason, allowed
 
 
 class Proxy:
@@ -81,14 +81,14 @@ class Proxy:
             self._log.enter(request)
             await _close(writer, whole=not request.why or not request.answered)
 
-    def count(self, asked: OpenRequest, *, sent: int = 0, received: int = 0) -> None:
+    def count(self, request: OpenRequest, *, sent: int = 0, received: int = 0) -> None:
         """Count transferred bytes. Raises ``Turned`` above the limit."""
-        asked.sent += sent
-        asked.received += received
+        request.sent += sent
+        request.received += received
         self.sent += sent
         self.received += received
-        if why := self.spent():
-            raise Turned(403, why, allowed=asked.allowed)
+        if reason := self.spent():
+            raise Turned(403, reason, allowed=request.allowed)
 
     def tls(self) -> ssl.SSLContext:
         """Return the TLS context with the machine's trusted certificates. Cached, because loading it is slow."""
@@ -109,10 +109,10 @@ class _Connection:
     """A connection from a command, with its connection to the host."""
 
     def __init__(
-        self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: OpenRequest
+        self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: OpenRequest
     ) -> None:
         self._proxy, self._network = proxy, proxy.network
-        self._reader, self._writer, self._asked = reader, writer, asked
+        self._reader, self._writer, self._asked = reader, writer, request
         self._peer = StrictConnection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._moved = 0.0
 
@@ -121,8 +121,8 @@ class _Connection:
         if request is None:
             return
         self._asked.method = request.method.decode()
-        if why := self._proxy.spent():
-            raise Turned(403, why)
+        if reason := self._proxy.spent():
+            raise Turned(403, reason)
         if request.method == b"CONNECT":
             await self._tunnel(request)
         else:
@@ -141,8 +141,8 @@ class _Connection:
             raise Turned(400, "has two headers that say how long it is") from error
         except h11.RemoteProtocolError as error:
             status = 431 if error.error_status_hint == 431 else 400
-            why = f"has a head of more than {HEAD_BYTES:,} bytes" if status == 431 else "is none of HTTP"
-            raise Turned(status, why) from error
+            reason = f"has a head of more than {HEAD_BYTES:,} bytes" if status == 431 else "is none of HTTP"
+            raise Turned(status, reason) from error
         if not isinstance(event, h11.Request):
             return None
         return event
@@ -217,10 +217,10 @@ class _Connection:
         try:
             upstream = h11.Connection(h11.CLIENT, max_incomplete_event_size=_ANSWER_HEAD_BYTES)
             standard = entry.port == _DEFAULT_PORTS[entry.way]
-            named = host if standard and ":" not in host else joined(host, entry.port)
+            name = host if standard and ":" not in host else joined(host, entry.port)
             head = h11.Request(
                 method=request.method, target=f"{slash or '/'}{path}",
-                headers=[(b"Host", named.encode()), *self._headers(request, host), (b"Connection", b"close")],
+                headers=[(b"Host", name.encode()), *self._headers(request, host), (b"Connection", b"close")],
             )  # fmt: skip
             self._write(writer, upstream.send(head), up=True)
             with suppress(ConnectionError):  # the host may answer before reading everything
@@ -231,8 +231,8 @@ class _Connection:
 
     def _headers(self, request: h11.Request, host: str) -> list[tuple[bytes, bytes]]:
         """Return the command's end-to-end headers, with added credentials replacing its own."""
-        named = [value.lower() for name, value in request.headers if name == b"connection"]
-        dropped = _HOP_BY_HOP | {each.strip() for value in named for each in value.split(b",")} - _FRAMING
+        names = [value.lower() for name, value in request.headers if name == b"connection"]
+        dropped = _HOP_BY_HOP | {each.strip() for value in names for each in value.split(b",")} - _FRAMING
         put_in = [(name.encode(), value.encode()) for name, value in self._network.headers.get(host, ())]
         dropped |= {name.lower() for name, _ in put_in}
         return [*((name, value) for name, value in request.headers if name not in dropped), *put_in]
@@ -377,9 +377,9 @@ async def _tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stat
             writer.write(head.encode("ascii", "replace") + body)
             await writer.drain()
             writer.write_eof()
-            left = _LINGER_BYTES
-            while left > 0 and (piece := await reader.read(PIECE_BYTES)):
-                left -= len(piece)
+            remaining = _LINGER_BYTES
+            while remaining > 0 and (piece := await reader.read(PIECE_BYTES)):
+                remaining -= len(piece)
 
 
 async def _close(writer: asyncio.StreamWriter, *, whole: bool) -> None:

@@ -96,10 +96,10 @@ def _pip(ask: Run) -> tuple[list[str], list[str]]:
         index: dict[str, str] = {}
         others: list[str] = []
         for line in output.splitlines():
-            if found := _PIP_SETTING.fullmatch(line.strip()):
-                value = str(ast.literal_eval(found["value"]))
-                if found["key"] == "index-url":
-                    index[found["section"]] = value
+            if match := _PIP_SETTING.fullmatch(line.strip()):
+                value = str(ast.literal_eval(match["value"]))
+                if match["key"] == "index-url":
+                    index[match["section"]] = value
                 else:
                     others += value.split()
         own = next((index[section] for section in (":env:", "install", "global") if section in index), None)
@@ -170,10 +170,10 @@ def _output(command: list[str], environ: Mapping[str, str]) -> str:
     if program is None:
         return ""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [program, *command[1:]], capture_output=True, text=True, timeout=_SECONDS, check=False, env=dict(environ),
             cwd="/", stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return ""
-    return done.stdout if done.returncode == 0 else ""
+    return process.stdout if process.returncode == 0 else ""

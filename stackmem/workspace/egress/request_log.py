@@ -43,15 +43,15 @@ class RequestLog:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, int, str, bool, str], list[int]] = {}
 
-    def enter(self, asked: OpenRequest) -> None:
+    def enter(self, request: OpenRequest) -> None:
         """Record a request that has ended."""
-        if not asked.spoke and not asked.why:
+        if not request.spoke and not request.why:
             return
-        key = (asked.host, asked.port, asked.method[:20], asked.allowed, asked.why)
+        key = (request.host, request.port, request.method[:20], request.allowed, request.why)
         if key not in self._rows and len(self._rows) >= MAX_ROWS:
-            key = ("", 0, "", asked.allowed, _OTHERS)
+            key = ("", 0, "", request.allowed, _OTHERS)
         row = self._rows.setdefault(key, [0, 0, 0])
-        for index, more in enumerate((1, asked.sent, asked.received)):
+        for index, more in enumerate((1, request.sent, request.received)):
             row[index] += more
 
     def requests(self) -> tuple[NetworkRequest, ...]:

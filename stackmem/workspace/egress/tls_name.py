@@ -23,9 +23,9 @@ def _nothing(_: object) -> None:
     """Suppress Python's message about a name that is not ASCII. Such a name is treated as missing."""
 
 
-def _asked_name(asked: list[str | None]) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], int]:
+def _asked_name(names: list[str | None]) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], int]:
     def note(_: ssl.SSLObject, name: str | None, __: ssl.SSLContext) -> int:
-        asked.append(name)
+        names.append(name)
         return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME  # stop the handshake; the name is known
 
     return note
@@ -66,11 +66,11 @@ class TunnelName:
             pass  # the normal end: the name is known, or the bytes are not a TLS greeting
         finally:
             sys.unraisablehook = hook
-        named = ((self._asked[0] if self._asked else None) or "").lower().removesuffix(".")
-        right = self._asked and named == ("" if as_address(self._host) else self._host)
+        name = ((self._asked[0] if self._asked else None) or "").lower().removesuffix(".")
+        right = self._asked and name == ("" if as_address(self._host) else self._host)
         return self._settle("" if right else "named another host by TLS in its tunnel")
 
-    def _settle(self, why: str) -> bytes:
-        self.why, self._settled = why, True
+    def _settle(self, reason: str) -> bytes:
+        self.why, self._settled = reason, True
         held, self._held = self._held, b""
-        return b"" if why else held
+        return b"" if reason else held

@@ -40,7 +40,7 @@ def open_in_image(
     image: Image,
     isolation: str,
     view: WorkspaceView,
-    place: Path,  # receives writes outside the working directory
+    path: Path,  # receives writes outside the working directory
     profile: Profile,
     mounts: tuple[Mount, ...] = (),
     env: Mapping[str, str] | None = None,
@@ -56,7 +56,7 @@ def open_in_image(
     with ExitStack() as stack:
         own = Mount(str(view.root), inside, writable=True)
         below = (seen / UPPER,) if seen is not None and (seen / UPPER).is_dir() else ()
-        root = open_root(store, image, place, profile.network, (own, *mounts), below)
+        root = open_root(store, image, path, profile.network, (own, *mounts), below)
         stack.callback(root.close)
         searcher = open_workspace(isolation, view, _SEARCHED, Profile(), scrub=scrub)
         stack.callback(searcher.close)

@@ -60,22 +60,22 @@ class ImageRoot(Struct):
 
 
 def open_root(
-    store: ImageStore, image: Image, place: Path, network: str, mounts: tuple[Mount, ...] = (),
+    store: ImageStore, image: Image, path: Path, network: str, mounts: tuple[Mount, ...] = (),
     below: tuple[Path, ...] = (),  # folders above the image's layers, used as layers of another root
 ) -> ImageRoot:  # fmt: skip
-    """Mount a root whose changes go to ``place``. Earlier changes there are included."""
+    """Mount a root whose changes go to ``path``. Earlier changes there are included."""
     folder, starts = limit_shell(store)
-    places = OverlayPlaces(place / UPPER, place / "overlay", place / "hidden", place / "root")
+    places = OverlayPlaces(path / UPPER, path / "overlay", path / "hidden", path / "root")
     try:
         for each in (places.upper, places.work, places.hide, places.view):
             each.mkdir(mode=0o755, parents=True, exist_ok=True)
     except OSError as error:
-        raise WorkspaceError(f"no root can be created at {place} ({error.strerror}); free disk space there") from error
+        raise WorkspaceError(f"no root can be created at {path} ({error.strerror}); free disk space there") from error
     binds = [(str(folder), INSIDE, False)]
     if network == "host" and Path("/etc/resolv.conf").is_file():
         binds.append((os.path.realpath("/etc/resolv.conf"), "/etc/resolv.conf", False))
     binds += [(mount.host, mount.inside, mount.writable) for mount in mounts]
-    pins = [str(above) for mount in mounts if mount.writable for above in _above(mount.inside)]
+    pins = [str(parent) for mount in mounts if mount.writable for parent in _above(mount.inside)]
     port = None if network == "host" else PORT if network == "list" else 0
     layers = (*below, *map(Path, image.layers))
     view, listener = mount_root(layers, places, MountOrder(tuple(binds), tuple(dict.fromkeys(pins)), port))
@@ -85,13 +85,13 @@ def open_root(
 @contextmanager
 def passing_root(store: ImageStore, image: Image, network: str = "none") -> Iterator[tuple[ImageRoot, Path]]:
     """Open a temporary root. Yields it with the folder whose ``upper`` receives its changes."""
-    place = Path(tempfile.mkdtemp(prefix=".making-", dir=store.folder / "layers"))
+    path = Path(tempfile.mkdtemp(prefix=".making-", dir=store.folder / "layers"))
     try:
-        place.chmod(0o755)
-        with closing(open_root(store, image, place, network)) as root:
-            yield root, place
+        path.chmod(0o755)
+        with closing(open_root(store, image, path, network)) as root:
+            yield root, path
     finally:
-        remove_tree(place)
+        remove_tree(path)
 
 
 def _above(path: str) -> list[PurePosixPath]:

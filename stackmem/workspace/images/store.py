@@ -70,8 +70,8 @@ class Image(Struct, frozen=True):
 def base_name(named: str) -> str:
     """Normalize a base's name: without the default registry's host, with a tag, and with a digest if pinned."""
     name, at, pin = named.strip().partition("@")
-    *above, last = name.split("/")
-    if above[-1:] == ["library"] and len(above) <= 2:
+    *parents, last = name.split("/")
+    if parents[-1:] == ["library"] and len(parents) <= 2:
         name = last
     tagged = name if name == "scratch" or ":" in name.rsplit("/", 1)[-1] else f"{name}:latest"
     return tagged + at + pin
@@ -106,8 +106,8 @@ class ImageStore:
             raise WorkspaceError(f"{self.folder} cannot be written ({error.strerror}); set XDG_STATE_HOME") from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
-            for left in self.folder.glob("*/.making-*"):
-                remove_tree(left)  # left over from a killed build
+            for path in self.folder.glob("*/.making-*"):
+                remove_tree(path)  # left over from a killed build
             yield
         finally:
             os.close(fd)
@@ -164,8 +164,8 @@ class ImageStore:
         self._write(self._base_file(base.name), base)
 
     def image(self, digest: str) -> Image | None:
-        found = self._read(self._image_file(digest), Image)
-        return found if found is not None and all(map(os.path.isdir, (*found.layers, found.files))) else None
+        image = self._read(self._image_file(digest), Image)
+        return image if image is not None and all(map(os.path.isdir, (*image.layers, image.files))) else None
 
     def keep_image(self, image: Image) -> None:
         self._write(self._image_file(image.digest), image)

@@ -27,4 +27,4 @@ def places_to_cover(
         for path in real:
             if path != place and path.is_relative_to(place):
                 found.add(str(Path(inside) / path.relative_to(place)))
-    return sorted(path for path in found if not any(str(above) in found for above in Path(path).parents))
+    return sorted(path for path in found if not any(str(parent) in found for parent in Path(path).parents))

@@ -58,9 +58,9 @@ def is_file(path: Path) -> bool:
 def find_interpreter(folder: Path, names: Iterable[str], granted: tuple[str, ...]) -> Interpreter | None:
     """Return the interpreter of the first of these environments that exists."""
     for name in names:
-        place = folder / name
-        if settings := read_small(place / "pyvenv.cfg"):
-            if Path(os.path.realpath(place)).is_relative_to(folder):
+        path = folder / name
+        if settings := read_small(path / "pyvenv.cfg"):
+            if Path(os.path.realpath(path)).is_relative_to(folder):
                 return _examined(folder, name, settings, (*_SHOWN_ALWAYS, *granted))
             return Interpreter(name, works=False, missing=(f"{name} leads out of the folder; {_GRANT}",))
     return None
@@ -75,9 +75,9 @@ def _examined(folder: Path, name: str, settings: str, shown: tuple[str, ...]) ->
     closed: list[str] = []
     for prefix, hop in {hop.parent.parent: hop for hop in hops}.items():
         if not _is_in(hop, (str(folder), *shown)):
-            if why := _refusal(prefix, folder):
+            if reason := _refusal(prefix, folder):
                 closed.append(
-                    f"{name}/bin/python leads through {hop}, and {prefix} {why}; create the environment again with "
+                    f"{name}/bin/python leads through {hop}, and {prefix} {reason}; create the environment again with "
                     f"{real} itself, or grant what it needs with a mount in a profile (--profile FILE)"
                 )
             else:
@@ -106,7 +106,7 @@ def _hops(start: Path) -> tuple[Path | None, list[Path]]:
 
 
 def _is_in(path: Path, places: Iterable[str]) -> bool:
-    return any(path.is_relative_to(place) for place in places)
+    return any(path.is_relative_to(location) for location in places)
 
 
 def _holds_more(prefix: Path, folder: Path) -> bool:
@@ -114,7 +114,7 @@ def _holds_more(prefix: Path, folder: Path) -> bool:
     home, real = Path(os.path.realpath(Path.home())), Path(os.path.realpath(prefix))
     return (
         any(real == home / name for name in _NEVER)
-        or any(_is_same(real, place) for place in (home, *home.parents, folder, *folder.parents))
+        or any(_is_same(real, path) for path in (home, *home.parents, folder, *folder.parents))
         or any(os.path.lexists(real / name) for name in _OF_A_SYSTEM)
         or real.is_relative_to(folder)
         or _is_in(prefix, _KERNELS)
@@ -122,10 +122,10 @@ def _holds_more(prefix: Path, folder: Path) -> bool:
     )
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same(path: Path, other: Path) -> bool:
     """Return whether both paths are the same folder, even if it is mounted twice."""
     with suppress(OSError):
-        return one.samefile(other)
+        return path.samefile(other)
     return False
 
 
@@ -162,10 +162,10 @@ def _editable(environment: Path) -> list[Path]:
     """
     packages = []
     for link in sorted(environment.glob("lib/python3*/site-packages/*.dist-info/direct_url.json"))[:_MAX_FILES]:
-        place = _CHECKOUT.search(read_small(link))
+        match = _CHECKOUT.search(read_small(link))
         name = link.parent.name.partition("-")[0]
-        if place is not None:
-            packages += [Path(unquote(place[1])) / name, Path(unquote(place[1])) / "src" / name]
+        if match is not None:
+            packages += [Path(unquote(match[1])) / name, Path(unquote(match[1])) / "src" / name]
     return [package for package in packages if is_file(package / "__init__.py")]
 
 
@@ -173,9 +173,9 @@ def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tupl
     """Return the Node installation on the user's PATH, and messages about what is missing."""
     if not is_file(folder / "package.json"):
         return (), ()
-    for place in search.split(":"):
-        program = Path(place) / "node"
-        if not place.startswith("/") or not is_file(program):
+    for location in search.split(":"):
+        program = Path(location) / "node"
+        if not location.startswith("/") or not is_file(program):
             continue
         real = Path(os.path.realpath(program))
         prefix = real.parent.parent
@@ -189,11 +189,11 @@ def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tupl
     return (), (f"no node on your PATH; install it, or {_GRANT}",)
 
 
-def runnable(place: Path) -> Path:
+def runnable(path: Path) -> Path:
     """Return the path to run a program from: the target of a link, unless the link belongs to a Python environment."""
-    hops = _hops(place)[1]
-    if _is_in(place, _SHOWN_ALWAYS):
-        return place
+    hops = _hops(path)[1]
+    if _is_in(path, _SHOWN_ALWAYS):
+        return path
     return next((hop for hop in hops if is_file(hop.parent.parent / "pyvenv.cfg")), hops[-1])
 
 
@@ -206,11 +206,11 @@ def find_program(place: Path) -> tuple[str, ...]:
     modules = [folder for folder in place.parents if folder.name == "node_modules"]
     if is_file(prefix / "pyvenv.cfg"):
         pythons = [python.parent.parent for python in _hops(prefix / "bin" / "python")[1][1:]]
-        found = [prefix, *pythons, *_editable(prefix)]
+        paths = [prefix, *pythons, *_editable(prefix)]
     elif modules:
         of_node = modules[-1].parent.parent
-        found = [of_node if is_file(of_node / "bin" / "node") else modules[-1]]
+        paths = [of_node if is_file(of_node / "bin" / "node") else modules[-1]]
     else:
-        found = [place]
-    shown = (one for one in found if not _is_in(one, _SHOWN_ALWAYS))
-    return tuple(dict.fromkeys(str(one) for one in shown if is_file(one) or not _holds_more(one, Path("/nowhere"))))
+        paths = [place]
+    shown = (path for path in paths if not _is_in(path, _SHOWN_ALWAYS))
+    return tuple(dict.fromkeys(str(path) for path in shown if is_file(path) or not _holds_more(path, Path("/nowhere"))))

@@ -95,10 +95,10 @@ def find_instructions(folder: Path) -> Instructions:
     prompt.
     """
     place = folder.resolve()
-    above = [place, *place.parents]
-    root = next((path for path in above if (path / ".git").exists()), place)
+    parents = [place, *place.parents]
+    root = next((path for path in parents if (path / ".git").exists()), place)
     reader = _InstructionReader(root)
-    for path in reversed(above[: above.index(root) + 1]):
+    for path in reversed(parents[: parents.index(root) + 1]):
         for name in _NAMES:
             if reader.add(path / name):
                 break

@@ -89,18 +89,18 @@ class _SkillReader:
         matter = read_front_matter(raw[:_MAX_BYTES].decode("utf-8", "replace"))
         name = matter.values.get("name", folder).strip()
         description = " ".join(visible(matter.values.get("description", "")).split())
-        why = matter.fault
-        if not why and not _NAME.fullmatch(name):
-            why = f"{shown_name(name[:80])} is not a valid name; use letters, digits and hyphens"
-        if not why and not description:
-            why = "it has no description"
-        known = self.skills.get(name)
-        if not why and known is not None:
-            why = f"{known.source} has the same name"
-        if not why and len(self.skills) >= MOST_SKILLS:
-            why = f"a run offers at most {MOST_SKILLS}"
-        if why:
-            self.notes.append(f"the skill {shown_name(source)} is not offered: {why}")
+        reason = matter.fault
+        if not reason and not _NAME.fullmatch(name):
+            reason = f"{shown_name(name[:80])} is not a valid name; use letters, digits and hyphens"
+        if not reason and not description:
+            reason = "it has no description"
+        skill = self.skills.get(name)
+        if not reason and skill is not None:
+            reason = f"{skill.source} has the same name"
+        if not reason and len(self.skills) >= MOST_SKILLS:
+            reason = f"a run offers at most {MOST_SKILLS}"
+        if reason:
+            self.notes.append(f"the skill {shown_name(source)} is not offered: {reason}")
             return
         others = tuple(_other_files(real.parent))
         self.skills[name] = Skill(
@@ -149,9 +149,9 @@ def _own_places(environ: Mapping[str, str]) -> Iterator[_SkillPlace]:
 
 def _project_places(folder: Path) -> Iterator[_SkillPlace]:
     place = folder.resolve()
-    above = [place, *place.parents]
-    root = next((path for path in above if (path / ".git").exists()), place)
-    for path in above[: above.index(root) + 1]:
+    parents = [place, *place.parents]
+    root = next((path for path in parents if (path / ".git").exists()), place)
+    for path in parents[: parents.index(root) + 1]:
         for name in FOLDERS:
             spelled = os.path.relpath(path / name, root)
             yield _SkillPlace(path / name, spelled, root)
@@ -207,9 +207,9 @@ def _content(name: str, body: str, source: str, real: Path, others: tuple[str, .
         lines.append(f"It has {len(text):,} characters; these are the first {MOST_CHARS:,}.")
     lines += ["", mark_cut(text, MOST_CHARS)]
     if others:
-        place = str(real.parent) if own else source.rpartition("/")[0]
+        location = str(real.parent) if own else source.rpartition("/")[0]
         how = "read-only, visible to run_command" if own else "in the workspace"
         more = f" and {len(others) - _MAX_FILES:,} more" if len(others) > _MAX_FILES else ""
         shown = ", ".join(shown_name(other) for other in others[:_MAX_FILES])
-        lines += ["", f"Other files of this skill, in {shown_name(place)} ({how}): {shown}{more}"]
+        lines += ["", f"Other files of this skill, in {shown_name(location)} ({how}): {shown}{more}"]
     return "\n".join(lines)

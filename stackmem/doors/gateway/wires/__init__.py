@@ -26,5 +26,5 @@ def wire_of(path: str) -> WireFormat | None:
 
 def model_in(path: str) -> str:
     """Return the model that a path names, as ``gemini/NAME``; empty for formats with the model in the body."""
-    found = _GEMINI.search(path)
-    return f"gemini/{found[1]}" if found else ""
+    match = _GEMINI.search(path)
+    return f"gemini/{match[1]}" if match else ""

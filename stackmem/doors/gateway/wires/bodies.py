@@ -77,8 +77,8 @@ class ReadBodies:
     def _go_on(self, body: bytes) -> ReadBody | None:
         """Read a body as an extension of a recent one; None if there is no such body."""
         with self._lock:
-            known = list(self._recent)
-        begun = [one for one in known if body.startswith(one.opening)]
+            bodies = list(self._recent)
+        begun = [one for one in bodies if body.startswith(one.opening)]
         recent = next((one for one in begun if one.goes_on(body)), begun[0] if begun else None)
         if recent is None or recent.read.span is None:
             return None
@@ -122,7 +122,7 @@ class ReadBodies:
         return made
 
     def _made(
-        self, fields: Body, known: ReadBody, new: tuple[bytes, ...], text: bytes, at: int, shift: int,
+        self, fields: Body, body: ReadBody, new: tuple[bytes, ...], text: bytes, at: int, shift: int,
         span: tuple[int, int] | None,
     ) -> ReadBody:  # fmt: skip
         """Append new messages to known ones. They are at ``at`` in ``text``, and ``shift`` bytes later in the body."""
@@ -131,33 +131,31 @@ class ReadBodies:
         for raw in new if span is not None else ():
             at = text.find(raw, at) + len(raw)
             ends.append(at + shift)
-        count = len(known.raw)
-        systems = [place for place in known.systems if place < count]
-        systems += [place for place, one in enumerate(messages, count) if one.role == "system"]
-        return ReadBody(
-            fields, known.raw + new, known.messages + messages, tuple(systems), span, known.ends + tuple(ends)
-        )
+        count = len(body.raw)
+        systems = [position for position in body.systems if position < count]
+        systems += [position for position, message in enumerate(messages, count) if message.role == "system"]
+        return ReadBody(fields, body.raw + new, body.messages + messages, tuple(systems), span, body.ends + tuple(ends))
 
-    def _keep(self, one: RecentBody, replaced: RecentBody | None = None) -> None:
-        kept: list[RecentBody] = []
+    def _keep(self, body: RecentBody, replaced: RecentBody | None = None) -> None:
+        bodies: list[RecentBody] = []
         size = 0
         with self._lock:
-            for recent in (one, *(other for other in self._recent if other is not replaced)):
+            for recent in (body, *(other for other in self._recent if other is not replaced)):
                 size += len(recent.body)
-                if len(kept) == _MAX_RECENT or (size > _MAX_BYTES and kept):
+                if len(bodies) == _MAX_RECENT or (size > _MAX_BYTES and bodies):
                     break
-                kept.append(recent)
-            self._recent = kept
+                bodies.append(recent)
+            self._recent = bodies
 
     def _message(self, raw: bytes) -> ForeignMessage:
         key = hashlib.blake2b(raw, digest_size=16).digest()
         known = self._known.get(key)
         if known is not None:
             return known
-        made = self._read_message(raw)
+        message = self._read_message(raw)
         with self._lock:
-            known = self._known.setdefault(key, made)  # another thread may have read it in the meantime
-            if known is made:
+            known = self._known.setdefault(key, message)  # another thread may have read it in the meantime
+            if known is message:
                 self._sizes[key] = len(raw)
                 self._bytes += len(raw)
             while self._bytes > _MAX_MESSAGE_BYTES and len(self._known) > 1:

@@ -90,7 +90,7 @@ def read(body: bytes) -> ForeignRequest:
     """Read a body; raise ``ValueError`` if it is not a Chat Completions request."""
     read_body = _bodies.read(body)
     found, messages = read_body.fields, read_body.messages
-    system_parts = (part for place in read_body.systems for part in messages[place].parts)
+    system_parts = (part for position in read_body.systems for part in messages[position].parts)
     system = [part.text for part in system_parts if isinstance(part, Text)]
     return ForeignRequest(
         model=whole(found.model),

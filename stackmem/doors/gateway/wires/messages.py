@@ -127,10 +127,10 @@ def _added(raw: bytes, text: str) -> bytes:
 
 
 def _asking(messages: Sequence[bytes], text: str) -> list[bytes]:
-    for place in range(len(messages) - 1, -1, -1):
-        role = json.loads(messages[place]).get("role")
+    for position in range(len(messages) - 1, -1, -1):
+        role = json.loads(messages[position]).get("role")
         if role == "user":  # system messages after it stay there, because no user message may follow them
-            return [*messages[:place], _added(messages[place], text), *messages[place + 1 :]]
+            return [*messages[:position], _added(messages[position], text), *messages[position + 1 :]]
         if role != "system":
             break
     return [*messages, spelled({"role": "user", "content": [{"type": "text", "text": text}]})]

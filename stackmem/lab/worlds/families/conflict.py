@@ -36,7 +36,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
             order = rng.sample(classes, len(classes))
         name = order.pop()
         needs = facts.need(unit, f"rate.{name}")
-        about = f"{rng.choice(_WORK)} account {rng.randrange(10_000, 99_999)}, class {name}"
+        description = f"{rng.choice(_WORK)} account {rng.randrange(10_000, 99_999)}, class {name}"
         says: tuple[str, ...] = ()
         gives: tuple[str, ...] = ()
         puts: dict[str, str] = {}
@@ -47,7 +47,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
             says, gives = (decided[key],), (key,)
             puts[DECISIONS] = _decisions(decided)
             facts.tell(key, value, f"read {DECISIONS}", unit + 1)
-        work.append(Unit(about, needs, says, gives, puts))
+        work.append(Unit(description, needs, says, gives, puts))
     return WorldDraft(
         title="Bill the accounts of a utility under a tariff in dispute",
         text=(

@@ -39,8 +39,8 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         if not waiting:  # every kind appears once before any appears again
             waiting = rng.sample(kinds, len(kinds))
         kind = waiting.pop()
-        about = f"incident {4100 + unit}: {kind} in the {rng.choice(_SYSTEMS)} of {rng.choice(_SITES)}"
-        work.append(Unit(about, facts.need(unit, f"fix.{kind}")))
+        description = f"incident {4100 + unit}: {kind} in the {rng.choice(_SYSTEMS)} of {rng.choice(_SITES)}"
+        work.append(Unit(description, facts.need(unit, f"fix.{kind}")))
     return WorldDraft(
         title="Work off the incident queue of the night shift",
         text=(

@@ -52,14 +52,14 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
             unit = len(work) + 1
             wanted = [known[(unit + turn) % len(known)] for turn in range(min(3, len(known)))]
             needs = facts.need(unit, f"house.{rules[unit % len(rules)]}", *wanted)
-            about = f"{_WORK[unit % len(_WORK)]} {task.name} (level {task.depth})"
+            description = f"{_WORK[unit % len(_WORK)]} {task.name} (level {task.depth})"
             if unit < last:
-                work.append(Unit(about, needs))
+                work.append(Unit(description, needs))
                 continue
             task.result = f"result.u{unit}"
             value = f"{rng.getrandbits(40):010x}"
             facts.tell(task.result, value, f"unit {unit}", unit + 1)
-            work.append(Unit(about, needs, (f"{task.result} = {value}",), (task.result,)))
+            work.append(Unit(description, needs, (f"{task.result} = {value}",), (task.result,)))
         before[task.depth] = task.result
     return WorldDraft(
         title="Assemble a product from sub-tasks that build on each other",
@@ -79,13 +79,13 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
 def _tree(rng: Random, count: int, depth: int, level: int = 1) -> _Task:
     """Return a tree of about ``count`` tasks with at most ``depth`` levels. The first child is the deepest."""
     task = _Task(f"{rng.choice(_PARTS)}-{rng.randrange(10, 99)}", level, [])
-    left = count - 1
-    branches = min(left, _CHILDREN) if depth > 1 else 0
+    remaining = count - 1
+    branches = min(remaining, _CHILDREN) if depth > 1 else 0
     for branch in range(branches):
-        share = left if branch == branches - 1 else max(1, left * 3 // 5)
-        share = min(share, left - (branches - branch - 1))
+        share = remaining if branch == branches - 1 else max(1, remaining * 3 // 5)
+        share = min(share, remaining - (branches - branch - 1))
         task.children.append(_tree(rng, share, depth - 1, level + 1))
-        left -= share
+        remaining -= share
     return task
 
 

@@ -23,8 +23,8 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     attempts = shares(units, _WEIGHTS[: max(1, size.horizon // 14)])
     for number, length in enumerate(attempts, 1):
         driver, path = f"attempt.driver-{number}", f"attempts/{number}.md"
-        said, probes[driver] = plant(rng, size, work.facts, driver, _DRIVERS, path, f"Attempt {number}")
-        work.files[path] = said
+        text, probes[driver] = plant(rng, size, work.facts, driver, _DRIVERS, path, f"Attempt {number}")
+        work.files[path] = text
         found: list[str] = []
         for at in range(length):
             over = at == length - 1 and number < len(attempts)

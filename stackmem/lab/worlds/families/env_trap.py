@@ -40,8 +40,8 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     for unit in range(1, units + 1):
         phase = (unit - 1) * phases // units
         second = items[1 + (unit + phase) % (len(items) - 1)] if len(items) > 1 else "runner"
-        about = f"{_PHASES[phase]}: {rng.choice(_WORK)} {rng.choice(_MODULES)} and run its tests"
-        work.append(Unit(about, facts.need(unit, "env.runner", f"env.{second}")))
+        description = f"{_PHASES[phase]}: {rng.choice(_WORK)} {rng.choice(_MODULES)} and run its tests"
+        work.append(Unit(description, facts.need(unit, "env.runner", f"env.{second}")))
     return WorldDraft(
         title="Bring an inherited repository through its maintenance plan",
         text=(

@@ -23,11 +23,11 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     first, *middle, last = shares(units, (3, *((4,) * max(1, min(len(_PLACES), size.horizon // 20))), 6))
     for at in range(first):
         work.do(f"draft page {at + 1}", contract[2 * at % len(contract)], contract[(2 * at + 1) % len(contract)])
-    for place, length in zip(_PLACES, middle, strict=False):
-        keys = [f"{place}.{item}" for item in ("path", "queue")]
-        work.read(rng, size, f"docs/{place}.md", f"The {place}", {key: code(rng) for key in keys})
+    for location, length in zip(_PLACES, middle, strict=False):
+        keys = [f"{location}.{item}" for item in ("path", "queue")]
+        work.read(rng, size, f"docs/{location}.md", f"The {location}", {key: code(rng) for key in keys})
         for at in range(length):
-            work.do(f"adapt the {place}, part {at + 1}", keys[at % 2])
+            work.do(f"adapt the {location}, part {at + 1}", keys[at % 2])
     for at in range(last):
         work.do(f"check page {at + 1}", contract[at % len(contract)], contract[(at + 2) % len(contract)])
     return work.draft(

@@ -20,11 +20,11 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         work.read(rng, size, f"docs/{lane}.md", f"The {lane} lane", said)
     for unit in range(1, units + 1):
         lane = lanes[(unit + unit // 7) % len(lanes)]
-        place = f"at.{lane}"
-        known = [place] if place in work.given else []
+        location = f"at.{lane}"
+        known = [location] if location in work.given else []
         work.do(
             f"move the {lane} lane on", f"{lane}.depot" if unit % 2 else f"{lane}.stamp", *known,
-            gives={place: code(rng)}, noted=f"lanes/{lane}.md",
+            gives={location: code(rng)}, noted=f"lanes/{lane}.md",
         )  # fmt: skip
     return work.draft(
         "Move four lanes of freight in turn",

@@ -18,7 +18,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     work, old = UnitList(), list[str]()
     for shelf in range(-(-units // _UNITS)):
         hall = _HALLS[shelf % len(_HALLS)]
-        said = {f"{hall}.bin-{shelf}-{place}": _place(rng) for place in range(_SHELF)}
+        said = {f"{hall}.bin-{shelf}-{position}": _place(rng) for position in range(_SHELF)}
         work.read(rng, size, f"stock/{hall}/{shelf}.md", f"Shelf {shelf} of the {hall} hall", said, 150)
         keys = list(said)
         for at in range(min(_UNITS, units - shelf * _UNITS)):

@@ -38,8 +38,8 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         amount = rng.randrange(-48_000, 52_000) or 100
         needs = facts.need(unit, "ledger.total", f"account.{kind}")
         total += amount
-        about = f"post {_money(amount)} of {kind} from {rng.choice(_PARTNERS)}, voucher {7000 + unit}"
-        work.append(Unit(about, needs, (f"ledger.total = {_money(total)} @ {unit}",), ("ledger.total",)))
+        description = f"post {_money(amount)} of {kind} from {rng.choice(_PARTNERS)}, voucher {7000 + unit}"
+        work.append(Unit(description, needs, (f"ledger.total = {_money(total)} @ {unit}",), ("ledger.total",)))
         facts.tell("ledger.total", _money(total), "step", unit + 1)
     files = {
         OPENING: document("Opening balance", rng, [("Carried forward", [opening])], size.chars(400)),

@@ -32,12 +32,12 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         page = rng.randrange(1, pages + 1)
         command = f"./work log {number}" + (f" {page}" if page > 1 else "")
         work.facts.tell(f"request.{case}", value, f"run {command}")
-        about = f"collected for {case.replace('-', ' ')}"
+        description = f"collected for {case.replace('-', ' ')}"
         chars = min(31_000, size.chars(PAGE_CHARS + rng.randrange(-3_000, 3_000)))
         planted = (f"request.{case} = {value}",)
-        logs.append(tuple(Page(about, chars, planted if at == page else ()) for at in range(1, pages + 1)))
-    about = "Who asked for what, and what was promised. The logs themselves are shown by ./work log."
-    work.files["docs/cases.md"] = document(about, rng, [(case, []) for case in cases], size.chars(250))
+        logs.append(tuple(Page(description, chars, planted if at == page else ()) for at in range(1, pages + 1)))
+    description = "Who asked for what, and what was promised. The logs themselves are shown by ./work log."
+    work.files["docs/cases.md"] = document(description, rng, [(case, []) for case in cases], size.chars(250))
     turns = _turns(rng, cases)
     for unit in range(units):
         case = next(turns) if unit % _BLOCK == 0 else case

@@ -36,7 +36,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
             service = order.pop()
         first = rng.randrange(len(_ITEMS))
         needs = facts.need(unit, f"{service}.{_ITEMS[first]}", f"{service}.{_ITEMS[first - 1]}")
-        about = f"{rng.choice(_WORK)} {service}, change request {3000 + unit}"
+        description = f"{rng.choice(_WORK)} {service}, change request {3000 + unit}"
         says: tuple[str, ...] = ()
         puts: dict[str, str] = {}
         if unit % every == every // 2 and unit < units:
@@ -46,7 +46,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
                 facts.tell(f"{moved}.{item}", values[moved][item], f"read {_path(moved)}", unit + 1)
             puts[_path(moved)] = _config(moved, comments[moved], values[moved])
             says = (f"changed {moved} @ {unit}",)
-        work.append(Unit(about, needs, says, (), puts))
+        work.append(Unit(description, needs, says, (), puts))
     return WorldDraft(
         title="Roll a change window over the services",
         text=(

@@ -17,8 +17,8 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     work, probes = UnitList(), dict[str, str]()
     for number, length in enumerate(shares(units, (1,) * max(1, size.horizon // _CLAIM_CALLS)), 1):
         key, path = f"claim.plot-{number}", f"claims/{number}.md"
-        said, probes[key] = plant(rng, size, work.facts, key, _TOOLS, path, f"Claim {number}")
-        work.files[path] = said
+        text, probes[key] = plant(rng, size, work.facts, key, _TOOLS, path, f"Claim {number}")
+        work.files[path] = text
         for at in range(length):
             work.do(f"claim {number}, hole {at + 1}", key)
     return work.draft(

@@ -37,8 +37,8 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         if len(waiting) < 2:
             waiting = rng.sample(fields, len(fields))
         one, two = waiting.pop(), waiting.pop()
-        about = f"{rng.choice(_JOBS)} batch {unit:04d} by {one} and {two}"
-        work.append(Unit(about, facts.need(unit, f"field.{one}", f"field.{two}")))
+        description = f"{rng.choice(_JOBS)} batch {unit:04d} by {one} and {two}"
+        work.append(Unit(description, facts.need(unit, f"field.{one}", f"field.{two}")))
     return WorldDraft(
         title="Move the claims archive into the new system",
         text=(

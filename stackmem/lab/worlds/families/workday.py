@@ -49,8 +49,8 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
             own = (entry, suite)[at % 2]
             other = needed[at % len(needed)] if needed else "repo.runner"
             keys = (own, other, "repo.python", "repo.runner") if at == 0 else (own, other)
-            about = f"{verb} the {name} of {package}, part {at + 1}"
-            work.append(Unit(about, facts.need(first + at, *keys)))
+            description = f"{verb} the {name} of {package}, part {at + 1}"
+            work.append(Unit(description, facts.need(first + at, *keys)))
         last = len(work)
         version = f"r{rng.randrange(10, 99)}.{rng.randrange(1_000, 9_999)}"
         facts.tell(release, version, f"read {noted}", last + 1)

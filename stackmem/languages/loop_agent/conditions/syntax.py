@@ -121,7 +121,7 @@ def parse(text: Any) -> Node | None:
 
 
 def _tokens(text: str) -> list[_ConditionToken]:
-    found: list[_ConditionToken] = []
+    tokens: list[_ConditionToken] = []
     at = 0
     while True:
         match = _TOKEN.match(text, at)
@@ -132,13 +132,13 @@ def _tokens(text: str) -> list[_ConditionToken]:
             )
         kind = str(match.lastgroup)
         token = _ConditionToken(kind, match[kind], match.start(kind))
-        if kind == "bad" or (kind == "name" and token.text in FORBIDDEN and _is_word(token.text, found)):
+        if kind == "bad" or (kind == "name" and token.text in FORBIDDEN and _is_word(token.text, tokens)):
             raise ConditionFault(f"Expression contains forbidden construct: {token.text}")
         if kind == "op" and token.text in _ASSIGNS:
             raise ConditionFault(f"AssignmentExpression is not allowed: {token.text!r} at column {token.at + 1}")
-        found.append(token)
+        tokens.append(token)
         if kind == "end":
-            return found
+            return tokens
         at = match.end()
 
 
@@ -183,8 +183,8 @@ class _Parser:
 
     def _unexpected(self) -> ConditionFault:
         token = self._next
-        told = "its end" if token.kind == "end" else repr(token.text)
-        return ConditionFault(f"Expression is not a parseable single expression: {told} at column {token.at + 1}")
+        text = "its end" if token.kind == "end" else repr(token.text)
+        return ConditionFault(f"Expression is not a parseable single expression: {text} at column {token.at + 1}")
 
     def _take(self, *texts: str) -> str:
         """Consume the next operator if it is one of these; otherwise return an empty text."""

@@ -26,13 +26,13 @@ def runner_of(words: list[str]) -> tuple[str, list[str]]:
         if word.startswith("--"):
             at += word == "--check-hash-based-pycs"
             continue
-        for place, letter in enumerate(word[1:], 2):
+        for position, letter in enumerate(word[1:], 2):
             if letter in "mc":
-                subject = word[place:] or "".join(words[at : at + 1])
-                rest = words[at + (not word[place:]) :]
+                subject = word[position:] or "".join(words[at : at + 1])
+                rest = words[at + (not word[position:]) :]
                 return _runner(subject if letter == "m" else _in_code(subject), rest)
             if letter in "WX":
-                at += not word[place:]
+                at += not word[position:]
                 break
     return _runner(os.path.basename("".join(words[at : at + 1])), words[at + 1 :])  # noqa: PTH119
 
@@ -46,7 +46,7 @@ def _runner(name: str, arguments: list[str]) -> tuple[str, list[str]]:
 
 
 def _without_witness(path: str) -> dict[str, str]:
-    others = [place for place in path.split(os.pathsep) if os.path.abspath(place) != _HERE]  # noqa: PTH100
+    others = [location for location in path.split(os.pathsep) if os.path.abspath(location) != _HERE]  # noqa: PTH100
     return {REPORT: "", "PYTHONPATH": os.pathsep.join(others)}
 
 
@@ -204,7 +204,7 @@ def _next_sitecustomize() -> None:
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
 
-    others = [place for place in sys.path if os.path.abspath(place) != _HERE]  # noqa: PTH100
+    others = [location for location in sys.path if os.path.abspath(location) != _HERE]  # noqa: PTH100
     spec = PathFinder.find_spec("sitecustomize", others)
     if spec is not None and spec.loader is not None:
         spec.loader.exec_module(module_from_spec(spec))
