@@ -1,7 +1,7 @@
-"""The programs that a folder offers to agents, and the user's trust in them.
+"""The programs and commands that a folder offers, and the user's trust in them.
 
 Trust is recorded like that in a folder's servers (``mcp_servers``), with a digest of every file below
-``.stackmem/programs``. A file that is added, changed or removed ends it.
+their folder. A file that is added, changed or removed ends it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from .mcp_servers import FolderServers, NamedFile
 from .settings_files import read_within
 
 PROGRAMS_FOLDER = ".stackmem/programs"
+COMMAND_FOLDERS = (".stackmem/commands", ".claude/commands")
 _MAX_FILES = 1_000
 _MAX_BYTES = 10 << 20
 
@@ -28,23 +29,32 @@ def read_programs(folder: Path) -> FolderServers | None:
     Raises:
         UsageError: The folder is a link out of the project, or its files cannot be compared.
     """
+    return _read_below(folder, PROGRAMS_FOLDER, "programs")
+
+
+def read_commands(folder: Path, name: str) -> FolderServers | None:
+    """Return the files of one of a folder's ``COMMAND_FOLDERS``, like ``read_programs``."""
+    return _read_below(folder, name, "commands")
+
+
+def _read_below(folder: Path, name: str, kind: str) -> FolderServers | None:
     root = folder.resolve()
-    place = root / PROGRAMS_FOLDER
+    place = root / name
     if not place.is_dir():
         return None
     if place.resolve() != place:
         raise UsageError(f"{place} is a link; replace it by a folder")
     files: list[NamedFile] = []
-    for parent, names, others in os.walk(place):
-        names.sort()
-        for name in sorted(others + [each for each in names if Path(parent, each).is_symlink()]):
-            path = Path(parent, name)
+    for parent, folders, others in os.walk(place):
+        folders.sort()
+        for each in sorted(others + [inner for inner in folders if Path(parent, inner).is_symlink()]):
+            path = Path(parent, each)
             if len(files) >= _MAX_FILES:
                 raise UsageError(f"{place} has more than {_MAX_FILES:,} files; remove some")
             files.append(NamedFile(str(path.relative_to(root)), _content(path)))
     if not files:
         return None
-    digest = hashlib.sha256(b"stackmem trust programs 1\n" + msgspec.json.encode(files)).hexdigest()
+    digest = hashlib.sha256(f"stackmem trust {kind} 1\n".encode() + msgspec.json.encode(files)).hexdigest()
     return FolderServers(place, {}, tuple(files), digest)
 
 

@@ -18,21 +18,22 @@ from stackmem.errors import UsageError
 from stackmem.settings.hook_files import HOOKS_FILE, project_hooks
 from stackmem.settings.mcp_servers import SERVERS_FILE, FolderServers, distrust, read_folder, trust
 from stackmem.settings.permission_rules import PERMISSIONS_FILE, project_rules
-from stackmem.settings.program_trust import PROGRAMS_FOLDER, read_programs
+from stackmem.settings.program_trust import COMMAND_FOLDERS, PROGRAMS_FOLDER, read_commands, read_programs
 
 
 def command(
     folder: str = argument(
-        "DIR", "A folder with stackmem.mcp.toml, .permissions.toml, .hooks.toml, or .stackmem/programs."
+        "DIR", "A folder with stackmem.mcp.toml, .permissions.toml, .hooks.toml, programs or commands."
     ),
     remove: bool = switch("--remove", "Stop trusting the folder."),
     yes: bool = switch("--yes", "Do not ask for confirmation."),
 ) -> None:
-    """Allow the servers, programs, permission rules and hooks that a folder brings, until their files change."""
+    """Allow what a folder brings, such as servers, programs, hooks and commands, until its files change."""
     place = absolute(folder)
     if remove:
         distrust(place, os.environ)
-        distrust(place / PROGRAMS_FOLDER, os.environ)
+        for name in (PROGRAMS_FOLDER, *COMMAND_FOLDERS):
+            distrust(place / name, os.environ)
         distrust(place.resolve() / PERMISSIONS_FILE, os.environ)
         distrust(place.resolve() / HOOKS_FILE, os.environ)
         typer.echo(f"{escape(str(place))} is no longer trusted")
@@ -42,11 +43,12 @@ def command(
     hooks, hooked = project_hooks(place) if (place / HOOKS_FILE).is_file() else ((), None)
     rules, ruled = project_rules(place, None) if (place / PERMISSIONS_FILE).is_file() else ((), None)
     brings = {"servers": servers, "programs": programs, "permission rules": ruled, "hooks": hooked}
+    brings |= {f"commands in {name}": read_commands(place, name) for name in COMMAND_FOLDERS}
     trusted = {name: found for name, found in brings.items() if found is not None}
     if not trusted:
         raise UsageError(
-            f"{place} has no {SERVERS_FILE}, {PERMISSIONS_FILE}, {HOOKS_FILE} or {PROGRAMS_FOLDER}; "
-            "there is nothing to trust"
+            f"{place} has no {SERVERS_FILE}, {PERMISSIONS_FILE}, {HOOKS_FILE}, {PROGRAMS_FOLDER} or "
+            f"{' or '.join(COMMAND_FOLDERS)}; there is nothing to trust"
         )
     for line in (*map(spelled, rules), *map(spelled_hook, hooks)):
         typer.echo(escape(line))

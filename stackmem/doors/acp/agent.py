@@ -27,6 +27,7 @@ from msgspec import UNSET
 from stackmem.core.person_facts import Approve, PersonSaid
 from stackmem.core.state import State
 from stackmem.core.text import mark_cut
+from stackmem.doors.chat.command_files import find_commands, request_of
 from stackmem.doors.chat.commands import IN_EDITORS
 from stackmem.errors import StackmemError, TraceError
 from stackmem.foreign.files import read_regular
@@ -134,6 +135,10 @@ class EditorAgent:
     async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> dict[str, Any]:
         conversation = self._session(session_id)
         text = _text(prompt, conversation.folder)
+        try:
+            text = request_of(text, conversation.folder, os.environ) or text
+        except StackmemError as error:
+            raise _wrong(str(error)) from error
         if command_of(text)[0] and conversation.queued:
             raise _wrong("commands are not possible during a turn; wait for its end, or cancel it")
         answer, begins = conversation.prompt(text)
@@ -186,9 +191,10 @@ class EditorAgent:
         if _ID.fullmatch(name):
             conversation.on_run = lambda run_dir: _keep(name, run_dir)
         self._sessions[name] = conversation
+        known = IN_EDITORS | find_commands(folder, os.environ).commands
         commands = [
             {"name": name, "description": each.says, **({"input": {"hint": each.takes}} if each.takes else {})}
-            for name, each in IN_EDITORS.items()
+            for name, each in known.items()
         ]
         update = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
         task = self._loop.create_task(self._send(name, update))  # runs after the session's own answer was sent

@@ -7,7 +7,7 @@ import os
 import secrets
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -50,7 +50,8 @@ _BY = {"user": "you", "agent": "the agent", "wording": "its wording", "upkeep": 
 class ChatCompleter(Completer):
     """Completes commands at the start of a line, and files of the folder elsewhere."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, more: Mapping[str, str] | None = None) -> None:
+        self._help = HELP | dict(more or {})
         self._files = PathCompleter(get_paths=lambda: [str(folder)])
         self._mentions = MentionCompleter(folder)
 
@@ -59,7 +60,7 @@ class ChatCompleter(Completer):
         if before.startswith("/") and " " not in before:
             yield from (
                 Completion(name, start_position=-len(before), display_meta=says)
-                for name, says in HELP.items()
+                for name, says in self._help.items()
                 if name.startswith(before)
             )
             return
@@ -73,7 +74,14 @@ class ChatCompleter(Completer):
 class Look:
     """The read-only commands."""
 
-    def __init__(self, say: Callable[..., None], tell: Callable[..., None], diff: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        say: Callable[..., None],
+        tell: Callable[..., None],
+        diff: Callable[[str], str],
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        self._help = HELP | dict(more or {})
         self._say, self._tell, self._diff = say, tell, diff
 
     def __call__(self, name: str, rest: str, state: State, run_dir: Path) -> bool:
@@ -81,7 +89,7 @@ class Look:
         try:
             match name:
                 case "/help":
-                    self._tell(*(f"{command:<10} {says}" for command, says in HELP.items()))
+                    self._tell(*(f"{command:<10} {says}" for command, says in self._help.items()))
                 case "/show":
                     self._show_step(state, run_dir, rest)
                 case "/diff":

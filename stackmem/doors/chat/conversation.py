@@ -31,6 +31,7 @@ from stackmem.trace.open_run import Run
 
 from .chat import ChatScreen
 from .chat_commands import ChatCompleter, Look
+from .command_files import FileCommands, find_commands
 from .committing import apply_order
 from .line_editor import LineEditor
 from .person import TerminalPerson, shell_command
@@ -47,12 +48,13 @@ class ChatSession:
         then: The next action for the run that the user left; None if the user quit.
     """
 
-    def __init__(self, screen: ChatScreen, editor: LineEditor, folder: Path) -> None:
+    def __init__(self, screen: ChatScreen, editor: LineEditor, folder: Path, files: FileCommands) -> None:
         self.screen, self.editor = screen, editor
         self.person = TerminalPerson(screen, editor, self._obey, self._looks, folder)
         self.then: Next | None = None
         self._undone: list[tuple[Path, int]] = []  # runs that /undo left, with the number of requests that remained
-        self._look = Look(screen.say, screen.tell, screen.diff)
+        self._files = files.commands
+        self._look = Look(screen.say, screen.tell, screen.diff, files.help)
 
     def play(self, first: Next) -> int:
         """Play runs until the user quits; return the exit code."""
@@ -173,6 +175,8 @@ class ChatSession:
                 self._set_budget(rest)
             case "/model" | "/strategy":
                 self.screen.tell(f"{name} needs a name; current: {one_line(state.begun.model)}, {state.begun.strategy}")
+            case _ if name.removeprefix("/") in self._files:
+                pass  # the reason why it cannot be used was shown
             case _:
                 self.screen.tell(f"no command {one_line(name)}; /help lists all commands")
 
@@ -246,10 +250,12 @@ def talk(
     color = not (plain or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb")
     screen = ChatScreen(color=color, plain=plain, styled=color)
     screen.place = place_of(folder)
-    with LineEditor(ChatCompleter(folder), runs_dir / _HISTORY, screen.status, vim=vim) as editor:
+    files = find_commands(folder, os.environ)
+    with LineEditor(ChatCompleter(folder, files.help), runs_dir / _HISTORY, screen.status, vim=vim) as editor:
         screen.say, screen.live = editor.say, editor.show_live
         editor.format_live = screen.format_tail if color else None
-        talking = ChatSession(screen, editor, folder)
+        talking = ChatSession(screen, editor, folder, files)
+        screen.tell(*files.notes, color="yellow")
         screen.tell("Type a request; /help lists commands; Ctrl-D leaves.", color="dim")
         code = talking.play(partial(first, talking))
     if talking.person.run_dir is not None:

@@ -14,11 +14,13 @@ from stackmem.cli.screen.text import one_line, readable
 from stackmem.core.conversation.standing import memory_line
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, Scope
 from stackmem.core.requests import AskPermission, AskUser
+from stackmem.errors import UsageError
 from stackmem.run.ports import Left, UserCommand, UserFile
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.snapshot import Snapshot
 
 from .chat import ChatScreen, folded
+from .command_files import request_of
 from .line_editor import LineEditor
 from .mentions import mentions
 
@@ -63,18 +65,35 @@ class TerminalPerson:
                 self.screen.busy = "thinking"
                 return self._with_mentions(words)
             self._run_if_asked(self._heard[0], self._heard)
-            self.commands(self._heard.pop(0))
+            queued = self._heard.pop(0)
+            if words := self._from_file(queued):
+                return words
+            self.commands(queued)
         while True:
             draft, self.draft = self.draft, ""
             line = self._ask("> ", draft=draft)
             if line is None:
                 raise Left
             self._run_if_asked(line)
+            if words := self._from_file(line):
+                return words
             if self._is_command(line):
                 self.commands(line)
             elif line.strip():
                 self.screen.busy = "thinking"
                 return self._with_mentions(line)
+
+    def _from_file(self, line: str) -> str:
+        """Return the request of a command from a file; empty for any other line."""
+        try:
+            words = request_of(line, self._folder, os.environ)
+        except UsageError as error:
+            self.screen.tell(str(error), color="yellow")
+            return ""
+        if words:
+            self.screen.busy = "thinking"
+            self.screen.say(*folded(readable(words).split("\n"), "the model reads"))
+        return self._with_mentions(words) if words else ""
 
     def _with_mentions(self, words: str) -> str:
         """Attach the files that the words mention, before the next request to the model."""
@@ -203,6 +222,8 @@ class TerminalPerson:
                 self._heard = []
                 return PersonStopped()
             self._run_if_asked(line)
+            if words := self._from_file(line):
+                return PersonSteppedIn(words)
             if self._is_command(line):
                 self.commands(line)
                 continue

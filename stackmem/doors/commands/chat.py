@@ -29,6 +29,7 @@ from stackmem.cli.placement import RESUME
 from stackmem.cli.screen.text import one_line, say
 from stackmem.core.person_facts import Approve, Policy, SessionRules
 from stackmem.core.strategy import has_frames
+from stackmem.doors.chat.command_files import request_of
 from stackmem.doors.chat.conversations import EarlierConversation, conversations, find_named
 from stackmem.doors.chat.headless import play_request, request_from
 from stackmem.errors import UsageError
@@ -92,6 +93,7 @@ def command(
         _must_be_one_of("--policy", policy, get_args(Policy))
     words = None if request is None else request_from(request)
     place = (Path.cwd() / os.path.expanduser(folder)).resolve()
+    words = words and (request_of(words, place, os.environ) or words)
     with own_servers(os.environ, Path.cwd(), root=place, asks=words is None) as warnings:
         say(*warnings)
         if continues or taken_up is not None:

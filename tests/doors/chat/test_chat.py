@@ -406,3 +406,21 @@ def test_resume_answers_a_question_of_an_agent(stage: Stage):
     assert (asked.returncode, found["ending"], found["result"]) == (8, "input_needed", "Which file do you mean?")
     again = stage.call("resume", found["run"], "--say", "a.txt", "--json")
     assert (again.returncode, json.loads(again.stdout)["result"]) == (0, "Mended.")
+
+
+def test_a_command_from_a_file_becomes_the_request_and_needs_trust_in_a_project(stage: Stage):
+    mine = folder_of(stage)
+    (mine / ".stackmem" / "commands").mkdir(parents=True)
+    (mine / ".stackmem" / "commands" / "deploy.md").write_text("Deploy to $1.", encoding="utf-8")
+    with chat(stage, replies=[says("Deployed.")]) as terminal:
+        at = terminal.wait_for("brings 1 command that you do not trust yet")
+        at = terminal.wait_for("Type a request", at)
+        terminal.type("/deploy prod\r")
+        at = terminal.wait_for("is not trusted; run stackmem trust", at)
+        done = stage.run("trust", mine, "--yes")
+        assert done.returncode == 0, done.stderr
+        terminal.type("/deploy prod\r")
+        terminal.wait_for("Deployed.", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert begun(stage) == ["Deploy to prod."]

@@ -224,6 +224,28 @@ def test_a_hook_refuses_a_call_in_an_editor_too(stage: Stage):
     assert replay(only_run(stage)).prompts
 
 
+def test_a_command_from_a_file_is_offered_and_sent_as_its_text(stage: Stage):
+    place = Path(os.environ["XDG_CONFIG_HOME"], "stackmem", "commands")
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "deploy.md").write_text("---\ndescription: Ship it\n---\nDeploy to $1.", encoding="utf-8")
+    folder, client = mine(stage), Client()
+    (folder / ".claude" / "commands").mkdir(parents=True)
+    (folder / ".claude" / "commands" / "theirs.md").write_text("Do it.", encoding="utf-8")
+    line = arguments(stage, says("Done."))
+
+    async def play() -> None:
+        async with editor(stage, client, line) as (agent, process):
+            session = (await agent.new_session(cwd=str(folder))).session_id
+            with pytest.raises(RequestError, match="not trusted"):
+                await agent.prompt(session_id=session, prompt=text("/theirs"))
+            await agent.prompt(session_id=session, prompt=text("/deploy prod"))
+            process.stdin.close()
+            assert await process.wait() == 0
+
+    asyncio.run(asyncio.wait_for(play(), 100))
+    assert [event.text for event in facts(stage, PersonSaid)] == ["Deploy to prod."]
+
+
 def test_a_session_is_loaded_after_a_kill_and_continues(stage: Stage):
     folder, first, second = mine(stage), Client(), Client()
     line = arguments(stage, says("One file."), command("sleep 60"), says("There."))
