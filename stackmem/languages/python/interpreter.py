@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -63,6 +63,7 @@ class PythonProcess:
             texts.append(source.text)
         given = {"folder": f".stackmem/python/{self._slug()}", "program": texts[0], "order": self._order()}
         known = ExchangeLog()
+        self._moment("entered", [self._base()])
         while True:
             session = {"api": texts[1], "asked": list(known.asked)}
             answer: ToolAnswer = yield InvokeTool(
@@ -73,10 +74,12 @@ class PythonProcess:
             where = self._where(message)
             arguments = messages.read_arguments(message)
             if isinstance(arguments, messages.ValueRequest):
+                self._moment("left", [self._base()])
                 return arguments.value
             if isinstance(arguments, messages.ErrorRequest):
                 raise Halted("Exception", arguments.report, self._path(where))
-            self._notify("line", message)
+            if not message.lines and message.call != "begin":
+                self._moment("line", message.frames)
             value = yield from self._reply(message, arguments)
             known.add(answer.value, value, where)
 
@@ -89,7 +92,8 @@ class PythonProcess:
         return json.dumps(
             {
                 "file": launch.path, "text": launch.text, "entry": self._entry.name, "inputs": self._inputs,
-                "home": launch.workspace, "folder": launch.module_path, "watched": launch.watch is not None,
+                "line": self._entry.line, "home": launch.workspace, "folder": launch.module_path,
+                "watched": launch.watch is not None,
             }
         )  # fmt: skip
 
@@ -103,7 +107,7 @@ class PythonProcess:
         if value.get("call") == "diverged":
             raise self._diverged(value)
         if "call" in value:
-            return messages.read_message(value)
+            return messages.read_message(value, where)
         shown = "\n".join(str(value.get(name) or "").strip()[-2_000:] for name in ("stdout", "stderr")).strip()
         reason = answer.detail or "it ended without a result"
         report = f"{where}: the program's process ended after this line: {reason}"
@@ -132,8 +136,8 @@ class PythonProcess:
 
     def _note(self, message: messages.ProcessMessage) -> Routine:
         """Report what happened since the previous request."""
-        for view in message.lines:
-            self._moment("line", view)
+        for line in message.lines:
+            self._moment(line.kind, line.frames)
         for note in message.notes:
             match note:
                 case messages.PrintedNote():
@@ -150,15 +154,18 @@ class PythonProcess:
                     self._steps.pop()
                     yield ops.LeaveFrame(note.result)
 
-    def _notify(self, kind: Any, message: messages.ProcessMessage) -> None:
-        frames = message.frames or [messages.ProcessFrame(message.function, message.file, message.line)]
-        self._moment(kind, frames)
+    def _base(self) -> messages.ProcessFrame:
+        return messages.ProcessFrame("program", self._launch.path, 1, self._inputs)
 
-    def _moment(self, kind: Any, frames: list[messages.ProcessFrame]) -> None:
-        watch = self._launch.watch
-        if watch is not None and frames:
-            stack = tuple(FrameView(each.name, each.file, each.line, each.variables) for each in frames)
-            watch(DebugMoment(kind, stack, f"{frames[0].name}:{frames[0].line}"))
+    def _moment(self, kind: Literal["entered", "line", "left"], frames: list[messages.ProcessFrame]) -> None:
+        """Call the debugger, if one is attached."""
+        if self._launch.watch is None or not frames:
+            return
+        first, lines = frames[0], self._launch.text.splitlines()
+        own = first.file == self._launch.path and 0 < first.line <= len(lines)
+        text = lines[first.line - 1].strip() if own else f"{posixpath.basename(first.file)}:{first.line}"
+        stack = tuple(FrameView(each.name, each.file, each.line, each.variables) for each in frames)
+        self._launch.watch(DebugMoment(kind, stack, self._file() if first.name == "program" else text))
 
     def _reply(self, message: messages.ProcessMessage, arguments: Struct | str) -> Routine:
         """Perform a request and return its answer for the process."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -41,6 +41,13 @@ class ProcessFrame(Struct, frozen=True, forbid_unknown_fields=True):
     variables: dict[str, Any] = {}
 
 
+class ProcessLine(Struct, frozen=True, forbid_unknown_fields=True):
+    """A line that ran, with the frames around it, innermost first."""
+
+    kind: Literal["entered", "line", "left"]
+    frames: list[ProcessFrame]
+
+
 class ProcessMessage(Struct, frozen=True):
     """One request of the process, with what happened since the previous one."""
 
@@ -50,8 +57,7 @@ class ProcessMessage(Struct, frozen=True):
     line: int
     function: str
     notes: list[EnterNote | LeaveNote | PrintedNote] = []
-    # the lines that ran since the previous request, each with its frames, innermost first
-    lines: list[list[ProcessFrame]] = []
+    lines: list[ProcessLine] = []  # since the previous request, if a debugger is attached
     frames: list[ProcessFrame] = []
 
 
@@ -150,7 +156,7 @@ ARGUMENTS: dict[str, type[Struct]] = {
 """The arguments of each request."""
 
 
-def read_message(value: Any) -> ProcessMessage:
+def read_message(value: Any, where: str) -> ProcessMessage:
     """Return the process's request.
 
     Raises:
@@ -159,9 +165,8 @@ def read_message(value: Any) -> ProcessMessage:
     try:
         return msgspec.convert(value, ProcessMessage)
     except msgspec.ValidationError as error:
-        line = value.get("line") if isinstance(value, dict) else None
-        where = f"line {line}: " if isinstance(line, int) else ""
-        raise Halted("Malformed Request", f"{where}the program's process sent a malformed request: {error}") from error
+        report = f"{where}: after this line the program's process sent a malformed request: {error}"
+        raise Halted("Malformed Request", report, where) from error
 
 
 def read_arguments(message: ProcessMessage) -> Struct | str:

@@ -36,6 +36,7 @@ LONGEST_SECONDS = 3_600.0
 _LOOK_SECONDS = 0.01
 _MAX_BYTES = 10 * 1024 * 1024
 _END_SECONDS = 2.0
+_CLEAR_SECONDS = 30.0
 _LAST = ("returned", "raised", "malformed", "diverged")
 """Requests after which a process ends."""
 
@@ -54,11 +55,20 @@ class Live:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self, given: dict[str, Any]) -> None:
+        self._clear()
         self._write("run.py", given["program"])
         self._write("order.json", given["order"])
         if self._program:
             self._write("api.py", given["session"]["api"])
         self._thread.start()
+
+    def _clear(self) -> None:
+        """Remove the files of a process that was killed together with its run."""
+        try:
+            self._workspace.files.names(self._folder)
+        except ToolRefused:
+            return
+        self._workspace.run_apart(f"rm -rf {self._folder}", _CLEAR_SECONDS, _MAX_BYTES)
 
     def continues(self, given: dict[str, Any]) -> bool:
         """Return whether a process with this order and these answers would be in the state of this one."""

@@ -42,6 +42,7 @@ class EffectChannel:
         self._number, self._notes, self._printed = 0, list[dict[str, Any]](), list[str]()
         self._open = 0
         self.clock = RunClock()
+        self.journal = Journal(order, self.owns)
 
     def say(self, text: str) -> None:
         self._printed.append(text)
@@ -110,6 +111,7 @@ class EffectChannel:
         self._flush()
         file, line, function = self._caller()
         where = {"file": file, "line": line, "function": function}
+        where |= {"lines": self.journal.take(), "frames": self.journal.stack(sys._getframe(1))}
         try:
             text = to_json({"call": call, "arguments": arguments, **where, "notes": self._notes})
         except (TypeError, ValueError, RecursionError) as error:
@@ -151,6 +153,67 @@ class EffectChannel:
             source = linecache.getline(file, line).strip()
             lines += [f"    {source[:200]}"] if source else []
         return "\n".join(lines), places[0][1] if places else 0
+
+
+class Journal:
+    """The lines that ran since the previous request, for a debugger.
+
+    The code between two requests has no effects, so a debugger can stop at its lines after they ran.
+    """
+
+    def __init__(self, order: dict[str, Any], owns: Any) -> None:
+        self._order, self._owns = order, owns
+        self._lines: list[dict[str, Any]] = []
+        self._chars = 0
+
+    def start(self) -> None:
+        if self._order["watched"]:
+            sys.settrace(self._trace)
+
+    def take(self) -> list[dict[str, Any]]:
+        lines, self._lines, self._chars = self._lines, [], 0
+        return lines
+
+    def _trace(self, frame: Any, event: str, _: Any) -> Any:
+        if not self._owns(frame.f_code.co_filename):
+            return None
+        if self._chars < _JOURNAL_CHARS:
+            kind = {"call": "entered", "line": "line", "return": "left"}.get(event)
+            views = self.stack(frame)
+            self._chars += 100 + sum(len(str(view)) for view in views)
+            self._lines += [{"kind": kind, "frames": views}] if kind else []
+        return self._trace
+
+    def stack(self, frame: Any) -> list[dict[str, Any]]:
+        """Return the frames of the program, innermost first. The last one is the program itself."""
+        found: list[dict[str, Any]] = []
+        base = {"name": "program", "file": self._order["file"], "line": self._order["line"]}
+        while frame is not None and len(found) < 50:
+            code = frame.f_code
+            if code.co_name == "<module>" and code.co_filename == self._order["file"]:
+                base["line"] = frame.f_lineno
+            elif self._owns(code.co_filename):
+                view = {"name": code.co_name, "file": code.co_filename, "line": frame.f_lineno}
+                found.append(view | ({"variables": shown(frame.f_locals)} if self._order["watched"] else {}))
+            frame = frame.f_back
+        return [*found, base]
+
+
+_JOURNAL_CHARS = 4_000_000
+
+
+def shown(variables: dict[str, Any]) -> dict[str, Any]:
+    """Return variables as JSON values; what is not a short one is shown as text."""
+    found = {}
+    for name, value in list(variables.items())[:100]:
+        if isinstance(value, types.ModuleType | types.FunctionType | type):
+            continue
+        try:
+            text = to_json(value)
+            found[name] = _loads(text) if len(text) <= 2_000 else f"{text[:200]}…"
+        except BaseException:  # noqa: BLE001 - the program's classes may raise anything
+            found[name] = f"<{type(value).__name__}>"
+    return found
 
 
 class RunClock:
@@ -252,7 +315,6 @@ _FORBIDDEN = {
     "subprocess.": "use stackmem.shell", "os.system": "use stackmem.shell", "os.exec": "use stackmem.shell",
     "os.posix_spawn": "use stackmem.shell", "os.spawn": "use stackmem.shell", "os.fork": "use stackmem.shell",
     "pty.spawn": "use stackmem.shell", "socket.": "use stackmem.shell or stackmem.call_tool",
-    "_thread.start": "use stackmem.ask_all, or do one thing after another",
     "os.remove": "use stackmem.shell", "os.rename": "use stackmem.shell", "os.mkdir": "use stackmem.shell",
     "os.rmdir": "use stackmem.shell", "os.link": "use stackmem.shell", "os.symlink": "use stackmem.shell",
     "os.truncate": "use stackmem.write_file", "os.chmod": "use stackmem.shell", "os.utime": "use stackmem.shell",
@@ -294,6 +356,19 @@ def guard(place: str, home: str, refusal: type[Exception]) -> None:
                     refuse(event, instead)
 
     sys.addaudithook(hook)
+    _no_threads(lambda *_, **__: refuse("a thread", "use stackmem.ask_all, or do one thing after another"))
+
+
+def _no_threads(refuse: Any) -> None:
+    """Replace the functions that start threads; some versions of Python raise no audit event for them."""
+    import _thread
+    import threading
+
+    for module in (_thread, threading):
+        for name in ("start_new_thread", "start_new", "start_joinable_thread"):
+            for each in (name, f"_{name}"):
+                if hasattr(module, each):
+                    setattr(module, each, refuse)
 
 
 def _libraries() -> list[str]:
@@ -359,13 +434,16 @@ def _run(channel: EffectChannel, order: dict[str, Any]) -> None:
         sys.modules[module.__name__] = module
         api: Any = sys.modules["stackmem"]
         guard(os.path.abspath(channel._place), order["home"], api.NotAllowed)
-        exec(compile(text, order["file"], "exec"), module.__dict__)  # noqa: S102 - this is the runner
+        code = compile(text, order["file"], "exec")
+        channel.journal.start()
+        exec(code, module.__dict__)  # noqa: S102 - this is the runner
         value = module.__dict__[order["entry"]](**order["inputs"])
         try:
             shown = _loads(to_json(value))
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f"{order['entry']} returned a value that is not a JSON value: {error}") from None
     except BaseException as error:  # noqa: BLE001 - whatever ends the program is reported
+        sys.settrace(None)
         report, line = channel.report(error)
         channel.end("raised", report=report, line=line)
     channel.end("returned", value=shown)
