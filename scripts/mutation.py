@@ -35,8 +35,17 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("core", "memory", "trace", "review/measure")
-NET = ("core", "memory", "golden", "properties", "review/measure", "trace", "contracts/test_strategies.py")
+ROOMS = ("core", "memory", "trace", "review/measure", "lab/strategies")
+NET = (
+    "core",
+    "memory",
+    "golden",
+    "properties",
+    "review/measure",
+    "lab/strategies",
+    "trace",
+    "contracts/test_strategies.py",
+)
 SECONDS = 300.0
 """A mutant whose tests take longer than this counts as a time-out."""
 FIRST = 60

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 NEIGHBORS: dict[str, str] = {
+    "doors: a person as the model": "stackmem.doors.chat.human:HumanModel",
     "doors: debug at the terminal": "stackmem.doors.debugger.terminal:TerminalDebugger",
     "doors: read an agent": "stackmem.doors.gateway.bench_agent:read_agent",
     "doors: refuse for an agent": "stackmem.doors.gateway.bench_agent:refuse_for_agent",
@@ -26,6 +27,8 @@ NEIGHBORS: dict[str, str] = {
     "languages: show a halt": "stackmem.languages.running.screen:show_halt",
     "languages: show a result": "stackmem.languages.running.screen:show_program",
     "languages: words after a task": "stackmem.languages.frame.task_text:words_after_task",
+    "lab: memory strategies": "stackmem.lab.strategies:STRATEGIES",
+    "lab: open a scripted model": "stackmem.lab.simulated.scripted:ScriptedModel",
     "lab: open a simulated model": "stackmem.lab.simulated.opening:open_simulated",
     "review: metrics": "stackmem.review.measure.metrics:METRICS",
     "review: type of a metric": "stackmem.review.measure.metrics:Metric",

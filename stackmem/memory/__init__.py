@@ -6,46 +6,55 @@ from collections.abc import Callable
 
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import UsageError
+from stackmem.neighbors import neighbor
 
 from .adaptive import adaptive
-from .agentfold import agentfold
-from .boundary import boundary
-from .frames import fold, heap, isolated, stack, stackheap_fork, stackheap_lossless
 from .full import full, mem1, notes, truncate, window
-from .letta import letta
-from .rag import rag
-from .results import clear, clear_cold, expandable, mask, memory_dir
 from .stackheap import stackheap
-from .summaries import compact, condenser, handoff, hierarchical, rolling_summary, structured_summary, summary
+
+
+class Rival:
+    """The factory of a strategy that is there for comparison. The lab contains it, and loads it on first use."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def factory(self) -> Callable[[str], MemoryStrategy]:
+        made: Callable[[str], MemoryStrategy] = neighbor("lab: memory strategies")[self._name]
+        return made
+
+    def __call__(self, parameters: str) -> MemoryStrategy:
+        return self.factory()(parameters)
+
 
 STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "full": full,
     "adaptive": adaptive,
     "stackheap": stackheap,
-    "stackheap_fork": stackheap_fork,
-    "stackheap_lossless": stackheap_lossless,
-    "stack": stack,
-    "heap": heap,
-    "isolated": isolated,
-    "fold": fold,
-    "agentfold": agentfold,
-    "boundary": boundary,
-    "clear": clear,
-    "clear_cold": clear_cold,
-    "compact": compact,
-    "condenser": condenser,
-    "expandable": expandable,
-    "handoff": handoff,
-    "hierarchical": hierarchical,
-    "letta": letta,
-    "mask": mask,
+    "stackheap_fork": Rival("stackheap_fork"),
+    "stackheap_lossless": Rival("stackheap_lossless"),
+    "stack": Rival("stack"),
+    "heap": Rival("heap"),
+    "isolated": Rival("isolated"),
+    "fold": Rival("fold"),
+    "agentfold": Rival("agentfold"),
+    "boundary": Rival("boundary"),
+    "clear": Rival("clear"),
+    "clear_cold": Rival("clear_cold"),
+    "compact": Rival("compact"),
+    "condenser": Rival("condenser"),
+    "expandable": Rival("expandable"),
+    "handoff": Rival("handoff"),
+    "hierarchical": Rival("hierarchical"),
+    "letta": Rival("letta"),
+    "mask": Rival("mask"),
     "mem1": mem1,
-    "memory_dir": memory_dir,
+    "memory_dir": Rival("memory_dir"),
     "notes": notes,
-    "rag": rag,
-    "rolling_summary": rolling_summary,
-    "structured_summary": structured_summary,
-    "summary": summary,
+    "rag": Rival("rag"),
+    "rolling_summary": Rival("rolling_summary"),
+    "structured_summary": Rival("structured_summary"),
+    "summary": Rival("summary"),
     "truncate": truncate,
     "window": window,
 }

@@ -20,10 +20,8 @@ from .asked import NOTHING_ASKED, Asked
 from .catalog import read_price, rows
 from .endpoint import ANTHROPIC, GEMINI, OPENAI, endpoint
 from .gemini import GeminiModel
-from .human import HumanModel
 from .local_servers import FREE, LOCAL_SERVERS, default_url
 from .openai import CHAT, MIN_WINDOW_TOKENS, RESPONSES, OpenAIModel, Wire
-from .scripted import ScriptedModel
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 SIMULATED = "bounded-reader"
@@ -220,20 +218,21 @@ def _gemini(wanted: ModelRequest) -> Model:
 
 
 def _human(wanted: ModelRequest) -> Model:
-    return HumanModel(window_tokens=wanted.window_tokens)
+    model: Model = neighbor("doors: a person as the model")(window_tokens=wanted.window_tokens)
+    return model
 
 
 def _script(wanted: ModelRequest) -> Model:
     if not wanted.rest:
         raise UsageError("script: needs a file; name one, as in script:replies.yaml")
-    script = ScriptedModel.from_file(Path(wanted.rest))
+    script = neighbor("lab: open a scripted model").from_file(Path(wanted.rest))
     return Scripted(f"script:{wanted.rest}", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
 
 
 def _demo(wanted: ModelRequest) -> Model:
     if wanted.demo is None:
         raise UsageError("this task has no demo.yaml; choose a model, such as --model claude-sonnet-5-5 or script:FILE")
-    script = ScriptedModel.from_file(wanted.demo)
+    script = neighbor("lab: open a scripted model").from_file(wanted.demo)
     return Scripted("demo", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
 
 

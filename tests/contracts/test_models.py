@@ -14,7 +14,7 @@ import pytest
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Text, Thinking, ToolCall
 from stackmem.core.requests import AskModel
-from stackmem.models.human import HumanModel
+from stackmem.doors.chat.human import HumanModel
 from stackmem.models.local_servers import LOCAL_SERVERS
 from stackmem.models.registry import MODELS, Model, open_model
 from tests.models.chat_server import ChatServer, call_piece, chunks

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.core.conversation.ranking import Index, words
-from stackmem.memory.rag import best
+from stackmem.lab.strategies.rag import best
 
 TEXTS = ("the port is 8443", "the tests run by make", "the the the the", "")
 some_texts = st.lists(

@@ -224,12 +224,25 @@ def _calls_seed() -> list[bytes]:
 
 def rows() -> Iterable[Row]:
     ours: tuple[type[Exception], ...] = (StackmemError,)
-    yield "exports of a run", exported, stories, ("formats/exports/", "measure/moments"), ours
-    yield "page of a run", shown, stories, ("report/view", "report/fold", "report/facts", "report/prompts"), ours
-    yield "recovery of a run", recovered, stories, ("kept/recover", "kept/redact", "trace/redact"), ours
+    yield "exports of a run", exported, stories, ("formats/exports/", "review/measure/moments"), ours
+    yield (
+        "page of a run",
+        shown,
+        stories,
+        ("review/report/view", "review/report/fold", "review/report/facts", "review/report/prompts"),
+        ours,
+    )
+    yield (
+        "recovery of a run",
+        recovered,
+        stories,
+        ("review/kept/recover", "review/kept/redact", "review/kept/redaction"),
+        ours,
+    )
     yield (
         "files of a run", kept_files, _kept_seed,
-        ("kept/run_list", "run/ending", "run/request", "kept/find"), (msgspec.DecodeError, UnicodeError, *ours),
+        ("review/kept/run_list", "run/ending", "run/request", "run/companion/find"),
+        (msgspec.DecodeError, UnicodeError, *ours),
     )  # fmt: skip
     yield (
         "report of a bench",

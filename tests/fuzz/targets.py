@@ -37,9 +37,9 @@ from stackmem.formats.import_ import import_file
 from stackmem.formats.recordings import IMPORTERS
 from stackmem.formats.tasks import import_tasks
 from stackmem.lab.bench.suite import read_suite
+from stackmem.lab.simulated.script_language import parse_script
 from stackmem.languages.running.lint import lint_all
 from stackmem.models.event_stream import server_events
-from stackmem.models.script_language import parse_script
 from stackmem.replays.replay import replay_run
 from stackmem.run.run_folder import EXCHANGES
 from stackmem.tasks.reader import read_task
@@ -236,7 +236,7 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
         "script",
         script,
         lambda: [path.read_bytes()[:4_000] for path in sorted((ROOT / "tasks").glob("*/demo.yaml"))],
-        ("models/script_language", "languages/frame/yaml_"),
+        ("lab/simulated/script_language", "languages/frame/yaml_"),
         OURS,
     )
     yield (

@@ -10,7 +10,7 @@ import pytest
 
 from tests.house.sources import ROOT, files, name
 
-PURE = ("core", "memory", "languages", "review/measure")
+PURE = ("core", "memory", "lab/strategies", "languages", "review/measure")
 # Modules that start and display programs, and those that run in the sandbox, in the process of a Python program.
 IMPURE = ("languages/commands/", "languages/running/", "languages/python/inside/")
 WORLD = {

@@ -21,9 +21,9 @@ from stackmem.core.facts import (
 from stackmem.core.requests import AskModel
 from stackmem.core.state import State
 from stackmem.errors import TraceError, WorkspaceError
+from stackmem.lab.simulated.script_language import parse_script
+from stackmem.lab.simulated.scripted import ScriptedModel
 from stackmem.memory import open_strategy
-from stackmem.models.script_language import parse_script
-from stackmem.models.scripted import ScriptedModel
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run
 from stackmem.run.perform import World as Outside

@@ -13,7 +13,7 @@ from stackmem.cli.options import argument
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.tools import tool_name
 from stackmem.errors import UsageError
-from stackmem.memory import STRATEGIES, open_strategy
+from stackmem.memory import STRATEGIES, Rival, open_strategy
 from stackmem.tools.plugins import load_plugins
 
 
@@ -38,6 +38,8 @@ def command(
 
 def _doc(make: Callable[[str], MemoryStrategy]) -> str:
     """Return the docstring of a strategy's maker, or that of its module."""
+    if isinstance(make, Rival):
+        make = make.factory()
     return getdoc(make) or (sys.modules[make.__module__].__doc__ or "").strip()
 
 

@@ -23,8 +23,8 @@ from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, Tool
 from stackmem.core.state import Compaction
 from stackmem.doors.gateway.wires.wire import THOUGHTS, ForeignMessage, ForeignRequest
 from stackmem.errors import UsageError
+from stackmem.lab.strategies.compacting import Summarizing, cold_parts, request_text
 from stackmem.memory import STRATEGIES, open_strategy
-from stackmem.memory.shared.compacting import Summarizing, cold_parts, request_text
 from stackmem.memory.shared.linear import Linear, OneConversation, size
 from stackmem.models.catalog import lookup
 from stackmem.prompts import prompt_text

@@ -30,9 +30,9 @@ from stackmem.formats.recordings.session import (
     RecordedText,
     RecordedTurn,
 )
-from stackmem.memory.shared.foreign_tools import does
 from stackmem.models.calls.text_calls import recorded_call
 from stackmem.models.catalog import lookup
+from stackmem.review.measure.foreign_tools import does
 
 from .exchanges import AnswerPassed, Passed, RequestPassed, RunClosed, ToldMessage
 

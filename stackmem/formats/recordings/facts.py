@@ -32,7 +32,7 @@ from stackmem.core.messages import ReplyPart, Text, ToolCall, Usage
 from stackmem.core.pricing import Answerer, Price
 from stackmem.core.tool_schemas import parse
 from stackmem.core.tools import PushFrame
-from stackmem.memory.shared.foreign_tools import does
+from stackmem.review.measure.foreign_tools import does
 from stackmem.trace.imported import mark
 
 from .session import (

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from stackmem.core.messages import ToolCall
 from stackmem.errors import UsageError
-from stackmem.memory.shared.foreign_tools import SWE_AGENT_COMMANDS, shows_failure
+from stackmem.review.measure.foreign_tools import SWE_AGENT_COMMANDS, shows_failure
 
 from .session import Count, RecordedReply, RecordedResult, RecordedSession, load, plain, shaped, words
 

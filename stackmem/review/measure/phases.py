@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from stackmem.core.facts import ModelReplied, ToolReturned
 from stackmem.core.messages import Text, ToolCall
-from stackmem.memory.shared.foreign_tools import runs_tests, shows_failure
 
+from .foreign_tools import runs_tests, shows_failure
 from .moments import Moment
 
 Rule = Literal["boundaries", "sub-goals", "green", "fixed"]

@@ -23,7 +23,7 @@ from tests.workspace.roots import small_base
 from .test_image_tasks import TOML
 
 pytestmark = pytest.mark.campaign
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SUITES = {"bookworm": "python3,python3-pip", "trixie": "python3-minimal"}
 BOOKWORM = "FROM debian:bookworm-slim\n"
 FETCH = "RUN sed -i /security/d /etc/apt/sources.list && apt-get update && apt-get install -y --no-install-recommends "

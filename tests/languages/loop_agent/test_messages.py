@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from stackmem.core.messages import ToolResult
 from stackmem.core.program_facts import StepEntered
+from stackmem.lab.strategies.results import shorten
 from stackmem.languages.loop_agent import compaction
 from stackmem.languages.loop_agent.compaction import boundary, compact, prune, summarize, take_rung
 from stackmem.languages.loop_agent.conversation import AgentConversation
 from stackmem.languages.loop_agent.tree import Expiry
 from stackmem.languages.operations import Completion, ToolAnswer
-from stackmem.memory.results import shorten
 
 from .stage import actions, change, done, play, step
 

@@ -16,9 +16,8 @@ from stackmem.core.heap import Heap, index
 from stackmem.core.messages import ToolResult, View
 from stackmem.core.state import Frame, State
 from stackmem.core.tools import END_RUN, Branch, Delegate, PopFrame, Return
-
-from .shared.constants import run_constants
-from .shared.conversation import (
+from stackmem.memory.shared.constants import run_constants
+from stackmem.memory.shared.conversation import (
     Conversation,
     Growing,
     extend,
@@ -27,10 +26,10 @@ from .shared.conversation import (
     own_view,
     rolling_breakpoints,
 )
-from .shared.offers import HEAP, POP_CLEAN, PUSH_CLEAN, PUSH_FORK, READ_FRAMES, WORKSPACE
-from .shared.opening import first_parts, opening, prompt_opening
-from .shared.parameters import parameters as parse
-from .stackheap import StackHeap, configured, heap_news
+from stackmem.memory.shared.offers import HEAP, POP_CLEAN, PUSH_CLEAN, PUSH_FORK, READ_FRAMES, WORKSPACE
+from stackmem.memory.shared.opening import first_parts, opening, prompt_opening
+from stackmem.memory.shared.parameters import parameters as parse
+from stackmem.memory.stackheap import StackHeap, configured, heap_news
 
 
 def stackheap_lossless(parameters: str) -> StackHeap:

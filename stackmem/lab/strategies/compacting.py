@@ -19,10 +19,20 @@ from stackmem.core.requests import Compact, Effect
 from stackmem.core.state import State
 from stackmem.core.text import fill, mark_cut
 from stackmem.core.tools import Tool
+from stackmem.memory.shared.linear import (
+    CHARS_PER_TOKEN,
+    Cut,
+    Linear,
+    Rules,
+    breakpoints,
+    conversation,
+    unmoved,
+    view,
+    whole_result,
+)
+from stackmem.memory.shared.offers import ONE_FRAME
+from stackmem.memory.shared.parameters import Partial
 
-from .linear import CHARS_PER_TOKEN, Cut, Linear, Rules, breakpoints, conversation, unmoved, view, whole_result
-from .offers import ONE_FRAME
-from .parameters import Partial
 from .transcript import transcript
 
 Prefix = Literal["shared", "cold"]

@@ -8,8 +8,8 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.requests import AskModel
-from stackmem.models.script_language import PlannedCall, Script, ScriptedReply, parse_script
-from stackmem.models.scripted import ScriptedModel
+from stackmem.lab.simulated.script_language import PlannedCall, Script, ScriptedReply, parse_script
+from stackmem.lab.simulated.scripted import ScriptedModel
 
 
 def asked(facts=0, *, messages=(), system="You are.", **changes):

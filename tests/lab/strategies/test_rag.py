@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from stackmem.core.facts import ToolReturned
 from stackmem.core.messages import Text
-from stackmem.memory.rag import pieces
+from stackmem.lab.strategies.rag import pieces
 from tests.build import World, do, play, started
 from tests.memory.long_runs import cached, whole, worked
 

@@ -11,8 +11,7 @@ from stackmem.core.requests import Effect, ReadClock
 from stackmem.core.state import State
 from stackmem.core.text import shorten_text
 from stackmem.core.tools import Expand, Memory
-
-from .shared.linear import (
+from stackmem.memory.shared.linear import (
     CHARS_PER_TOKEN,
     Cut,
     Linear,
@@ -23,9 +22,9 @@ from .shared.linear import (
     one_line,
     unmoved,
 )
-from .shared.offers import ONE_FRAME
-from .shared.parameters import Count, Partial
-from .shared.parameters import parameters as parse
+from stackmem.memory.shared.offers import ONE_FRAME
+from stackmem.memory.shared.parameters import Count, Partial
+from stackmem.memory.shared.parameters import parameters as parse
 
 _AT_LEAST = 10  # a clearing must free at least one tenth of the trigger
 

@@ -14,8 +14,8 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, Usage, View
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
+from stackmem.models.tokens import estimated_usage
 
-from .tokens import estimated_usage
 from .typed_call import BLOCK_END, MAX_CALL_CHARS, TOO_LONG, Lines, TypedCall, is_text, read_typed, usage_of
 
 

@@ -26,11 +26,11 @@ from stackmem.core.log import Log
 from stackmem.core.messages import Text, ToolCall, ToolResult
 from stackmem.core.state import State
 from stackmem.core.text import clip_chars
+from stackmem.memory.shared.linear import Exchange, Linear, OneConversation, Rules, left_out, newest_shown
+from stackmem.memory.shared.parameters import Count, Partial
+from stackmem.memory.shared.parameters import parameters as parse
 
-from .shared.linear import Exchange, Linear, OneConversation, Rules, left_out, newest_shown
-from .shared.parameters import Count, Partial
-from .shared.parameters import parameters as parse
-from .shared.transcript import spoken, spoken_part
+from .transcript import spoken, spoken_part
 
 _SAID_CHARS, _TOLD_CHARS = 2_000, 800
 _SAID_COUNTS = 3  # outputs are long and noisy; text and calls show better what is needed

@@ -4,8 +4,8 @@ import pytest
 
 from stackmem.core.budgets import Limits
 from stackmem.core.messages import Text, ToolResult
+from stackmem.lab.strategies.compacting import THRESHOLD
 from stackmem.memory import open_strategy
-from stackmem.memory.shared.compacting import THRESHOLD
 from tests.build import play, settled, shown_text, started
 from tests.memory.long_runs import bill, cached, commands, compactions, head, output, requests, whole, worked
 

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult
+from stackmem.lab.strategies.transcript import transcript
 from stackmem.memory.shared.linear import Exchange
-from stackmem.memory.shared.transcript import transcript
 
 
 def exchange(step, text, failed=False):

@@ -15,12 +15,12 @@ from __future__ import annotations
 from stackmem.core.messages import View
 from stackmem.core.state import State
 from stackmem.core.tools import ConversationSearch, Memory, Offer
+from stackmem.memory.shared.linear import CHARS_PER_TOKEN, Linear
+from stackmem.memory.shared.offers import ONE_FRAME
+from stackmem.memory.shared.parameters import Count, Partial
+from stackmem.memory.shared.parameters import parameters as parse
 
-from .shared.compacting import CompactionRequest, Summarizing, summary_rules
-from .shared.linear import CHARS_PER_TOKEN, Linear
-from .shared.offers import ONE_FRAME
-from .shared.parameters import Count, Partial
-from .shared.parameters import parameters as parse
+from .compacting import CompactionRequest, Summarizing, summary_rules
 
 REQUEST = CompactionRequest("summary", "compaction", 8_000, "cold")
 EDIT_BLOCKS = Offer(

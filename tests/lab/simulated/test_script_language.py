@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from stackmem.core.messages import Usage
 from stackmem.errors import UsageError
-from stackmem.models.script_language import MAX_SCRIPT_BYTES, PlannedCall, parse_script, read_script
+from stackmem.lab.simulated.script_language import MAX_SCRIPT_BYTES, PlannedCall, parse_script, read_script
 
 
 def refusal(text: str) -> str:

@@ -9,8 +9,7 @@ from msgspec import json
 
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult
 from stackmem.core.text import clip_chars
-
-from .linear import Exchange
+from stackmem.memory.shared.linear import Exchange
 
 
 def transcript(exchanges: Sequence[Exchange], most: int) -> str:

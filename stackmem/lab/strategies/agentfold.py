@@ -18,10 +18,9 @@ from msgspec import Struct
 
 from stackmem.core.messages import Message, Text
 from stackmem.core.state import State
-
-from .shared.linear import Cut, Exchange, Linear, OneConversation, Rules
-from .shared.parameters import Count, Partial
-from .shared.parameters import parameters as parse
+from stackmem.memory.shared.linear import Cut, Exchange, Linear, OneConversation, Rules
+from stackmem.memory.shared.parameters import Count, Partial
+from stackmem.memory.shared.parameters import parameters as parse
 
 _FOLD = re.compile(r"^FOLD (\d{1,9})(?:-\d{1,9})?[:\s]*$\n?", re.MULTILINE)
 

@@ -9,13 +9,13 @@ from stackmem.core.facts import CallRejected, ModelFailed, RunEnded, ToolReturne
 from stackmem.core.machine import advance, evolve
 from stackmem.core.requests import AskModel, Effect
 from stackmem.core.state import State
+from stackmem.lab.simulated import script_language
+from stackmem.lab.simulated.script_language import parse_script
+from stackmem.lab.simulated.scripted import ScriptedModel
 from stackmem.memory import open_strategy
-from stackmem.models import script_language
-from stackmem.models.script_language import parse_script
-from stackmem.models.scripted import ScriptedModel
 from tests.build import World, started
 
-PAGE = (Path(__file__).parents[2] / "docs" / "scripts.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "scripts.md").read_text(encoding="utf-8")
 SCRIPTS = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.M | re.S)
 
 

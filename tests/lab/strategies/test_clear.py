@@ -25,7 +25,7 @@ def test_at_the_trigger_all_but_the_last_results_are_cleared_in_one_step():
 
 
 def test_the_trigger_counts_the_whole_prompt_exactly():
-    from stackmem.memory.results import cleared
+    from stackmem.lab.strategies.results import cleared
     from stackmem.memory.shared.linear import conversation
 
     played = worked("clear:1000000", 10, 1_000)

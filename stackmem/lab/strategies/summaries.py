@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from stackmem.core.messages import ToolResult
 from stackmem.core.text import clip_chars
 from stackmem.core.tools import ConversationSearch
+from stackmem.memory.shared.linear import Linear, newest_whole
+from stackmem.memory.shared.offers import ONE_FRAME
+from stackmem.memory.shared.parameters import Choice, Count, Partial
+from stackmem.memory.shared.parameters import parameters as parse
 
-from .shared.compacting import PREFIXES, THRESHOLD, CompactionRequest, Summarizing, overfull, summary_rules, worth
-from .shared.linear import Linear, newest_whole
-from .shared.offers import ONE_FRAME
-from .shared.parameters import Choice, Count, Partial
-from .shared.parameters import parameters as parse
+from .compacting import PREFIXES, THRESHOLD, CompactionRequest, Summarizing, overfull, summary_rules, worth
 
 SUMMARY = CompactionRequest("summary", "compaction", 8_000)
 ROLLING = CompactionRequest("rolling", "compaction_rolling", 6_000)

@@ -13,10 +13,9 @@ import pytest
 
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Text, ToolCall, ToolSpec
-from stackmem.models.human import HumanModel, visible
+from stackmem.doors.chat.human import HumanModel, visible
 from tests.house.sources import ROOT
-
-from .views import READ_FILE, asking, called, result, user
+from tests.models.views import READ_FILE, asking, called, result, user
 
 WRITE_FILE = ToolSpec(
     "write_file",
@@ -26,7 +25,7 @@ WRITE_FILE = ToolSpec(
 )
 TOOLS = (READ_FILE, WRITE_FILE)
 AT_A_TERMINAL = """
-from stackmem.models.human import HumanModel
+from stackmem.doors.chat.human import HumanModel
 from tests.models.views import READ_FILE, asking
 for _ in range(2):
     call, = HumanModel().reply(asking(tools=(READ_FILE,))).parts

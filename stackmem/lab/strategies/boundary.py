@@ -19,11 +19,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.messages import ToolCall, ToolResult
-
-from .shared.foreign_tools import Does, does
-from .shared.linear import Cut, Exchange, Linear, OneConversation, Rules, freed, one_line
-from .shared.parameters import Count, Partial
-from .shared.parameters import parameters as parse
+from stackmem.memory.shared.linear import Cut, Exchange, Linear, OneConversation, Rules, freed, one_line
+from stackmem.memory.shared.parameters import Count, Partial
+from stackmem.memory.shared.parameters import parameters as parse
+from stackmem.review.measure.foreign_tools import Does, does
 
 
 class Work(Struct, frozen=True):

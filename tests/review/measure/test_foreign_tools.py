@@ -3,7 +3,7 @@
 import pytest
 
 from stackmem.core.messages import ToolCall
-from stackmem.memory.shared.foreign_tools import does, runs_tests, shows_failure
+from stackmem.review.measure.foreign_tools import does, runs_tests, shows_failure
 
 
 def call(name, command=None):

@@ -21,7 +21,7 @@ PLAY = """
 import sys
 from stackmem.core.facts import ModelFailed
 from stackmem.core.messages import ToolSpec
-from stackmem.models.human import HumanModel
+from stackmem.doors.chat.human import HumanModel
 from tests.models.views import READ_FILE, asking, user
 write = ToolSpec("write_file", "Write.", '{"type":"object","properties":{"path":{"type":"string"},'
                  '"content":{"type":"string"}},"required":["path","content"]}')

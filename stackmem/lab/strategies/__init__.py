@@ -1,0 +1,41 @@
+"""The memory strategies that exist for comparison, by name: those of other agents, and ours without some part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stackmem.core.strategy import MemoryStrategy
+
+from .agentfold import agentfold
+from .boundary import boundary
+from .frames import fold, heap, isolated, stack, stackheap_fork, stackheap_lossless
+from .letta import letta
+from .rag import rag
+from .results import clear, clear_cold, expandable, mask, memory_dir
+from .summaries import compact, condenser, handoff, hierarchical, rolling_summary, structured_summary, summary
+
+STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
+    "stackheap_fork": stackheap_fork,
+    "stackheap_lossless": stackheap_lossless,
+    "stack": stack,
+    "heap": heap,
+    "isolated": isolated,
+    "fold": fold,
+    "agentfold": agentfold,
+    "boundary": boundary,
+    "clear": clear,
+    "clear_cold": clear_cold,
+    "compact": compact,
+    "condenser": condenser,
+    "expandable": expandable,
+    "handoff": handoff,
+    "hierarchical": hierarchical,
+    "letta": letta,
+    "mask": mask,
+    "memory_dir": memory_dir,
+    "rag": rag,
+    "rolling_summary": rolling_summary,
+    "structured_summary": structured_summary,
+    "summary": summary,
+}
+"""Maps each name to its factory. ``stackmem.memory.STRATEGIES`` lists the names too."""
