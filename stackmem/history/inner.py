@@ -83,11 +83,7 @@ def make_repository(
 ) -> InnerRepository:
     """Create the git directory ``into`` at the commit of ``origin``."""
     try:
-        for name in ("objects/pack", "refs/heads", "hooks", "info"):
-            (into / name).mkdir(parents=True)
-        (into / "config").write_text(_configuration(origin))
-        head = f"ref: {origin.branch}" if origin.branch else origin.head
-        (into / "HEAD").write_bytes(os.fsencode(head) + b"\n")
+        _begin(origin, into)
         if not origin.head:
             return InnerRepository("")
         return _filled(InnerGit(origin, into), (secrets, cache), most_commits, seconds)
@@ -95,6 +91,32 @@ def make_repository(
         raise WorkspaceError(
             f"the repository {into} cannot be created ({error.strerror}); free disk space there"
         ) from error
+
+
+def make_addition(origin: Origin, into: Path, secrets: Scrubber, old: str) -> InnerRepository:
+    """Create a git directory with what a complete repository at the commit ``old`` lacks. Also raises ``OSError``."""
+    _begin(origin, into)
+    inner, state = InnerGit(origin, into, partial=True), read_state(origin)
+    wanted = "\n".join((origin.head, *state.commits, f"^{old}" if old else "", ""))
+    listed = inner.ask("rev-list", "--objects", "--missing=print", "--stdin", stdin=wanted.encode())
+    objects = _paths_of(listed) | _staged_objects(state)
+    tree = _Tree(inner)
+    withheld = _pack(inner, objects, _unseen(inner, objects, tree), secrets)
+    commits = {name for name, path in objects.items() if not path}  # and root trees, which no tag names
+    _write_refs(inner, withheld, state.rebased | origin.tags(commits))
+    for name in withheld.intersection(name for _, _, name in tree):
+        _write_stand_in(into / "objects" / name[:2] / name[2:])
+    _write_index(inner, tree)
+    write_state(inner, state, withheld, secrets)
+    return InnerRepository(origin.head, withheld=len(withheld), state=state.fingerprint)
+
+
+def _begin(origin: Origin, into: Path) -> None:
+    for name in ("objects/pack", "refs/heads", "hooks", "info"):
+        (into / name).mkdir(parents=True)
+    (into / "config").write_text(_configuration(origin))
+    head = f"ref: {origin.branch}" if origin.branch else origin.head
+    (into / "HEAD").write_bytes(os.fsencode(head) + b"\n")
 
 
 def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: int, seconds: float) -> InnerRepository:
@@ -111,9 +133,7 @@ def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: in
             raise
         commits, cut = _commits(inner, FEWER_COMMITS, state)
         objects = _objects(inner, commits | cut, USER_GIT_SECONDS)
-    for each in state.staged:
-        if each.mode not in (GONE, _LINK.decode()):
-            objects.setdefault(each.name, each.path)
+    objects = _staged_objects(state) | objects
     _write_lines(into / "shallow", (ends | cut) & (commits | cut))
     tree = _Tree(inner)
     unseen = _unseen(inner, objects, tree)
@@ -200,6 +220,14 @@ def _objects(inner: InnerGit, commits: set[str], seconds: float) -> dict[str, by
     """
     arguments = ("rev-list", "--objects", "--no-walk", "--missing=print", "--stdin")
     listed = inner.ask(*arguments, stdin="\n".join(sorted(commits)).encode() + b"\n", seconds=seconds)
+    return _paths_of(listed)
+
+
+def _staged_objects(state: GitState) -> dict[str, bytes]:
+    return {each.name: each.path for each in state.staged if each.mode not in (GONE, _LINK.decode())}
+
+
+def _paths_of(listed: bytes) -> dict[str, bytes]:
     found = {}
     for line in BytesIO(listed):
         name, _, path = line.rstrip(b"\n").partition(b" ")

@@ -36,13 +36,15 @@ class InnerGit(Struct, frozen=True):
 
     origin: Origin
     path: Path
+    partial: bool = False  # whether it is an addition to a repository that has the other objects
 
     def ask(self, *arguments: str, stdin: bytes = b"", seconds: float = USER_GIT_SECONDS) -> bytes:
         return git(*arguments, cwd=self.path, environment=self.seeing(), stdin=stdin, seconds=seconds)
 
     def alone(self, *arguments: str, stdin: bytes = b"", seconds: float = USER_GIT_SECONDS) -> bytes:
-        """Query the user's work tree without access to its objects."""
-        at = store_environment(self.path) | {"GIT_WORK_TREE": os.fspath(self.origin.root)}
+        """Query the user's work tree, without access to its objects unless these are the other ones."""
+        environment = self.seeing() if self.partial else store_environment(self.path)
+        at = environment | {"GIT_WORK_TREE": os.fspath(self.origin.root)}
         return git(*arguments, cwd=self.origin.root, environment=at, stdin=stdin, seconds=seconds)
 
     def seeing(self) -> dict[str, str]:

@@ -104,6 +104,13 @@ class LateRepository:
             "history)\n"
         )
 
+    def wait_for_all(self) -> None:
+        """Return once the whole history is there, or cannot be."""
+        self.wait()
+        if self._rest is not None:
+            with self._arriving:
+                self._add_rest()
+
     def _wait_for_it(self) -> None:
         timer = threading.Timer(SLOW_SECONDS, self._slow)
         timer.daemon = True

@@ -46,6 +46,7 @@ from .assemble import RunParts, RunPlaces, assemble, scrubber_of
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed, run_places
 from .checking.checks import as_found
 from .folder_choice import way_to_lend
+from .following.git_following import GitFollower
 from .following.taking_in import FollowedFolder, Follower
 from .git_inside import GIT, RepositoryPlaces, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
@@ -59,8 +60,7 @@ from .programs.tools import ToolContext
 from .request import ProgramRequest, RunRequest, write_request
 from .run_folder import HISTORY, TRACE
 
-_WHAT: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}
-"""Term for what is being set up, in error messages; any other kind is a run."""
+_WHAT: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}  # in error messages; any other kind is a run
 
 Observe = Callable[[Event, State], None]
 _Over = tuple[Path, tuple[bytes, ...]]
@@ -115,8 +115,8 @@ class Opened(Struct):
     program: ProgramUnderWay | None = None
     agent: AgentDecider | None = None  # the agent of a resumed or forked run, with the programs that it had called
     live: SpanSender | None = None
-    # creates the repository of a new workspace in the background; None if there is none
-    late: LateRepository | None = None
+    late: LateRepository | None = None  # creates the repository of the workspace in the background, if there is one
+    inside: RepositoryPlaces | None = None  # the places of that repository
 
 
 @contextmanager
@@ -155,7 +155,7 @@ def _opened(
         # written before anything else is created, so that whoever removes the run can read what it was
         write_request(request, places.run)
     missing: tuple[str, ...] = ()
-    late: LateRepository | None = None
+    late, inside = None, None
     history: History | NoHistory = NoHistory()
     if prepared.resolved.settings.isolation != MEMORY:
         over, missing = _fill(beginning, places, person)
@@ -197,7 +197,7 @@ def _opened(
         parts, places, history, request, interrupts, person, writer, signer,
         folder=request.subject if request.text is not None else "",
         apply=bool(request.flags.get("apply")) and not isinstance(beginning, Forked),
-        missing=missing, late=late,
+        missing=missing, late=late, inside=inside,
         live=live_spans(places.run, prepared.resolved.settings.otel, environ) if writer else None,
     )  # fmt: skip
     _take_up(opened, beginning)
@@ -214,6 +214,7 @@ def _follow(opened: Opened, beginning: Beginning, stack: ExitStack) -> None:
     place = FollowedFolder(
         folder, opened.places.run, opened.places.work, history, request.leave_out,
         tuple(own_below(folder, prepared.folders)), request.git is not None,
+        GitFollower(opened.inside, opened.late) if opened.inside is not None else None,
     )  # fmt: skip
     follower = Follower(place, opened.parts.world.digest)
     stack.callback(follower.save)

@@ -32,6 +32,7 @@ from .in_memory import NoHistory
 from .loop import run
 from .open import Opened
 from .ports import end_spans
+from .request import read_request
 from .result import RunResult, failure_of, holds_secret, result_fields
 from .run_folder import RUN
 
@@ -173,6 +174,7 @@ def _with_commits(opened: Opened, result: RunResult) -> RunResult:
     given, workspace = opened.request.git if opened.late is None else opened.late.made, opened.parts.workspace
     if given is None or not isinstance(workspace, Workspace):
         return result
+    given = read_request(opened.places.run).git or given  # the head has followed the folder's
     shortened = f"the last {given.commits:,} commits" if given.shortened else ""
     return replace(result, commits=commits_made(workspace, given, opened.parts.scrubber.scrub), history=shortened)
 

@@ -9,28 +9,36 @@ Rule 3: An overlay caches its lower layers, so existing files are only written t
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from stackmem.foreign.beneath import opener_for
 from stackmem.foreign.files import descriptor_of_regular, open_regular, read_regular
+from stackmem.history.objects import FILE
+from stackmem.history.restore import put_file, remove_file
+
+from .git_state import OPERATION_FILES, OPERATION_FOLDERS
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PACKED_REFS, _SHALLOW = "packed-refs", "shallow"
 _MAX_BYTES = 64 * 1024 * 1024
+_MAX_INDEX_BYTES = 256 * 1024 * 1024
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
-def add_history(whole: Path, root: int, lent: Path | None, before: bytes) -> None:
+def add_history(whole: Path, root: int, lent: Path | None, before: bytes | None) -> None:
     """Add a repository's packs, references and boundary to the ``.git`` of a workspace. Raises ``OSError``.
 
     Args:
         whole: The git directory with the whole history.
         root: Descriptor of the workspace's root folder.
         lent: Folder with the objects that the repository borrows, if it does.
-        before: The boundary that the repository had at first. Another one was changed by the agent and stays.
+        before: The boundary that the repository had at first. Another one was changed by the agent and stays. None
+            leaves the boundary as it is.
     """
     opener = opener_for(root)
     inside = opener(root, b".git", _FOLDER)
@@ -44,13 +52,93 @@ def add_history(whole: Path, root: int, lent: Path | None, before: bytes) -> Non
         _add_loose_objects(whole / "objects", inside)
         references = _with_missing(_read(inside, _PACKED_REFS), read_regular(whole / _PACKED_REFS, _MAX_BYTES))
         _replace(inside, _PACKED_REFS, references)
-        if _read(inside, _SHALLOW) == before:
+        if before is not None and _read(inside, _SHALLOW) == before:
             boundary = b""
             with suppress(FileNotFoundError):
                 boundary = read_regular(whole / _SHALLOW, _MAX_BYTES)
             _replace(inside, _SHALLOW, boundary)
     finally:
         os.close(inside)
+
+
+def head_of(root: int) -> tuple[str, str]:
+    """Return the branch and the commit of HEAD in the ``.git`` of a workspace; the branch is empty if detached."""
+    inside = opener_for(root)(root, b".git", _FOLDER)
+    try:
+        line = _read(inside, "HEAD").decode("utf-8", "replace").strip()
+        if not line.startswith("ref: "):
+            return "", line
+        branch = line.removeprefix("ref: ")
+        return branch, _commit_of(inside, branch)
+    finally:
+        os.close(inside)
+
+
+def move_head(whole: Path, root: int, branch: str, commit: str, known: Collection[str]) -> str:
+    """Let HEAD, the index and an interrupted operation be those of another repository. Raises ``OSError``.
+
+    Returns the branch that keeps commits of the agent which no other branch reaches, or an empty string.
+    """
+    at, present = head_of(root)
+    inside = opener_for(root)(root, b".git", _FOLDER)
+    try:
+        old = (_commit_of(inside, branch) if branch else "", "" if at else present)
+        own = next((each for each in old if each and each != commit and each not in known), "")
+        kept = f"agent-{own[:10]}" if own else ""
+        if own:
+            put_file(root, f".git/refs/heads/{kept}".encode(), FILE, f"{own}\n".encode())
+        for name in OPERATION_FILES:
+            remove_file(root, b".git/" + name.encode())
+        for name in OPERATION_FOLDERS:
+            _remove_folder(inside, name)
+        if branch:
+            put_file(root, b".git/" + os.fsencode(branch), FILE, f"{commit}\n".encode())
+        _replace(inside, "index", read_regular(whole / "index", _MAX_INDEX_BYTES))
+        _replace(inside, "HEAD", read_regular(whole / "HEAD"))
+        for name in (*OPERATION_FILES, *OPERATION_FOLDERS):
+            _copy_operation(whole / name, root, name)
+    finally:
+        os.close(inside)
+    return kept
+
+
+def _commit_of(inside: int, branch: str) -> str:
+    try:
+        folder = _folder_in(inside, *branch.split("/")[:-1])
+        try:
+            loose = _read(folder, branch.rpartition("/")[2])
+        finally:
+            os.close(folder)
+    except OSError:
+        loose = b""
+    if not loose:
+        line = dict(_references(_read(inside, _PACKED_REFS))).get(os.fsencode(branch), b"")
+        loose = line.partition(b" ")[0]
+    found = loose.decode("utf-8", "replace").strip()
+    return found if _COMMIT.fullmatch(found) else ""
+
+
+def _remove_folder(inside: int, name: str) -> None:
+    try:
+        folder = _folder_in(inside, name)
+    except OSError:  # it does not exist, or is not a folder
+        return
+    try:
+        for each in os.listdir(folder):
+            with suppress(OSError):
+                os.unlink(each, dir_fd=folder)
+    finally:
+        os.close(folder)
+    with suppress(OSError):
+        os.rmdir(name, dir_fd=inside)
+
+
+def _copy_operation(source: Path, root: int, name: str) -> None:
+    if source.is_dir():
+        for each in sorted(source.iterdir()):
+            put_file(root, f".git/{name}/{each.name}".encode(), FILE, read_regular(each))
+    elif source.exists():
+        put_file(root, f".git/{name}".encode(), FILE, read_regular(source))
 
 
 def _folder_in(folder: int, *names: str) -> int:

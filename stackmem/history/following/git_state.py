@@ -18,13 +18,21 @@ from stackmem.errors import WorkspaceError
 from stackmem.foreign.files import read_start
 from stackmem.history.origin import Origin
 
-_FILES = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "ORIG_HEAD")
-_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
-_SIGNS = {*_FILES[:1], *_FILES[3:5], *_FOLDERS}
+OPERATION_FILES = (
+    "MERGE_HEAD",
+    "MERGE_MSG",
+    "MERGE_MODE",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "REBASE_HEAD",
+    "ORIG_HEAD",
+)
+OPERATION_FOLDERS = ("rebase-merge", "rebase-apply", "sequencer")
+_SIGNS = {*OPERATION_FILES[:3], *OPERATION_FOLDERS}
 """Their presence means that an operation waits for the user."""
 _FIELDS = {
-    *_FILES[:1], *_FILES[3:6], "onto", "orig-head", "stopped-sha", "autostash", "head", "original-commit",
-    "abort-safety", "rewritten-list",
+    *OPERATION_FILES[:4], "onto", "orig-head", "stopped-sha", "autostash", "head", "original-commit", "abort-safety",
+    "rewritten-list",
 }  # fmt: skip
 _TODO = re.compile(
     r"^(?:p|pick|r|reword|e|edit|s|squash|f|fixup|d|drop|revert)(?: -[cC])? ([0-9a-f]{7,64})\b", re.MULTILINE
@@ -91,8 +99,8 @@ def read_state(origin: Origin) -> GitState:
 def _operation_files(git_dir: Path) -> dict[str, bytes]:
     if not any(os.path.lexists(git_dir / name) for name in _SIGNS):
         return {}
-    names = list(_FILES)
-    for folder in _FOLDERS:
+    names = list(OPERATION_FILES)
+    for folder in OPERATION_FOLDERS:
         if not (git_dir / folder).is_symlink() and (git_dir / folder).is_dir():
             names += sorted(f"{folder}/{name}" for name in os.listdir(git_dir / folder))
     found = {}
@@ -127,7 +135,7 @@ def _commits_among(origin: Origin, names: list[str]) -> tuple[str, ...]:
 
 
 def _rebased(files: dict[str, bytes], commits: tuple[str, ...]) -> dict[str, str]:
-    for folder in _FOLDERS[:2]:
+    for folder in OPERATION_FOLDERS[:2]:
         branch = files.get(f"{folder}/head-name", b"").decode("utf-8", "replace").strip()
         commit = files.get(f"{folder}/orig-head", b"").decode("utf-8", "replace").strip()
         if _REBASED.fullmatch(branch) and ".." not in branch and commit in commits:

@@ -42,6 +42,7 @@ from stackmem.workspace.clip import shown_name
 from stackmem.workspace.overlay.mount import refresh
 
 from .common import Family
+from .git_following import GitFollower
 
 _TRIES, _TICK_SECONDS = 3, 0.012
 _MAX_NAMED = 40
@@ -63,6 +64,7 @@ class FollowedFolder(Struct, frozen=True):
         leave_out: Folders that the history leaves out.
         own: Folders of stackmem's own files.
         git: Whether the run may read the folder's repository.
+        inside: What lets the repository in the workspace follow the folder's, if there is one.
     """
 
     folder: Path
@@ -72,6 +74,7 @@ class FollowedFolder(Struct, frozen=True):
     leave_out: tuple[str, ...]
     own: tuple[Path, ...]
     git: bool
+    inside: GitFollower | None = None
 
     @property
     def over(self) -> Overlay | None:
@@ -142,6 +145,8 @@ class Follower:
         self._inventory = self._now(before, keys, look, origin)
         self._unsaved = self._inventory != before
         news = [*_moves(before, self._inventory.head), *look.news]
+        if self._place.inside is not None and origin is not None:
+            news += self._place.inside.follow(origin, before.head if before is not None else None)
         if len(news) > _MAX_NAMED:
             news[_MAX_NAMED:] = [f"and {len(news) - _MAX_NAMED:,} more files"]
         if not (news or look.number != state.folder or look.has_moved):
