@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_WORDS = 30
+MAX_WORDS = 30
 # Historical records and generated pages are excluded.
 LEFT_OUT = ("docs/decisions", "docs/map.md", "docs/experiments.md")
 
@@ -46,7 +46,7 @@ def passages(text: str) -> Iterator[str]:
 def long_sentences(text: str) -> list[str]:
     """Return the sentences of a page with too many words. Code does not count."""
     sentences = (sentence for passage in passages(text) for sentence in _STOP.split(passage))
-    return [sentence for sentence in sentences if len(_WORD.findall(sentence)) > MOST_WORDS]
+    return [sentence for sentence in sentences if len(_WORD.findall(sentence)) > MAX_WORDS]
 
 
 def lost_openings(text: str) -> list[str]:

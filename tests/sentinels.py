@@ -40,8 +40,8 @@ _QUICK = (
     "/etc/crontab", "/etc/nsswitch.conf", "/etc/os-release", "/etc/ssl", "/etc/apt", "/etc/cron.d", "/etc/profile.d",
 )  # fmt: skip
 BEST_KNOWN = (*(_QUICK if os.geteuid() == 0 else ()), *(str(HOME / name) for name in _IN_HOME))
-_MOST_BYTES = 4 << 20
-_MOST_FILES = 20_000
+_MAX_BYTES = 4 << 20
+_MAX_FILES = 20_000
 
 Seen = dict[str, str]
 """Path to its state: kind, mode, owner, and a digest of contents, target or names. Times do not count."""
@@ -69,7 +69,7 @@ def look(trees: Iterable[Path], listed: Iterable[Path] = ()) -> Seen:
     """Return the state of whole trees and the names in other folders, whose files come and go and are not compared."""
     seen: Seen = {}
     for tree in trees:
-        for place in (tree, *sorted(tree.rglob("*"))[:_MOST_FILES]) if tree.is_dir() else (tree,):
+        for place in (tree, *sorted(tree.rglob("*"))[:_MAX_FILES]) if tree.is_dir() else (tree,):
             if place.name not in _LIVELY:
                 seen[str(place)] = _described(place)
     for folder in listed:
@@ -104,7 +104,7 @@ def _described(place: Path) -> str:
         found = place.lstat()
         if stat.S_ISLNK(found.st_mode):
             contents = str(place.readlink())
-        elif stat.S_ISREG(found.st_mode) and found.st_size <= _MOST_BYTES:
+        elif stat.S_ISREG(found.st_mode) and found.st_size <= _MAX_BYTES:
             contents = hashlib.sha256(place.read_bytes()).hexdigest()
         else:
             contents = str(found.st_size) if stat.S_ISREG(found.st_mode) else ""

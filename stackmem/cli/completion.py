@@ -83,7 +83,7 @@ def _runs(ctx: typer.Context) -> list[str]:
     from stackmem.run.run_folder import is_run
     from stackmem.settings.directories import runs_folder
 
-    flags = {flag: one.name for one in ctx.command.params for flag in one.opts}
+    flags = {flag: param.name for param in ctx.command.params for flag in param.opts}
     named = ctx.params.get(flags.get("--runs-dir") or "")
     try:
         folder = runs_folder(named, os.environ, Path.cwd())

@@ -101,7 +101,7 @@ def without_addresses(markdown: str) -> str:
 def find(page: str) -> str | None:
     """Find a page by its name or its unique last part (``apl``); None without a match."""
     name = page.lower().removeprefix("docs/").removesuffix(".md")
-    ends = [one for one in documents() if one.rpartition("/")[2] == name]
+    ends = [document for document in documents() if document.rpartition("/")[2] == name]
     return name if name in documents() else ends[0] if len(ends) == 1 else None
 
 

@@ -108,7 +108,7 @@ def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[...,
                 for name, option in options.items()
             ]
         with_flags.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-        with_flags.__annotations__ = {one.name: one.annotation for one in parameters}
+        with_flags.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return with_flags
 
     return decorate

@@ -20,7 +20,7 @@ from stackmem.workspace.tree import copy_folder
 from .selection import DEPENDENCIES
 from .walk import CACHES, path_bytes
 
-_MOST_FOLDERS = 20_000
+_MAX_FOLDERS = 20_000
 _NAMED = 5
 How = Literal["mount", "link", "copy"]
 
@@ -78,7 +78,7 @@ def installed_packages(root: Path, folder: Path, patched: Iterable[str]) -> list
         place = Path(at).relative_to(root)
         inside = next((depth for depth, part in enumerate(place.parts) if os.fsencode(part) in DEPENDENCIES), None)
         folders[:] = [each for each in folders if each != ".git" and os.fsencode(each) not in CACHES]
-        if number > _MOST_FOLDERS:
+        if number > _MAX_FOLDERS:
             break
         if inside is not None and place.name in ("node_modules", "site-packages"):
             entries = [each for each in [*folders, *names] if not each.startswith((".", "_"))]

@@ -116,7 +116,7 @@ def cache_lines(cache: CacheBill) -> list[str]:
         )
     whole = bill.requests - sum(bill.broken.values())
     lines.append(f"  {whole:,} of {quantity(bill.requests, 'request')} continued at the end of their conversation")
-    lines += [f"  {times:,} did not: {why}" for why, times in sorted(bill.broken.items(), key=lambda one: -one[1])]
+    lines += [f"  {times:,} did not: {why}" for why, times in sorted(bill.broken.items(), key=lambda pair: -pair[1])]
     return lines
 
 

@@ -84,7 +84,7 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
     warnings += why
     granted = tuple(mount.host for mount in profile.mounts)
     levels = tuple(survey(profile))
-    active = next((found.level for found in levels if found.available and found.isolation in _AUTO), "")
+    active = next((level.level for level in levels if level.available and level.isolation in _AUTO), "")
     runs = runs_dir(settings, cwd, os.environ)
     if problem := key_problem(os.environ):
         warnings.append(f"runs are not signed: {problem}")

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 KEEP = "keep"
 _AT_COMMIT = "at "
-MOST_CHARS = 1_000_000
-MOST_CHUNKS = 1_000
+MAX_CHARS = 1_000_000
+MAX_CHUNKS = 1_000
 _COMPACTED_BYTES = 8 << 20
 _KINDS: tuple[Kind, ...] = get_args(Kind)
 _MAX_WORDS, _WORDS_SHARE = 100, 0.75
@@ -164,7 +164,7 @@ def _append(path: Path, head: bytes, lines: bytes) -> int:
 def _bounded(changes: dict[str, HeapChange]) -> dict[str, HeapChange]:
     chars = sum(len(change.chunk.content) for change in changes.values() if change.chunk)
     for name in list(changes):
-        if len(changes) <= MOST_CHUNKS and chars <= MOST_CHARS:
+        if len(changes) <= MAX_CHUNKS and chars <= MAX_CHARS:
             break
         gone = changes.pop(name).chunk
         chars -= len(gone.content) if gone else 0
@@ -201,7 +201,7 @@ class HeapKeeper:
         fitting: list[KeptWords] = []
         changes: Changes = ()
         for chunk in reversed(chunks[-_MAX_WORDS:]):
-            kind = next((known for known in _KINDS if known == chunk.description), _KINDS[0])
+            kind = next((kind for kind in _KINDS if kind == chunk.description), _KINDS[0])
             outcome = add(changes, StandingChange(0, 0, 0, chunk.content, kind, earlier=True))
             if outcome.done:
                 changes = outcome.changes

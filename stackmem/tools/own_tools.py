@@ -30,7 +30,7 @@ from .bounded_calls import call_within, late_ones_run
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _TAKEN = frozenset({*CALLS, "shell", "make_directory"})
-MOST_CHARS = 10_000_000
+MAX_CHARS = 10_000_000
 CALL_SECONDS = 600.0
 """Default time limit of a call."""
 _DETAIL_CHARS = 2_000
@@ -142,8 +142,8 @@ def _as_json(value: Any) -> ToolAnswered:
     """Convert a tool's result to an answer with JSON data."""
     try:
         text = json.dumps(value, ensure_ascii=False, default=_to_jsonable, allow_nan=False)
-        if len(text) > MOST_CHARS:
-            detail = f"the result has {len(text):,} characters; at most {MOST_CHARS:,}"
+        if len(text) > MAX_CHARS:
+            detail = f"the result has {len(text):,} characters; at most {MAX_CHARS:,}"
             return ToolAnswered(None, "too_large", detail)
         return ToolAnswered(whole_value(json.loads(text), _DEEPEST))
     except Exception as error:  # noqa: BLE001 - third-party objects are converted

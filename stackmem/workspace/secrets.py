@@ -104,7 +104,7 @@ class Scrubber:
     def holds(self, text: str) -> list[str]:
         """Return the sorted, unique names of the secrets in the text."""
         own = {self._name(found) for found in self._pattern.finditer(text)} if self._may_begin(text) else set()
-        return sorted(own | {found.kind for found in credentials(text)})
+        return sorted(own | {credential.kind for credential in credentials(text)})
 
     def may_hold(self, text: str) -> bool:
         """Return whether the text could contain a secret. This is much faster than the patterns, and False for most

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.prose import MOST_WORDS, long_sentences, lost_openings, pages
+from scripts.prose import MAX_WORDS, long_sentences, lost_openings, pages
 from tests.house.sources import name
 
 PAGES = pages()
@@ -26,7 +26,7 @@ def test_a_lost_beginning_is_found():
 
 
 def test_a_long_sentence_is_found_and_code_does_not_count():
-    long = " ".join(["word"] * (MOST_WORDS + 1))
+    long = " ".join(["word"] * (MAX_WORDS + 1))
     for text in (
         long,
         f"- {long}",

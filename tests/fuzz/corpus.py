@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.fuzz.loop import Fuzzer
 
 PLACE = Path(__file__).parent / "corpus"
-MOST_INPUTS = 25
+MAX_INPUTS = 25
 LONGEST_BYTES = 1_500
 
 
@@ -28,7 +28,7 @@ def keep(fuzzer: Fuzzer) -> None:
     before = kept_corpus(name)
     known = {*before, *fuzzer.seeds}
     found = [data for data in fuzzer.kept if len(data) <= LONGEST_BYTES and data not in known]
-    every = [*before, *found][:MOST_INPUTS]
+    every = [*before, *found][:MAX_INPUTS]
     if every:
         texts = [data.decode("latin-1") for data in every]
         _file(name).write_text(json.dumps(texts, indent=0) + "\n", encoding="utf-8")

@@ -25,11 +25,11 @@ import stackmem
 from tests.fuzz.mutations import mutated
 
 PACKAGE = str(Path(stackmem.__file__).parent)
-MOST_SECONDS = 20.0
-"""Limit of processor time for one input of at most ``MOST_BYTES``."""
-MOST_BYTES = 32_768
-_MOST_KEPT = 400
-_MOST_TRIES = 150
+MAX_SECONDS = 20.0
+"""Limit of processor time for one input of at most ``MAX_BYTES``."""
+MAX_BYTES = 32_768
+_MAX_KEPT = 400
+_MAX_TRIES = 150
 
 
 class Target(Struct, frozen=True):
@@ -138,7 +138,7 @@ class Fuzzer:
             inputs -= 1
             # New finds lead further more often than the oldest ones.
             place = max(chance.randrange(len(self.kept)), chance.randrange(len(self.kept)))
-            self.try_one(mutated(self.kept[place], chance, self.kept, self.target.words)[:MOST_BYTES])
+            self.try_one(mutated(self.kept[place], chance, self.kept, self.target.words)[:MAX_BYTES])
 
     def try_one(self, data: bytes) -> None:
         self.tried += 1
@@ -148,7 +148,7 @@ class Fuzzer:
             self.faults[fault.key] = self._smaller(fault)
         if len(self.lines.reached) > before or not self.kept:
             self.kept.append(data)
-            del self.kept[len(self.seeds) : -_MOST_KEPT]
+            del self.kept[len(self.seeds) : -_MAX_KEPT]
 
     def _read(self, data: bytes) -> Fault | None:
         shutil.rmtree(self._place, ignore_errors=True)
@@ -169,7 +169,7 @@ class Fuzzer:
     def _smaller(self, fault: Fault) -> Fault:
         """Minimize an input with the same fault by leaving out ever smaller pieces."""
         size, tries = max(1, len(fault.data) // 2), 0
-        while size and tries < (_MOST_TRIES if fault.kind != "TooLong" else 0):
+        while size and tries < (_MAX_TRIES if fault.kind != "TooLong" else 0):
             for start in range(0, len(fault.data), size):
                 tries += 1
                 found = self._read(fault.data[:start] + fault.data[start + size :])
@@ -187,7 +187,7 @@ def _bounded() -> Iterator[None]:
         raise TooLong
 
     before = signal.signal(signal.SIGPROF, over)
-    signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
     try:
         yield
     finally:

@@ -24,7 +24,7 @@ from tests.models.views import READ_FILE, asking
 
 WIRES = ("anthropic", "chat", "responses", "gemini")
 KINDS = FailureKind.__args__  # type: ignore[attr-defined]
-MOST_REQUESTS = 40
+MAX_REQUESTS = 40
 """More requests than these for one reply are a loop."""
 Answers = Callable[[httpx2.Request], httpx2.Response]
 _THERE = Endpoint("http://model.example/v1", "a-key-of-the-user")

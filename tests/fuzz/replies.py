@@ -17,7 +17,7 @@ from stackmem.core.messages import ToolCall
 from stackmem.models.mending.arguments import with_mended_arguments
 from tests.fuzz.choices import Choices
 from tests.fuzz.providers import (
-    MOST_REQUESTS,
+    MAX_REQUESTS,
     answer,
     conversation,
     lost_words,
@@ -352,7 +352,7 @@ def refusals(data: bytes, place: Path, *, wire: str) -> None:
 
     def answers(sent: httpx2.Request) -> httpx2.Response:
         asked.append(sent.content)
-        assert len(asked) <= MOST_REQUESTS, f"{len(asked)} requests for one reply"
+        assert len(asked) <= MAX_REQUESTS, f"{len(asked)} requests for one reply"
         assert sent.content not in asked[:-1], "a refused request was sent again unchanged"
         words = [choices.one(WORDS)] * 1 + [choices.one(WORDS) for _ in range(choices.below(2))]
         if not stubborn and not choices.below(3):

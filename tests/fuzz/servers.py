@@ -35,7 +35,7 @@ WORDS = (
     b"Transfer-Encoding: chunked\r\n", b"Content-Length: 5\r\n", b"Content-Encoding: gzip\r\n",
     b"Expect: 100-continue\r\n", TOKEN.encode(),
 )  # fmt: skip
-_MOST_TURNS = 400
+_MAX_TURNS = 400
 _QUIET_TURNS = 25
 _PIECE_BYTES = 700
 
@@ -89,7 +89,7 @@ async def _converse(app: Any, data: bytes) -> bytes:
                 protocol.data_received(data[start : start + _PIECE_BYTES])
         await asyncio.sleep(0)
     quiet = 0
-    for _ in range(_MOST_TURNS):
+    for _ in range(_MAX_TURNS):
         before = len(client.written)
         await asyncio.sleep(0 if quiet < _QUIET_TURNS - 5 else 0.002)
         quiet = quiet + 1 if len(client.written) == before else 0

@@ -11,8 +11,8 @@ import pytest
 
 from tests.campaigns import LONG, Campaign
 from tests.conftest import CAMPAIGN
-from tests.fuzz.corpus import LONGEST_BYTES, MOST_INPUTS, kept_corpus
-from tests.fuzz.loop import MOST_BYTES, Fuzzer, Lines, Target
+from tests.fuzz.corpus import LONGEST_BYTES, MAX_INPUTS, kept_corpus
+from tests.fuzz.loop import MAX_BYTES, Fuzzer, Lines, Target
 from tests.fuzz.mutations import mutated
 from tests.fuzz.targets import TARGETS
 
@@ -44,7 +44,7 @@ def test_whatever_it_is_given_a_reader_takes_it_or_refuses_it_in_words(tmp_path:
 def test_the_corpus_stays_small_and_belongs_to_targets():
     for name in TARGETS:
         kept = kept_corpus(name)
-        assert len(kept) <= MOST_INPUTS
+        assert len(kept) <= MAX_INPUTS
         assert all(len(data) <= LONGEST_BYTES for data in kept)
     known = {name.replace(" ", "-") for name in TARGETS}
     assert {path.stem for path in (Path(__file__).parent / "corpus").glob("*.json")} <= known
@@ -90,4 +90,4 @@ def test_the_same_chance_makes_the_same_inputs_and_none_too_long():
     made = [[mutated(seed, chance, seeds) for seed in seeds for _ in range(200)] for chance in (Random(5), Random(5))]
     assert made[0] == made[1]
     assert len(set(made[0])) > 400
-    assert max(map(len, made[0])) < 40 * MOST_BYTES
+    assert max(map(len, made[0])) < 40 * MAX_BYTES

@@ -33,7 +33,7 @@ CORPUS = Path(__file__).parent / "corpus" / "replies.jsonl"
 ROWS: list[dict[str, Any]] = [json.loads(line) for line in CORPUS.read_text("utf-8").splitlines()]
 CALL_ROWS = [row for row in ROWS if row["label"] == "call"]
 OTHER_ROWS = [row for row in ROWS if row["label"] != "call"]
-LEAST_SHARE = 0.95
+MIN_SHARE = 0.95
 
 
 def tools_of(row: dict[str, Any]) -> tuple[ToolSpec, ...]:
@@ -74,8 +74,8 @@ def test_calls_are_performed_or_answered_with_a_lesson(record_property):
     sys.stdout.write(
         f"\n{len(CALL_ROWS)} calls: {named} read ({share:.1%}), {exact} with exactly the arguments meant; {counted}\n"
     )
-    assert share >= LEAST_SHARE
-    assert outcomes.count("nudged") <= len(CALL_ROWS) * (1 - LEAST_SHARE)
+    assert share >= MIN_SHARE
+    assert outcomes.count("nudged") <= len(CALL_ROWS) * (1 - MIN_SHARE)
 
 
 @pytest.mark.parametrize("expects", ["call", "any"])

@@ -120,9 +120,9 @@ def test_the_prompt_of_full_names_only_its_tools_and_no_memory():
         assert word not in text.replace("pop_frame", "")
 
 
-MOST_CHARS = {"stackheap": 8_100, "stackheap_fork": 8_200, "stackheap_lossless": 8_800, "letta": 4_500}
+MAX_CHARS = {"stackheap": 8_100, "stackheap_fork": 8_200, "stackheap_lossless": 8_800, "letta": 4_500}
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_fixed_prompt_texts_are_short(name):
-    assert len(told(name)) < MOST_CHARS.get(name, 4_400)
+    assert len(told(name)) < MAX_CHARS.get(name, 4_400)

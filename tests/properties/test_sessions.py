@@ -32,7 +32,7 @@ from tests.conftest import CAMPAIGN
 from tests.properties.prompt_rules import well_formed, well_marked
 
 SESSIONS = 10_000 if CAMPAIGN else 120
-MOST_FACTS = 60
+MAX_FACTS = 60
 WORDS = ("Mend it.", "And now?", "x" * 900, "why?\nwhy not?", " ", "/stop", "ß \u202e")
 COMMANDS = ("echo one", "echo one; rm a", "make test", "true")
 
@@ -96,7 +96,7 @@ def conversation(seed: int) -> tuple[list[Event], State]:
     start = replace(start, tools=(*start.tools, spec(AskQuestion, {})))
     events: list[Event] = [start]
     state, world = evolve(State(), start), World(files={"a": "text"})
-    while len(events) < MOST_FACTS:
+    while len(events) < MAX_FACTS:
         upcoming = advance(state, strategy)
         if upcoming is None:
             break

@@ -73,7 +73,7 @@ def test_writers_side_by_side_lose_nothing(tmp_path: Path) -> None:
 def test_the_oldest_go_beyond_the_bounds_and_the_file_stays_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_heap, "MOST_CHARS", 1_000)
+    monkeypatch.setattr(kept_heap, "MAX_CHARS", 1_000)
     monkeypatch.setattr(kept_heap, "_COMPACTED_BYTES", 5_000)
     store = HeapStore(tmp_path / "a.jsonl", "/somewhere")
     for number in range(100):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import UsageError
-from stackmem.workspace.project.instructions import MOST_CHARS, find_instructions, read_instructions
+from stackmem.workspace.project.instructions import MAX_CHARS, find_instructions, read_instructions
 
 HEAD = "INSTRUCTIONS of the project ({}). They grant nothing: no permission, no tool, no network.\n"
 
@@ -54,7 +54,7 @@ def test_they_are_bounded_and_cannot_end_themselves(tmp_path: Path):
     text = find_instructions(repo).text
     assert text.count("END OF INSTRUCTIONS") == 1
     assert "\x1b" not in text
-    assert MOST_CHARS < len(text) < MOST_CHARS + 200
+    assert MAX_CHARS < len(text) < MAX_CHARS + 200
 
 
 def test_a_file_that_is_named_is_read_or_refused(tmp_path: Path):

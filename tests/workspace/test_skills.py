@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.foreign.front_matter import read_front_matter
-from stackmem.workspace.project.skills import MOST_CHARS, MOST_SKILLS, find_skills
+from stackmem.workspace.project.skills import MAX_CHARS, MAX_SKILLS, find_skills
 
 TEXT = "---\nname: {name}\ndescription: {description}\n---\n{body}\n"
 
@@ -144,16 +144,16 @@ def test_a_pipe_binary_and_a_nameless_folder_are_named(project: Path, home: Path
 def test_a_huge_skill_is_cut_and_says_so(project: Path, home: Path):
     write(project / ".claude/skills", "huge", body="x" * (3 << 20))
     (skill,) = found(project, home).skills
-    assert MOST_CHARS < len(skill.content) < MOST_CHARS + 500
-    assert f"these are the first {MOST_CHARS:,}" in skill.content
+    assert MAX_CHARS < len(skill.content) < MAX_CHARS + 500
+    assert f"these are the first {MAX_CHARS:,}" in skill.content
     assert skill.digest == ""  # never STALE, because only its start was read
 
 
 def test_there_is_a_limit_on_skills_descriptions_and_notes(project: Path, home: Path):
-    for number in range(MOST_SKILLS + 30):
+    for number in range(MAX_SKILLS + 30):
         write(project / ".claude/skills", f"s{number:03}", description="long " * 200)
     result = found(project, home)
-    assert len(result.skills) == MOST_SKILLS
+    assert len(result.skills) == MAX_SKILLS
     assert max(len(skill.description) for skill in result.skills) <= 125
     assert result.notes[-1] == "10 more skills are not offered"
 

@@ -95,19 +95,19 @@ def run_status(folder: Path) -> GatewayRunStatus:
             priced = priced and (not used.total or bool(row and row.price))
     requests = list(asked.values())
     cost = round(usd, 6) if priced else None
-    summaries = [one.summary for one in requests if one.summary is not UNSET]
-    sent = sum(one.sent_bytes for one in requests) + sum(one.sent_bytes for one in summaries)
-    strategy = next((one.strategy for one in requests if one.strategy), "full")
-    came = sum(one.body_bytes for one in requests)
+    summaries = [request.summary for request in requests if request.summary is not UNSET]
+    sent = sum(request.sent_bytes for request in requests) + sum(summary.sent_bytes for summary in summaries)
+    strategy = next((request.strategy for request in requests if request.strategy), "full")
+    came = sum(request.body_bytes for request in requests)
     return GatewayRunStatus(
         run=folder.name,
         state="running" if running else "ended",
         strategy=strategy,
         model=requests[0].model if requests else "",
-        conversations=len({one.conversation for one in requests}),
-        sub_agents=len({one.conversation for one in requests if one.kind == "child"}),
+        conversations=len({request.conversation for request in requests}),
+        sub_agents=len({request.conversation for request in requests if request.kind == "child"}),
         requests=len(requests),
-        retries=sum(one.retry for one in requests),
+        retries=sum(request.retry for request in requests),
         failed=failed,
         summaries=len(summaries),
         context_tokens=context,
@@ -116,7 +116,7 @@ def run_status(folder: Path) -> GatewayRunStatus:
         sent_share=round(sent / came, 4) if came else 1.0,
         no_effect=strategy != "full" and not summaries and not any(one.dropped or one.short for one in requests),
         began=requests[0].at if requests else 0.0,
-        session=next((one.session for one in requests if one.session), ""),
+        session=next((request.session for request in requests if request.session), ""),
         savings=None if running or strategy in ("full", FRAMES) or cost is None else _savings(folder, cost),
     )
 

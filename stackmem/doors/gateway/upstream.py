@@ -139,9 +139,9 @@ def secrets_in(request: Request) -> tuple[str, ...]:
     found = list(keys_in(request.headers.raw))
     for name, value in request.headers.items():
         line = f"{name}: {value}"
-        found += [line[one.start : one.end] for one in credentials(line)]
+        found += [line[credential.start : credential.end] for credential in credentials(line)]
     query = f"?{request.url.query}"
-    found += [query[one.start : one.end] for one in credentials(query)]
+    found += [query[credential.start : credential.end] for credential in credentials(query)]
     return tuple(dict.fromkeys(found))
 
 

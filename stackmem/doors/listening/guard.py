@@ -135,7 +135,7 @@ def leaves_its_folder(raw: str) -> bool:
         segments = raw.replace("\\", "/").split("/")[1:]
         if (
             "" in segments[:-1]
-            or any(_AFTER_NAME.split(one)[0].strip() in (".", "..") for one in segments)
+            or any(_AFTER_NAME.split(segment)[0].strip() in (".", "..") for segment in segments)
             or "\0" in raw
         ):
             return True

@@ -118,7 +118,7 @@ def _replies(session: RecordedSession, message: _OpencodeMessage, others: Counte
         replies.append(reply)
     if len(replies) == 1 and info.tokens is not None:
         replies[0].usage, replies[0].usd = _usage(info.tokens), info.cost
-    session.turns += [one for one in replies if one.parts or one.usage != Usage()]
+    session.turns += [reply for reply in replies if reply.parts or reply.usage != Usage()]
     others.pop("step-start", None)
 
 

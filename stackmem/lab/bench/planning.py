@@ -54,7 +54,7 @@ def make_plan(
     if trials < 1:
         raise UsageError(f"{trials} is not a number of trials; give --trials 1 or more")
     variants = _variants(request)
-    isolations = [one.settings.get("isolation", request.settings.get("isolation")) for one in variants]
+    isolations = [variant.settings.get("isolation", request.settings.get("isolation")) for variant in variants]
     memory = MEMORY in (request.settings.get("isolation"), *isolations)
     if sys.platform != "linux" and set(isolations) != {MEMORY}:
         raise UsageError("the sandbox needs Linux; bench worlds with --isolation memory, or use --in-container")

@@ -48,7 +48,7 @@ Wanted = Literal["more", "less"]
 
 _ALPHA = 1 - CONFIDENCE
 _POWER = 0.8
-_MOST_PAIRS = 1 << 20
+_MAX_PAIRS = 1 << 20
 _MAX_EXACT_UNITS = 20
 """Up to this many units, all sign assignments are tried (about a million). Above, a sample is drawn."""
 _SIGN_SAMPLES = 9_999
@@ -211,7 +211,7 @@ def pairs_to_find(gap: float, base_rate: float, comparisons: int = 1) -> int | N
     low, high = 1, 2
     while _power(high, base_rate, other, alpha) < _POWER:
         low, high = high, high * 2
-        if high > _MOST_PAIRS:
+        if high > _MAX_PAIRS:
             return None
     while high - low > 1:
         middle = (low + high) // 2

@@ -12,7 +12,7 @@ from .figures import Line, Section, Wants, bill_name
 
 _MIN_UNITS = 6  # fewer cannot pass the permutation test at 5 %
 _ALIKE_SHARE = 1e-9
-_MOST_UNITS = 10_000
+_MAX_UNITS = 10_000
 
 
 def answer(section: Section, wants: Wants) -> str:
@@ -90,4 +90,4 @@ def _enough(comparison: Comparison) -> int | None:
     if not gap:
         return None
     needed = max(_MIN_UNITS, corrected.count + 1, ceil(corrected.count * (half / gap) ** 2))
-    return needed if needed <= _MOST_UNITS else None
+    return needed if needed <= _MAX_UNITS else None

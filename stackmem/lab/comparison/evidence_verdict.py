@@ -20,7 +20,7 @@ def verdict(table: EvidenceTable) -> tuple[str, str]:
     known = [(bill, line) for bill, line in known if line.name != "full"]
     if not known:
         return "", ""
-    bill, line = min(known, key=lambda one: one[0].value)
+    bill, line = min(known, key=lambda pair: pair[0].value)
     at = f"at cached reads of {READS[0]:g}"
     if bill.value < 1:
         first = f"{line.name} costs {_percent(1 - bill.value)} less than full{_ends(bill)} {at}."
@@ -36,7 +36,7 @@ def verdict(table: EvidenceTable) -> tuple[str, str]:
 
 def forest_plot(table: EvidenceTable) -> str:
     """Draw each strategy's bill relative to full, the lowest first, with its interval."""
-    known = sorted(((bill, line) for line in table.lines if (bill := _bill(line))), key=lambda one: one[0].value)
+    known = sorted(((bill, line) for line in table.lines if (bill := _bill(line))), key=lambda pair: pair[0].value)
     if len(known) < 2:
         return ""
     ends = [value for bill, _ in known for value in (bill.low, bill.value, bill.high, 1.0) if value is not None]

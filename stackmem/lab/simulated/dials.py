@@ -24,7 +24,7 @@ from stackmem.errors import UsageError
 
 FULL_LENGTH_TOKENS = 128_000
 _MOST = 0.9
-_MOST_LONG = 10.0
+_MAX_LONG = 10.0
 
 
 class ReaderDials(Struct, frozen=True):
@@ -79,7 +79,7 @@ def read_dial(dials: ReaderDials, text: str) -> ReaderDials | None:
         share = float(raw)
     except ValueError:
         share = -1.0
-    most = _MOST_LONG if name == "long" else 1.0
+    most = _MAX_LONG if name == "long" else 1.0
     if not (isfinite(share) and 0 <= share <= most):
         raise UsageError(f"the dial {name} of the simulated model takes a number from 0 to {most:g}, not {raw[:80]!r}")
     return replace(dials, **{name: share})

@@ -33,13 +33,13 @@ from .sight import CHARS_PER_TOKEN, ChosenCall, ReaderSight, offered
 _SAID = {
     "run_command": "I run the command and read its whole output before anything else, since it may say that something "
     "I rely on has changed.",
-    "read_file": "I read the file itself, because nothing that I can see tells what stands there.",
+    "read_file": "I read the file itself, because nothing that I can see tells its content.",
     "heap_read": "Reading what was stored costs less than finding it out again by myself.",
     "heap_load": "Reading all of it now is one step, and finding it out again by myself would be many.",
     "push_frame": "A child with a clean conversation does that part; what it will need is stored or told.",
     "pop_frame": "The result tells how far the work is, and what others would have to find out again is stored.",
 }
-_OTHERWISE = "I do that now, before I go on with the units, and look at what comes back."
+_OTHERWISE = "I do that now, before the next unit, and read the result."
 
 
 def words_beside(action: ChosenCall, knowledge: Knowledge) -> str:
@@ -215,8 +215,8 @@ def _prompt_tokens(view: View, knowledge: Knowledge) -> int:
 
 
 def _answered(request: AskModel, tokens: int, parts: tuple[ReplyPart, ...]) -> ModelReplied:
-    output = sum(len(one.name) + len(str(one.arguments)) for one in parts if isinstance(one, ToolCall))
-    output += sum(len(one.text) for one in parts if isinstance(one, Text))
+    output = sum(len(part.name) + len(str(part.arguments)) for part in parts if isinstance(part, ToolCall))
+    output += sum(len(part.text) for part in parts if isinstance(part, Text))
     return ModelReplied(
         parts=parts,
         stop="call" if any(isinstance(part, ToolCall) for part in parts) else "end",

@@ -270,7 +270,7 @@ def _warmed(used: Usage, tokens: int) -> Usage:
     )  # fmt: skip
 
 
-MOST_CHARS = 4_000
+MAX_CHARS = 4_000
 """The limit if the request does not state a length."""
 
 _LINE_CHARS = 200
@@ -281,7 +281,7 @@ def extract_summary(view: View) -> str:
     """Return the newest lines that contain a literal missing from all newer lines, in their order."""
     request = view.messages[-1].parts[-1] if view.messages and view.messages[-1].parts else Text("")
     match = _ASKED.search(request.text) if isinstance(request, Text) else None
-    room = int(match[1].replace(",", "").replace("_", "")) if match else MOST_CHARS
+    room = int(match[1].replace(",", "").replace("_", "")) if match else MAX_CHARS
     newest_lines: list[str] = []
     covered: set[str] = set()
     for line in _lines_backwards(view):

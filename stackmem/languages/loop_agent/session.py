@@ -170,7 +170,7 @@ class AgentSession:
         """Count a turn in which loop results were shown, and drop those whose turns are used up."""
         for shown in self.loops:
             shown.turns -= 1
-        self.loops = [shown for shown in self.loops if shown.turns > 0]
+        self.loops = [loop for loop in self.loops if loop.turns > 0]
 
 
 def start_fault(agent: Agent, payload: Any) -> str:

@@ -117,7 +117,7 @@ def _for_parent(sub: SubAgent, given: Any, after: Any, payload: Any) -> tuple[tu
     merged.merge(0, writes_between(given, after))
     writes, refused = list[Write](), merged.warnings
     changes = writes_between(given, merged.payload)
-    for write in (one for each in changes for one in _members(each, look_up(given, each.path), payload)):
+    for write in (member for each in changes for member in _members(each, look_up(given, each.path), payload)):
         before, real = look_up(given, write.path), look_up(payload, write.path)
         if write.appended and real is MISSING:
             writes.append(Write(write.path, look_up(merged.payload, write.path)))

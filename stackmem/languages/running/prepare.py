@@ -65,7 +65,7 @@ def prepare_program(
     load_plugins()
     path, language = find_program(asked.named, asked.language, cwd)
     text = read_program(path)
-    mounts = tuple(str(_folder(named, cwd, "--mount")) for named in asked.mounts)
+    mounts = tuple(str(_folder(mount, cwd, "--mount")) for mount in asked.mounts)
     folder = path.parent if asked.workspace is None else _folder(asked.workspace, cwd, "--workspace")
     wanted = language.settings(text) if language.settings else {}
     source = must_be_text(path.name, "the program's name")

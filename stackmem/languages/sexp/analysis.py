@@ -156,7 +156,7 @@ class Analysis:
     def _unknown_operator(self, head: Name, name: str, scope: LintScope) -> None:
         self.free.setdefault(name, head)
         known = {*OPERATORS, *self._tasks, *PARAMETERS, *self._around.names, *self._around.tools}
-        bound = (each for one in self._scopes for each in one.names)
+        bound = (each for scope in self._scopes for each in scope.names)
         wide = [] if len(self.free) > _MAX_SUGGESTED else [*known, *islice(bound, _MAX_COMPARED)][:_MAX_COMPARED]
         near = get_close_matches(name[:80], sorted(wide), 1, 0.75)
         foreign = FOREIGN_OPERATORS.get(name.lower())

@@ -167,7 +167,7 @@ class _Collaborators:
         if name in tools:
             return tools[name]
         plain = name.replace(":", "_")
-        return next((tools[one] for one in sorted(tools) if one.replace(":", "_") == plain), None)
+        return next((tools[tool] for tool in sorted(tools) if tool.replace(":", "_") == plain), None)
 
     def answer(self, ask: Request) -> Any:
         """Answer a request with the help of the collaborators."""
@@ -222,7 +222,7 @@ class _Collaborators:
         matches = _part(found, "matches") or []
         if not isinstance(matches, list | tuple):
             raise SexpEvaluationError("Context retrieval failed.", "", "the memory system gave no list of matches")
-        names = [one if isinstance(one, str) else _path(one) for one in matches]
+        names = [match if isinstance(match, str) else _path(match) for match in matches]
         return [name for name in names if name]
 
 

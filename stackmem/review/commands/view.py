@@ -19,7 +19,7 @@ def command(
 ) -> None:
     """Write a run, or two side by side, as one HTML file with frames, context, heap, cache and every step."""
     names = [run] if other is None else [run, other]
-    path = write_page([run_folder(one, runs_dir) for one in names], output)
+    path = write_page([run_folder(name, runs_dir) for name in names], output)
     typer.echo(f"wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
     if open_it:
         open_page(path)

@@ -77,7 +77,7 @@ class LiveRun:
     def _note(self, page: RunPage, sent: _Sent) -> None:
         self._sent = sent
         touched = self._followed.fold.lanes.touched
-        for lane in page.lanes if not sent.lanes else [one for one in page.lanes if one.name in touched]:
+        for lane in page.lanes if not sent.lanes else [lane for lane in page.lanes if lane.name in touched]:
             sent.lanes[lane.name] = len(lane.versions), len(lane.reads), len(lane.stale)
         touched.clear()
         self._followed.fold.touched.clear()
@@ -139,7 +139,7 @@ class _Sent(msgspec.Struct):
             files=len(last.files) if last else 0,
             usd=last.usd if last else None,
             frames=len(page.frames),
-            sequences=[len(one) for one in page.sequences],
+            sequences=[len(sequence) for sequence in page.sequences],
             said=[getattr(page, name) for name in _SCALARS],
             lanes=lanes,
         )

@@ -48,7 +48,7 @@ def skill_mounts(skills: tuple[Skill, ...], folder: Path | None, environ: Mappin
         inside = folder is not None and (place.is_relative_to(folder) or folder.is_relative_to(place))
         if not inside and place != Path("/"):
             places.append(str(place))
-    return tuple(Mount(place, place) for place in dict.fromkeys(places))
+    return tuple(Mount(path, path) for path in dict.fromkeys(places))
 
 
 def own_digests(skills: tuple[Skill, ...], environ: Mapping[str, str]) -> Callable[[str], str | None]:

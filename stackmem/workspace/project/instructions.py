@@ -14,7 +14,7 @@ from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
 from stackmem.workspace.clip import shown_name, visible
 
-MOST_CHARS = 32_768
+MAX_CHARS = 32_768
 _MAX_BYTES = 1 << 20
 _MAX_IMPORTS = 20
 _NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -113,7 +113,7 @@ def read_instructions(path: Path) -> Instructions:
 
 
 def instructions_of(
-    pieces: tuple[tuple[str, str], ...], notes: tuple[str, ...] = (), most: int = MOST_CHARS
+    pieces: tuple[tuple[str, str], ...], notes: tuple[str, ...] = (), most: int = MAX_CHARS
 ) -> Instructions:
     """Return the texts with their file names between a header and an end line, with ``most`` characters in all."""
     if not pieces:

@@ -26,8 +26,8 @@ from stackmem.workspace.clip import shown_name, visible
 
 FOLDERS = (".stackmem/skills", ".claude/skills", ".codex/skills", ".agents/skills")
 """Places in a project and in the home folder, in the order in which equal names are resolved."""
-MOST_SKILLS = 64
-MOST_CHARS = 65_536
+MAX_SKILLS = 64
+MAX_CHARS = 65_536
 """Maximum characters of one skill; the rest is cut with a mark."""
 DESCRIPTIONS_CHARS = 8_000
 """Maximum characters of all descriptions together, because the index is in every prompt."""
@@ -97,8 +97,8 @@ class _SkillReader:
         skill = self.skills.get(name)
         if not reason and skill is not None:
             reason = f"{skill.source} has the same name"
-        if not reason and len(self.skills) >= MOST_SKILLS:
-            reason = f"a run offers at most {MOST_SKILLS}"
+        if not reason and len(self.skills) >= MAX_SKILLS:
+            reason = f"a run offers at most {MAX_SKILLS}"
         if reason:
             self.notes.append(f"the skill {shown_name(source)} is not offered: {reason}")
             return
@@ -203,9 +203,9 @@ def _content(name: str, body: str, source: str, real: Path, others: tuple[str, .
     lines = [
         f"SKILL {name} of the {'user' if own else 'project'}. It grants nothing: no permission, no tool, no network."
     ]
-    if len(text) > MOST_CHARS:
-        lines.append(f"It has {len(text):,} characters; these are the first {MOST_CHARS:,}.")
-    lines += ["", mark_cut(text, MOST_CHARS)]
+    if len(text) > MAX_CHARS:
+        lines.append(f"It has {len(text):,} characters; these are the first {MAX_CHARS:,}.")
+    lines += ["", mark_cut(text, MAX_CHARS)]
     if others:
         location = str(real.parent) if own else source.rpartition("/")[0]
         how = "read-only, visible to run_command" if own else "in the workspace"

@@ -11,7 +11,7 @@ from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.requests import AskModel, Compact
 from stackmem.core.strategy import has_frames
 from stackmem.lab.whatif.rendered import (
-    MOST_CHARS,
+    MAX_CHARS,
     OtherStrategy,
     Terms,
     as_recorded,
@@ -274,7 +274,7 @@ def test_the_stand_in_keeps_its_bounds():
     many = "\n".join(f"name_{number:05} = {'x' * 500}" for number in range(200))
     assert len(extract_summary(view_of(many))) <= 60
     unasked = View("", (), Log([Message("user", (Text(many), Text("Summarise.")))]))
-    assert 0 < len(extract_summary(unasked)) <= MOST_CHARS
+    assert 0 < len(extract_summary(unasked)) <= MAX_CHARS
     assert extract_summary(View("", (), Log())) == ""
 
 

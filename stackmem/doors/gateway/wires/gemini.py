@@ -92,7 +92,7 @@ def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
 def _system(raw: bytes) -> str:
     found = json.loads(raw)
     parts = found.get("parts") if isinstance(found, dict) else None
-    texts = [one.get("text") for one in parts if isinstance(one, dict)] if isinstance(parts, list) else [found]
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else [found]
     return "\n\n".join(whole(text) for text in texts if isinstance(text, str) and text)
 
 
@@ -119,7 +119,7 @@ def _shortened(raw: bytes, shorten: Shorten) -> bytes:
     fields = json.loads(raw)
     parts = fields.get("parts")
     results = [part for part in _read_message(raw).parts if isinstance(part, ToolResult)]
-    answers = [one for one in parts if isinstance(one, dict) and "functionResponse" in one] if results else []
+    answers = [part for part in parts if isinstance(part, dict) and "functionResponse" in part] if results else []
     changed = False
     for part, result in zip(answers, results, strict=False):
         short = shorten(result)

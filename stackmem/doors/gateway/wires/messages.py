@@ -137,8 +137,8 @@ def _asking(messages: Sequence[bytes], text: str) -> list[bytes]:
 
 
 def _merged(systems: Sequence[bytes]) -> bytes:
-    contents = [json.loads(one).get("content") for one in systems]
-    blocks = [one if isinstance(one, list) else [{"type": "text", "text": one}] for one in contents]
+    contents = [json.loads(system).get("content") for system in systems]
+    blocks = [content if isinstance(content, list) else [{"type": "text", "text": content}] for content in contents]
     return spelled({"role": "system", "content": [_unmarked(block) for given in blocks for block in given]})
 
 

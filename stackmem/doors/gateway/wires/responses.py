@@ -92,9 +92,9 @@ def read(body: bytes) -> ForeignRequest:
     found, messages, raw = read_body.fields, read_body.messages, read_body.raw
     if read_body.words:
         messages = (message("user", text_part(read_body.words)),)
-    system_parts = (part for place in read_body.systems for part in messages[place].parts)
+    system_parts = (part for system in read_body.systems for part in messages[system].parts)
     system = [part.text for part in system_parts if isinstance(part, Text)]
-    brought = (raw[place] for place in read_body.systems)
+    brought = (raw[system] for system in read_body.systems)
     more = [
         one for one in brought if b'"additional_tools"' in one and json.loads(one).get("type") == "additional_tools"
     ]

@@ -65,9 +65,9 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         title="Assemble a product from sub-tasks that build on each other",
         text=(
             "The work is a tree of sub-tasks. The last unit of each gives its result, `result.uK`, an identifier that "
-            "must be named by the next sub-task of the same parent, by all that lies below that one, and by the parent "
-            "itself. A result is told once, in the output of that unit; it stands nowhere else. "
-            f"`{PATH}` holds what every sub-task needs."
+            "the next sub-task of the same parent, all sub-tasks below that one, and the parent itself must pass. "
+            "A result appears only once, in the output of that unit. "
+            f"`{PATH}` contains the values that every sub-task needs."
         ),
         units=tuple(work),
         facts=facts.rows(units),

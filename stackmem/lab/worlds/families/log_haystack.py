@@ -36,7 +36,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         chars = min(31_000, size.chars(PAGE_CHARS + rng.randrange(-3_000, 3_000)))
         planted = (f"request.{case} = {value}",)
         logs.append(tuple(Page(description, chars, planted if at == page else ()) for at in range(1, pages + 1)))
-    description = "Who asked for what, and what was promised. The logs themselves are shown by ./work log."
+    description = "The request of each customer, and the answer that was promised. ./work log prints the logs."
     work.files["docs/cases.md"] = document(description, rng, [(case, []) for case in cases], size.chars(250))
     turns = _turns(rng, cases)
     for unit in range(units):
@@ -45,7 +45,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     return work.draft(
         "Follow a dozen customer cases through the service logs",
         "Each unit is one step in one customer case and needs the identifier of the request that went wrong. It "
-        "stands once in the case's log, which `./work log NUMBER [PAGE]` prints page by page; the plan names the "
+        "appears once in the case's log, which `./work log NUMBER [PAGE]` prints page by page; the plan names the "
         "page. After two steps a case waits for an answer, others come first, and it is taken up again later.",
         logs=tuple(logs),
     )

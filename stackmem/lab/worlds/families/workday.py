@@ -55,7 +55,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         version = f"r{rng.randrange(10, 99)}.{rng.randrange(1_000, 9_999)}"
         facts.tell(release, version, f"read {noted}", last + 1)
         settled = f"{release} = {version} @ {last}"
-        text = document(f"What changed: the {name} of {package}", rng, [("Release", [settled])], size.chars(600))
+        text = document(f"Changes to the {name} of {package}", rng, [("Release", [settled])], size.chars(600))
         work[-1] = Unit(work[-1].about, work[-1].needs, (settled,), (release,), {noted: text})
         older.extend([*needed, entry, suite, release])
         requests.append(DayRequest(first, last, f"Please {verb} the {name} of {package}."))
@@ -78,7 +78,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
 
 def _setup(rng: Random, size: Size) -> str:
     lines = ["repo.python = py3.12-frozen", "repo.runner = tools/check.sh"]
-    return document("Setting up", rng, [("What every part needs", lines)], size.chars(800))
+    return document("Setting up", rng, [("Needed by every part", lines)], size.chars(800))
 
 
 def _sizes(rng: Random, size: Size, units: int) -> list[int]:

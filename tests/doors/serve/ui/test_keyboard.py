@@ -11,7 +11,7 @@ from stackmem.run.result import RunResult, write_result
 from tests.review.report.bench_rows import bench, zoo
 from tests.stage import Stage
 
-MOST_STOPS = 250
+MAX_STOPS = 250
 STOP = "button[tabindex='0']"  # frames and chunks are one stop each; arrow keys reach the rest
 # The focused element is marked, visible, and not covered by anything.
 SEEN = """() => {
@@ -48,14 +48,14 @@ class Keys:
         """Press Tab until the first matching element has the focus."""
         expect(wanted.first).to_be_attached()
         node = wanted.first.element_handle()  # checking at every stop takes longer than the stops themselves
-        for _ in range(MOST_STOPS):
+        for _ in range(MAX_STOPS):
             if not node.evaluate("node => node.isConnected"):
                 node = wanted.first.element_handle()
             if node.evaluate("node => node === document.activeElement"):
                 assert self.page.evaluate(SEEN) == ""
                 return wanted.first
             self.press(tab)
-        raise AssertionError(f"{wanted} is not reached in {MOST_STOPS} stops")
+        raise AssertionError(f"{wanted} is not reached in {MAX_STOPS} stops")
 
     def button(self, name: str, *keys: str, exact: bool = False) -> Locator:
         """Focus a button and press it."""
