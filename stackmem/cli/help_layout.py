@@ -13,7 +13,7 @@ OPTION_GROUPS = {
         "text_calls", "call_schema", "prompt",
     ),
     "Memory and limits": (
-        "extra_tools", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "upkeep", "max_tokens",
+        "extra_tools", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "jobs", "upkeep", "max_tokens",
         "max_seconds", "command_seconds", "literal_mib",
     ),
     "Programs": (

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 from .budgets import Budgets, Limits, SmallSize
 from .conversation.hook_facts import Hook, HookRan
 from .heap import ChunkSet, KeptHeap
+from .jobs.calls import EndedJob, JobNumbers
 from .messages import FailureKind, PromptText, ReplyPart, Text, ToolCall, ToolSpec, Usage
 from .network import NetworkRequest
 from .person_facts import PermissionRule, PersonEvent, RecallFound, SessionRules
@@ -272,6 +273,7 @@ class ToolReturned(Struct, frozen=True, tag=True):
         exit_code: The exit code of a command. None if it was killed, and for other tools.
         digests: Maps each source path of the heap to its SHA-256, or to ``unknown``, ``missing`` or ``outside``.
         tree: The workspace after a call that may change it, as an id in the run's history. Empty otherwise.
+        jobs: The job that the call started, and the jobs whose end it reports. Omitted if there are none.
     """
 
     text: str
@@ -280,6 +282,7 @@ class ToolReturned(Struct, frozen=True, tag=True):
     digests: dict[str, str] = {}
     tree: str = ""
     requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
+    jobs: JobNumbers | UnsetType = UNSET
 
     @property
     def voice(self) -> Voice:
@@ -299,6 +302,29 @@ class VerifyReturned(Struct, frozen=True, tag=True):
     @property
     def voice(self) -> Voice:
         return Voice("verdict", f"verified: {self.outcome}", self.text)
+
+
+class JobsEnded(Struct, frozen=True, tag=True):
+    """Background jobs ended since the last fact, and no answer has reported it.
+
+    Attributes:
+        digests, tree, requests: As in ``ToolReturned``.
+    """
+
+    jobs: tuple[EndedJob, ...]
+    digests: dict[str, str] = {}
+    tree: str = ""
+    requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
+
+    @property
+    def text(self) -> str:
+        """The text that the model reads."""
+        return "\n".join(f"[job {job.number} {job.how}: {job.command}]\n{job.tail}".rstrip() for job in self.jobs)
+
+    @property
+    def voice(self) -> Voice:
+        told = "; ".join(f"job {job.number} {job.how}: {job.command}" for job in self.jobs)
+        return Voice("notice", told or "jobs ended")
 
 
 class SourcesDigested(Struct, frozen=True, tag=True):
@@ -542,5 +568,5 @@ Event = (
     RunStarted | RunResumed | RunForked | ModelReplied | ModelFailed | ContextCompacted | ToolReturned
     | VerifyReturned | SourcesDigested | ClockRead | ChecksReturned | FramePushed | FramePopped | ChunkAllocated
     | ChunkRead | ChunkWritten | ChunkFreed | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | RunEnded
-    | FolderChanged | RecallFound | HookRan | ProgramEvent | PersonEvent
+    | FolderChanged | JobsEnded | RecallFound | HookRan | ProgramEvent | PersonEvent
 )  # fmt: skip

@@ -21,6 +21,7 @@ from .guidance import checkpoints
 from .guidance.finishing import premature_end
 from .guidance.repetition import copied_result, handed_on
 from .heap import Heap, faults, index, name_faults, source_faults, sources_with, taken_over
+from .jobs.calls import ended_with
 from .log import Log
 from .messages import Text, ToolCall
 from .requests import DigestSources, Effect, ReadClock, Verify
@@ -317,7 +318,7 @@ def _report(state: State, frame: Frame, event: FramePopped, tested: str) -> str:
         text += f"\n[verified: {event.verified}]" + (f"\n{tail(tested, 10, 1_000)}" if tested else "")
     if event.stored:
         text += f"\n[stored on the heap: {', '.join(event.stored)}]"
-    return text
+    return text + ended_with(state.jobs, frame.id)
 
 
 def _word(state: State) -> str:

@@ -15,9 +15,11 @@ from msgspec import UNSET, Struct
 
 from .budgets import Limits
 from .facts import Ending, NoticeGiven
+from .jobs.calls import MAX_JOB_SECONDS, MAX_WAIT_SECONDS, JobCall, ReadJob
+from .jobs.offers import MAX_COMMAND_SECONDS
 from .state import Frame, State
-from .tool_schemas import MAX_COMMAND_SECONDS, offers_long_commands
-from .tools import Refusal, RunCommand, WorkspaceCall
+from .tool_schemas import offers_long_commands
+from .tools import Refusal, RunCommand, WorkspaceCall, tool_name
 
 TOLD_AT = 0.85  # used share of a limit at which the model gets a notice
 WINDOW_TOLD_AT = 0.75  # used share of the window at which it gets a notice
@@ -220,12 +222,19 @@ def longest_command(state: State) -> int:
     return MAX_COMMAND_SECONDS if offers_long_commands(start.tools, start.registered) else 0
 
 
-def refused_seconds(call: WorkspaceCall) -> Refusal | None:
-    """Refuse a command whose requested time limit is out of range."""
-    if not isinstance(call, RunCommand) or call.seconds is None or 1 <= call.seconds <= MAX_COMMAND_SECONDS:
+def refused_seconds(call: WorkspaceCall | JobCall) -> Refusal | None:
+    """Refuse a call whose number of seconds is out of range."""
+    least, most, advice = 1, MAX_COMMAND_SECONDS, ", or split the command into shorter ones"
+    if isinstance(call, ReadJob):
+        least, most, advice = 0, MAX_WAIT_SECONDS, ""
+    elif not isinstance(call, RunCommand):
+        return None
+    elif call.background:
+        most, advice = MAX_JOB_SECONDS, ", or leave it out"
+    if call.seconds is None or least <= call.seconds <= most:
         return None
     return Refusal(
         "bad_arguments",
-        f"run_command refused: seconds is {str(call.seconds)[:20]}",
-        f"use 1 to {MAX_COMMAND_SECONDS}, or split the command into shorter ones",
+        f"{tool_name(call)} refused: seconds is {str(call.seconds)[:20]}",
+        f"use {least} to {most}{advice}",
     )

@@ -32,6 +32,7 @@ from .facts import (
     FolderChanged,
     FramePopped,
     FramePushed,
+    JobsEnded,
     ModelFailed,
     ModelReplied,
     NoticeGiven,
@@ -43,8 +44,10 @@ from .facts import (
     SourcesDigested,
     ToolReturned,
     VerifyReturned,
-)
+)  # fmt: skip
 from .guidance import lessons, program_calls, repetition, sizing
+from .jobs import rules as jobs
+from .jobs.calls import JobCall
 from .messages import ToolCall
 from .person_facts import PersonEvent, RecallFound, TurnEnded
 from .program_facts import ProgramCalled, SourceLoaded, ToolAnswered, UserAnswered, Waited
@@ -131,9 +134,9 @@ def _before_request(state: State) -> Event | Effect | None:
     spent = limits.spent_limit(state, retries.wait_seconds(state.failures))
     if spent is not None:
         return RunEnded(spent, frames.partial_result(state))
-    return (
-        None if state.failures else limits.notice(state) or repetition.notice(state, repeats) or sizing.notice(state)
-    )  # a repeated request keeps its bytes
+    if state.failures:
+        return None  # a repeated request keeps its bytes
+    return jobs.notice(state) or limits.notice(state) or repetition.notice(state, repeats) or sizing.notice(state)
 
 
 def _stalled(state: State) -> Event:
@@ -183,6 +186,8 @@ def _use_own(state: State, call: ToolCall, pending: Pending) -> Effect | Refusal
 def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool, ...]) -> Event | Effect | Refusal:
     if isinstance(call, WorkspaceCall):
         return session.permission(state, pending, call) or _use(state, call)
+    if isinstance(call, JobCall):
+        return _use(state, call)
     if isinstance(call, LookupCall):
         return memory_tools.look_up(state, call)
     tool = tool_named(tool_name(call), offered)
@@ -226,7 +231,7 @@ def _as_fact(settled: Event | Effect | Refusal) -> Event | Effect:
     return settled
 
 
-def _use(state: State, call: WorkspaceCall) -> Effect | Refusal:
+def _use(state: State, call: WorkspaceCall | JobCall) -> Effect | Refusal:
     field, tool = call.behavior.bounded, tool_name(call)
     size = len(getattr(call, field).encode(errors="replace")) if field else 0
     if size and size > state.written_bytes:
@@ -239,14 +244,13 @@ def _use(state: State, call: WorkspaceCall) -> Effect | Refusal:
     return limits.refused_seconds(call) or UseTool(call, state.shown_bytes, state.heap.sources, unread, longest)
 
 
-def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, every fact
+def evolve(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one match, every fact
     """Return the state after ``event``."""
     match event:
         case ModelReplied():  # this and the next are most of a run
             return _take_reply(state, event)
         case ToolReturned():
-            after = replace(state, tree=event.tree) if event.tree else state
-            return _answer(after, event.text, event.digests, failed=event.failed)
+            return _answer(jobs.after_tool(state, event), event.text, event.digests, failed=event.failed)
         case _ if isinstance(event, programs.Derived):
             return programs.apply_program_event(state, event)
         case RunStarted():
@@ -277,6 +281,8 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901 - one match, ever
             return replace(state, checks=event)
         case RunEnded():
             return replace(state, end=event)
+        case JobsEnded():
+            return jobs.after_end(state, event)
         case _:
             if isinstance(event, PersonEvent):
                 after = session.apply_person_event(state, event)
@@ -332,20 +338,16 @@ def _take_reply(state: State, event: ModelReplied) -> State:
     frame = state.running
     step = state.step + 1
     grown = replace(
-        frame,
-        turns=frame.turns.append(Reply(event.parts, event.stop, step, state.seconds)),
-        prompt_tokens=event.usage.prompt or frame.context_tokens,
-        chars=reply_chars(event.parts),
+        frame, turns=frame.turns.append(Reply(event.parts, event.stop, step, state.seconds)),
+        prompt_tokens=event.usage.prompt or frame.context_tokens, chars=reply_chars(event.parts),
         window_tokens=0 if event.answerer is UNSET else event.answerer.window_tokens,
-    )
+    )  # fmt: skip
     calls = tuple([part for part in event.parts if isinstance(part, ToolCall)])
+    pending = Pending(calls, event.stop, read(calls[0]) if calls else None, first=event.repairs is not UNSET)
     return replace(
-        state.with_cost(event),
-        stack=(*state.stack[:-1], grown),
-        step=step,
-        pending=Pending(calls, event.stop, read(calls[0]) if calls else None, first=event.repairs is not UNSET),
+        state.with_cost(event), stack=(*state.stack[:-1], grown), step=step, pending=pending,
         several=state.several + 1 if len(calls) > 1 else 0,
-    )
+    )  # fmt: skip
 
 
 def _answer(
@@ -363,8 +365,7 @@ def _answer(
 def _take_answer(state: State, event: ToolAnswered | SourceLoaded | UserAnswered | Waited) -> State:
     """Apply an answer to a program, or the user's answer to an agent, which may have asked with or without a call."""
     if not isinstance(event, UserAnswered) or state.pending is None:
-        tree = getattr(event, "tree", "")  # only a tool may change the workspace
-        return replace(state, tree=tree or state.tree, clock_fresh=False)
+        return replace(state, tree=getattr(event, "tree", "") or state.tree, clock_fresh=False)  # only a tool has one
     heard = keeping.listen(state, event.text)
     if state.pending.calls:
         return _answer(heard, event.text, {})
@@ -388,4 +389,4 @@ def _give_notice(state: State, event: NoticeGiven) -> State:
     after = frames.tell(state, Notice(event.text, state.heap))
     frame = replace(after.running, told=after.running.told | {event.code})
     told = replace(after, stack=(*after.stack[:-1], frame))
-    return session.after_notice(told, event.code)
+    return session.after_notice(jobs.after_notice(told, event.code), event.code)

@@ -22,6 +22,8 @@ from .conversation.standing import Changes
 from .facts import CallAnswered, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten
 from .frames import entries_of
 from .heap import Heap, index
+from .jobs.calls import KeepJob
+from .jobs.rules import fault_of_keep, kept
 from .log import Log
 from .memory_directory import Directory, carry_out
 from .requests import DigestSources, SearchForRecall
@@ -237,6 +239,8 @@ def look_up(state: State, call: LookupCall | HeapRead) -> CallAnswered | SearchF
 
 def apply_lookup(state: State, call: LookupCall | HeapRead) -> tuple[State, str]:
     """Return the state after the call, and the text that the model reads."""
+    if isinstance(call, KeepJob):
+        return kept(state, call)
     answer = _answer(state, call)
     changed = state if answer.notes is None else replace(state, notes=answer.notes)
     if answer.standing is not None:
@@ -263,6 +267,8 @@ def _answer(state: State, call: LookupCall | HeapRead) -> LookupAnswer:
             return _remember(state, call)
         case Recall():
             return _recall(state, call)
+        case KeepJob():
+            return LookupAnswer(kept(state, call)[1], fault_of_keep(state, call))
         case _:
             assert_never(call)
 

@@ -14,6 +14,7 @@ from .facts import (
     Ending,
     Event,
     FolderChanged,
+    JobsEnded,
     ModelFailed,
     ModelReplied,
     RunForked,
@@ -23,6 +24,7 @@ from .facts import (
     ToolReturned,
     VerifyReturned,
 )
+from .jobs.calls import JobCall
 from .messages import ToolSpec, View
 from .person_facts import (
     PersonAttached,
@@ -101,7 +103,7 @@ class UseTool(Struct, frozen=True):
         longest: Maximum number of seconds that the model may request for a command; 0 if it may not request any.
     """
 
-    call: WorkspaceCall
+    call: WorkspaceCall | JobCall
     shown_bytes: int
     sources: tuple[str, ...] = ()
     unread: bool = False
@@ -274,7 +276,7 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
 
 GIVEN = (
     RunStarted, RunResumed, RunForked, ProgramStarted, PersonSteppedIn, PersonStopped, PersonRan,
-    PersonAttached, FolderChanged,
+    PersonAttached, FolderChanged, JobsEnded,
 )  # fmt: skip
 """Facts that do not follow from earlier ones. Together with the answers, they are all that comes from outside."""
 

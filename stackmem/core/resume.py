@@ -13,6 +13,7 @@ from .budgets import Limits
 from .facts import RunForked, RunResumed
 from .frames import tell
 from .heap import Heap
+from .jobs.rules import after_stop
 from .log import Log
 from .messages import ToolCall
 from .state import Frame, Reply, Result, State
@@ -83,7 +84,7 @@ def _reopen(state: State, limits: Limits) -> State:
     stack = state.stack if limits == state.limits else tuple(_forget_limits(frame) for frame in state.stack)
     program = replace(state.program, halted=None) if state.program else None
     return replace(
-        state,
+        after_stop(state),
         stack=stack,
         limits=limits,
         end=None,

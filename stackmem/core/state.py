@@ -17,8 +17,9 @@ from .facts import (
     RunStarted,
     Stop,
     VerifyReturned,
-)
+)  # fmt: skip
 from .heap import Heap
+from .jobs.calls import RunJobs
 from .log import Log
 from .memory_directory import Directory
 from .messages import ReplyPart, ToolCall, Usage
@@ -282,6 +283,7 @@ class State(Struct, frozen=True):
         session: The status of the conversation. None in other runs.
         due: The hooks that run next, after a call or a request.
         folder: The number of the last change of the user's folder that the workspace has.
+        jobs: The jobs that run in the background, as far as known.
     """
 
     start: RunStarted | None = None
@@ -312,6 +314,7 @@ class State(Struct, frozen=True):
     session: Session | None = None
     due: HookDue | None = None
     folder: int = 0
+    jobs: RunJobs = RunJobs()
 
     @property
     def begun(self) -> RunStarted:

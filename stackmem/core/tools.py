@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from .behavior import Behavior
 from .conversation.standing import Kind
+from .jobs.calls import JobCall, KeepJob
 
 
 class StoreEntry(Struct, frozen=True):
@@ -96,10 +97,11 @@ class RunCommand(Struct, frozen=True, tag="run_command"):
     killed. Returns output and errors together, clipped in the middle, and the exit code.
     """
 
-    behavior: ClassVar[Behavior] = Behavior(reads_files=True, changes_files=True, hidden=("seconds",))
+    behavior: ClassVar[Behavior] = Behavior(reads_files=True, changes_files=True, hidden=("seconds", "background"))
 
     command: str
     seconds: int | None = None
+    background: bool = False
 
 
 class PushFrame(Struct, frozen=True, tag="push_frame"):
@@ -328,9 +330,9 @@ HeapCall = HeapAlloc | HeapRead | HeapLoad | HeapWrite | HeapFree
 StartCall = Delegate | Branch
 """Start a frame without registers, from a prompt."""
 PopCall = PopFrame | Return
-LookupCall = HeapList | AddNote | Expand | ConversationSearch | Memory | Remember | Recall
+LookupCall = HeapList | AddNote | Expand | ConversationSearch | Memory | Remember | Recall | KeepJob
 """Answered by ``memory_tools.py`` from the state."""
-Call = WorkspaceCall | PushFrame | StartCall | PopCall | HeapCall | LookupCall | AskQuestion
+Call = WorkspaceCall | JobCall | PushFrame | StartCall | PopCall | HeapCall | LookupCall | AskQuestion
 
 
 class Offer(Struct, frozen=True):
@@ -363,17 +365,11 @@ END_RUN = Offer(
 
 
 class Refusal(Struct, frozen=True):
-    """Why a call is not made.
+    """Why a call is not made."""
 
-    Attributes:
-        code: One word per cause.
-        reason: What is wrong.
-        way_out: What to do instead.
-    """
-
-    code: str
-    reason: str
-    way_out: str = ""
+    code: str  # one word per cause
+    reason: str  # what is wrong
+    way_out: str = ""  # what to do instead
 
     @property
     def text(self) -> str:

@@ -41,7 +41,7 @@ _TOOLS: dict[str, Tool] = {
         Offer(WriteFile, text="Write a whole file, new or old."),
         Offer(EditFile, text="Replace old_string with new_string; set replace_all if it recurs."),
         Offer(ListFiles, text="List the files of a folder."),
-        Offer(RunCommand, hidden=("seconds",), text="Run a bash command and read its output."),
+        Offer(RunCommand, hidden=("seconds", "background"), text="Run a bash command and read its output."),
         Offer(
             PopFrame,
             hidden=("store",),

@@ -14,12 +14,13 @@ from stackmem.core.budgets import Budgets, Limits, SmallSize
 from stackmem.core.facts import RunStarted
 from stackmem.core.guidance.program_calls import SPEC
 from stackmem.core.heap import KeptHeap
+from stackmem.core.jobs.offers import job_tools, with_command_fields
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, PromptText, Text, ToolSpec, View
 from stackmem.core.skills import Skill
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
-from stackmem.core.tool_schemas import optional_offers, prompt_slots, spec, with_long_commands
+from stackmem.core.tool_schemas import optional_offers, prompt_slots, spec
 from stackmem.core.tools import EditFile, HeapRead, Tool
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular_text
@@ -157,8 +158,9 @@ def _shown(
     """Return the tools as the model sees them, the name of its prompt, and what the small size adds."""
     filled, resolved = tuple(slots.items()), prepared.resolved
     if not is_small(resolved.settings.size, model, strategy):
-        own = with_long_commands(strategy.tools) if prepared.long_commands else strategy.tools
-        return tool_specs((*own, *optional), filled), strategy.prompt, UNSET
+        more = job_tools(strategy.tools) if prepared.jobs else ()
+        own = with_command_fields(strategy.tools, prepared.long_commands, bool(more))
+        return tool_specs((*own, *optional, *more), filled), strategy.prompt, UNSET
     if not resolved.is_given("extra_tools"):
         # Qwen2.5-Coder 1.5B solved 6 of 12 tasks by writing whole files, and fewer with edits (docs/experiments.md).
         optional = tuple(tool for tool in optional if tool is not EditFile)

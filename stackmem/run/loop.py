@@ -8,24 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import UNSET
-from msgspec.structs import replace
-
 from stackmem.core.conversation.hook_facts import HookRan
 from stackmem.core.decider import Decider
-from stackmem.core.facts import ChecksReturned, Event, FolderChanged, RunEnded, ToolReturned
+from stackmem.core.facts import ChecksReturned, Event, RunEnded
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import evolve
-from stackmem.core.person_facts import PersonAttached, PersonRan, PersonSteppedIn, PersonStopped
-from stackmem.core.requests import AskModel, AskPerson, Effect, ReadClock, RunChecks, RunHook, UseOwnTool, UseTool
+from stackmem.core.requests import AskModel, Effect, ReadClock, RunChecks, RunHook, UseOwnTool, UseTool
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.command import CommandInterrupted
-from stackmem.workspace.outcome import ToolOutcome
 
+from .companion.jobs import follow_jobs
+from .following.news import interrupted, news, read_attached, run_for_user
 from .interrupts import Interrupts, OutOfTime
-from .perform import INTERRUPTED, World, perform
-from .ports import Left, Returned, UserCommand, UserFile
+from .perform import World, perform
+from .ports import Left, UserCommand, UserFile
 
 
 def run(
@@ -37,6 +33,7 @@ def run(
     interrupts: Interrupts,
 ) -> State:
     """Play a run to its end, starting from ``state``, with ``first`` as the next event or effect."""
+    follow_jobs(state, world.workspace)
     upcoming = first
     while upcoming is not None:  # This is the agent loop.
         event = _fact(upcoming, state, world, interrupts)
@@ -44,6 +41,7 @@ def run(
         record(event, after)
         decider.note(event, after)
         state = after
+        follow_jobs(state, world.workspace)
         upcoming = decider.decide(state)
     return state
 
@@ -81,12 +79,11 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
                     raise KeyboardInterrupt
                 if interrupts.out_of_time and not isinstance(upcoming, ReadClock | RunChecks):
                     raise OutOfTime
-                if state.session is not None and state.end is None:
-                    message = _meanwhile(world) or _changed_folder(upcoming, state, world)
-                    if message is not None:
-                        return message
-                    if world.attaching and isinstance(upcoming, AskModel):
-                        return _attached(world.attaching.pop(0), state, world)
+                message = news(upcoming, state, world)
+                if message is not None:
+                    return message
+                if world.attaching and isinstance(upcoming, AskModel) and state.end is None:
+                    return read_attached(world.attaching.pop(0), state, world)
                 return perform(upcoming, world)
             finally:
                 interrupts.open = False
@@ -95,67 +92,12 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
         except UserFile as named:  # read once the workspace has the latest changes of the user's folder
             world.attaching.append(named)
         except UserCommand as typed:
-            return _run_for_user(typed.command, state, world, interrupts)
+            return run_for_user(typed.command, state, world, interrupts)
         except KeyboardInterrupt as stop:
             if state.session is None or state.end is not None or not interrupts.take_back():
                 raise
             if isinstance(upcoming, UseTool | UseOwnTool):
-                return _interrupted(upcoming, stop, world)
+                return interrupted(upcoming, stop, world)
             if isinstance(upcoming, RunHook):
                 return HookRan(upcoming.hook, "failed", "the user interrupted it")
             # Discard a partial model reply; the user's next message decides how the run continues.
-
-
-def _attached(named: UserFile, state: State, world: World) -> PersonAttached:
-    """Read what the user attached, with the same confinement as a call of the agent."""
-    if named.path.endswith("/"):
-        outcome = world.workspace.list_files(named.path.rstrip("/") or ".", state.shown_bytes)
-    else:
-        outcome = world.workspace.read_file(named.path, named.start_line, named.end_line, state.shown_bytes)
-    return PersonAttached(
-        world.scrub(named.path), world.scrub(outcome.text), named.start_line, named.end_line, outcome.failed
-    )
-
-
-def _run_for_user(command: str, state: State, world: World, interrupts: Interrupts) -> PersonRan:
-    """Run a command that the user typed, in the agent's sandbox. Ctrl-C ends the command and not the run."""
-    world.must_have_room()
-    world.sync()
-    try:
-        with interrupts.allowed():
-            outcome: Returned | None = world.workspace.run_command(command, world.command_seconds, state.shown_bytes)
-    except OutOfTime:
-        raise
-    except KeyboardInterrupt as stop:
-        outcome = stop.outcome if isinstance(stop, CommandInterrupted) else None
-        if not interrupts.take_back():
-            raise
-    outcome = outcome or ToolOutcome(INTERRUPTED, failed=True)
-    digests = {path: world.digest(path) for path in state.heap.sources}
-    return PersonRan(
-        world.scrub(command), world.scrub(outcome.text), outcome.exit_code, digests, world.snapshot(),
-        outcome.requests or UNSET,
-    )  # fmt: skip
-
-
-def _meanwhile(world: World) -> PersonSteppedIn | PersonStopped | None:
-    """Return what the user wrote or stopped since the last effect."""
-    event = world.person.meanwhile()
-    return replace(event, text=world.scrub(event.text)) if isinstance(event, PersonSteppedIn) else event
-
-
-def _changed_folder(upcoming: Effect, state: State, world: World) -> FolderChanged | None:
-    """Return what changed in the user's folder, if the model or the user is asked next."""
-    if not isinstance(upcoming, AskModel | AskPerson) or state.session is None:
-        return None
-    event = world.follow(state)
-    return replace(event, changes=tuple(map(world.scrub, event.changes))) if event is not None else None
-
-
-def _interrupted(effect: UseTool | UseOwnTool, stop: KeyboardInterrupt, world: World) -> ToolReturned:
-    """Return the result of a call that the user interrupted: its output so far and the current files."""
-    outcome = stop.outcome if isinstance(stop, CommandInterrupted) else None
-    text = world.scrub(outcome.text) if outcome is not None else INTERRUPTED
-    digests = {path: world.digest(path) for path in effect.sources}
-    network_requests = outcome.requests or UNSET if outcome is not None else UNSET
-    return ToolReturned(text, True, None, digests, world.snapshot(), network_requests)

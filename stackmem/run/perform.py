@@ -21,6 +21,7 @@ from stackmem.core import facts, requests
 from stackmem.core.conversation import upkeep
 from stackmem.core.conversation.hook_facts import HookRan
 from stackmem.core.guidance.sizing import UNREAD
+from stackmem.core.jobs.calls import JobCall, ListJobs, ReadJob, StopJob
 from stackmem.core.messages import Text
 from stackmem.core.person_facts import PersonSaid, RecallFound
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
@@ -34,6 +35,7 @@ from stackmem.workspace.clip import visible
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.secrets import scrub_value
 
+from .companion.jobs import answer_job_call, numbers_of, start_job
 from .limits import run_for_agent
 from .ports import Checks, ModelPort, PersonPort, Returned, Unattended, UserFile, WorkspacePort
 from .programs.tools import BUILT_IN, READS, ToolContext, use_built_in
@@ -145,7 +147,7 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901
             tree = world.snapshot() if effect.call.behavior.changes_files else ""
             text = world.scrub(outcome.text)
             return facts.ToolReturned(
-                text, outcome.failed, outcome.exit_code, digests, tree, requests=outcome.requests or UNSET
+                text, outcome.failed, outcome.exit_code, digests, tree, outcome.requests or UNSET, numbers_of(outcome)
             )
         case requests.UseOwnTool():
             world.sync()  # the tool may act outside this machine
@@ -222,7 +224,7 @@ def _shown_instead(effect: requests.UseTool, world: World) -> Returned | None:
     return ToolOutcome(f"{effect.call.path!r} {UNREAD}. This is the file; change it now:\n{file.text}", failed=True)
 
 
-def _use(call: WorkspaceCall, shown_bytes: int, world: World, longest: int) -> Returned:
+def _use(call: WorkspaceCall | JobCall, shown_bytes: int, world: World, longest: int) -> Returned:
     workspace = world.workspace
     match call:
         case ReadFile():
@@ -235,6 +237,10 @@ def _use(call: WorkspaceCall, shown_bytes: int, world: World, longest: int) -> R
             return workspace.search_files(call.pattern, call.path, call.glob, call.context, shown_bytes)
         case ListFiles():
             return workspace.list_files(call.path, shown_bytes)
+        case ListJobs() | ReadJob() | StopJob():
+            return answer_job_call(call, workspace, shown_bytes)
+        case RunCommand() if call.background:
+            return start_job(call, workspace, shown_bytes)
         case RunCommand():
             return run_for_agent(call, workspace, world.command_seconds, shown_bytes, longest)
         case _:

@@ -14,7 +14,7 @@ from stackmem.core.conversation.upkeep import QUESTION
 from stackmem.core.facts import RunStarted
 from stackmem.core.person_facts import PermissionRule, SessionRules
 from stackmem.core.session import SESSION_TASK
-from stackmem.core.tool_schemas import offers_long_commands
+from stackmem.core.tool_schemas import offers_jobs, offers_long_commands
 from stackmem.core.tools import OPTIONAL_TOOLS, AskQuestion, HeapLoad, Recall, Remember, Tool, tool_name
 from stackmem.errors import UsageError
 from stackmem.history.hidden import LayerPlan
@@ -38,6 +38,7 @@ from stackmem.workspace.project.skills import Skills, find_skills
 from stackmem.workspace.tree import sockets_below
 
 from .companion.hooks import FoundHooks, find_hooks
+from .companion.jobs import wants_jobs
 from .companion.permissions import find_permissions
 from .companion.programs import FoundPrograms, find_programs, kept_programs
 from .git_inside import origin_of, place_of
@@ -48,7 +49,6 @@ _SOCKETS_NAMED = 5
 _PATHS = ("prompt", "profile", "runs_dir", "sandbox_dir")
 PAYING_TOOLS = ("edit_file",)
 """Optional tools that are enabled by default for a user folder, because they save more tokens than they cost."""
-
 CHAT_COMMAND_SECONDS = 120.0
 """Default time limit of a command in a conversation; builds and test suites of real projects need more than tasks."""
 
@@ -96,6 +96,7 @@ class Prepared(Struct, frozen=True):
     session: SessionRules | None = None  # set only for a conversation
     earlier: bool = False  # whether ``recall`` also searches earlier conversations about the folder
     long_commands: bool = False  # whether the agent may set the time limit of a command
+    jobs: bool = False  # whether the agent may run commands in the background
 
     @property
     def checked(self) -> bool:
@@ -136,6 +137,7 @@ def prepare(
     skills = _skills(subject, settings, environ)
     prepared = replace(
         prepared, instructions=_instructions(subject, settings, cwd), skills=skills, long_commands=long_commands,
+        jobs=wants_jobs(settings, own_folder=subject.folder is not None),
         programs=(programs := _programs(subject, resolved, cwd, environ)),
         warnings=(*prepared.warnings, *skills.notes, *programs.notes),
     )  # fmt: skip
@@ -273,8 +275,7 @@ def _shown_sockets(profile: Profile) -> list[str]:
 
 def profile_of(settings: Settings, cwd: Path) -> Profile:
     """Return the named profile, or the profile of the checkout, or the built-in one."""
-    home = checkout(cwd)
-    own = home / "sandbox" / "profile.toml" if home else None
+    own = home / "sandbox" / "profile.toml" if (home := checkout(cwd)) else None
     if settings.profile is not None:
         return read_profile(settings.profile)
     return read_profile(own) if own is not None and own.is_file() else Profile()
@@ -366,6 +367,7 @@ def prepare_kept(
         long_commands=offers_long_commands(base.tools, base.registered), programs=kept_programs(base),
         hooks=find_hooks(subject.folder, subject.place, environ),
         earlier=base.session is not UNSET and base.session.earlier is not UNSET,
+        jobs=offers_jobs(base.tools, base.registered),
     )  # fmt: skip
 
 

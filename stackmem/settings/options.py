@@ -286,6 +286,12 @@ _TABLE = (
         choices=("auto", "on", "off"), project=True,
     ),
     Option(
+        "jobs", "choice", "auto",
+        "Whether the agent may run commands in the background, such as a development server. auto allows it in your "
+        "own folder.",
+        choices=("auto", "on", "off"), project=True,
+    ),
+    Option(
         "upkeep", "choice", "off",
         "Whether a conversation asks the model about each of your requests which words must outlive it. Each question "
         "is one small request.",

@@ -70,6 +70,7 @@ class Settings(Struct, frozen=True):
     heap_chunks: int = 64
     depth: int = 5
     checkpoints: Literal["auto", "on", "off"] = "auto"
+    jobs: Literal["auto", "on", "off"] = "auto"
     upkeep: Literal["off", "on"] = "off"
     literal_mib: int = 10
     fsync: Literal["step", "frame", "none"] = "step"

@@ -102,7 +102,9 @@ def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, 
 
 
 def _may_come_meanwhile(state: State, event: facts.Event) -> bool:
-    """Return whether the event comes from the user, and so may come before any effect."""
+    """Return whether the event comes from the user or from a job, and so may come before any effect."""
+    if isinstance(event, facts.JobsEnded):
+        return bool(state.jobs.running) and state.end is None
     given = isinstance(event, PersonSteppedIn | PersonStopped | PersonRan | PersonAttached | facts.FolderChanged)
     return given and state.session is not None and state.end is None
 

@@ -13,6 +13,7 @@ import os
 import select
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
 from subprocess import Popen
 
@@ -25,6 +26,8 @@ from .ending import Tree, uncontained
 from .family import first_to_go
 from .isolation import confine
 from .isolation.launch import CommandLaunch, Level, Seat, SetUpFailed
+from .jobs.crowd import Crowd, CrowdMember
+from .jobs.log import JobLog
 from .outcome import ToolOutcome
 from .spawner import StartJob, spawn, spawn_confined
 from .watchdog import LOOK_SECONDS, Watchdog
@@ -47,7 +50,7 @@ class CommandInterrupted(KeyboardInterrupt):
 class CommandEnd(Struct, frozen=True):
     """How a command ended."""
 
-    capture: Capture
+    capture: Capture | JobLog
     exit_code: int | None  # 128 + N for signal N; None if it was stopped or its sandbox was killed
     # why it was ended early: empty, ``timeout``, ``memory``, ``processes``, ``disk``, ``output``, ``killed``,
     # ``unkillable``, ``interrupted`` or ``stopped``
@@ -56,14 +59,32 @@ class CommandEnd(Struct, frozen=True):
     requests: tuple[NetworkRequest, ...] = ()  # its network requests, if it can only reach listed hosts
 
 
-def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0) -> CommandEnd:
+class JobOrder(Struct, frozen=True):
+    """How to run a command as a job.
+
+    Attributes:
+        log: Receives its output.
+        stop: A descriptor that becomes readable once the job must end.
+        started: Receives the job's first process.
+    """
+
+    log: JobLog
+    stop: int
+    started: Callable[[Popen[bytes]], object]
+
+
+def run(
+    level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0, job: JobOrder | None = None,
+    crowd: Crowd | None = None,  # applies the limits together with other commands that run at the same time
+) -> CommandEnd:  # fmt: skip
     """Run a command until it ends or reaches a limit."""
     with nullcontext() if level.contains else uncontained, ExitStack() as stack:
+        watchdog = stack.enter_context(crowd.member()) if crowd else Watchdog(seat.profile, seat.fd)
         launch = level.launch(seat, command, stack)
-        running = _Running(launch, level, seat, stack, apart_bytes)
+        running = _Running(launch, level, seat, stack, (apart_bytes, job))
         try:
             process = running.start()
-            reason = running.listen(process, seconds)
+            reason = running.listen(process, seconds, watchdog)
             if not running.end(process):
                 reason = "unkillable"
         except BaseException as error:
@@ -92,17 +113,22 @@ def run(level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: 
 class _Running:
     """A running command: its process, its pipes and its output so far."""
 
-    def __init__(self, launch: CommandLaunch, level: Level, seat: Seat, stack: ExitStack, apart_bytes: int) -> None:
+    def __init__(
+        self, launch: CommandLaunch, level: Level, seat: Seat, stack: ExitStack, how: tuple[int, JobOrder | None]
+    ) -> None:
+        apart_bytes, self._order = how
         self._launch, self._seat, self._stack = launch, seat, stack
         self._contains = level.contains
         self._tree = Tree(contains=level.contains)
         stack.callback(self._tree.close)
         self._job = StartJob(self._popen)
-        self.capture = Capture(apart_bytes) if apart_bytes else Capture()
+        self.capture: Capture | JobLog = Capture(apart_bytes) if apart_bytes else Capture()
+        if self._order is not None:
+            self.capture = self._order.log
         self.errors = Capture(apart_bytes) if apart_bytes else None
         self.status = b""
         self._output, self._write_end = _pipe(stack)
-        self._pipes = {self._output: self.capture}
+        self._pipes: dict[int, Capture | JobLog] = {self._output: self.capture}
         self._errors_end = self._write_end
         if self.errors is not None:
             read_end, self._errors_end = _pipe(stack)
@@ -123,6 +149,8 @@ class _Running:
             raise SetUpFailed(f"{self._launch.argv[0]} cannot be started ({error.strerror})") from error
         if not self._contains:
             first_to_go([process.pid])  # only needed if the command's processes are not contained
+        if self._order is not None:
+            self._order.started(process)
         return process
 
     def _popen(self) -> Popen[bytes]:
@@ -138,14 +166,14 @@ class _Running:
         finally:
             self._close_write_ends()
 
-    def listen(self, process: Popen[bytes], seconds: float) -> str:
+    def listen(self, process: Popen[bytes], seconds: float, watchdog: Watchdog | CrowdMember) -> str:
         """Read output until the process ends or must be stopped. Return why it must be stopped, or an empty string."""
         deadline = time.monotonic() + seconds
         pidfd = os.pidfd_open(process.pid)
         self._stack.callback(os.close, pidfd)
-        watchdog = Watchdog(self._seat.profile, self._seat.fd)
+        stop = self._order.stop if self._order is not None else -1
         poll = select.poll()
-        for fd in (*self._pipes, pidfd, self._launch.status_fd):
+        for fd in (*self._pipes, pidfd, self._launch.status_fd, stop):
             if fd >= 0:
                 poll.register(fd, select.POLLIN)
         look_at = time.monotonic() + LOOK_SECONDS
@@ -170,6 +198,8 @@ class _Running:
                 return "output"
             if pidfd in ready:
                 return ""
+            if stop in ready:
+                return "stopped"
         return "timeout"
 
     def end(self, process: Popen[bytes]) -> bool:

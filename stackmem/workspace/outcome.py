@@ -18,3 +18,5 @@ class ToolOutcome(Struct, frozen=True):
     reason: str = ""
     # network requests of a command that can only reach listed hosts
     requests: tuple[NetworkRequest, ...] = ()
+    job: int = 0  # number of the job that the call started
+    ended: tuple[int, ...] = ()  # numbers of the jobs that the answer reports as ended

@@ -15,6 +15,7 @@ _STOPPED = {
     "disk": "killed: it filled the disk; everything it started was killed, its files are still there",
     "output": "killed: it printed too much, send long output to a file; everything it started was killed",
     "killed": "killed from inside the sandbox, or by the system; everything it started was killed",
+    "stopped": "stopped; everything it started was killed",
     "interrupted": "interrupted by the user; everything it started was killed, and files may be half written",
     "unkillable": "stopped, but something it started cannot be killed and may still run",
 }
@@ -68,7 +69,7 @@ def shown_output(
         hint: A line that says what to do.
     """
     refused = "".join(f"(network: {sentence})\n" for sentence in refusals(ended.requests))
-    last = f"{hint}{refused}[{_last_line(ended, seconds)}]"
+    last = f"{hint}{refused}[{ending(ended, seconds)}]"
     room = shown_bytes - len(last) - 1
     head, tail = (readable(part) for part in ended.capture.parts())
     text = clip(head, room) if not tail else _joined(head, tail, ended.capture.total, room)
@@ -77,7 +78,8 @@ def shown_output(
     return cut(text + last, shown_bytes) if room > 0 else cut(last, shown_bytes)
 
 
-def _last_line(ended: CommandEnd, seconds: float) -> str:
+def ending(ended: CommandEnd, seconds: float) -> str:
+    """Return how a command ended."""
     if ended.reason == "timeout":
         return f"timed out after {seconds:g} s; everything it started was killed"
     if ended.reason:

@@ -41,8 +41,15 @@ class Watchdog:
         workspace: A descriptor on the file system that commands write to.
     """
 
-    def __init__(self, profile: Profile, workspace: int) -> None:
+    def __init__(self, profile: Profile, workspace: int, *, contained: bool = False) -> None:
+        """Begin to watch.
+
+        Args:
+            contained: All processes of the commands stay in mount namespaces that no other process is in, so every
+                process outside of them is a neighbor. Otherwise only older processes surely are.
+        """
         self._profile = profile
+        self._contained = contained
         self._workspace = workspace
         self._disk = os.fstatvfs(workspace)
         self._shared = _shared_bytes()
@@ -55,12 +62,20 @@ class Watchdog:
 
     def look(self, family: list[Process]) -> str:
         """Return the exceeded limit: ``processes``, ``memory`` or ``disk``, or an empty string."""
+        return self.too_much(family) or self.disk()
+
+    def too_much(self, family: list[Process]) -> str:
+        """Return the limit that these processes exceed: ``processes`` or ``memory``, or an empty string."""
         if sum(process.threads for process in family) > self._profile.process_limit:
             return "processes"
         if sum(process.resident_bytes for process in family) > self._memory_limit:
             return "memory"
         if self._shared_is_too_much({process.pid for process in family}):
             return "memory"
+        return ""
+
+    def disk(self) -> str:
+        """Return ``disk`` if too much of it was used since the start, or an empty string."""
         return "disk" if self._disk_is_short() else ""
 
     def _shared_is_too_much(self, family: set[int]) -> bool:
@@ -78,7 +93,7 @@ class Watchdog:
             grown = before - self._shared if of_group is None else of_group - (self._of_group or 0)
             if grown <= self._shared_limit:
                 return False
-            neighbors = _neighbors(family, self._begun, self._group)
+            neighbors = _neighbors(family, None if self._contained else self._begun, self._group)
             if min(before, _shared_bytes()) - neighbors.all_bytes <= self._shared_limit:
                 return False
             if of_group is not None and of_group - neighbors.of_group_bytes <= self._shared_limit:
@@ -153,27 +168,36 @@ class _Neighbors(NamedTuple):
     of_group_bytes: int
 
 
-def _neighbors(family: set[int], begun: float, group: ControlGroup) -> _Neighbors:
+def _neighbors(family: set[int], begun: float | None, group: ControlGroup) -> _Neighbors:
     """Return the visible usage of memory file systems and memory files that do not belong to the command.
 
     Each mount namespace is inspected once, through its first accessible process, which also finds other sandboxes. Only
-    root can see what processes of other users hold.
+    root can see what processes of other users hold. Without ``begun``, all processes outside the namespaces of the
+    family are neighbors.
     """
     sizes: dict[str, int] = {}
     of_group: dict[str, int] = {}
     namespaces = {_namespace(pid) for pid in family} - {_namespace(os.getpid())}
+    inside = frozenset(namespaces)
     for pid in (os.getpid(), *(int(name) for name in os.listdir("/proc") if name.isdigit())):
         held: dict[str, int] = {}
         namespace = _namespace(pid)
         if namespace and namespace not in namespaces and pid not in family:
             namespaces.add(namespace)
-            held |= _memory_mounts(pid)
-        if pid not in family and (process := read_process(pid)) is not None and process.started < begun:
+            held |= memory_mounts(pid)
+        if pid not in family and _is_neighbor(pid, begun, namespace, inside):
             held |= _memory_files(pid)
         sizes |= held
         if held and group.has(pid):
             of_group |= held
     return _Neighbors(sum(sizes.values()), sum(of_group.values()))
+
+
+def _is_neighbor(pid: int, begun: float | None, namespace: str, inside: frozenset[str]) -> bool:
+    if begun is None:
+        return bool(namespace) and namespace not in inside
+    process = read_process(pid)
+    return process is not None and process.started < begun
 
 
 def _namespace(pid: int) -> str:
@@ -195,7 +219,7 @@ def _memory_files(pid: int) -> dict[str, int]:
     return found
 
 
-def _memory_mounts(pid: int) -> dict[str, int]:
+def memory_mounts(pid: int) -> dict[str, int]:
     """Return the usage of each memory file system that a process sees, by device."""
     found: dict[str, int] = {}
     with suppress(OSError):

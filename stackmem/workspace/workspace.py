@@ -17,13 +17,16 @@ from msgspec import structs
 from stackmem.errors import WorkspaceError
 
 from .clip import clean
-from .command import CommandEnd, CommandInterrupted, run
+from .command import CommandEnd, CommandInterrupted, JobOrder, run
 from .egress.network_list import NetworkList
 from .files import Files
 from .isolation.cover import OWN_TASKS
 from .isolation.launch import Level, Seat, SetUpFailed
-from .isolation.levels import cache_folder, choose, forget, no_door, try_level
+from .isolation.levels import cache_folder, choose, forget, no_door, no_jobs, try_level
 from .isolation.skeleton import build_skeleton
+from .jobs.crowd import Crowd
+from .jobs.jobs import Jobs
+from .jobs.network import open_network
 from .outcome import ToolOutcome
 from .overlay.view import WorkspaceView
 from .profile import Mount, Profile
@@ -125,6 +128,8 @@ class Workspace:
         self._scrub = scrub
         self._ready = ready
         self._gate = Gate()
+        self._crowd: Crowd | None = None  # set with the first job
+        self.jobs = Jobs(self._run_job, lambda raw: self._scrub(clean(raw)))
         # the same folder in a sandbox with our Python, if the sandbox of commands may lack it
         self.searcher: Workspace | None = None
         self.with_it = ExitStack()  # closed together with the workspace
@@ -183,6 +188,8 @@ class Workspace:
         except CommandInterrupted as stop:
             stop.outcome = self._outcome(self._kept(stop.ended), command, seconds, shown_bytes)
             raise
+        except ToolRefused as refused_by_job:
+            return ToolOutcome(str(refused_by_job), failed=True)
         missing = arrived if isinstance(arrived, str) and _USES_GIT.search(command) else ""
         return self._outcome(ended, command, seconds, shown_bytes, missing)
 
@@ -206,6 +213,36 @@ class Workspace:
             return self._run(command, seconds, most_bytes, binds_git=binds_git)
 
     @property
+    def why_no_jobs(self) -> str:
+        """Why commands cannot run in the background here; empty if they can."""
+        if self._level.contains and getattr(self._level, "jobs", False):
+            return ""
+        return no_jobs(self.level)
+
+    def start_job(self, command: str, seconds: float | None, shown_bytes: int) -> ToolOutcome:
+        """Start a command that runs in the background, as ``jobs`` shows it."""
+        if refused := self.why_no_jobs or refused_command(command):
+            return ToolOutcome(refused, failed=True)
+        self._ready()
+        if self._crowd is None:
+            self._share()
+        return self.jobs.start(command, seconds, shown_bytes)
+
+    def _share(self) -> None:
+        """Let all commands from now on share one network, and the limits of one command."""
+        seat = self._seat
+        self._crowd = Crowd(seat.profile, seat.fd)
+        if seat.profile.network == "host" or getattr(self._level, "own_network", False):
+            return
+        network = open_network(seat.view, listed=seat.network_list is not None)
+        self.with_it.callback(network.close)
+        self._seats = {binds: structs.replace(each, shared=network) for binds, each in self._seats.items()}
+
+    def _run_job(self, command: str, seconds: float, order: JobOrder) -> CommandEnd:
+        with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd), lasting=True) as binds_git:
+            return self._kept(run(self._level, self._seats[binds_git], command, seconds, job=order, crowd=self._crowd))
+
+    @property
     def files(self) -> Files:
         """The file tools, whole and unclipped, for programs."""
         return self._files
@@ -213,14 +250,14 @@ class Workspace:
     def _run(self, command: str, seconds: float, apart_bytes: int = 0, *, binds_git: bool) -> CommandEnd:
         seat = self._seats[binds_git]
         try:
-            ended = run(self._level, seat, command, seconds, apart_bytes=apart_bytes)
+            ended = run(self._level, seat, command, seconds, apart_bytes=apart_bytes, crowd=self._crowd)
         except SetUpFailed as error:
             forget()
             if failure := try_level(self._level, self._seat.profile, self._seat.toolchain).failure:
                 raise WorkspaceError(
                     f"isolation {self.level} no longer works ({failure}); run `stackmem doctor`"
                 ) from error
-            ended = run(self._level, seat, command, seconds, apart_bytes=apart_bytes)
+            ended = run(self._level, seat, command, seconds, apart_bytes=apart_bytes, crowd=self._crowd)
         return self._kept(ended)
 
     def _kept(self, ended: CommandEnd) -> CommandEnd:
@@ -234,6 +271,7 @@ class Workspace:
         return structs.replace(ended, requests=kept) if kept else ended
 
     def close(self) -> None:
+        self.jobs.close()
         self._files.close()
         shutil.rmtree(self._seat.skeleton, ignore_errors=True)
         self.with_it.close()
@@ -306,6 +344,7 @@ class Gate:
 
     A command that started before ``.git`` existed could replace it by a link while the next command mounts it. So a
     command that will mount it waits until those that did not have ended. Commands that mounted it cannot move it.
+    It does not wait for a job, which may run for hours, but is refused.
     """
 
     def __init__(self) -> None:
@@ -314,19 +353,34 @@ class Gate:
         )  # used directly, because a condition is entered in Python code, which Ctrl-C may interrupt
         self._changed = threading.Condition(self._lock)
         self._unbound = 0
+        self._lasting = 0
 
     @contextmanager
-    def entered(self, binds: Callable[[], bool]) -> Generator[bool]:
-        """Wait until the command may run. Yields whether it mounts ``.git``."""
+    def entered(self, binds: Callable[[], bool], *, lasting: bool = False) -> Generator[bool]:
+        """Wait until the command may run. Yields whether it mounts ``.git``.
+
+        Args:
+            lasting: It is a job.
+
+        Raises:
+            ToolRefused: A job that did not mount ``.git`` still runs.
+        """
         unbound = 0
         try:
             with self._lock:
-                self._changed.wait_for(lambda: self._unbound == 0 or not binds())
+                self._changed.wait_for(lambda: self._unbound == self._lasting or not binds())
                 bound = binds()
+                if bound and self._lasting:
+                    raise ToolRefused(
+                        "a job runs that was started before .git existed, so .git cannot be guarded; end the job with "
+                        "stop_job, and start it again if you need it"
+                    )
                 unbound = 1 - bound
                 self._unbound += unbound
+                self._lasting += unbound * lasting
             yield bound
         finally:
             with self._lock:
                 self._unbound -= unbound
+                self._lasting -= unbound * lasting
                 self._changed.notify_all()

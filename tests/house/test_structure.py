@@ -16,7 +16,6 @@ LISTS = {
 }
 # A module under 60 lines with a single importer, and why it is not merged into that one.
 SMALL = {
-    "stackmem.core.behavior": "the file of the tools has reached its size",
     "stackmem.core.guidance.finishing": "one piece of guidance a file",
     "stackmem.core.schemas.keywords": "what JSON Schema defines is kept with the other schema modules",
     "stackmem.lab.bench.own_sessions": "it finds sessions, and the command only parses and prints",

@@ -17,7 +17,7 @@ from stackmem.core.facts import NoticeGiven
 from stackmem.core.messages import ToolCall, ToolSpec
 from stackmem.core.state import Frame, Reply, Result, State
 from stackmem.core.tool_schemas import with_optional
-from stackmem.core.tools import EditFile, Tool, WorkspaceCall, WriteFile, tool_name
+from stackmem.core.tools import Call, EditFile, Tool, WriteFile, tool_name
 
 TOLD_AT = 0.5
 UNREAD = "was not changed, because you have not read it"
@@ -79,7 +79,7 @@ def reply_tokens(state: State) -> int | None:
     return None if small is UNSET else small.reply_tokens << state.idle
 
 
-def changes_unread(state: State, call: WorkspaceCall) -> bool:
+def changes_unread(state: State, call: Call) -> bool:
     """Return whether a call would change a file that the open frames have neither read nor written."""
     if state.begun.small is UNSET or not isinstance(call, WriteFile | EditFile):
         return False

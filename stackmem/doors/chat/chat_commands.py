@@ -19,6 +19,7 @@ from stackmem.core.conversation import hooks
 from stackmem.core.conversation.permissions import listing
 from stackmem.core.conversation.standing import active
 from stackmem.core.facts import CallRejected, Event, ModelReplied
+from stackmem.core.jobs import rules
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.person_facts import PersonRan
 from stackmem.core.state import Frame, State
@@ -293,10 +294,15 @@ def _hooks(state: State) -> list[str]:
     return [readable(line) for line in hooks.listing(state)]
 
 
+def _jobs(state: State) -> list[str]:
+    return [readable(line) for line in rules.listing(state)]
+
+
 _LISTINGS: dict[str, Callable[[State], list[str]]] = {
     "/frames": _frames,
     "/cost": _cost,
     "/context": _context,
     "/permissions": _permissions,
     "/hooks": _hooks,
+    "/jobs": _jobs,
 }

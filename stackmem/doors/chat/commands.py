@@ -28,6 +28,7 @@ COMMANDS = {
     "fork": ChatCommand("", "continue in a copy of this conversation", in_editors=False),
     "heap": ChatCommand("[NAME]", "list the chunks on the heap, or show one of them"),
     "frames": ChatCommand("", "list the frames"),
+    "jobs": ChatCommand("", "list the commands that run in the background"),
     "remember": ChatCommand("TEXT", "keep a rule or preference in every later prompt; a line with # does the same"),
     "forget": ChatCommand("N", "remove entry N of the kept words"),
     "memory": ChatCommand("[export [FILE]]", "list the words kept for every prompt, or write them to AGENTS.md"),

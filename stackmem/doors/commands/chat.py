@@ -50,7 +50,7 @@ _MOST = 200
     "include", "git", "extra_tools", "instructions", "skills", "programs", "layer",
     "runs_dir", "sandbox_dir", *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers",
-    "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "upkeep",
+    "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "jobs", "upkeep",
     "otel", "fsync", "yes",
 ))  # fmt: skip
 def command(

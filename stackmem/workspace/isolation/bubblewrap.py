@@ -22,7 +22,7 @@ from subprocess import Popen
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.egress.door import Start, start_behind
+from stackmem.workspace.egress.door import Start, start_behind, start_through
 from stackmem.workspace.environment import build_environment
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount
@@ -96,6 +96,7 @@ class Bubblewrap:
     contains = True
     layers = True
     doors = True
+    jobs = True
 
     def __init__(self, *, proc: bool = True, candidates: tuple[str, ...] = CANDIDATES) -> None:
         """With ``proc=False``, ``/proc`` is an empty folder, for containers that mask their own."""
@@ -117,7 +118,7 @@ class Bubblewrap:
         # bubblewrap also gets the read end of its status pipe. Otherwise it would die of SIGPIPE if stackmem has died,
         # and the process that waits to become the sandbox would wait forever. The command inherits none of our
         # namespaces.
-        entered = seat.view.fds if seat.view else ()
+        entered = seat.entry.fds if seat.entry else ()
         drop = (status_read, *entered)
         inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life, drop=drop)
         environ = build_environment(
@@ -128,10 +129,14 @@ class Bubblewrap:
             caller=os.environ,
             offline=seat.profile.network == "none" and seat.network_list is None,
         )
-        start = start_behind(seat.network_list, Start(inner, environ), f"{INSIDE}/bin/python", stack)
+        start = Start(inner, environ)
+        if seat.shared is not None:
+            start = start_through(seat.network_list, start, seat.shared.listener, stack)
+        else:
+            start = start_behind(seat.network_list, start, f"{INSIDE}/bin/python", stack)
         argv = (kept.program, "--args", str(args), "--", *start.argv)
         return CommandLaunch(
-            argv=seat.view.entered(*argv) if seat.view else argv,
+            argv=seat.entry.entered(*argv) if seat.entry else argv,
             environ=start.environ,
             cwd="/",
             fds=(args, bpf, seat.fd, status_read, status_write, life, *git_fds, *entered, *start.fds),
@@ -153,7 +158,7 @@ class Bubblewrap:
         check_destinations(seat)
         families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
         opening = [
-            *namespaces(program, network=seat.profile.network == "host"),
+            *namespaces(program, network=seat.profile.network == "host" or seat.shared is not None),
             *_system(seat),
             *self._kernel(seat),
             *_binds((*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)),

@@ -36,12 +36,14 @@ def build_order(
     tracing: bool,
     own_network: bool = False,
     own_namespaces: bool = False,
+    loopback: bool = False,
 ) -> bytes:
     """Return the order for ``confine.apply``: what a command may access.
 
     Args:
         own_network: The command has a network namespace, in which it may use loopback freely.
         own_namespaces: The command has namespaces for mounts, in which folders can be covered, and for IPC.
+        loopback: Its network is new, so the loopback must be switched on.
     """
     abi = landlock_abi()
     if abi < NEEDED_ABI:
@@ -59,7 +61,7 @@ def build_order(
         "abi": abi,
         "grants": grants,
         "tcp": not network and not own_network,
-        "loopback": own_network,
+        "loopback": loopback,
         "cover": _covered(seat, [path for path, _ in grants]) if own_namespaces else [],
         "environ": dict(seat.environ),
         "scope": True,

@@ -16,6 +16,7 @@ from msgspec import Struct
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.egress.door import Door
 from stackmem.workspace.egress.network_list import NetworkList
+from stackmem.workspace.jobs.network import RunNetwork
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import Toolchain
@@ -41,6 +42,7 @@ class Seat(Struct, frozen=True):
         first: Folders that come first on PATH, as paths inside the sandbox.
         view: View of the folder, if it is only visible in separate namespaces.
         network_list: Hosts that commands can reach through a proxy; None if the profile decides.
+        shared: The network that the commands share; None if each has its own, or the host's.
     """
 
     root: Path
@@ -57,6 +59,12 @@ class Seat(Struct, frozen=True):
     place: str = ""
     view: WorkspaceView | None = None
     network_list: NetworkList | None = None
+    shared: RunNetwork | None = None
+
+    @property
+    def entry(self) -> WorkspaceView | None:
+        """What a command enters before its sandbox is created."""
+        return self.view if self.shared is None else self.shared.view
 
 
 class CommandLaunch(Struct, frozen=True):

@@ -106,6 +106,14 @@ def no_door(level: Level) -> str:
     )
 
 
+def no_jobs(level: str) -> str:
+    """Return the message that commands at a level cannot run in the background."""
+    return (
+        f"background jobs are not available at isolation {level}, because it does not bound the processes of several "
+        "commands that run at the same time; use bubblewrap or namespaces"
+    )
+
+
 def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None) -> Level:
     """Return the requested level, or for ``auto`` the strongest that works. Cached until ``forget``."""
     names = _AUTO if isolation == "auto" else (isolation,)

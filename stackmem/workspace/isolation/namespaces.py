@@ -12,7 +12,7 @@ from pathlib import Path
 from subprocess import Popen
 
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.egress.door import Start, start_behind
+from stackmem.workspace.egress.door import Start, start_behind, start_through
 
 from . import confine
 from .bare import host_environment, plain_code, private_tmp
@@ -32,6 +32,7 @@ class Namespaces:
     contains = True
     layers = False
     doors = True
+    jobs = True
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         setpriv, unshare = (_program(name) for name in ("setpriv", "unshare"))
@@ -40,25 +41,35 @@ class Namespaces:
         stack.callback(os.close, order)
         families = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
         own = seat.profile.network != "host"
-        os.write(order, build_order(seat, tmp, families=families, tracing=True, own_network=own, own_namespaces=True))
+        fresh = own and seat.shared is None
+        grants = build_order(
+            seat, tmp, families=families, tracing=True, own_network=own, own_namespaces=True, loopback=fresh
+        )
+        os.write(order, grants)
         started_read, started_write = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, started_read)
         stack.callback(os.close, started_write)
         life = line_of_life(stack)
-        inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life)
+        entered = seat.shared.view.fds if seat.shared else ()
+        inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life, drop=entered)
         start = Start(inner, host_environment(seat, tmp))
-        above = max(order, started_write)  # confine closes all descriptors up to this one
-        start = start_behind(seat.network_list, start, seat.toolchain.python(), stack, above)
-        kinds = ("-U", "-r", "-p", "-f", "-i", *(("-n",) if own else ()))
+        if seat.shared is not None:
+            start = start_through(seat.network_list, start, seat.shared.listener, stack)
+        else:
+            above = max(order, started_write)  # confine closes all descriptors up to this one
+            start = start_behind(seat.network_list, start, seat.toolchain.python(), stack, above)
+        kinds = ("-U", "-r", "-p", "-f", "-i", *(("-n",) if fresh else ()))
+        argv = (
+            setpriv, "--pdeathsig", "KILL", unshare, *kinds, "--kill-child", "--mount-proc",
+            seat.toolchain.python(), "-I", "-S", "-c", _HELPER, str(order), str(started_write),
+            *start.argv,
+        )  # fmt: skip
         return CommandLaunch(
-            argv=(
-                setpriv, "--pdeathsig", "KILL", unshare, *kinds, "--kill-child", "--mount-proc",
-                seat.toolchain.python(), "-I", "-S", "-c", _HELPER, str(order), str(started_write),
-                *start.argv,
-            ),
+            # entering a user namespace clears the signal that setpriv requests, so it comes first
+            argv=seat.shared.view.entered(*argv) if seat.shared else argv,
             environ=start.environ,
             cwd=f"/proc/self/fd/{seat.fd}",
-            fds=(order, started_write, life, *start.fds),
+            fds=(order, started_write, life, *entered, *start.fds),
             status_fd=started_read,
             door=start.door,
         )  # fmt: skip

@@ -36,6 +36,8 @@ class Rooted:
     contains = True
     layers = True
     doors = True
+    jobs = True
+    own_network = True  # commands share the network of the root
 
     def __init__(self, root: ImageRoot) -> None:
         self._root = root

@@ -41,7 +41,10 @@ def main() -> None:
     try:
         given, order = sys.stdin.buffer.read().split(b"\0")[:-1], json.loads(sys.argv[2])
         places = list(map(os.fsencode, sys.argv[3:]))
-        fds = shown(given, *places) if len(places) == 1 else mounted(given, order, *places)
+        if not places:
+            fds = network(order)
+        else:
+            fds = shown(given, *places) if len(places) == 1 else mounted(given, order, *places)
         socket.send_fds(ours, [b"mounted"], fds)
     except OSError as error:
         ours.send(f"{error.filename2 or 'mount'}: {error.strerror}".encode())
@@ -96,6 +99,23 @@ def shown(pairs: list[bytes], folder: bytes) -> list[int]:
         stay = has & _STAY | (_RELATIVE if has & _TOLD_RELATIVE else 0)
         _mount(b"none", b"/proc/self/fd/%d" % seen, None, _REMOUNT | _BIND | _READ_ONLY | _NO_SETUID | stay, None)
     return [root, *_own(own_user=own_user)]
+
+
+def network(order: dict) -> list[int]:  # type: ignore[type-arg]
+    """Create a network namespace. Return a descriptor of the user namespace that owns it if that had to be created too,
+    and the descriptors of ``_own_network``.
+    """
+    if order["user"] >= 0:
+        if _libc.setns(order["user"], _NEW_USER) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), None, None, "the user namespace")
+        return _own_network(order["port"])
+    if os.geteuid() == 0:
+        try:
+            return _own_network(order["port"])
+        except PermissionError:
+            pass
+    _new_user()
+    return [_own(own_user=True)[1], *_own_network(order["port"])]
 
 
 def _enter_own() -> bool:

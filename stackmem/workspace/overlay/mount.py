@@ -11,10 +11,11 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import shown_name
@@ -60,13 +61,32 @@ def mount_root(below: tuple[Path, ...], places: OverlayPlaces, order: MountOrder
     """Mount a root over folders, topmost first. Return it with the listening socket of its network, or -1."""
     folders = (places.hide, places.upper, places.work, places.view, *below)
     try:
-        merged, mounts, *rest = _mounted(folders, (), order)
+        merged, mounts, *rest = _mounted(folders, (), structs.asdict(order))
     except OSError as error:
         raise WorkspaceError(f"no overlay can be mounted ({error}); run stackmem doctor") from error
     listener = rest.pop() if order.port else -1
     network = (("net", rest.pop()),) if order.port is not None else ()
     user = (("user", rest.pop()),) if rest else ()
     return WorkspaceView(places.view, merged, (*user, *network, ("mount", mounts))), listener
+
+
+def make_network(user: int, port: int) -> tuple[dict[str, int], int]:
+    """Create a network namespace with only a loopback.
+
+    Args:
+        user: Descriptor of the user namespace that shall own it, or -1.
+        port: Port to listen at, or 0.
+
+    Returns:
+        The descriptors of new namespaces by kind, and the listening socket or -1.
+
+    Raises:
+        OSError: It cannot be created.
+    """
+    fds = _mounted((), (), {"user": user, "port": port}, (user,) if user >= 0 else ())
+    listener = fds.pop() if port else -1
+    kinds = ("user", "net")[-len(fds) :]
+    return dict(zip(kinds, fds, strict=True)), listener
 
 
 def show_read_only(folder: Path, others: Iterable[tuple[Path, bytes]]) -> WorkspaceView:
@@ -105,18 +125,19 @@ def _view(root: Path, fds: list[int]) -> WorkspaceView:
 def _mounted(
     places: Iterable[Path],
     given: Iterable[bytes],
-    order: MountOrder = MountOrder(),  # noqa: B008 - immutable
+    order: Mapping[str, Any] = structs.asdict(MountOrder()),
+    inherited: tuple[int, ...] = (),
 ) -> list[int]:
     """Run the helper and return its descriptors. Raises ``OSError`` if it cannot mount."""
     own_end, helper_end = socket.socketpair()
     with own_end, helper_end:
         own_end.settimeout(_SECONDS)
-        said_order = json.dumps({"binds": order.binds, "pins": order.pins, "port": order.port})
+        said_order = json.dumps(order)
         command = (usable_python(), "-I", "-S", "-c", _HELPER, str(helper_end.fileno()), said_order, *map(str, places))
         try:
             done = subprocess.run(
                 command,
-                input=b"".join(path + b"\0" for path in given), pass_fds=(helper_end.fileno(),),
+                input=b"".join(path + b"\0" for path in given), pass_fds=(helper_end.fileno(), *inherited),
                 capture_output=True, check=False, timeout=_SECONDS, process_group=0,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:

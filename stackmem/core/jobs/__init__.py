@@ -1,0 +1,1 @@
+"""Jobs: commands that run in the background while the agent goes on."""
