@@ -118,7 +118,6 @@ def test_a_program_that_does_something_else_halts_with_its_line(stage: Stage) ->
     path = program(stage, text)
     (path.parent / "helper.py").write_text("TEXT = 1\n", "utf-8")
     folder = killed(stage, path, 16, {})
-    assert folder is not None
     for _ in range(2):  # a halted run does the same again
         result = json.loads(stage.call("resume", folder, "--json").stdout)
         assert result["outcome"] == "halted", result
