@@ -69,6 +69,10 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
         words("--tiny"),
         [r"\| strategy \| runs \| solved", r"\|---", r"\| full \| 2 \| 2 \|.*\| not reported \|"],
     ),
+    "halves": (
+        lambda folder: [*recordings(folder), "-o", str(folder / "halves")],
+        ["tune: [01] files, held: [01] files"],
+    ),
     "recordings": (
         words("{folder}", "-o", "{folder}/laid-out"),
         [r".*: left out, missing clone of [\w./-]+ in "] * 12,

@@ -41,6 +41,7 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "boundary": Rival("boundary"),
     "clear": Rival("clear"),
     "clear_cold": Rival("clear_cold"),
+    "clear_paying": Rival("clear_paying"),
     "compact": Rival("compact"),
     "condenser": Rival("condenser"),
     "expandable": Rival("expandable"),

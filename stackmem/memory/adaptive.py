@@ -12,6 +12,10 @@ The part that all frames share is cached for five minutes, renewed by each reque
 run makes that cheaper.
 
 ``read``: price of a token read from the cache, relative to an input token; ``run`` (default) uses the recorded price.
+``standing``: with ``counted``, the advice counts the prompt and tools, which every additional request reads again;
+``ignored`` (default) is the rule of earlier runs.
+``results``: with ``cleared``, a conversation clears its old results as ``clear_paying`` does; ``kept`` (default) never
+changes what was sent.
 
 Source: our own.
 """
@@ -28,7 +32,7 @@ from stackmem.core.facts import RunStarted
 from stackmem.core.frames import pointers
 from stackmem.core.heap import Heap, index
 from stackmem.core.log import Log
-from stackmem.core.messages import Text, ToolCall, View
+from stackmem.core.messages import Breakpoint, Message, Text, ToolCall, ToolResult, View
 from stackmem.core.requests import Effect
 from stackmem.core.state import Compaction, Frame, Reply, Result, State, Turn
 from stackmem.core.text import fill
@@ -36,9 +40,12 @@ from stackmem.core.tool_schemas import prompt_slots
 from stackmem.core.tools import Tool
 
 from .shared.break_even import (
+    HOUR_SECONDS,
     LIFE_SECONDS,
+    Clearing,
     FrameAdvice,
     Rates,
+    clearing_pays,
     first_advice,
     frame_advice,
     hour_pays,
@@ -48,14 +55,18 @@ from .shared.break_even import (
 )
 from .shared.constants import run_constants
 from .shared.conversation import Conversation, extend, first_conversation, rolling_breakpoints
-from .shared.linear import CHARS_PER_TOKEN
+from .shared.linear import CHARS_PER_TOKEN, one_line, size, without_thoughts
 from .shared.offers import HEAP_SHORT, POP_SHORT, PUSH_SHORT, WORKSPACE
 from .shared.opening import first_parts, opening, small_opening, task_opening
 from .shared.parameters import Choice
 from .shared.parameters import parameters as parse
 from .stackheap import heap_news
 
-PARAMETERS = (Choice("read", ("run", "0.5", "0.25", "0.1", "0.05", "0.025", "0.01")),)
+PARAMETERS = (
+    Choice("read", ("run", "0.5", "0.25", "0.1", "0.05", "0.025", "0.01")),
+    Choice("standing", ("ignored", "counted")),
+    Choice("results", ("kept", "cleared")),
+)
 PUSHING, POPPING = "adaptive_push", "adaptive_pop"
 STEP_TOKENS = 700.0
 """Estimated tokens per step, before a run has any."""
@@ -63,6 +74,8 @@ SHOWN_CHARS = 4_000
 """Maximum characters of the chunks that a frame gets because its objective or context names them."""
 _EMPTY = "HEAP INDEX: empty"
 _INDEX_LINE_CHARS = 60
+KEPT_RESULTS, _AGAIN = 5, 1.0
+"""Exchanges whose results are never cleared, and the share of cleared results that is expected to be looked up."""
 _SHORT = 0.5  # of a phase: shorter children are reported to the model
 
 
@@ -81,19 +94,26 @@ class AdvisedConversation(Struct, frozen=True):
     reply_step: int = 0  # step of the last reply
     asked_at: float = 0.0  # the run's clock when that reply was requested; 0 without a clock
     pauses: int = 0  # requests after a pause in which the cache entry expired
+    clears: bool = False  # whether old results are cleared once that pays
+    border: int = 0  # number of messages whose results were cleared
+    last_border: int = 0  # the border before its last move
+    freed: int = 0  # tokens of what was cleared
 
 
 def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
     """Return the conversation with one more turn, and with new advice if the turn makes it useful."""
-    size = int(_chars(turn) / CHARS_PER_TOKEN)
-    expired = isinstance(turn, Reply) and before.reply_step > 0 and turn.seconds - before.asked_at > LIFE_SECONDS
+    if isinstance(turn, Reply):
+        before = without_old_results(before, turn.seconds)
+    added = int(_chars(turn) / CHARS_PER_TOKEN)
+    life = LIFE_SECONDS if before.rates is None else before.rates.life_seconds
+    expired = isinstance(turn, Reply) and before.reply_step > 0 and turn.seconds - before.asked_at > life
     after = replace(
         before,
         messages=extend(before.messages, turn),
         growth=before.growth.append(before.open_tokens) if isinstance(turn, Reply) and before.tokens else before.growth,
-        open_tokens=size if isinstance(turn, Reply) else before.open_tokens + size,
-        tokens=before.tokens + size,
-        cost=before.cost + _cost(before, turn, size, expired=expired),
+        open_tokens=added if isinstance(turn, Reply) else before.open_tokens + added,
+        tokens=before.tokens + added,
+        cost=before.cost + _cost(before, turn, added, expired=expired),
         reply_step=turn.step if isinstance(turn, Reply) else before.reply_step,
         asked_at=turn.seconds if isinstance(turn, Reply) else before.asked_at,
         pauses=before.pauses + expired,
@@ -105,7 +125,7 @@ def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
     index_size, advice = index_tokens(turn.heap), None
     if after.tokens >= 2 * before.advised_at and worth_the_risk(before.rates, after.cost, index_size):
         prices = with_pauses(before.rates, after.pauses, len(after.growth) + 1)
-        advice = frame_advice(prices, (*after.growth, after.open_tokens), index_size)
+        advice = frame_advice(prices, (*after.growth, after.open_tokens), index_size, after.freed)
     if advice is None:
         return after
     lines = (f"Each step rereads these {after.tokens:,} tokens.", advice_text(advice), before.guide)
@@ -113,11 +133,40 @@ def grow(before: AdvisedConversation, turn: Turn) -> AdvisedConversation:
     return replace(after, guide="", advice=advice, advised_at=after.tokens)
 
 
+def without_old_results(before: AdvisedConversation, now: float) -> AdvisedConversation:
+    """Return the conversation before a request at ``now``, without its old results if clearing them pays."""
+    if not before.clears or before.rates is None:
+        return before
+    closed, prices = before.messages.close(), before.rates
+    messages, end = closed.messages, len(closed.messages) - 2 * KEPT_RESULTS
+    if end <= before.border:
+        return before
+    shorter = [_cleared(message) for message in messages[before.border : end]]
+    saved = [size(old) - size(new) for old, new in zip(messages[before.border : end], shorter, strict=True)]
+    first = next((number for number, chars in enumerate(saved, before.border) if chars), end)
+    freed = int(sum(saved) / CHARS_PER_TOKEN)
+    follows = int((sum(map(size, messages[first:])) - sum(saved)) / CHARS_PER_TOKEN)
+    clearing = Clearing(sum(chars > 0 for chars in saved), freed, follows, int(prices.standing) + before.tokens)
+    cold = before.reply_step > 0 and now - before.asked_at > prices.life_seconds
+    if not clearing_pays(prices, clearing, len(before.growth) + 1, before.pauses, _AGAIN, cold=cold):
+        return before
+    shown = Log([*map(without_thoughts, messages[: before.border]), *shorter, *map(without_thoughts, messages[end:])])
+    return replace(
+        before, messages=replace(closed, messages=shown), border=end, last_border=before.border,
+        freed=before.freed + freed, tokens=max(0, before.tokens - freed),
+    )  # fmt: skip
+
+
+def _cleared(message: Message) -> Message:
+    parts = (one_line("cleared", part, 0) if isinstance(part, ToolResult) else part for part in message.parts)
+    return without_thoughts(replace(message, parts=tuple(parts)))
+
+
 def _cost(before: AdvisedConversation, turn: Turn, size: int, *, expired: bool) -> float:
     prices = before.rates or Rates()
     if isinstance(turn, Reply):
         reread = prices.write if expired else prices.read
-        return reread * before.tokens + (prices.write + prices.output) * size
+        return reread * (before.tokens + prices.standing) + (prices.write + prices.output) * size
     return prices.write * size
 
 
@@ -153,6 +202,9 @@ class Adaptive(Struct, frozen=True):
 
     name: str = "adaptive"
     read: float | None = None
+    standing: bool = False  # whether the advice counts the prompt and the tools, which each request reads
+    clears: bool = False  # whether old results are cleared once that pays
+    life: Literal["5m", "1h"] = "5m"  # how long cache entries live
     tools: tuple[Tool, ...] = (*WORKSPACE, PUSH_SHORT, POP_SHORT, *HEAP_SHORT)
     prompt: str = "adaptive"
     texts: tuple[str, ...] = (PUSHING, POPPING)
@@ -160,25 +212,37 @@ class Adaptive(Struct, frozen=True):
 
     def render(self, state: State) -> View:
         start = state.begun
-        prices = rates(start.price, self.read)
+        prices = self._rates(start)
         step_tokens, conversation = STEP_TOKENS, None
         for frame in state.stack:
             conversation = self._conversation(start, frame, prices, step_tokens)
             step_tokens = conversation.advice.step_tokens
         if conversation is None:
             raise IndexError("no frame is running")
+        conversation = without_old_results(conversation, state.seconds)
         messages = conversation.messages.close().messages
         # A user takes some time between two requests, so five minutes are often over.
         paused = state.session is not None or hour_pays(prices, state.seconds, state.step)
         life: Literal["5m", "1h"] = "1h" if paused else "5m"
         shared = conversation.messages.shared_parts
         breakpoints = rolling_breakpoints(messages, len(messages[-1].parts), life, shared_parts=shared)
+        borders = sorted({conversation.last_border - 1, conversation.border - 1} - {-1, 0, len(messages) - 1})
+        if borders:
+            marks = (Breakpoint(border, len(messages[border].parts) - 1, "5m") for border in borders)
+            breakpoints = (breakpoints[1], *marks, breakpoints[-1])
         return View(start.system, start.tools, messages, breakpoints)
 
     def told(self, state: State) -> FrameAdvice | None:
         """Return the advice that the root has read since its start, or None while the first advice applies."""
-        conversation = self._conversation(state.begun, state.stack[0], rates(state.begun.price, self.read), STEP_TOKENS)
+        conversation = self._conversation(state.begun, state.stack[0], self._rates(state.begun), STEP_TOKENS)
         return None if conversation.guide else conversation.advice
+
+    def _rates(self, start: RunStarted) -> Rates:
+        prices = rates(start.price, self.read)
+        if self.standing:
+            tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in start.tools)
+            prices = replace(prices, standing=(len(start.system) + tools) / CHARS_PER_TOKEN)
+        return prices if self.life == "5m" else replace(prices, write=prices.hour, life_seconds=HOUR_SECONDS)
 
     def _conversation(self, start: RunStarted, frame: Frame, prices: Rates, step_tokens: float) -> AdvisedConversation:
         constants, thoughts = run_constants(start), start.thinking == "kept"
@@ -204,7 +268,8 @@ class Adaptive(Struct, frozen=True):
         own = "\n".join([*blocks, *_named_chunks(frame)] if frame.depth else blocks)
         parts, news = first_parts(run_constants(start), frame, own), heap_news("on_change", budgets)
         messages = first_conversation(parts, frame.opened, news, thoughts=start.thinking == "kept")
-        return AdvisedConversation(messages, prices if may_push else None, _recorded(start, PUSHING), advice, 0, Log())
+        guide, pushing = _recorded(start, PUSHING), prices if may_push else None
+        return AdvisedConversation(messages, pushing, guide, advice, 0, Log(), clears=self.clears)
 
     def upkeep(self, state: State) -> Effect | None:
         return None
@@ -229,4 +294,5 @@ def _recorded(start: RunStarted, name: str) -> str:
 def adaptive(parameters: str) -> Adaptive:
     chosen = parse("adaptive", parameters, PARAMETERS)
     read = chosen.words["read"]
-    return Adaptive(chosen.name, None if read == "run" else float(read))
+    counted, clears = chosen.words["standing"] == "counted", chosen.words["results"] == "cleared"
+    return Adaptive(chosen.name, None if read == "run" else float(read), counted, clears, prefix_stable=not clears)

@@ -29,6 +29,7 @@ from stackmem.formats.import_ import facts_of, read_sessions
 from stackmem.formats.recordings.session import RecordedSession
 from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, WhatIfRow, tell_again
 from stackmem.lab.whatif.rendered import WhatIfOutcome
+from stackmem.memory import open_strategy
 from stackmem.models.catalog import lookup
 from stackmem.review.measure.moments import moments
 from stackmem.review.measure.phases import PhaseRule
@@ -40,6 +41,8 @@ READS = (0.1, 0.05, 0.025)
 """Prices of a cached token read, relative to the price of an input token."""
 PRICED_AS = "claude-sonnet-5-5"
 STRATEGIES = ("boundary", "mask", "summary", "isolated", "fold", "stackheap", "adaptive")
+PRICED = ("adaptive", "clear_paying")
+"""Strategies that decide by the price of a cached token. They are studied as they decide at each price."""
 INTERACTIVE = ("claude-code", "codex", "gemini-cli")
 """Formats of agents that people talk to. Each of their sessions counts as a separate task."""
 CASES = ("best", "middle", "worst")
@@ -261,8 +264,14 @@ def _told(
     entry: RecordingEntry, session: RecordedSession, tools: tuple[ToolSpec, ...], advised_at: tuple[float, ...]
 ) -> RecordingEntry:
     """Return the entry with the sums over the conversations of its session."""
-    adaptive = tuple(f"adaptive:read={read:g}" for read in advised_at) if "adaptive" in entry.strategies else ()
-    spelled = (*(name for name in entry.strategies if name not in ("adaptive", "full")), *adaptive)
+    by_price = {
+        name: tuple(open_strategy(f"{name}{',' if ':' in name else ':'}read={read:g}").name for read in advised_at)
+        for name in entry.strategies if name.partition(":")[0] in PRICED and "read=" not in name
+    }  # fmt: skip
+    spelled = (
+        *(name for name in entry.strategies if name not in by_price and name != "full"),
+        *(variant for variants in by_price.values() for variant in variants),
+    )
     question = WhatIfQuestion(spelled, PRICED_AS, None if entry.timed else _LATENCY_SECONDS)
     told, steps, estimated, count = dict[str, StrategyBill](), 0, 0, 0
     try:
@@ -274,7 +283,7 @@ def _told(
             if "stackheap" in entry.strategies:
                 at_steps = replace(question, strategies=("stackheap",), phases=FIXED, missed=(0.5,))
                 bills["stackheap fixed"] = _case(tell_again(entry.file, begin_moments, at_steps).rows[1], 0)
-            for name, bill in _one_adaptive(bills, adaptive).items():
+            for name, bill in _merged(bills, by_price).items():
                 told[name] = told[name] + bill if name in told else bill
             steps, estimated, count = steps + result.steps, estimated + result.estimated_replies, count + 1
     except StackmemError as error:
@@ -284,13 +293,15 @@ def _told(
     return replace(entry, steps=steps, estimated=estimated, conversations=count, told=told)
 
 
-def _one_adaptive(bills: dict[str, StrategyBill], spelled: tuple[str, ...]) -> dict[str, StrategyBill]:
-    """Merge the variants of ``adaptive``: at each price, its bill with the advice it gives at that price."""
-    merged = {name: bill for name, bill in bills.items() if name.rpartition(" ")[0] not in spelled}
-    for case in CASES if spelled else ():
-        each = [bills[f"{name} {case}"] for name in spelled]
-        usd = each[0].usd if len(each) == 1 else tuple(bill.usd[position] for position, bill in enumerate(each))
-        merged[f"adaptive {case}"] = replace(each[len(each) // 2], usd=usd)
+def _merged(bills: dict[str, StrategyBill], by_price: dict[str, tuple[str, ...]]) -> dict[str, StrategyBill]:
+    """Merge the variants of strategies that know the price: at each price, the bill of the variant for that price."""
+    variants = {variant for each in by_price.values() for variant in each}
+    merged = {name: bill for name, bill in bills.items() if name.rpartition(" ")[0] not in variants}
+    for strategy, spelled in by_price.items():
+        for case in CASES:
+            each = [bills[f"{name} {case}"] for name in spelled]
+            usd = each[0].usd if len(each) == 1 else tuple(bill.usd[position] for position, bill in enumerate(each))
+            merged[f"{strategy} {case}"] = replace(each[len(each) // 2], usd=usd)
     return merged
 
 

@@ -1,5 +1,7 @@
 """Figures for a study of recordings. Models count equally, and tasks are resampled as a whole.
 
+All models of interactive agents together count as one model.
+
 A figure is a ratio of sums: of bills, facts or runs. The bootstrap draws tasks with replacement and always takes all
 runs of a task together, across models. An interval of bills is studentized, on the logarithm: tasks differ in size, so
 sums over few tasks are skewed, and the middle 95 % of the draws would be too narrow. A share has the t interval over
@@ -20,10 +22,11 @@ from msgspec.structs import replace
 
 from stackmem.lab.whatif.hypothetical import MISSED
 
-from .evidence import CASES, READS, RecordingEntry
+from .evidence import CASES, INTERACTIVE, READS, RecordingEntry
 from .intervals import CONFIDENCE, SEED, Interval, arrays, t_quantile
 
 MIN_TASKS, MIN_RUNS = 8, 5
+ANY_MODEL = "any model"
 OVERRUN_RATIO = 1.02
 """A run that costs more than this multiple of the ``full`` bill counts as more expensive."""
 LENGTHS = ((1, 15), (16, 30), (31, 60), (61, 10**9))
@@ -59,7 +62,8 @@ class EvidenceTable(Struct, frozen=True):
 
 def tables(entries: Sequence[RecordingEntry]) -> tuple[EvidenceTable, ...]:
     """Return tables for all recordings, by agent, by length, and by model. Recordings without figures are excluded."""
-    usable = [entry for entry in entries if entry.told]
+    billed = [entry for entry in entries if entry.told]
+    usable = [in_one_sum(entry) if entry.agent in INTERACTIVE else entry for entry in billed]
     result = [table("All recordings", usable)]
     agents = sorted({entry.agent for entry in usable if entry.agent})
     if len(agents) > 1:
@@ -67,9 +71,14 @@ def tables(entries: Sequence[RecordingEntry]) -> tuple[EvidenceTable, ...]:
     for least, most in LENGTHS:
         title = f"{least} to {most} steps" if most < 10**9 else f"{least} or more steps"
         result.append(table(title, [entry for entry in usable if least <= entry.steps <= most]))
-    models = dict.fromkeys(entry.model for entry in sorted(usable, key=lambda entry: entry.model))
-    result += [table(model, [entry for entry in usable if entry.model == model]) for model in models]
+    models = dict.fromkeys(entry.model for entry in sorted(billed, key=lambda entry: entry.model))
+    result += [table(model, [entry for entry in billed if entry.model == model]) for model in models]
     return tuple(each for each in result if each.runs)
+
+
+def in_one_sum(entry: RecordingEntry) -> RecordingEntry:
+    """Return the entry without its model: who talks to an agent pays for the sum of its models, not for their mean."""
+    return replace(entry, model=ANY_MODEL)
 
 
 def table(title: str, entries: Sequence[RecordingEntry]) -> EvidenceTable:

@@ -10,7 +10,7 @@ from stackmem.errors import UsageError
 
 from .evidence import MAX_RECORDING_BYTES, is_part_of_session
 
-STRATEGIES = ("clear_cold", "clear", "boundary", "mask", "compact", "adaptive")
+STRATEGIES = ("clear_cold", "clear_paying", "clear", "boundary", "mask", "compact", "adaptive")
 """The strategies of a study of the user's own sessions."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from stackmem.core.text import quantity
 from stackmem.lab.bench.evidence import PRICED_AS, READS, RecordingEntry
-from stackmem.lab.bench.evidence_figures import EvidenceLine, EvidenceTable, table
+from stackmem.lab.bench.evidence_figures import EvidenceLine, EvidenceTable, in_one_sum, table
 from stackmem.lab.bench.intervals import Interval
 
 _AS_GOOD = 0.995
@@ -21,7 +21,7 @@ def answer(entries: Sequence[RecordingEntry]) -> Iterator[str]:
     if not usable:
         yield f"none of your {quantity(len(entries), 'session')} could be costed; the reasons are above"
         return
-    pooled = table("All sessions", [_of_one_model(entry) for entry in usable])
+    pooled = table("All sessions", [in_one_sum(entry) for entry in usable])
     lines = [line for line in pooled.lines if line.name.endswith(" middle") and line.bills[0]]
     best = min(lines, key=lambda line: line.bills[0].value if line.bills[0] else 1.0)
     yield _answer(best, pooled)
@@ -38,17 +38,12 @@ def answer(entries: Sequence[RecordingEntry]) -> Iterator[str]:
 
 def rows(entries: Sequence[RecordingEntry]) -> list[tuple[str, ...]]:
     """Return a table with a line per strategy in the middle case, cheapest first; empty without figures."""
-    usable = [_of_one_model(entry) for entry in entries if entry.told]
+    usable = [in_one_sum(entry) for entry in entries if entry.told]
     if not usable:
         return []
     lines = [line for line in table("", usable).lines if line.name == "full" or line.name.endswith(" middle")]
     lines.sort(key=lambda line: line.bills[0].value if line.bills[0] else 1.0)
     return [_HEAD, *(_cells(line) for line in lines)]
-
-
-def _of_one_model(entry: RecordingEntry) -> RecordingEntry:
-    """Return the entry without its model, because the user pays for all models alike: sums, not means of models."""
-    return RecordingEntry(entry.file, entry.session, "", entry.task, entry.origin, entry.steps, told=entry.told)
 
 
 def _answer(best: EvidenceLine, pooled: EvidenceTable) -> str:

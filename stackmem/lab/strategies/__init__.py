@@ -8,6 +8,7 @@ from stackmem.core.strategy import MemoryStrategy
 
 from .agentfold import agentfold
 from .boundary import boundary
+from .clear_paying import clear_paying
 from .frames import fold, heap, isolated, stack, stackheap_fork, stackheap_lossless
 from .letta import letta
 from .rag import rag
@@ -25,6 +26,7 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "boundary": boundary,
     "clear": clear,
     "clear_cold": clear_cold,
+    "clear_paying": clear_paying,
     "compact": compact,
     "condenser": condenser,
     "expandable": expandable,

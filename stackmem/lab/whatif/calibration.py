@@ -16,11 +16,13 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import ModelReplied, RunStarted
 from stackmem.core.messages import Text, View
+from stackmem.memory.shared.linear import CHARS_PER_TOKEN
 from stackmem.review.measure.cached_steps import with_prompts
 from stackmem.review.measure.moments import Moment
 from stackmem.review.measure.prefix import Count, Life, PromptBlock, sent
 
 HIDDEN_PROMPT = "(the recording does not contain the prompt of this agent)"
+"""Stands for the missing prompt and tools. Spaces make it as long as they are, because strategies measure prompts."""
 _LEAST, _MOST = 0.25, 8.0
 """Plausible recorded tokens per counted token. Outside, a prompt grew or shrank for reasons that are not visible."""
 
@@ -45,7 +47,7 @@ def calibrated(run: tuple[Moment, ...], start: RunStarted, count: Count) -> tupl
         counter.learn(blocks, reported)
     if not counter.close():
         return start, count
-    return replace(start, system=start.system if start.system.strip() else HIDDEN_PROMPT), counter
+    return replace(start, system=start.system + counter.stand_in()), counter
 
 
 def _requests(run: Sequence[Moment]) -> Iterator[tuple[list[PromptBlock], int]]:
@@ -76,7 +78,7 @@ class _Recorded:
     def __init__(self, count: Count) -> None:
         self._count = count
         self._known: dict[bytes, int] = {}
-        self._hidden = 0
+        self._hidden, self._stand_in = 0, ""
         self._ratio = 1.0
         self._first: tuple[int, int] | None = None  # counted and recorded tokens of the first prompt
         self._last = 0  # recorded tokens of the last prompt
@@ -111,10 +113,18 @@ class _Recorded:
                 self._known.setdefault(_key(block), tokens)
         return True
 
+    def stand_in(self) -> str:
+        """Return a text as long as the hidden part, by the estimate of strategies. Empty if nothing is hidden."""
+        self._stand_in = HIDDEN_PROMPT.ljust(round(self._hidden * CHARS_PER_TOKEN)) if self._hidden else ""
+        return self._stand_in
+
     def __call__(self, block: PromptBlock) -> int:
+        content, hidden = block.content, 0
+        if self._stand_in and isinstance(content, Text) and self._stand_in in content.text:
+            hidden = self._hidden
+            block = PromptBlock(block.place, Text(content.text.replace(self._stand_in, "")))
         known = self._known.get(_key(block))
-        tokens = round(self._ratio * self._count(block)) if known is None else known
-        return tokens + self._hidden if block.place == "system" else tokens
+        return hidden + (round(self._ratio * self._count(block)) if known is None else known)
 
 
 def _key(block: PromptBlock) -> bytes:

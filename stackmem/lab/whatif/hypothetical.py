@@ -73,7 +73,7 @@ def lookup_bands(
 
 def bands(
     run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, rule: PhaseRule, terms: Terms,
-    shares: Sequence[float] = MISSED,
+    shares: Sequence[float] = MISSED, lookups: Lookups | None = None,
 ) -> Iterator[HandOverBand]:  # fmt: skip
     """Yield the run cut into frames, once per share. Yields nothing if the strategy has no frames or would not push."""
     how = handing(strategy, start.budgets)
@@ -81,17 +81,18 @@ def bands(
     if how is None or not spans:
         return
     for missed_share in shares:
-        yield _band(run, strategy, start, spans, how, missed_share, terms)
+        yield _band(run, strategy, start, spans, how, missed_share, terms, lookups)
 
 
 def _band(
     run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, spans: Sequence[range], how: Handing,
-    missed_share: float, terms: Terms,
+    missed_share: float, terms: Terms, lookups: Lookups | None,
 ) -> HandOverBand:  # fmt: skip
     events, handed = framed(run, spans, how, start.budgets, missed_share, terms.count)
     (began, _), *rest = events
     cut = tuple(moments([(began, start), *rest]))
-    return HandOverBand(missed_share, outcome(cut, strategy, start, facts_used(cut), terms), handed)
+    result = outcome(cut, strategy, start, facts_used(cut), terms, lookups, missed_share)
+    return HandOverBand(missed_share, result, replace(handed, again=handed.again + result.lookups))
 
 
 def _spans(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, rule: PhaseRule) -> list[range]:

@@ -22,7 +22,9 @@ from stackmem.core.tools import OPTIONAL_TOOLS, tool_name
 from stackmem.errors import StackmemError, TraceError, UsageError
 from stackmem.formats.import_ import sessions_of
 from stackmem.formats.recordings.facts import TimedFact
+from stackmem.lab.strategies.clear_paying import ClearPaying
 from stackmem.memory import STRATEGIES, open_strategy
+from stackmem.memory.adaptive import Adaptive
 from stackmem.memory.small import has_small_size, small_offer
 from stackmem.prompts import prompt_text
 from stackmem.review.kept.cache_bill import moments_of
@@ -201,12 +203,19 @@ def _rows(
     rule = question.phases if is_flat(run) else None
     flat_run = _FlatRun(run, facts, rule, question.missed, Lookups(run) if rule is not None else None)
     for spelled in question.strategies:
-        strategy = open_strategy(spelled)
+        strategy = _knowing_life(open_strategy(spelled), terms)
         if strategy.name == own.name and not stated:
             continue
         row = _row(flat_run, _start_under(start, strategy), strategy, terms)
         cost = _cost(row.outcome)
         yield replace(row, ratio=round(cost / base, 4) if cost is not None and base else None)
+
+
+def _knowing_life(strategy: MemoryStrategy, terms: Terms) -> MemoryStrategy:
+    """Return a strategy that decides by the life of cache entries with the life that the recorded agent chose."""
+    if terms.life is not None and isinstance(strategy, Adaptive | ClearPaying):
+        return replace(strategy, life=terms.life)
+    return strategy
 
 
 class _FlatRun(Struct, frozen=True):
@@ -226,10 +235,10 @@ def _row(flat: _FlatRun, start: RunStarted, strategy: MemoryStrategy, terms: Ter
     try:
         if flat.rule is not None and has_frames(strategy):
             start = start_with_frames(start, strategy)
-            cut = tuple(bands(run, strategy, start, flat.rule, terms, flat.shares))
+            cut = tuple(bands(run, strategy, start, flat.rule, terms, flat.shares, flat.lookups))
             if cut:
                 return _row_of_bands(strategy, cut, _note_of_bands(cut))
-        elif flat.lookups is not None:
+        if flat.lookups is not None:
             looked = tuple(lookup_bands(run, strategy, start, facts, terms, flat.lookups, flat.shares))
             notes = (_note_of_bands(looked) if looked[-1].handed.again else "", _note(run, strategy))
             return _row_of_bands(strategy, looked, "; ".join(filter(None, notes)))

@@ -126,7 +126,8 @@ def outcome(
 ) -> WhatIfOutcome:  # fmt: skip
     """Evaluate the run with every prompt rendered by another strategy.
 
-    ``share`` of the facts that a step uses and its prompt lacks are looked up again before the step.
+    ``share`` of the facts that a step uses and its prompt lacks are looked up again before the step. Once a frame was
+    pushed, the run contains its own lookups.
     """
     costs, other = _Costs(facts, terms), OtherStrategy(start, framed=has_frames(strategy))
     for moment in run:
@@ -135,7 +136,8 @@ def outcome(
             used = costs.complete(moment)
         elif isinstance(moment.event, ModelReplied):
             view = _next_prompt(moment, strategy, other, costs)
-            for call, result in lookups.due(moment, share, costs.visible(other.state)) if lookups and share else ():
+            looks = lookups is not None and share > 0 and not moment.before.pushes
+            for call, result in lookups.due(moment, share, costs.visible(other.state)) if lookups and looks else ():
                 used = costs.look_up(moment, view, call)
                 other.look_up(call, result, used, costs.terms.count)
                 view = _next_prompt(moment, strategy, other, costs)

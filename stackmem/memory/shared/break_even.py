@@ -5,7 +5,8 @@ written to it and *o* of an output token.
 
 1. n more steps in a conversation of H tokens read H n times, which costs ``r H n``.
 2. A frame for these steps costs K in addition to its work: two replies, a push and a pop, at ``o + w``; its opening
-   with the index, and its result, at ``w``. The step with the push and the one after the pop still read H.
+   with the index, and its result, at ``w``. The step with the push and the one after the pop still read H. If the
+   prompt and tools are counted, both replies read them at *r*, and so does each lookup.
 3. A frame does not see H and looks up some of its results again: up to three times in ten steps, at a cost of L each, a
    call at ``o + w`` and a result at ``w``. Long results contain more of what is used later. So their length is taken
    between the mean step and the step of the mean token: the root mean square of the steps.
@@ -37,8 +38,8 @@ from msgspec.structs import replace
 
 from stackmem.core.pricing import Price
 
-LIFE_SECONDS = 300.0
-"""Lifetime of a cache entry, unless an hour is paid for."""
+LIFE_SECONDS, HOUR_SECONDS = 300.0, 3_600.0
+"""Lifetime of a cache entry, and of one for which an hour is paid."""
 STEP_SECONDS = 10.0
 """Time from one request to the next, as assumed for bills."""
 _CALL_TOKENS = 150
@@ -65,6 +66,8 @@ class Rates(Struct, frozen=True):
     write: float = 1.25
     hour: float = 2.0
     output: float = 5.0
+    standing: float = 0.0  # tokens of the prompt and tools, which every additional request reads; 0 ignores them
+    life_seconds: float = LIFE_SECONDS
 
 
 class FrameAdvice(Struct, frozen=True):
@@ -94,7 +97,10 @@ def with_pauses(prices: Rates, pauses: int, steps: int) -> Rates:
 
 def frame_tokens(prices: Rates, index_tokens: float) -> float:
     """Return K: the cost of a frame in addition to its work."""
-    return 2 * _CALL_TOKENS * (prices.output + prices.write) + prices.write * (2 * _TEXT_TOKENS + index_tokens)
+    requests = 2 * prices.read * prices.standing  # the push and the pop are requests of their own
+    return (
+        requests + 2 * _CALL_TOKENS * (prices.output + prices.write) + prices.write * (2 * _TEXT_TOKENS + index_tokens)
+    )
 
 
 def best_steps(prices: Rates, step_tokens: float, index_tokens: float) -> float:
@@ -110,7 +116,8 @@ def phase_steps(prices: Rates, step_tokens: float, index_tokens: float) -> int:
 def looked_tokens(prices: Rates, growth: Collection[int]) -> float:
     """Return L: the cost of looking up a result again, after steps that added these numbers of tokens."""
     result = sqrt(fmean(step * step for step in growth))
-    return prices.output * _LOOK_TOKENS + prices.write * (_LOOK_TOKENS + result)
+    request = prices.read * prices.standing
+    return request + prices.output * _LOOK_TOKENS + prices.write * (_LOOK_TOKENS + result)
 
 
 def least_steps(prices: Rates, history_tokens: float, index_tokens: float, looked: float) -> int:
@@ -136,12 +143,12 @@ def worth_the_risk(prices: Rates, cost: float, index_tokens: float) -> bool:
     return frame_tokens(prices, index_tokens) <= _RISKED * cost
 
 
-def frame_advice(prices: Rates, growth: Iterable[int], index_tokens: float) -> FrameAdvice | None:
+def frame_advice(prices: Rates, growth: Iterable[int], index_tokens: float, cleared: int = 0) -> FrameAdvice | None:
     """Return the advice for a conversation whose steps added these numbers of tokens, or None if a phase does not
-    pay off.
+    pay off. ``cleared`` are tokens that are no longer in it.
     """
     steps = sorted(growth)
-    history = sum(steps)
+    history = sum(steps) - cleared
     if history < 1:
         return None
     usual = fmean(steps[: -(-len(steps) * 3 // 4)])  # a long file is read once, not in each phase
@@ -161,3 +168,28 @@ def hour_pays(prices: Rates, seconds: float, steps: int) -> bool:
     pace = seconds / steps
     pauses = 3_600 / pace * exp(-LIFE_SECONDS / pace)
     return pauses * (prices.write - prices.read) > prices.hour - prices.write
+
+
+class Clearing(Struct, frozen=True):
+    """What clearing old results would change, in tokens."""
+
+    results: int
+    freed: int
+    follows: int  # after the first cleared result, without what is freed
+    prompt: int  # the whole prompt before
+
+
+def clearing_pays(prices: Rates, clearing: Clearing, requests: int, pauses: int, again: float, *, cold: bool) -> bool:
+    """Return whether clearing saves more than it costs, if as many requests follow as there were.
+
+    Args:
+        again: Share of the cleared results that are looked up again.
+        cold: Whether the next request comes after a pause and writes its whole prompt anyway.
+    """
+    if not clearing.results:
+        return False
+    read = with_pauses(prices, pauses + cold, requests).read
+    gain = read * clearing.freed * requests
+    gain += prices.write * clearing.freed if cold else -(prices.write - prices.read) * clearing.follows
+    looked = prices.output * _LOOK_TOKENS + prices.write * (_LOOK_TOKENS + clearing.freed / clearing.results)
+    return gain > again * clearing.results * (looked + read * (clearing.prompt - clearing.freed))

@@ -58,6 +58,7 @@ class Linear(Struct, frozen=True):
     reply: Message | None = None  # the reply that is being answered; None right after an exchange is finished
     step: int = 0  # the step of that reply
     seconds: float = 0.0  # the run's clock when that reply, or the one before it, was requested
+    pauses: int = 0  # number of requests that came after a pause longer than ``rules.life_seconds``
     answer: int = 0  # number of exchanges before the last one with a result; no border moves past it
     parts: tuple[Part, ...] = ()  # its answers so far; before the first reply, messages from the harness
     summary: str | None = None  # the newest summary of the dropped exchanges; None before the first
@@ -146,7 +147,9 @@ class Linear(Struct, frozen=True):
         if done.reply is not None:  # the last reply had no answer, and roles must alternate
             done = done.finish_exchange(done.reply, (Text("(no answer)"),))
         message = Message("assistant", said_parts(reply, thoughts=self.thoughts))
-        return replace(done.rest(reply.seconds), reply=message, step=reply.step, seconds=reply.seconds)
+        paused = bool(done.step) and reply.seconds - done.seconds > self.rules.life_seconds
+        rested = done.rest(reply.seconds)
+        return replace(rested, reply=message, step=reply.step, seconds=reply.seconds, pauses=rested.pauses + paused)
 
     def summarize(self, turn: Compaction) -> Linear:
         """Return the conversation with everything up to a step replaced by the summary."""
@@ -230,6 +233,7 @@ class Rules(Struct, frozen=True):
     first: int = 0  # number of exchanges at the beginning that are always shown in full
     # returns the new borders, given the seconds since the last request
     pause: Callable[[Linear, float], Cut] = not_paused
+    life_seconds: float = 300.0  # how long the provider's cache entries live
 
 
 def no_tail(state: State, conversation: Linear) -> str:

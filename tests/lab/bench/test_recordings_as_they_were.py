@@ -196,6 +196,34 @@ def test_a_strategy_without_frames_pays_for_the_facts_that_it_lost(tmp_path):
     assert looked == worst.outcome.lookups == worst.handed.again
 
 
+def test_a_conversation_that_clears_its_results_pays_for_the_facts_too(tmp_path):
+    path = written(tmp_path, working(steps=40, size=6_000, hidden=2_000))
+    for name in ("clear_paying:read=0.25", "adaptive:read=0.25,results=cleared"):
+        best, middle, worst = rows(path, (name,))[name.split(":")[0]].bands
+        assert best.handed.again == 0 < middle.handed.again <= worst.handed.again
+        assert best.outcome.usd < middle.outcome.usd <= worst.outcome.usd
+
+
+def test_triggers_count_the_prompt_and_tools_that_the_recording_lacks(tmp_path):
+    name = "clear:tokens=40000,keep=1"
+    paths = {
+        hidden: written(tmp_path, working(steps=30, size=2_500, hidden=hidden), f"{hidden}.jsonl")
+        for hidden in (1_000, 30_000)
+    }
+    lost = {hidden: rows(path, (name,))["clear"].outcome.loss.lost for hidden, path in paths.items()}
+    assert lost[1_000] == 0 < lost[30_000]
+
+
+def test_a_strategy_that_knows_pauses_knows_the_life_of_the_recorded_cache(tmp_path):
+    read = "clear_paying:again=10,read=0.025"
+    ratios = {
+        life: rows(written(tmp_path, working(steps=24, size=4_000, pause=400, life=life), life), (read,))
+        for life in ("5m", "1h")
+    }
+    assert ratios["5m"]["clear_paying"].outcome.loss.lost > 0
+    assert ratios["1h"]["clear_paying"].outcome.loss.lost == 0
+
+
 def test_a_strategy_that_loses_nothing_pays_nothing(tmp_path):
     row = rows(written(tmp_path, working()), ("clear",))["clear"]
     assert [band.outcome.lookups for band in row.bands] == [0, 0, 0]

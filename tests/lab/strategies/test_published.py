@@ -182,8 +182,12 @@ def test_clear_cold_clears_after_a_pause_and_not_before():
     assert all("[cleared: 1,000 characters of output" in text for text in shown[:15])
 
 
-def test_the_clock_is_read_before_each_request_of_clear_cold_and_of_no_other():
-    assert len(worked("clear_cold", 5).of(ClockRead)) == 6
+@pytest.mark.parametrize("name", ["clear_cold", "clear_paying"])
+def test_the_clock_is_read_before_each_request_of_strategies_that_know_pauses(name):
+    assert len(worked(name, 5).of(ClockRead)) == 6
+
+
+def test_the_clock_is_not_read_for_other_strategies():
     assert worked("full", 5).of(ClockRead) == []
 
 
