@@ -13,8 +13,7 @@ from stackmem.cli.screen.progress import Progress
 from stackmem.core import facts
 from stackmem.core.pricing import Price
 from stackmem.core.state import State
-from stackmem.doors.chat.chat_commands import Look
-from stackmem.doors.chat.commands import IN_EDITORS
+from stackmem.doors.chat.commands import IN_EDITORS, Look
 from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.session import RecordingFile
 from stackmem.lab.bench.intervals import Interval

@@ -8,7 +8,7 @@ from stackmem.errors import UsageError
 from stackmem.lab.simulated import PERFECT, SETTINGS, BoundedReader, ReaderDials, read_dial
 from stackmem.lab.simulated.dials import luck
 from stackmem.models.registry import open_model
-from tests.models.test_simulated_policy import PLANNED, RUNNER, SPEC, TASK, asking, exchanged, ran, tools
+from tests.lab.simulated.test_simulated_policy import PLANNED, RUNNER, SPEC, TASK, asking, exchanged, ran, tools
 from tests.models.views import user
 
 ALWAYS = ReaderDials(long=1.0, noticed=0.0)

@@ -128,7 +128,7 @@ def test_answers_of_a_group_are_compared_in_the_order_in_which_they_came(run: Ru
 
 
 def test_the_command_tells_both(desk: Desk) -> None:
-    from tests.cli.test_programs import stackmem
+    from tests.languages.commands.test_programs import stackmem
 
     (desk.folder / "main.apl").write_text("main:\n  - {name: one, tool: shell, command: 'date +%N'}\n", "utf-8")
     dirs = ("--runs-dir", desk.flags["runs_dir"], "--sandbox-dir", desk.flags["sandbox_dir"])

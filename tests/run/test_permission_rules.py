@@ -11,7 +11,7 @@ from stackmem.core.facts import CallRejected, RunStarted, ToolReturned
 from stackmem.core.person_facts import PersonDecided
 from stackmem.core.requests import AskPermission
 from stackmem.core.state import State
-from stackmem.doors.chat.chat_commands import Look
+from stackmem.doors.chat.commands import Look
 from stackmem.run.open import Person
 from stackmem.run.resume import resume
 from tests.run.people import Scripted, replayed, talk

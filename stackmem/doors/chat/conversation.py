@@ -30,10 +30,11 @@ from stackmem.tools.mcp_questions import answered_by
 from stackmem.trace.open_run import Run
 
 from .chat import ChatScreen
-from .chat_commands import ChatCompleter, Look
 from .command_files import FileCommands, find_commands
+from .commands import Look
 from .committing import apply_order
 from .line_editor import LineEditor
+from .mentions import ChatCompleter
 from .person import TerminalPerson, shell_command
 
 _HISTORY = ".chat_history"

@@ -1,15 +1,19 @@
-"""Files that the user mentions in a line: ``@path``, ``@"a path"``, ``@path:10`` and ``@path:10-40``."""
+"""Files that the user mentions in a line: ``@path``, ``@"a path"``, ``@path:10`` and ``@path:10-40``. The completion of
+a line: commands, mentions and paths.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from prompt_toolkit.completion import CompleteEvent, Completion, PathCompleter
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
 from stackmem.run.ports import UserFile
+
+from .commands import HELP
 
 _MENTION = re.compile(
     r'(?<!\S)@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s"]+?))'
@@ -79,3 +83,27 @@ class MentionCompleter:
             shown = f"{path}/" if is_folder else path
             word = f'@"{shown}' + ("" if is_folder else '"') if " " in path else f"@{shown}"
             yield Completion(word, start_position=-len(match[0]), display=f"{name}/" if is_folder else name)
+
+
+class ChatCompleter(Completer):
+    """Completes commands at the start of a line, and files of the folder elsewhere."""
+
+    def __init__(self, folder: Path, more: Mapping[str, str] | None = None) -> None:
+        self._help = HELP | dict(more or {})
+        self._files = PathCompleter(get_paths=lambda: [str(folder)])
+        self._mentions = MentionCompleter(folder)
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+        before = document.text_before_cursor
+        if before.startswith("/") and " " not in before:
+            yield from (
+                Completion(name, start_position=-len(before), display_meta=says)
+                for name, says in self._help.items()
+                if name.startswith(before)
+            )
+            return
+        if is_mention(before):
+            yield from self._mentions.completions(before, complete_event)
+            return
+        word = before.rsplit(None, 1)[-1] if before and not before[-1].isspace() else ""
+        yield from self._files.get_completions(Document(word), complete_event)

@@ -13,6 +13,7 @@ from stackmem.cli.options import Flags, option, settings, takes
 from stackmem.core.person_facts import Approve, SessionRules
 from stackmem.core.state import State
 from stackmem.core.strategy import has_frames
+from stackmem.doors.chat.commands import Look
 from stackmem.errors import UsageError
 from stackmem.installing import install_command
 from stackmem.memory import open_strategy
@@ -65,8 +66,6 @@ def command(
 
 
 def _look(command: str, rest: str, state: State, run_dir: Path) -> str:
-    from stackmem.doors.chat.chat_commands import Look  # slow to import: it loads line completion
-
     lines: list[str] = []
 
     def keep(*texts: str) -> None:

@@ -9,8 +9,9 @@ from prompt_toolkit.document import Document
 
 from stackmem import replay
 from stackmem.core.person_facts import PersonSaid
-from stackmem.doors.chat.chat_commands import ChatCompleter, Look
 from stackmem.doors.chat.command_files import MOST_COMMANDS, find_commands, request_of
+from stackmem.doors.chat.commands import Look
+from stackmem.doors.chat.mentions import ChatCompleter
 from stackmem.errors import UsageError
 from tests.in_process import command_line
 from tests.stage import Stage, events

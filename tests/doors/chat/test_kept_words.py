@@ -8,8 +8,7 @@ from stackmem.core.person_facts import PersonSaid
 from stackmem.doors.acp.turns import command_of
 from stackmem.doors.acp.updates import Shown, updates
 from stackmem.doors.chat.chat import ChatScreen
-from stackmem.doors.chat.chat_commands import Look
-from stackmem.doors.chat.commands import COMMANDS, IN_EDITORS
+from stackmem.doors.chat.commands import COMMANDS, IN_EDITORS, Look
 from stackmem.doors.chat.person import TerminalPerson
 from stackmem.run.ports import Left
 from stackmem.trace.open_run import Run

@@ -12,8 +12,8 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from stackmem.doors.chat.chat_commands import ChatCompleter
 from stackmem.doors.chat.line_editor import EDIT_LAST, LineEditor
+from stackmem.doors.chat.mentions import ChatCompleter
 
 LARGE = "\n".join(f"line {number}" for number in range(5_000))
 

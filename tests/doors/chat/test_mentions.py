@@ -6,8 +6,8 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from stackmem.doors.chat.chat_commands import HELP, ChatCompleter
-from stackmem.doors.chat.mentions import mentions
+from stackmem.doors.chat.commands import HELP
+from stackmem.doors.chat.mentions import ChatCompleter, mentions
 
 
 @pytest.fixture

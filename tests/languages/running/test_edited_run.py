@@ -209,7 +209,7 @@ def test_a_program_that_is_none_leaves_nothing_behind(desk: Desk) -> None:
 def test_the_run_that_one_went_on_from_is_named_wherever_runs_are_shown(desk: Desk) -> None:
     from stackmem.review.kept.run_list import list_runs
     from stackmem.review.report.view import read_runs
-    from tests.cli.test_programs import stackmem
+    from tests.languages.commands.test_programs import stackmem
 
     steps = "main:\n  - {name: one, tool: log, message: hi}\n"
     (desk.folder / "main.apl").write_text(steps, encoding="utf-8")

@@ -14,8 +14,7 @@ from stackmem.review.measure.first_loss import facts_used
 from stackmem.review.measure.moments import moments
 from stackmem.review.measure.prefix import text_of
 from tests.build import PRICE, started
-
-from .foreign import flat
+from tests.review.measure.foreign import flat
 
 FOUND = "the rate is in src/rates_2031.py"
 RUN = [

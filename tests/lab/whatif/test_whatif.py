@@ -26,8 +26,7 @@ from stackmem.review.measure.first_loss import facts_used
 from stackmem.review.measure.prefix import text_of
 from tests.build import PRICE, alloc, call, do, failed, play, pop, push, reply, shown_text, started, stored
 from tests.golden.stories import calculator, mishaps
-
-from .runs import seen
+from tests.review.measure.runs import seen
 
 
 def letters(block):

@@ -1,0 +1,3 @@
+from tests.workspace.people import person, place
+
+__all__ = ["person", "place"]
