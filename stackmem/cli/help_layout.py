@@ -10,7 +10,7 @@ OPTION_GROUPS = {
     "Your folder": ("check_files", "include", "git", "instructions", "skills", "programs", "layer"),
     "The model": (
         "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers", "seed",
-        "text_calls", "call_schema", "prompt",
+        "text_calls", "vision", "call_schema", "prompt",
     ),
     "Memory and limits": (
         "extra_tools", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "jobs", "upkeep", "max_tokens",

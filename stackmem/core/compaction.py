@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from . import limits
 from .facts import ContextCompacted
 from .guidance import sizing
+from .images import image_chars
 from .messages import ReplyPart, Text, View
 from .requests import AskModel, Compact, Effect
 from .retries import wait_seconds
-from .state import Compaction, Frame, Reply, State, Turn
+from .state import Compaction, Frame, Notice, Reply, Result, State, Turn
 
 
 def model_request(state: State, view: View) -> AskModel:
@@ -90,7 +91,9 @@ def apply_compaction(state: State, event: ContextCompacted) -> State:
 
 def turn_chars(turn: Turn) -> int:
     """Estimate the characters that a turn adds to a prompt."""
-    return reply_chars(turn.parts) if isinstance(turn, Reply) else len(turn.text)
+    if isinstance(turn, Reply):
+        return reply_chars(turn.parts)
+    return len(turn.text) + (image_chars(turn.images) if isinstance(turn, Result | Notice) else 0)
 
 
 def reply_chars(parts: tuple[ReplyPart, ...]) -> int:

@@ -13,6 +13,8 @@ from msgspec import UNSET, Struct, UnsetType
 from .budgets import Budgets, Limits, SmallSize
 from .conversation.hook_facts import Hook, HookRan
 from .heap import ChunkSet, KeptHeap
+from .images import Images
+from .images.vision import Vision
 from .jobs.calls import EndedJob, JobNumbers
 from .messages import FailureKind, PromptText, ReplyPart, Text, ToolCall, ToolSpec, Usage
 from .network import NetworkRequest
@@ -79,6 +81,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         permissions: The permission rules for calls. Omitted if there are none.
         hooks: The hooks of the user. Omitted if there are none.
         unseen: What the agent does not see, or sees changed, one sentence each. Omitted if it sees everything.
+        vision: How the model takes images. Omitted if it cannot see any.
     """
 
     task: str
@@ -123,6 +126,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     programs: tuple[OfferedProgram, ...] | UnsetType = UNSET
     permissions: tuple[PermissionRule, ...] | UnsetType = UNSET
     hooks: tuple[Hook, ...] | UnsetType = UNSET
+    vision: Vision | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:
@@ -274,6 +278,7 @@ class ToolReturned(Struct, frozen=True, tag=True):
         digests: Maps each source path of the heap to its SHA-256, or to ``unknown``, ``missing`` or ``outside``.
         tree: The workspace after a call that may change it, as an id in the run's history. Empty otherwise.
         jobs: The job that the call started, and the jobs whose end it reports. Omitted if there are none.
+        images: The images that the model sees after the text. Omitted if there are none.
     """
 
     text: str
@@ -283,6 +288,7 @@ class ToolReturned(Struct, frozen=True, tag=True):
     tree: str = ""
     requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
     jobs: JobNumbers | UnsetType = UNSET
+    images: Images = UNSET
 
     @property
     def voice(self) -> Voice:
@@ -522,6 +528,7 @@ class NoticeGiven(Struct, frozen=True, tag=True):
 
     code: str
     text: str
+    images: Images = UNSET
 
     @property
     def voice(self) -> Voice:

@@ -21,6 +21,7 @@ from .guidance import checkpoints
 from .guidance.finishing import premature_end
 from .guidance.repetition import copied_result, handed_on
 from .heap import Heap, faults, index, name_faults, source_faults, sources_with, taken_over
+from .images import image_chars
 from .jobs.calls import ended_with
 from .log import Log
 from .messages import Text, ToolCall
@@ -330,6 +331,6 @@ def _word(state: State) -> str:
 def tell(state: State, turn: Turn) -> State:
     """Return the state with ``turn`` added to the running frame's conversation."""
     frame = state.running
-    added = len(turn.text) if isinstance(turn, Result | Notice) else 0
+    added = len(turn.text) + image_chars(turn.images) if isinstance(turn, Result | Notice) else 0
     grown = replace(frame, turns=frame.turns.append(turn), chars=frame.chars + added)
     return replace(state, stack=(*state.stack[:-1], grown))

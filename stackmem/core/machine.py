@@ -46,6 +46,7 @@ from .facts import (
     VerifyReturned,
 )  # fmt: skip
 from .guidance import lessons, program_calls, repetition, sizing
+from .images import Images
 from .jobs import rules as jobs
 from .jobs.calls import JobCall
 from .messages import ToolCall
@@ -250,7 +251,8 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ma
         case ModelReplied():  # this and the next are most of a run
             return _take_reply(state, event)
         case ToolReturned():
-            return _answer(jobs.after_tool(state, event), event.text, event.digests, failed=event.failed)
+            after = jobs.after_tool(state, event)
+            return _answer(after, event.text, event.digests, failed=event.failed, images=event.images)
         case _ if isinstance(event, programs.Derived):
             return programs.apply_program_event(state, event)
         case RunStarted():
@@ -351,13 +353,14 @@ def _take_reply(state: State, event: ModelReplied) -> State:
 
 
 def _answer(
-    state: State, text: str, digests: dict[str, str], *, failed: bool = False, read: tuple[str, ...] = ()
-) -> State:
+    state: State, text: str, digests: dict[str, str], *, failed: bool = False, read: tuple[str, ...] = (),
+    images: Images = UNSET,
+) -> State:  # fmt: skip
     """Return the state with the pending call answered."""
     heap = state.heap.with_digests(digests)
     call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
     answered = replace(state, heap=heap, pending=None, idle=0)
-    after = frames.tell(answered, Result(call_id, text, failed, heap, state.step, read))
+    after = frames.tell(answered, Result(call_id, text, failed, heap, state.step, read, images))
     after = retries.without_others(state, after) if state.several else after
     return hooks.after_tool(state, after, text, failed=failed)
 
@@ -386,7 +389,7 @@ def _look_up(state: State) -> State:
 
 
 def _give_notice(state: State, event: NoticeGiven) -> State:
-    after = frames.tell(state, Notice(event.text, state.heap))
+    after = frames.tell(state, Notice(event.text, state.heap, event.images))
     frame = replace(after.running, told=after.running.told | {event.code})
     told = replace(after, stack=(*after.stack[:-1], frame))
     return session.after_notice(jobs.after_notice(told, event.code), event.code)

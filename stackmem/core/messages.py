@@ -6,8 +6,9 @@ import hashlib
 from functools import lru_cache
 from typing import Any, Literal
 
-from msgspec import DecodeError, Struct, json
+from msgspec import UNSET, DecodeError, Struct, json
 
+from .images import Images, image_chars
 from .log import Log
 from .strict_json import decode_json
 
@@ -20,6 +21,7 @@ FailureKind = Literal[
 
 class Text(Struct, frozen=True, tag="text"):
     text: str
+    images: Images = UNSET  # shown after the text, which names them; only in messages of the user
 
 
 class Thinking(Struct, frozen=True, tag="thinking"):
@@ -47,10 +49,16 @@ class ToolResult(Struct, frozen=True, tag="result"):
     call_id: str
     text: str
     failed: bool = False
+    images: Images = UNSET  # shown after the text, which names them
 
 
 ReplyPart = Text | Thinking | ToolCall
 Part = Text | Thinking | ToolCall | ToolResult
+
+
+def shown_chars(part: Text | ToolResult) -> int:
+    """Return the characters of a part, with what its images count in an estimate."""
+    return len(part.text) + image_chars(part.images)
 
 
 class Message(Struct, frozen=True):

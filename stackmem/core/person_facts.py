@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from .images import Images
 from .messages import Usage
 from .network import NetworkRequest
 from .pricing import Answerer
@@ -145,6 +146,7 @@ class PersonAttached(Struct, frozen=True, tag=True):
         start_line, end_line: The attached lines, from 1. None for a whole file.
         content: The file, the names in the folder, or why it could not be read.
         failed: Whether it could not be read.
+        images: The file as images. Omitted if it is text.
     """
 
     path: str
@@ -152,6 +154,7 @@ class PersonAttached(Struct, frozen=True, tag=True):
     start_line: int | None = None
     end_line: int | None = None
     failed: bool = False
+    images: Images = UNSET
 
     @property
     def name(self) -> str:

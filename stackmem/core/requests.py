@@ -24,6 +24,7 @@ from .facts import (
     ToolReturned,
     VerifyReturned,
 )
+from .images import ImageBytes, no_image
 from .jobs.calls import JobCall
 from .messages import ToolSpec, View
 from .person_facts import (
@@ -57,6 +58,7 @@ class AskModel(Struct, frozen=True):
             "text" if the reply is not searched for calls.
         reply_tokens: The maximum length of the reply in this run. None uses the model's own limit.
         announced: Tools that the conversation announced, in addition to those of the view.
+        image: Returns the bytes of the view's images. Set when the request is performed.
     """
 
     view: View
@@ -72,6 +74,7 @@ class AskModel(Struct, frozen=True):
     expects: Literal["call", "any", "text"] = "call"
     reply_tokens: int | None = None
     announced: tuple[ToolSpec, ...] = ()
+    image: ImageBytes = no_image
 
 
 class Compact(Struct, frozen=True):

@@ -24,6 +24,7 @@ from .conversation.standing import Changes, StandingChange, add
 from .facts import Event, FramePopped, FramePushed, NoticeGiven, RunStarted
 from .frames import ROOT_RETURNS, last_words, standing_chars, tell
 from .heap import index
+from .images import listed
 from .limits import remaining
 from .log import Log
 from .memory_tools import heap_with_stored
@@ -84,7 +85,7 @@ def next_turn(state: State, session: Session) -> Event | Effect | None:
     if session.request:
         return _request_frame(state, session)
     if session.ran and session.working:
-        return NoticeGiven(RAN, "\n\n".join(session.ran))
+        return NoticeGiven(RAN, "\n\n".join(session.ran), session.images or UNSET)
     return None if session.working else AskPerson()
 
 
@@ -229,7 +230,8 @@ def apply_person_event(
             heap, ran = state.heap.with_digests(event.digests), (*session.ran, event.text)
             return replace(state, heap=heap, tree=event.tree or state.tree, session=replace(session, ran=ran))
         case PersonAttached():
-            return replace(state, session=replace(session, ran=(*session.ran, event.text)))
+            images = (*session.images, *listed(event.images))
+            return replace(state, session=replace(session, ran=(*session.ran, event.text), images=images))
         case TurnEnded():
             return _end_turn(state, session, event)
         case WordsAsked():
@@ -292,7 +294,7 @@ def _end_turn(state: State, session: Session, event: TurnEnded) -> State:
 def after_notice(state: State, code: str) -> State:
     """Return the state after the running frame got a notice."""
     if code == RAN and state.session is not None:
-        return replace(state, session=replace(state.session, ran=()))
+        return replace(state, session=replace(state.session, ran=(), images=()))
     return keeping.up_to_date(state) if code == keeping.NOTICE else state
 
 

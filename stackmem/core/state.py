@@ -19,6 +19,7 @@ from .facts import (
     VerifyReturned,
 )  # fmt: skip
 from .heap import Heap
+from .images import ImageRef, Images
 from .jobs.calls import RunJobs
 from .log import Log
 from .memory_directory import Directory
@@ -71,6 +72,7 @@ class Result(Struct, frozen=True):
     heap: Heap
     step: int
     read: tuple[str, ...] = ()
+    images: Images = UNSET
 
 
 class Notice(Struct, frozen=True):
@@ -78,6 +80,7 @@ class Notice(Struct, frozen=True):
 
     text: str
     heap: Heap
+    images: Images = UNSET
 
 
 class Compaction(Struct, frozen=True):
@@ -101,8 +104,7 @@ class Frame(Struct, frozen=True):
     """One scope of work, with its own conversation.
 
     Attributes:
-        id: ``frame-N``; the root is ``frame-0``.
-        depth: 0 for the root.
+        id, depth: ``frame-N``, and 0 for the root ``frame-0``.
         task: The whole task text in the root, empty elsewhere.
         missing: Names of chunks that its objective or context mentions but that did not exist at the push.
         parent: The id of the frame that pushed it. Empty for the root.
@@ -217,13 +219,13 @@ class Session(Struct, frozen=True):
     """The status of a conversation with a user.
 
     Attributes:
-        requests: Number of requests so far.
-        request: A request that has no frame yet.
+        requests, request: Number of requests so far, and a request that has no frame yet.
         working: Whether a request is in progress or about to start.
         stopped: Whether the user stopped the request and its frames still have to be popped.
         standing: The user's standing words, as changes from the first to the last.
         said: What the user said, without commands.
-        ran: Commands that the user ran, and files that the user attached, which the model has not read yet.
+        ran, images: Commands that the user ran, and files and images that the user attached, which the model has not
+            read yet.
         unasked: A request that the model must still be asked about (conversation/upkeep.py).
     """
 
@@ -237,14 +239,15 @@ class Session(Struct, frozen=True):
     said: Log[UserMessage] = field(default_factory=Log)
     unasked: str = ""
     ran: tuple[str, ...] = ()
+    images: tuple[ImageRef, ...] = ()
 
 
 class ProgramState(Struct, frozen=True):
     """The status of a program.
 
     Attributes:
-        path: Position of the step that was entered last.
-        entered, said: Number of steps entered and of texts printed so far.
+        path: Position of the step that was entered last, of which there were ``entered``.
+        said: Number of texts printed so far.
         halted, returned: How it ended, once it has. Resuming withdraws a halt.
     """
 
@@ -266,14 +269,11 @@ class State(Struct, frozen=True):
         notes: The scratchpad, oldest first.
         directory: The files of the memory tool.
         tree: The workspace after the last call that may have changed it.
-        step: Number of model replies so far.
-        facts: Number of model replies, compactions and failures so far.
+        step, facts: Number of model replies so far, and of model replies, compactions and failures.
         pushes: Number of frames pushed so far, used to name the next one.
         failures: The provider's failures since the last reply, newest last.
-        idle: Replies in a row without a usable call.
-        several: Replies in a row with several calls.
-        usage: Tokens of all replies and compactions.
-        usd: The cost of those with a known price.
+        idle, several: Replies in a row without a usable call, and with several calls.
+        usage, usd: Tokens of all replies and compactions, and the cost of those with a known price.
         unpriced: Number of replies and compactions without a known price.
         seconds: The last clock reading.
         clock_fresh: Whether the clock was read since the last model fact.

@@ -21,6 +21,7 @@ from .tools import (
     Call,
     HeapLoad,
     Offer,
+    ReadFile,
     Recall,
     Refusal,
     RunCommand,
@@ -29,6 +30,12 @@ from .tools import (
     tool_name,
 )
 
+SEEING_READ = Offer(
+    ReadFile,
+    text="Read a text file, or its lines start_line to end_line (from 1, inclusive); clips a long one in the middle. "
+    "Shows you images (PNG, JPEG, GIF, WebP) and pages of a PDF.",
+    words=(("pages", "Pages of a PDF, such as 3 or 1-4; default: the first."),),
+)  # for a model that can see
 RECALL_EARLIER = Offer(
     Recall,
     text="Search everything said, done and found in this conversation and in earlier ones about this folder, also what "
@@ -179,6 +186,8 @@ def with_optional(offered: tuple[Tool, ...], recorded: tuple[ToolSpec, ...], own
     """
     offered = with_command_fields(offered, offers_long_commands(recorded, own), offers_jobs(recorded, own))
     names = [tool.name for tool in recorded if tool.name in _ADDED and tool.name not in own]
+    if _has(ReadFile, "pages", recorded, own):
+        offered = with_images(offered)
     return _extended(offered, tuple(names)) if names else offered  # names are hashed faster than tools
 
 
@@ -189,16 +198,21 @@ def _extended(offered: tuple[Tool, ...], names: tuple[str, ...]) -> tuple[Tool, 
 
 def offers_long_commands(recorded: tuple[ToolSpec, ...], own: tuple[str, ...]) -> bool:
     """Return whether the agent may set the time limit of a command; ``own`` is as in ``with_optional``."""
-    return _command_has("seconds", recorded, own)
+    return _has(RunCommand, "seconds", recorded, own)
 
 
 def offers_jobs(recorded: tuple[ToolSpec, ...], own: tuple[str, ...]) -> bool:
     """Return whether the agent may run a command in the background; ``own`` is as in ``with_optional``."""
-    return _command_has("background", recorded, own)
+    return _has(RunCommand, "background", recorded, own)
 
 
-def _command_has(field: str, recorded: tuple[ToolSpec, ...], own: tuple[str, ...]) -> bool:
-    name = tool_name(RunCommand)
+@lru_cache(maxsize=64)
+def with_images(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    return tuple(SEEING_READ if tool is ReadFile else tool for tool in tools)
+
+
+def _has(kind: Tool, field: str, recorded: tuple[ToolSpec, ...], own: tuple[str, ...]) -> bool:
+    name = tool_name(kind)
     return any(tool.name == name and f'"{field}"' in tool.schema for tool in recorded) and name not in own
 
 
@@ -322,9 +336,8 @@ def _type_words(hint: object) -> str:
 
 
 def _build(kind: type[Call], given: dict[str, Any]) -> Call:
-    values = dict.fromkeys(kind.behavior.blank, "") | {
-        name: value for name, value in given.items() if value is not None
-    }
+    values: dict[str, Any] = dict.fromkeys(kind.behavior.blank, "")
+    values |= {name: value for name, value in given.items() if value is not None}
     for name in values.keys() & _text_lists(kind):
         values[name] = tuple(values[name])
     if "store" in values:

@@ -44,11 +44,12 @@ class ReadFile(Struct, frozen=True, tag="read_file"):
     middle.
     """
 
-    behavior: ClassVar[Behavior] = Behavior(reads_files=True)
+    behavior: ClassVar[Behavior] = Behavior(reads_files=True, hidden=("pages",))
 
     path: str
     start_line: int | None = None
     end_line: int | None = None
+    pages: str = ""
 
 
 class WriteFile(Struct, frozen=True, tag="write_file"):
@@ -336,15 +337,15 @@ Call = WorkspaceCall | JobCall | PushFrame | StartCall | PopCall | HeapCall | Lo
 
 
 class Offer(Struct, frozen=True):
-    """A tool with hidden fields or its own wording, as a strategy offers it.
+    """A tool with hidden fields or its own wording.
 
     Attributes:
         call: The tool.
         hidden: Fields that the model does not see. A call with one of them is refused.
         text: The description for the model, in place of the docstring.
         words: Pairs of a field and its description, which replaces the original.
-        spelled: List the fields after the text, as in ``{name, store[]?}``, with a schema that accepts any object. This
-            takes a fifth of the schema's tokens. The call is still checked.
+        spelled: List the fields after the text, as in ``{name, store[]?}``, with a schema that accepts any object, in a
+            fifth of the schema's tokens. The call is still checked.
     """
 
     call: type[Call]
@@ -355,7 +356,6 @@ class Offer(Struct, frozen=True):
 
 
 Tool = type[Call] | Offer
-
 END_RUN = Offer(
     PopFrame,
     hidden=("store",),

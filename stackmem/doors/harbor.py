@@ -161,7 +161,7 @@ class _Members:
 _SETTINGS = frozenset({
     "strategy", *LIMIT_OPTIONS, "command_seconds", "window_tokens", "heap_chars",
     "heap_chunks", "depth", "checkpoints", "isolation", "base_url", "price", "temperature", "effort", "service_tier",
-    "text_calls", "call_schema",
+    "text_calls", "vision", "call_schema",
 })  # fmt: skip
 
 

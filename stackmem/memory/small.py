@@ -37,7 +37,7 @@ STRATEGIES_FOR_SMALL = ("adaptive", "full", "stackheap")
 _TOOLS: dict[str, Tool] = {
     tool_name(offer): offer
     for offer in (
-        Offer(ReadFile, text="Read a text file."),
+        Offer(ReadFile, hidden=("pages",), text="Read a text file."),
         Offer(WriteFile, text="Write a whole file, new or old."),
         Offer(EditFile, text="Replace old_string with new_string; set replace_all if it recurs."),
         Offer(ListFiles, text="List the files of a folder."),

@@ -5,12 +5,14 @@ One call is one attempt. A failure becomes an event with a kind, and the machine
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import time
 from typing import TYPE_CHECKING, Any, assert_never
 
 from stackmem.core.facts import ModelFailed, ModelReplied
+from stackmem.core.images import no_image
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
@@ -28,6 +30,7 @@ from .mending.mediator import NOTHING_LEARNED, Learned, Mediator
 from .openai_messages import FOREIGN_THOUGHT
 from .spoken import overheard
 from .tokens import estimated_usage
+from .vision import Sight, vision_of
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -60,6 +63,7 @@ class AnthropicModel:
         # for prompt and reply together
         self.window_tokens = window_tokens or (row.window_tokens if row else WINDOW_TOKENS)
         self.price = price or (row.price if row else None)  # None if unknown
+        self.vision = vision_of(self.name, asked.vision)  # None if the model cannot see images
         self._model = model
         self._endpoint = endpoint
         self._thinking = row.thinking if row else None
@@ -77,8 +81,9 @@ class AnthropicModel:
 
     def _answer(self, request: AskModel, learned: Learned) -> ModelReplied | ModelFailed:
         longest = min(self._max_tokens, request.reply_tokens or self._max_tokens)
-        body = request_body(request.view, self._model, longest, self._thinking, learned)
-        answer = self._attempt(body, self._endpoint.attempt_seconds(request.left_seconds))
+        sight = Sight(request.view, self.vision, request.image)
+        body = request_body(request.view, self._model, longest, self._thinking, learned, sight)
+        answer = sight.noted(self._attempt(body, self._endpoint.attempt_seconds(request.left_seconds)))
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
@@ -142,13 +147,19 @@ _NOT_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def request_body(
-    view: View, model: str, max_tokens: int, thinking: str | None, learned: Learned = NOTHING_LEARNED
+    view: View,
+    model: str,
+    max_tokens: int,
+    thinking: str | None,
+    learned: Learned = NOTHING_LEARNED,
+    sight: Sight | None = None,
 ) -> dict[str, Any]:
     """Build the request body, without ``stream``.
 
     ``max_tokens`` limits the reply including thinking. ``thinking="adaptive"`` requests thinking; other values keep
-    the model's default.
+    the model's default. Without ``sight``, images are left out.
     """
+    sight = sight or Sight(view, None, no_image)
     # an empty time to live leaves it to the server
     marks = {(at.message, at.part): "" if "ttl" in learned.fields else str(at.ttl) for at in view.breakpoints}
     body: dict[str, Any] = {"model": model, "max_tokens": max_tokens}
@@ -163,7 +174,7 @@ def request_body(
         system: Block = {"type": "text", "text": whole(view.system)}
         body["system"] = [_marked(system, next((ttl for (at, _), ttl in marks.items() if at == -1), None))]
     unsigned = learned.thoughts == "all"
-    body["messages"] = [_message(message, index, marks, unsigned) for index, message in enumerate(view.messages)]
+    body["messages"] = [_message(message, index, marks, unsigned, sight) for index, message in enumerate(view.messages)]
     return body
 
 
@@ -174,43 +185,55 @@ def _tool(tool: ToolSpec, *, strict: bool) -> Block:
     return {"name": tool.name, "description": whole(tool.description), **closed, "input_schema": schema}
 
 
-def _message(message: Message, index: int, marks: dict[tuple[int, int], str], unsigned: bool) -> dict[str, Any]:
+def _message(
+    message: Message, index: int, marks: dict[tuple[int, int], str], unsigned: bool, sight: Sight
+) -> dict[str, Any]:
     blocks: list[Block] = []
     for number, part in enumerate(message.parts):
-        block = _block(part, unsigned)
-        if block is not None:
-            blocks.append(block)
+        blocks += _blocks(part, unsigned, sight)
         ttl = marks.get((index, number))
         # If a part is not sent, its cache mark moves to the part before it, which ends the same prefix.
-        if ttl is not None and blocks and blocks[-1]["type"] in {"text", "tool_use", "tool_result"}:
+        if ttl is not None and blocks and blocks[-1]["type"] in {"text", "tool_use", "tool_result", "image"}:
             blocks[-1] = _marked(blocks[-1], ttl)
     return {"role": message.role, "content": blocks or [{"type": "text", "text": _NOTHING}]}
 
 
-def _block(part: Part, unsigned: bool) -> Block | None:
-    """Convert a part to a block; None for blank text and for a thought without signature, which the API refuses."""
+def _blocks(part: Part, unsigned: bool, sight: Sight) -> list[Block]:
+    """Convert a part to blocks; none for blank text and for a thought without signature, which the API refuses."""
     match part:
         case Text():
-            return {"type": "text", "text": whole(part.text)} if part.text.strip() else None
+            text, images = _shown(part, sight)
+            return [{"type": "text", "text": text}, *images] if text.strip() else images
         case Thinking() if part.raw.get("type") == FOREIGN_THOUGHT:
-            return None
+            return []
         case Thinking() if part.raw.get("type") == "thinking" and not part.raw.get("signature") and not unsigned:
-            return None
+            return []
         case Thinking():
-            block: Block = whole_value(part.raw)
-            return block
+            return [whole_value(part.raw)]
         case ToolCall():
-            return {"type": "tool_use", "id": _name(part.id), "name": _name(part.name), "input": _input(part)}
+            return [{"type": "tool_use", "id": _name(part.id), "name": _name(part.name), "input": _input(part)}]
         case ToolResult():
-            return _result(part)
+            return [_result(part, sight)]
         case _:
             assert_never(part)
 
 
-def _result(part: ToolResult) -> Block:
+def _shown(part: Text | ToolResult, sight: Sight) -> tuple[str, list[Block]]:
+    """Return the text of a part, with a sentence about images that are not sent, and the blocks of its images."""
+    images, note = sight.of(part)
+    sources = (
+        {"type": "base64", "media_type": ref.media, "data": base64.b64encode(raw).decode()} for ref, raw in images
+    )
+    return whole(part.text) + note, [{"type": "image", "source": source} for source in sources]
+
+
+def _result(part: ToolResult, sight: Sight) -> Block:
     block: Block = {"type": "tool_result", "tool_use_id": _name(part.call_id)}
-    if part.text:
-        block["content"] = whole(part.text)
+    text, images = _shown(part, sight)
+    if images:
+        block["content"] = [{"type": "text", "text": text}, *images]
+    elif text:
+        block["content"] = text
     if part.failed:
         block["is_error"] = True
     return block

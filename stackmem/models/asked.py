@@ -29,6 +29,7 @@ class Asked(Struct, frozen=True):
     # "on" makes the server follow a call schema where a call is required; "auto" does so for local servers after a
     # reply without a native call
     call_schema: Literal["auto", "on", "off"] = "auto"
+    vision: Literal["auto", "on", "off"] = "auto"  # whether the model gets images
 
     def __repr__(self) -> str:
         return f"Asked(temperature={self.temperature}, effort={self.effort!r}, headers={[*self.headers]})"

@@ -30,6 +30,7 @@ class ModelRow(Struct, frozen=True, forbid_unknown_fields=True, rename=lambda na
     min_cache_tokens: int = 1_024  # shorter prefixes are not cached
     thinking: Literal["adaptive", "manual"] = "manual"  # thinking is requested if ``adaptive``, but not if ``manual``
     price: Price | None = None  # None if no source states it
+    vision: bool = True  # whether it sees images
     # provider of the model; Google's models are used as ``gemini/NAME``, others as ``openai/NAME``
     provider: Literal["anthropic", "openai", "google", "deepseek"] = "anthropic"
 

@@ -34,6 +34,7 @@ from .json_text import MAX_TOKENS
 from .mending.mediator import Learned, Mediator, noted
 from .served import ASK_SECONDS
 from .tokens import estimated_usage
+from .vision import Sight, vision_of
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -84,6 +85,7 @@ class GeminiModel:
         else:
             self.window_tokens, self.window_source = WINDOW_TOKENS, "that of Gemini's models; give --window-tokens"
         self.price = price or (row.price if row else None)  # None if neither the user nor the table states it
+        self.vision = vision_of(self.name, asked.vision)  # None if the model cannot see images
         self._model = model
         self._endpoint = endpoint
         self._most_output = min(_REPLY_TOKENS, row.max_output_tokens if row else _REPLY_TOKENS)
@@ -124,6 +126,7 @@ class GeminiModel:
 
     def _answer(self, request: AskModel, _: Learned) -> ModelReplied | ModelFailed:
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
+        answer = Sight(request.view, self.vision, request.image).noted(answer)
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
@@ -135,7 +138,11 @@ class GeminiModel:
         from google.genai import errors
 
         secret = self._endpoint.secret
-        sent = contents(request.view, signed=self._signed, filled=self._filled), self._config(request)
+        sight = Sight(request.view, self.vision, request.image)
+        sent: tuple[Any, Any] = (
+            contents(request.view, signed=self._signed, filled=self._filled, sight=sight),
+            self._config(request),
+        )
         known = next((refused for body, refused in self._refusals if body == sent), None)
         if known is not None:
             return known  # the change made no difference to this request

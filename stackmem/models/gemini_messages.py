@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from stackmem.core.facts import ModelFailed, ModelReplied, Stop
+from stackmem.core.images import no_image
 from stackmem.core.messages import Message, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.text import whole, whole_value
 
@@ -21,6 +22,7 @@ from .failures import failed
 from .openai_messages import FOREIGN_THOUGHT, named_parameters, spelled_call
 from .openai_stream import token_count, tokens_in
 from .spoken import tell
+from .vision import Sight
 
 if TYPE_CHECKING:
     from google.genai.types import Candidate, GenerateContentResponse, GenerateContentResponseUsageMetadata, Part
@@ -50,12 +52,16 @@ class _Piece(Struct):
     signature: bytes | None = None
 
 
-def contents(view: View, *, signed: bool = True, filled: bool = False) -> list[Json]:
-    """Convert the conversation. Roles alternate, and results precede the text of the same message."""
+def contents(view: View, *, signed: bool = True, filled: bool = False, sight: Sight | None = None) -> list[Json]:
+    """Convert the conversation. Roles alternate, and results precede the text of the same message.
+
+    Without ``sight``, images are left out.
+    """
+    sight = sight or Sight(view, None, no_image)
     made: list[Json] = []
     names: dict[str, tuple[str, bool]] = {}
     for message in view.messages:
-        parts = _user(message, names) if message.role == "user" else _model(message, names, signed, filled)
+        parts = _user(message, names, sight) if message.role == "user" else _model(message, names, signed, filled)
         role = "user" if message.role == "user" else "model"
         if made and made[-1]["role"] == role:
             made[-1]["parts"] += parts
@@ -70,15 +76,25 @@ def declaration(tool: ToolSpec) -> Json:
     }  # fmt: skip
 
 
-def _user(message: Message, names: dict[str, tuple[str, bool]]) -> list[Json]:
+def _user(message: Message, names: dict[str, tuple[str, bool]], sight: Sight) -> list[Json]:
+    """Convert results, then their images, then texts with their images."""
     results: list[Json] = []
+    pictures: list[Json] = []
+    texts: list[Json] = []
     for part in message.parts:
+        if not isinstance(part, Text | ToolResult):
+            continue
+        pairs, note = sight.of(part)
+        images: list[Json] = [{"inline_data": {"mime_type": ref.media, "data": raw}} for ref, raw in pairs]
+        text = whole(part.text) + note
         if isinstance(part, ToolResult):
             name, named = names.get(part.call_id, ("unknown", True))
-            answer: Json = {"name": name, "response": {"error" if part.failed else "output": whole(part.text)}}
+            answer: Json = {"name": name, "response": {"error" if part.failed else "output": text}}
             results.append({"function_response": answer | ({"id": part.call_id} if named else {})})
-    texts = [{"text": whole(part.text)} for part in message.parts if isinstance(part, Text) and part.text.strip()]
-    return results + texts or [{"text": _NOTHING}]
+            pictures += images
+        else:
+            texts += [*([{"text": text}] if text.strip() else []), *images]
+    return results + pictures + texts or [{"text": _NOTHING}]
 
 
 def _model(message: Message, names: dict[str, tuple[str, bool]], signed: bool, filled: bool) -> list[Json]:

@@ -38,6 +38,7 @@ from .served import ask_ollama, ask_server, served_names
 from .server.small_requests import count_prompt
 from .spoken import overheard
 from .tokens import estimated_usage, prompt_chars
+from .vision import Sight, vision_of
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -69,7 +70,7 @@ class Wire(Struct, frozen=True):
     prefix: str  # prefix of model names
     # names of the reply limit, newest first; if one is refused, the next one is tried
     limits: tuple[str, ...]
-    body: Callable[[View, str, Extras], dict[str, Any]]
+    body: Callable[[View, str, Extras, Sight | None], dict[str, Any]]
     read: Callable[[Iterable[str], int, str], ModelReplied | ModelFailed]
     effort: Callable[[str], dict[str, Any]]  # builds the field for the effort
 
@@ -78,8 +79,8 @@ CHAT = Wire(
     "openai", ("max_completion_tokens", "max_tokens"), chat_body, read_chat, lambda effort: {"reasoning_effort": effort}
 )
 RESPONSES = Wire(
-    "responses", ("max_output_tokens",), lambda view, model, _: responses_body(view, model), read_response,
-    lambda effort: {"reasoning": {"effort": effort}},
+    "responses", ("max_output_tokens",), lambda view, model, _, sight: responses_body(view, model, sight),
+    read_response, lambda effort: {"reasoning": {"effort": effort}},
 )  # fmt: skip
 
 
@@ -155,6 +156,7 @@ class OpenAIModel:
             self.window_tokens, self.window_source = WINDOW_TOKENS, "a cautious guess; give --window-tokens"
         # None if neither the user, the server nor the table states it
         self.price = price or (ASSUMED_FREE if endpoint.is_local else row.price if row else None)
+        self.vision = vision_of(self.name, asked.vision)  # None if the model cannot see images
         self._given = (window_tokens is not None, price is not None)
         self._model = model
         self._endpoint = endpoint
@@ -207,7 +209,7 @@ class OpenAIModel:
         """Count a prompt with the server's tokenizer; None if it has none or is not local."""
         if not self._endpoint.is_local or self._wire is not CHAT:
             return None
-        body = self._wire.body(view, self._model, self._extras)
+        body = self._wire.body(view, self._model, self._extras, None)
         if self._asked.text_calls == "prompt":
             body = _as_text(body)
         return count_prompt(self._endpoint, body, self._asked.headers)
@@ -220,6 +222,7 @@ class OpenAIModel:
     def _answer(self, request: AskModel, _: Learned) -> ModelReplied | ModelFailed:
         self._changes = []
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
+        answer = Sight(request.view, self.vision, request.image).noted(answer)
         if self._changes:
             answer = replace(answer, mended=(*noted(answer), *self._changes))
         if isinstance(answer, ModelReplied) and self._asked.text_calls != "off":
@@ -249,7 +252,7 @@ class OpenAIModel:
         seconds = max(0.0, deadline - time.monotonic())
         speech: Any = client.chat.completions if self._wire is CHAT else client.responses
         create = speech.with_streaming_response.create
-        body = self._wire.body(request.view, self._model, self._extras)
+        body = self._wire.body(request.view, self._model, self._extras, Sight(request.view, self.vision, request.image))
         body |= {name: value for name, value in self._extra.items() if value is not None}
         if self._asked.text_calls == "prompt":
             body = _as_text(body)

@@ -13,9 +13,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.images import no_image
 from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
 from stackmem.core.text import whole, whole_value
 from stackmem.core.tool_schemas import shown_schema
+
+from .vision import Sight, data_url
 
 FOREIGN_THOUGHT = "reasoning_content"
 """Type of thoughts from these APIs; they are not sent to providers of another kind."""
@@ -46,13 +49,17 @@ class Extras(Struct, frozen=True):
 NO_EXTRAS = Extras()
 
 
-def chat_body(view: View, model: str, extras: Extras = NO_EXTRAS) -> dict[str, Any]:
-    """Build the body, without ``stream`` and reply limit; equal views give equal bytes."""
+def chat_body(view: View, model: str, extras: Extras = NO_EXTRAS, sight: Sight | None = None) -> dict[str, Any]:
+    """Build the body, without ``stream`` and reply limit; equal views give equal bytes.
+
+    Without ``sight``, images are left out.
+    """
+    sight = sight or Sight(view, None, no_image)
     messages: list[dict[str, Any]] = []
     if view.system.strip():
         messages.append({"role": "system", "content": whole(view.system)})
     for message in view.messages:
-        messages += _user(message) if message.role == "user" else [_assistant(message, extras)]
+        messages += _user(message, sight) if message.role == "user" else [_assistant(message, extras)]
     body: dict[str, Any] = {
         "model": model,
         "messages": messages,
@@ -75,16 +82,30 @@ def named_parameters(tool: ToolSpec) -> dict[str, Any]:
     return {"properties": {}, **shown_schema(tool)}
 
 
-def _user(message: Message) -> list[dict[str, Any]]:
-    """Convert results to separate messages, followed by all texts as one message."""
-    found: list[dict[str, Any]] = [
-        {"role": "tool", "tool_call_id": part.call_id or _NOTHING, "content": whole(part.text)}
-        for part in message.parts
-        if isinstance(part, ToolResult)
-    ]
-    texts = [whole(part.text) for part in message.parts if isinstance(part, Text) and part.text.strip()]
-    if texts or not found:
-        found.append({"role": "user", "content": "\n\n".join(texts) or _NOTHING})
+def _user(message: Message, sight: Sight) -> list[dict[str, Any]]:
+    """Convert results to separate messages, followed by all texts and images as one message.
+
+    The API takes images only in messages of the user.
+    """
+    found: list[dict[str, Any]] = []
+    texts: list[str] = []
+    images: list[dict[str, Any]] = []
+    for part in message.parts:
+        if not isinstance(part, Text | ToolResult):
+            continue
+        pairs, note = sight.of(part)
+        images += [{"type": "image_url", "image_url": {"url": data_url(*each)}} for each in pairs]
+        text = whole(part.text) + note
+        if isinstance(part, ToolResult):
+            found.append({"role": "tool", "tool_call_id": part.call_id or _NOTHING, "content": text})
+        elif text.strip():
+            texts.append(text)
+    text = "\n\n".join(texts)
+    if images:
+        shown = text or ("The images of the results above:" if found else _NOTHING)
+        found.append({"role": "user", "content": [{"type": "text", "text": shown}, *images]})
+    elif text or not found:
+        found.append({"role": "user", "content": text or _NOTHING})
     return found
 
 

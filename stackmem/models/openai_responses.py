@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import UNSET
 
 from stackmem.core.facts import ModelFailed, ModelReplied, Stop
+from stackmem.core.images import no_image
 from stackmem.core.messages import Message, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.text import whole, whole_value
 
@@ -20,6 +21,7 @@ from .failures import failed, kind_of_error, sentence, web_page
 from .json_text import left_out, parse_arguments
 from .openai_messages import FOREIGN_THOUGHT, named_parameters, spelled_call
 from .openai_stream import Json, read_objects, scalar, token_count, tokens_in
+from .vision import Sight, data_url
 
 _PIECES = (
     "response.output_item.added", "response.output_item.done", "response.function_call_arguments.delta",
@@ -30,11 +32,15 @@ _CUT: dict[str, Stop] = {"max_output_tokens": "truncated", "content_filter": "re
 _NOTHING = "(no text)"
 
 
-def responses_body(view: View, model: str) -> Json:
-    """Build the body, without ``stream`` and reply limit; equal views give equal bytes."""
+def responses_body(view: View, model: str, sight: Sight | None = None) -> Json:
+    """Build the body, without ``stream`` and reply limit; equal views give equal bytes.
+
+    Without ``sight``, images are left out.
+    """
+    sight = sight or Sight(view, None, no_image)
     body: Json = {
         "model": model,
-        "input": [item for message in view.messages for item in _items(message)],
+        "input": [item for message in view.messages for item in _items(message, sight)],
         "store": False,
         "include": ["reasoning.encrypted_content"],
     }
@@ -57,16 +63,11 @@ def responses_tool(tool: ToolSpec) -> Json:
     }
 
 
-def _items(message: Message) -> list[Json]:
+def _items(message: Message, sight: Sight) -> list[Json]:
     """Convert a message: reasoning, text, then calls; for a user message, results, then text."""
-    text = "\n\n".join(whole(part.text) for part in message.parts if isinstance(part, Text) and part.text.strip())
     if message.role == "user":
-        results: list[Json] = [
-            {"type": "function_call_output", "call_id": part.call_id or _NOTHING, "output": whole(part.text)}
-            for part in message.parts
-            if isinstance(part, ToolResult)
-        ]
-        return results + ([_message("user", "input_text", text or _NOTHING)] if text or not results else [])
+        return _user(message, sight)
+    text = "\n\n".join(whole(part.text) for part in message.parts if isinstance(part, Text) and part.text.strip())
     raw = next((part.raw for part in message.parts if isinstance(part, Thinking)), {})
     items: list[Json] = list(raw.get("items", ()))
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
@@ -77,6 +78,28 @@ def _items(message: Message) -> list[Json]:
         item = {"type": "function_call", "call_id": function["id"], **function["function"]}
         items.append(item | raw.get("calls", {}).get(call.id, {}))
     return items
+
+
+def _user(message: Message, sight: Sight) -> list[Json]:
+    results: list[Json] = []
+    texts: list[str] = []
+    pictures: list[Json] = []
+    for part in message.parts:
+        if not isinstance(part, Text | ToolResult):
+            continue
+        pairs, note = sight.of(part)
+        images: list[Json] = [{"type": "input_image", "image_url": data_url(*each), "detail": "auto"} for each in pairs]
+        text = whole(part.text) + note
+        if isinstance(part, ToolResult):
+            output = [{"type": "input_text", "text": text}, *images] if images else text
+            results.append({"type": "function_call_output", "call_id": part.call_id or _NOTHING, "output": output})
+        else:
+            texts += [text] if text.strip() else []
+            pictures += images
+    if not (texts or pictures or not results):
+        return results
+    said = _message("user", "input_text", "\n\n".join(texts) or _NOTHING)
+    return [*results, {**said, "content": [*said["content"], *pictures]}]
 
 
 def _message(role: str, kind: str, text: str) -> Json:
@@ -143,9 +166,9 @@ def _grow(items: dict[Any, Json], ids: dict[Any, Any], kind: str, event: Json) -
             known["content"] = [{"type": "output_text", "text": spoken}]
 
 
-def _completed(listed: list[Json], seen: list[Json]) -> list[Json]:
+def _completed(listed: list[Json], pairs: list[Json]) -> list[Json]:
     """Return the items of the last event, with what only earlier events had of them."""
-    by_name = {item[name]: item for item in seen for name in ("id", "call_id") if isinstance(item.get(name), str)}
+    by_name = {item[name]: item for item in pairs for name in ("id", "call_id") if isinstance(item.get(name), str)}
     return [
         {
             **by_name.get(item.get("call_id") or item.get("id"), {}),
@@ -155,12 +178,12 @@ def _completed(listed: list[Json], seen: list[Json]) -> list[Json]:
     ]
 
 
-def _ended(response: Json, seen: list[Json], facts: int, secret: str) -> ModelReplied | ModelFailed:
+def _ended(response: Json, pairs: list[Json], facts: int, secret: str) -> ModelReplied | ModelFailed:
     if response.get("error") or response.get("status") == "failed":
         return _failure(response.get("error") or "the response failed", secret)
     listed = response.get("output")
     whole_items = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-    output = _completed(whole_items, seen) if whole_items else seen
+    output = _completed(whole_items, pairs) if whole_items else pairs
     notes: list[str] = []
     parts, refusal = _parts(output, facts, notes)
     details = response.get("incomplete_details")

@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from stackmem.core.facts import ModelFailed, ModelReplied
+from stackmem.core.images.vision import Vision
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
@@ -22,6 +23,7 @@ from .endpoint import ANTHROPIC, GEMINI, OPENAI, endpoint
 from .gemini import GeminiModel
 from .local_servers import FREE, LOCAL_SERVERS, default_url
 from .openai import CHAT, MIN_WINDOW_TOKENS, RESPONSES, OpenAIModel, Wire
+from .vision import vision_of
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 SIMULATED = "bounded-reader"
@@ -72,6 +74,7 @@ class Scripted(Struct, frozen=True):
     window_tokens: int
     script: _Replies
     price: Price | None = None
+    vision: Vision | None = None
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         return self.script.reply(request)
@@ -226,14 +229,20 @@ def _script(wanted: ModelRequest) -> Model:
     if not wanted.rest:
         raise UsageError("script: needs a file; name one, as in script:replies.yaml")
     script = neighbor("lab: open a scripted model").from_file(Path(wanted.rest))
-    return Scripted(f"script:{wanted.rest}", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
+    window = wanted.window_tokens or _SCRIPT_WINDOW_TOKENS
+    return Scripted(f"script:{wanted.rest}", window, script, vision=_script_vision(wanted))
 
 
 def _demo(wanted: ModelRequest) -> Model:
     if wanted.demo is None:
         raise UsageError("this task has no demo.yaml; choose a model, such as --model claude-sonnet-5-5 or script:FILE")
     script = neighbor("lab: open a scripted model").from_file(wanted.demo)
-    return Scripted("demo", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script)
+    return Scripted("demo", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script, vision=_script_vision(wanted))
+
+
+def _script_vision(wanted: ModelRequest) -> Vision | None:
+    """Return how a script takes images, which it does only if the user says so."""
+    return vision_of("script", "on" if wanted.asked.vision == "on" else "off")
 
 
 def _simulated(wanted: ModelRequest) -> Model:

@@ -22,7 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.facts import ModelReplied
-from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, Usage, View
+from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, Usage, View, shown_chars
 from stackmem.core.text import whole
 from stackmem.errors import UsageError
 
@@ -173,7 +173,7 @@ def _tokens(chars: int) -> int:
 def _chars(part: Part) -> int:
     match part:
         case Text() | ToolResult():
-            return len(part.text)
+            return shown_chars(part)
         case Thinking():
             return len(str(part.raw.get("thinking", "")))
         case ToolCall():

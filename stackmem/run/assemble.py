@@ -20,7 +20,7 @@ from stackmem.core.messages import Message, PromptText, Text, ToolSpec, View
 from stackmem.core.skills import Skill
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
-from stackmem.core.tool_schemas import optional_offers, prompt_slots, spec
+from stackmem.core.tool_schemas import optional_offers, prompt_slots, spec, with_images
 from stackmem.core.tools import EditFile, HeapRead, Tool
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular_text
@@ -57,12 +57,13 @@ from .companion import programs as companion_programs
 from .companion import skills as companion_skills
 from .companion.conversations import search_earlier
 from .companion.hooks import HookRunner
+from .companion.images import eyes_of, image_bytes
 from .companion.programs import FoundPrograms
 from .first_look import first_look
 from .folder_choice import profile_in_force
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .limits import first_limits
-from .models import Models, Nobody, asked_of, checkpoints_of, is_small, open_other
+from .models import Models, Nobody, asked_of, checkpoints_of, is_small, open_other, vision_in_force
 from .perform import World
 from .ports import Checks, WorkspacePort
 from .prepare import Prepared
@@ -73,8 +74,6 @@ _NAMED = 8
 _WINDOW_SHARE = 8
 """The project's instructions may take this part of the model's window."""
 _MAX_PROMPT_BYTES = 16 << 20
-
-
 _TOOLCHAIN_PLACES = (Path("/usr"), Path("/opt"))
 
 
@@ -142,7 +141,7 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     programs = prepared.programs if small is UNSET and settings.isolation != MEMORY else FoundPrograms()
     entries, more = companion_programs.for_agent(programs, strategy)
     skills, advice = (*skills, *entries), "\n\n".join(filter(None, (advice, more)))
-    tools = (*tools, SPEC) if companion_programs.is_offered(programs) else tools
+    tools = (*tools, *([SPEC] if companion_programs.is_offered(programs) else []))
     _refuse_small_window(model, system, tools, subject.text + instructions.text + advice)
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
     network = network_of(resolved, profile, environ, prepared.cwd)
@@ -160,6 +159,7 @@ def _shown(
     if not is_small(resolved.settings.size, model, strategy):
         more = job_tools(strategy.tools) if prepared.jobs else ()
         own = with_command_fields(strategy.tools, prepared.long_commands, bool(more))
+        own = own if vision_in_force(model, prepared) is None else with_images(own)
         return tool_specs((*own, *optional, *more), filled), strategy.prompt, UNSET
     if not resolved.is_given("extra_tools"):
         # Qwen2.5-Coder 1.5B solved 6 of 12 tasks by writing whole files, and fewer with edits (docs/experiments.md).
@@ -234,21 +234,20 @@ def assemble(
     history: History | NoHistory,
 ) -> RunParts:
     """Open the workspace and assemble the run. Nothing is synced to disk before the trace exists."""
-    subject = prepared.subject
+    subject, settings = prepared.subject, prepared.resolved.settings
     history.withhold(scrubber.held_in)
     workspace, checks = _opened(plan, prepared, places, scrubber)
     if isinstance(workspace, Workspace):
         workspace.files.rules = partial(IgnoreRules, places.run / HISTORY, workspace.view)
-    settings = prepared.resolved.settings
     models = Models(plan.model, lambda name: open_other(name, settings, prepared.cwd, plan.limits, environ))
     hooks = HookRunner(prepared.hooks, subject.begins, workspace, history.snapshot, scrubber.scrub, environ, places.run)
     world = World(
         models, workspace, checks, scrubber.scrub, _no_sync, plan.profile.command_seconds,
         snapshot=history.snapshot, own_tool=call_own, own_digest=companion_skills.own_digests(plan.skills, environ),
         earlier=partial(search_earlier, places.run, subject.folder, scrubber.scrub), hook=hooks,
+        image=image_bytes(places.run), eyes=eyes_of(workspace, vision_in_force(plan.model, prepared), places.run),
     )  # fmt: skip
-    own = tuple(tool.spec for tool in TOOLS.values())
-    keeper = heap_keeper(prepared, scrubber, environ)
+    own, keeper = tuple(tool.spec for tool in TOOLS.values()), heap_keeper(prepared, scrubber, environ)
     start = RunStarted(
         task=scrubber.scrub(subject.text),
         task_name=subject.name,
@@ -283,6 +282,7 @@ def assemble(
         checkpoints=checkpoints_of(settings.checkpoints, plan.strategy, plan.model.name),
         skills=tuple(companion_skills.scrubbed(skill, scrubber.scrub) for skill in plan.skills) or UNSET,
         programs=companion_programs.recorded(plan.programs, workspace.path, places.run, scrubber.scrub) or UNSET,
+        vision=(world.eyes and world.eyes.vision) or UNSET,
     )  # fmt: skip
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024, keeper)
 

@@ -205,6 +205,7 @@ def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunPa
         rules=parts.start.rules,
         texts=base.texts if changes.strategy is None else parts.start.texts,
         small=base.small if changes.strategy is None else plan.small,
+        vision=parts.start.vision,
         checkpoints=parts.start.checkpoints if changes.strategy or changes.checkpoints else base.checkpoints,
     )
     # A provider may sign the model's thinking together with the preceding prompt and reject it after a change.

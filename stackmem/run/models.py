@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import ModelFailed, ModelReplied
+from stackmem.core.images.vision import Vision
 from stackmem.core.pricing import Answerer, Price
 from stackmem.core.requests import AskModel
 from stackmem.core.strategy import MemoryStrategy, has_frames
@@ -23,7 +24,9 @@ from stackmem.models.registry import NOBODY, Model, introduced, is_served, open_
 from stackmem.models.served import count_in_name
 from stackmem.settings.settings import Settings
 
+from .in_memory import MEMORY
 from .limits import check_usd
+from .prepare import Prepared
 
 SMALL_PARAMETERS = 9_000_000_000
 """Models with at most this many parameters count as small."""
@@ -62,6 +65,13 @@ def is_small(size: str, model: Model, strategy: MemoryStrategy) -> bool:
     return few or model.window_tokens <= SMALL_WINDOW_TOKENS
 
 
+def vision_in_force(model: Model, prepared: Prepared) -> Vision | None:
+    """Return how the model of a run takes images. Runs in memory have none."""
+    vision = getattr(model, "vision", None)
+    possible = prepared.sees and prepared.resolved.settings.isolation != MEMORY
+    return vision if possible and isinstance(vision, Vision) else None
+
+
 def checkpoints_of(
     chosen: Literal["auto", "on", "off"], strategy: MemoryStrategy, model: str
 ) -> Literal["on", "pops"] | UnsetType:
@@ -80,6 +90,7 @@ def asked_of(settings: Settings, environ: Mapping[str, str]) -> Asked:
         service_tier=settings.service_tier,
         headers=read_headers(settings.headers, environ),
         text_calls=settings.text_calls,
+        vision=settings.vision,
         call_schema=settings.call_schema,
     )
 

@@ -21,6 +21,7 @@ from stackmem.core import facts, requests
 from stackmem.core.conversation import upkeep
 from stackmem.core.conversation.hook_facts import HookRan
 from stackmem.core.guidance.sizing import UNREAD
+from stackmem.core.images import ImageBytes, no_image
 from stackmem.core.jobs.calls import JobCall, ListJobs, ReadJob, StopJob
 from stackmem.core.messages import Text
 from stackmem.core.person_facts import PersonSaid, RecallFound
@@ -35,6 +36,7 @@ from stackmem.workspace.clip import visible
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.secrets import scrub_value
 
+from .companion.images import Eyes, read_file
 from .companion.jobs import answer_job_call, numbers_of, start_job
 from .limits import run_for_agent
 from .ports import Checks, ModelPort, PersonPort, Returned, Unattended, UserFile, WorkspacePort
@@ -110,6 +112,8 @@ class World(Struct):
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     started: float = 0.0  # value of ``clock()`` at the start of the run
+    eyes: Eyes | None = None  # shows files as images, if the workspace is on disk
+    image: ImageBytes = no_image  # returns the bytes of the run's images
     person: PersonPort = Unattended()  # the user who answers the run's questions
     attaching: list[UserFile] = []  # what the user attached and the run has not read yet
     program: ProgramWorld | None = None  # set only for a program run
@@ -147,7 +151,14 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901
             tree = world.snapshot() if effect.call.behavior.changes_files else ""
             text = world.scrub(outcome.text)
             return facts.ToolReturned(
-                text, outcome.failed, outcome.exit_code, digests, tree, outcome.requests or UNSET, numbers_of(outcome)
+                text,
+                outcome.failed,
+                outcome.exit_code,
+                digests,
+                tree,
+                outcome.requests or UNSET,
+                numbers_of(outcome),
+                outcome.images,
             )
         case requests.UseOwnTool():
             world.sync()  # the tool may act outside this machine
@@ -190,14 +201,13 @@ def _ask(effect: requests.AskModel, world: World) -> facts.ModelReplied | facts.
         effect = replace(effect, left_seconds=effect.left_seconds - waited)
     if waited:
         world.sleep(waited)
-    answer = world.model.reply(effect)
+    answer = world.model.reply(replace(effect, image=world.image))
     if isinstance(answer, facts.ModelFailed):
         answer = replace(answer, detail=world.scrub(answer.detail))
     else:
         answer = with_mended_arguments(answer, effect)
-    if answer.mended is not UNSET:
-        answer = replace(answer, mended=tuple(world.scrub(note) for note in answer.mended))
-    return replace(answer, prompt_digest=effect.view.digest)
+    mended = answer.mended if answer.mended is UNSET else tuple(world.scrub(note) for note in answer.mended)
+    return replace(answer, mended=mended, prompt_digest=effect.view.digest)
 
 
 def _compact(effect: requests.Compact, world: World) -> facts.ContextCompacted | facts.ModelFailed:
@@ -228,7 +238,7 @@ def _use(call: WorkspaceCall | JobCall, shown_bytes: int, world: World, longest:
     workspace = world.workspace
     match call:
         case ReadFile():
-            return workspace.read_file(call.path, call.start_line, call.end_line, shown_bytes)
+            return read_file(workspace, world.eyes, call, shown_bytes)
         case WriteFile():
             return workspace.write_file(call.path, call.content)
         case EditFile():
@@ -252,9 +262,7 @@ def _digests(sources: tuple[str, ...], world: World) -> dict[str, str]:
 
 
 def _verdict(outcome: Returned) -> str:
-    if outcome.exit_code is not None:
-        return f"exit {outcome.exit_code}"
-    return outcome.reason or "killed"
+    return (outcome.reason or "killed") if outcome.exit_code is None else f"exit {outcome.exit_code}"
 
 
 def judge(world: World) -> facts.ChecksReturned:

@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from stackmem.core.facts import ChecksReturned, ModelFailed, ModelReplied
+from stackmem.core.images import Images
 from stackmem.core.network import NetworkRequest
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped
 from stackmem.core.requests import AskModel, AskPermission, AskUser
@@ -49,6 +50,8 @@ class Returned(Protocol):
     def reason(self) -> str: ...
     @property
     def requests(self) -> tuple[NetworkRequest, ...]: ...
+    @property
+    def images(self) -> Images: ...
 
 
 class WorkspacePort(Protocol):

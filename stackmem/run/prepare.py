@@ -97,6 +97,7 @@ class Prepared(Struct, frozen=True):
     earlier: bool = False  # whether ``recall`` also searches earlier conversations about the folder
     long_commands: bool = False  # whether the agent may set the time limit of a command
     jobs: bool = False  # whether the agent may run commands in the background
+    sees: bool = True  # whether the agent gets images if its model can see
 
     @property
     def checked(self) -> bool:
@@ -122,8 +123,7 @@ def prepare(
     settings = resolved.settings
     subject, why = _in_work_tree(subject, settings)
     warnings = [*(subject.task.warnings if subject.task else ()), *why]
-    model = settings.model
-    if model is None:
+    if (model := settings.model) is None:
         model = default_model(environ)
         if model == "demo":
             _must_have_demo(subject)
@@ -368,6 +368,7 @@ def prepare_kept(
         hooks=find_hooks(subject.folder, subject.place, environ),
         earlier=base.session is not UNSET and base.session.earlier is not UNSET,
         jobs=offers_jobs(base.tools, base.registered),
+        sees=base.vision is not UNSET or bool(changes.get("model")),
     )  # fmt: skip
 
 

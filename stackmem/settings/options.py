@@ -251,6 +251,11 @@ _TABLE = (
         choices=("auto", "prompt", "off"),
     ),
     Option(
+        "vision", "choice", "auto",
+        "Whether the model gets images. auto decides by the table of models, the model's name and its server.",
+        choices=("auto", "on", "off"),
+    ),
+    Option(
         "call_schema", "choice", "auto",
         "Whether the server restricts replies that must be a call to a JSON schema of the tools. auto does so on this "
         "machine, once a reply had no native call.",

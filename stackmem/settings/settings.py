@@ -60,6 +60,7 @@ class Settings(Struct, frozen=True):
     service_tier: str | None = None
     headers: tuple[str, ...] = ()
     text_calls: Literal["auto", "prompt", "off"] = "auto"
+    vision: Literal["auto", "on", "off"] = "auto"
     call_schema: Literal["auto", "on", "off"] = "auto"
     seed: int | None = None
     otel: str | None = None

@@ -22,6 +22,7 @@ from stackmem.foreign.files import bounded_blocks, bounded_lines, open_regular, 
 from stackmem.foreign.tree import ArchiveError
 from stackmem.foreign.zips import ZipPacker, ZippedFile, opened_zip
 
+from .images import IMAGES
 from .lineage import HISTORY, TRACE, RunReader, begun_by, sources
 from .objects import FOLDER, LARGEST_BYTES, REMOVED, Objects
 from .program import SOURCES
@@ -117,10 +118,11 @@ def _write_rest(archive: ZipPacker, run_dir: Path) -> None:
         _add(archive, run_dir, name)
     for name in _STORE_FILES:
         _add(archive, run_dir, f"{HISTORY}/{name}")
-    for folder, _, _ in sources(run_dir):  # a program's sources, including those that a fork shares with its parents
-        for path in sorted((folder / SOURCES).glob("*")):
-            if folder == run_dir or not (run_dir / SOURCES / path.name).exists():
-                _add(archive, run_dir, f"{SOURCES}/{path.name}", folder)
+    for folder, _, _ in sources(run_dir):  # sources and images, including those of a fork's parents
+        for path in sorted((*(folder / SOURCES).glob("*"), *(folder / IMAGES).glob("*"))):
+            name = f"{path.parent.name}/{path.name}"
+            if folder == run_dir or not (run_dir / name).exists():
+                _add(archive, run_dir, name, folder)
     verifier = run_dir / "verifier"
     for path in sorted(verifier.rglob("*")) if verifier.is_dir() and not verifier.is_symlink() else ():
         _add(archive, run_dir, path.relative_to(run_dir).as_posix())

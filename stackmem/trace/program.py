@@ -36,9 +36,13 @@ def no_sources(digest: str) -> str:
 
 def keep_source(run_dir: Path, text: str) -> str:
     """Store the text of a source in the run's folder and return its digest."""
-    raw = text.encode()
+    return keep_bytes(run_dir / SOURCES, text.encode(), "source")
+
+
+def keep_bytes(folder: Path, raw: bytes, what: str) -> str:
+    """Store content in a folder of the run under its digest, and return the digest."""
     digest = hashlib.sha256(raw).hexdigest()
-    path = run_dir / SOURCES / digest
+    path = folder / digest
     try:
         if not path.exists():
             path.parent.mkdir(mode=0o700, exist_ok=True)
@@ -49,7 +53,7 @@ def keep_source(run_dir: Path, text: str) -> str:
                 os.fsync(file.fileno())
             new.replace(path)  # after a crash either the complete text is there or none, never a part under its digest
     except OSError as error:
-        raise TraceError(f"the source cannot be stored at {path} ({error.strerror}); free disk space there") from error
+        raise TraceError(f"the {what} cannot be stored at {path} ({error.strerror}); free disk space there") from error
     return digest
 
 

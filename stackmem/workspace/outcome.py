@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
+from stackmem.core.images import Images
 from stackmem.core.network import NetworkRequest
 
 
@@ -20,3 +21,4 @@ class ToolOutcome(Struct, frozen=True):
     requests: tuple[NetworkRequest, ...] = ()
     job: int = 0  # number of the job that the call started
     ended: tuple[int, ...] = ()  # numbers of the jobs that the answer reports as ended
+    images: Images = UNSET  # shown after the text, which names them

@@ -49,7 +49,7 @@ def house(tmp_path: Path) -> Path:
     first, case = "        case HeapList():\n            return LookupAnswer(", code["core/memory_tools.py"].rstrip()
     edit(copy, "core/memory_tools.py", first, f"{case}\n{first}")
     edit(copy, "core/memory_tools.py", "from .tools import (", "from .tools import (CountNotes,")
-    first, case = "        case ReadFile():\n            return workspace", code["run/perform.py"].rstrip()
+    first, case = "        case ReadFile():\n            return read_file", code["run/perform.py"].rstrip()
     edit(copy, "run/perform.py", first, f"{case}\n{first}")
     edit(copy, "run/perform.py", "import EditFile,", "import AppendLine, EditFile,")
     edit(copy, "run/perform.py", "import random\n", "import random\nimport shlex\n")

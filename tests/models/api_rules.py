@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from .image_rules import claude_faults
 from .prefix_cache import without_marks
 
 _FIELDS = {
@@ -20,6 +21,7 @@ _BLOCK_FIELDS = {
     "redacted_thinking": {"type", "data"},
     "tool_use": {"type", "id", "name", "input", "cache_control"},
     "tool_result": {"type", "tool_use_id", "content", "is_error", "cache_control"},
+    "image": {"type", "source", "cache_control"},
 }
 _SCHEMA_FIELDS = {
     "object": {"type", "description", "properties", "required", "additionalProperties"},
@@ -121,8 +123,18 @@ def _message_faults(messages: list[Any]) -> Iterator[str]:
         if any(block["type"] != "tool_result" for block in content[: len(answered)]):
             yield f"{place}: tool_result blocks must come first"
         waiting = [block["id"] for block in content if block.get("type") == "tool_use"]
+    yield from claude_faults([block for message in messages for block in _images(message["content"])])
     if messages[-1]["role"] != "user":
         yield "messages: This model does not support assistant message prefill."
+
+
+def _images(content: list[Any]) -> Iterator[dict[str, Any]]:
+    """Yield the image blocks of a message, also those in results."""
+    for block in content:
+        if block["type"] == "image":
+            yield block
+        elif block["type"] == "tool_result" and isinstance(block.get("content"), list):
+            yield from _images(block["content"])
 
 
 def _block_faults(block: Any, role: str, place: str) -> Iterator[str]:
@@ -132,10 +144,15 @@ def _block_faults(block: Any, role: str, place: str) -> Iterator[str]:
         return
     if extra := block.keys() - _BLOCK_FIELDS[kind]:
         yield f"{place}: Extra inputs are not permitted: {sorted(extra)}"
-    if (kind == "tool_result") != (role == "user") and kind != "text":
+    if (kind in {"tool_result", "image"}) != (role == "user") and kind != "text":
         yield f"{place}: {kind} is not a block of the {role}"
     if kind == "text" and not block.get("text", "").strip():
         yield f"{place}: text content blocks must be non-empty"
+    if kind == "tool_result" and isinstance(block.get("content"), list):
+        for number, inner in enumerate(block["content"]):
+            if inner.get("type") not in {"text", "image"} or "cache_control" in inner:
+                yield f"{place}.content.{number}: a result contains text and images"
+            yield from _block_faults(inner, "user", f"{place}.content.{number}")
     if kind == "tool_use" and not (
         _NAME.fullmatch(block["id"]) and _NAME.fullmatch(block["name"]) and isinstance(block["input"], dict)
     ):

@@ -26,7 +26,7 @@ from stackmem.tools.mcp_servers import own_servers
     "instructions", "skills", "programs", "layer", "runs_dir", "sandbox_dir",
     *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers",
-    "text_calls", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "jobs",
+    "text_calls", "vision", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "jobs",
     "otel", "fsync", "apply", "yes",
 ))  # fmt: skip
 def command(

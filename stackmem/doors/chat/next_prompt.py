@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from stackmem.core.facts import FramePushed
 from stackmem.core.machine import advance, evolve
-from stackmem.core.messages import Text, ToolCall, ToolResult, View
+from stackmem.core.messages import Text, ToolCall, ToolResult, View, shown_chars
 from stackmem.core.person_facts import PersonSaid
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
@@ -114,4 +114,4 @@ def _kind_of(text: str, place: int) -> Kind:
 def _chars(part: object) -> int:
     if isinstance(part, ToolCall):
         return len(part.name) + len(str(part.arguments))
-    return len(part.text) if isinstance(part, Text | ToolResult) else len(str(part))
+    return shown_chars(part) if isinstance(part, Text | ToolResult) else len(str(part))

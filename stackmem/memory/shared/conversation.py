@@ -62,13 +62,13 @@ def extend(conversation: Conversation, turn: Turn) -> Conversation:
                 messages=closed.messages.append(Message("assistant", said_parts(turn, thoughts=closed.thoughts))),
             )
         case Result():
-            part: Part = ToolResult(turn.call_id, turn.text, turn.failed)
+            part: Part = ToolResult(turn.call_id, turn.text, turn.failed, turn.images)
             shown = conversation.shown
             for name in turn.read:  # the result already shows the read
                 shown = shown.mark_read(name, turn.step) if name in shown.chunks else shown
             return replace(conversation, parts=(*conversation.parts, part), heap=turn.heap, shown=shown)
         case Notice():
-            return replace(conversation, parts=(*conversation.parts, Text(turn.text)), heap=turn.heap)
+            return replace(conversation, parts=(*conversation.parts, Text(turn.text, turn.images)), heap=turn.heap)
         case Compaction():  # from another strategy earlier in this run: here everything it covers is still shown
             return conversation
         case _:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
-from msgspec import Struct, json
+from msgspec import UNSET, Struct, json
 from msgspec.structs import replace
 
 from stackmem.core.log import Log
-from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolCall, ToolResult, View
+from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolCall, ToolResult, View, shown_chars
 from stackmem.core.requests import Effect
 from stackmem.core.state import Compaction, Frame, Notice, Reply, Result, State, Turn
 from stackmem.core.tools import Tool
@@ -137,7 +137,7 @@ class Linear(Struct, frozen=True):
 
     def shorten_results(self, exchange: Exchange) -> Message:
         parts = (
-            self.rules.shorten(part, exchange.step) if isinstance(part, ToolResult) else part
+            without_images(self.rules.shorten(part, exchange.step)) if isinstance(part, ToolResult) else part
             for part in exchange.told.parts
         )
         return Message("user", tuple(parts))
@@ -216,6 +216,13 @@ def whole_result(result: ToolResult, step: int) -> ToolResult:
     return result
 
 
+def without_images(result: ToolResult) -> ToolResult:
+    """Return a shortened result without its images, and say so if its text still names them."""
+    if result.images is UNSET:
+        return result
+    return replace(result, text=f"{result.text}\n[no longer shown; call again if you need to see it]", images=UNSET)
+
+
 def one_line(word: str, result: ToolResult, step: int) -> ToolResult:
     """Return one line about a result, or the result itself if that is shorter."""
     line = f"[{word}: {len(result.text):,} characters of output; call again if you need them]"
@@ -266,10 +273,10 @@ def proceed(conversation: Linear, turn: Turn) -> Linear:
         case Reply():
             return conversation.take_reply(turn)
         case Result():
-            part = ToolResult(turn.call_id, turn.text, turn.failed)
+            part = ToolResult(turn.call_id, turn.text, turn.failed, turn.images)
             return replace(conversation, parts=(*conversation.parts, part))
         case Notice():
-            return replace(conversation, parts=(*conversation.parts, Text(turn.text)))
+            return replace(conversation, parts=(*conversation.parts, Text(turn.text, turn.images)))
         case Compaction():
             return conversation.summarize(turn)
         case _:
@@ -345,8 +352,8 @@ def size(message: Message) -> int:
 
 def _size(part: Part) -> int:
     match part:
-        case Text(text=text) | ToolResult(text=text):
-            return len(text)
+        case Text() | ToolResult():
+            return shown_chars(part)
         case ToolCall():
             return len(part.name) + len(part.malformed or json.encode(part.arguments))
         case Thinking():

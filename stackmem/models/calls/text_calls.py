@@ -43,7 +43,7 @@ def as_text(body: Json) -> Json:
     for message in body["messages"]:
         spelled = _spelled(message)
         if spelled["role"] == "user" and messages and messages[-1]["role"] == "user":
-            messages[-1] = {**spelled, "content": f"{messages[-1]['content']}\n\n{spelled['content']}"}
+            messages[-1] = {**spelled, "content": _joined(messages[-1]["content"], spelled["content"])}
         else:
             messages.append(spelled)
     if tools:
@@ -53,6 +53,13 @@ def as_text(body: Json) -> Json:
         else:
             messages.insert(0, {"role": "system", "content": how})
     return {**spoken, "messages": messages}
+
+
+def _joined(before: Any, after: Any) -> Any:
+    """Join two contents of the user. One with images is a list that begins with a text."""
+    if isinstance(after, list):
+        return [{**after[0], "text": _joined(before, after[0]["text"])}, *after[1:]]
+    return [*before, {"type": "text", "text": after}] if isinstance(before, list) else f"{before}\n\n{after}"
 
 
 def tool_line(tool: Json) -> str:

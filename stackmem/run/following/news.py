@@ -10,10 +10,12 @@ from stackmem.core.jobs.calls import EndedJob
 from stackmem.core.person_facts import PersonAttached, PersonRan, PersonSteppedIn, PersonStopped
 from stackmem.core.requests import AskModel, AskPerson, Effect, UseOwnTool, UseTool
 from stackmem.core.state import State
+from stackmem.core.tools import ReadFile
 from stackmem.workspace.command import CommandInterrupted
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.workspace import Workspace
 
+from ..companion.images import read_file
 from ..interrupts import Interrupts, OutOfTime
 from ..perform import INTERRUPTED, World
 from ..ports import Returned, UserFile
@@ -64,10 +66,10 @@ def read_attached(named: UserFile, state: State, world: World) -> PersonAttached
     if named.path.endswith("/"):
         outcome = world.workspace.list_files(named.path.rstrip("/") or ".", state.shown_bytes)
     else:
-        outcome = world.workspace.read_file(named.path, named.start_line, named.end_line, state.shown_bytes)
-    return PersonAttached(
-        world.scrub(named.path), world.scrub(outcome.text), named.start_line, named.end_line, outcome.failed
-    )
+        called = ReadFile(named.path, named.start_line, named.end_line)
+        outcome = read_file(world.workspace, world.eyes, called, state.shown_bytes)
+    path, text = world.scrub(named.path), world.scrub(outcome.text)
+    return PersonAttached(path, text, named.start_line, named.end_line, outcome.failed, outcome.images)
 
 
 def run_for_user(command: str, state: State, world: World, interrupts: Interrupts) -> PersonRan:

@@ -1,0 +1,52 @@
+"""Images in a conversation: references by digest.
+
+The text of a result or a notice names each of its images in a line. The message only adds references, and the adapter
+of a provider replaces them by the stored bytes when it sends the request. So whatever reads texts ignores images, and
+a strategy that shortens a result also drops its images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import UNSET, Struct, UnsetType
+
+CHARS_PER_TOKEN = 2.5
+"""As in the estimates of text."""
+
+
+class ImageRef(Struct, frozen=True):
+    """An image of a run, which the run stores under its digest.
+
+    Attributes:
+        digest: SHA-256 of the stored bytes, in hex.
+        media: The media type, such as ``image/png``.
+        bytes: The size of the stored bytes.
+        width, height: In pixels, as stored.
+        tokens: What it takes of a prompt, by the rule of the run's model.
+    """
+
+    digest: str
+    media: str
+    bytes: int
+    width: int
+    height: int
+    tokens: int
+
+
+Images = tuple[ImageRef, ...] | UnsetType
+ImageBytes = Callable[[str], bytes | None]
+"""Returns the bytes of an image for its digest. None leaves the image out of a request."""
+
+
+def no_image(digest: str) -> bytes | None:
+    return None
+
+
+def listed(images: Images) -> tuple[ImageRef, ...]:
+    return () if images is UNSET else images
+
+
+def image_chars(images: Images) -> int:
+    """Return the characters that count as much as the images in an estimate of a prompt."""
+    return int(sum(image.tokens for image in listed(images)) * CHARS_PER_TOKEN)
