@@ -10,7 +10,10 @@ from stackmem.errors import UsageError
 
 from .evidence import MAX_RECORDING_BYTES, is_part_of_session
 
-STRATEGIES = ("clear_cold", "clear_paying", "clear", "boundary", "mask", "compact", "adaptive")
+STRATEGIES = (
+    "clear_cold", "clear_paying", "clear", "boundary", "mask:poll=30", "compact", "summary:tokens=100000", "adaptive",
+    "adaptive:standing=counted,results=cleared",
+)  # fmt: skip
 """The strategies of a study of the user's own sessions."""
 
 
