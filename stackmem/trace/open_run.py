@@ -25,7 +25,7 @@ from .snapshot import Snapshot
 from .steps import FrameSpan, Step, frame_spans, steps, total_usd
 from .walk import state_after
 
-_MOMENTS_KEPT = 32
+_MOMENTS_KEPT = 32  # a viewer moves a few steps back and forth; each kept state shares most of its data with the next
 
 
 class Run:
@@ -122,6 +122,7 @@ class Run:
         for moment in self._unread:
             self._reached = moment.step
             self._kept[moment.step] = moment
+            # within the loop: a jump over thousands of steps must not keep all of them
             while len(self._kept) > _MOMENTS_KEPT:
                 self._kept.popitem(last=False)
             if moment.step == step:

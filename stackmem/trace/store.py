@@ -56,7 +56,7 @@ def append_line(file: int, line: bytes, size: int) -> int:
     """
     written = os.write(file, line)
     if written < len(line):
-        os.ftruncate(file, size)  # remove the incomplete line
+        os.ftruncate(file, size)  # remove the incomplete line: the next one would be appended to it
         raise OSError(errno.ENOSPC, f"only {written} of {len(line)} bytes were written, the disk may be full")
     return size + written
 
@@ -116,7 +116,7 @@ class Reserve:
         self.released = False
         self._file = _nameless(folder)
         try:
-            os.posix_fallocate(self._file, 0, size)
+            os.posix_fallocate(self._file, 0, size)  # not truncate, whose holes take no space on the disk
         except OSError as error:
             if error.errno in _NO_ROOM:
                 self.release()
@@ -180,7 +180,7 @@ class TraceWriter:
         self._forced = True
         self._after_sync: Callable[[int, str], None] | None = None
         self.digest = end.digest
-        make = 0 if held else os.O_CREAT | os.O_EXCL
+        make = 0 if held else os.O_CREAT | os.O_EXCL  # a second run in the folder must fail, not append
         try:
             self._file = descriptor_of_regular(path, os.O_WRONLY | os.O_APPEND | make)
         except OSError as error:
@@ -240,7 +240,7 @@ class TraceWriter:
         except OSError as error:
             if error.errno not in _NO_ROOM or self._reserve is None or self._reserve.released:
                 raise
-            self.release()
+            self.release()  # frees the space for this line and for the end of the run
             self._size = append_line(self._file, line, self._size)
 
     def sync(self) -> None:
@@ -291,7 +291,7 @@ class TraceWriter:
 
         def sync() -> None:
             if self._synced < self._seq and (policy == "step" or (policy == "frame" and self._boundary)):
-                before()
+                before()  # first, so that no durable record refers to an object that a power failure took
                 self.sync()
             if self._after_sync is not None:
                 call, self._after_sync = self._after_sync, None
@@ -361,6 +361,7 @@ class TraceReader:
                     try:
                         record, self.digest = read_line(line, self.digest, number)
                     except TraceError:
+                        # a crash cannot leave bytes behind a complete record, so somebody edited the file
                         if is_followed(line, self.digest, number):
                             raise
                         self.torn_bytes = len(line)

@@ -151,6 +151,7 @@ class _Connection:
         host, port = self._name(*read_authority(request.target.decode("ascii", "replace")))
         if any(name in _FRAMING for name, _ in request.headers):
             raise Turned(400, "cannot be sent a body with CONNECT")
+        # before any lookup: a lookup of an invented name already carries data to that domain's name server
         entry = entry_for(self._network.hosts, "tunnel", host, port)
         if entry is None:
             raise Turned(403, why_refused(self._network.hosts, host))
@@ -159,7 +160,7 @@ class _Connection:
             self._writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             self._asked.answered = True
             name = TunnelName(host, port)
-            self._pass(self._peer.trailing_data[0], name, writer)
+            self._pass(self._peer.trailing_data[0], name, writer)  # sent early, before the command saw our answer
             await self._both_ways(reader, writer, name)
         finally:
             writer.transport.abort()
@@ -180,6 +181,7 @@ class _Connection:
             asyncio.create_task(self._pump(reader, self._writer, partial(self._write, self._writer, up=False))),
         }
         try:
+            # not FIRST_COMPLETED: after one side has ended its half, the other may still send an answer
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
             for task in done:
                 task.result()
@@ -232,6 +234,7 @@ class _Connection:
     def _headers(self, request: h11.Request, host: str) -> list[tuple[bytes, bytes]]:
         """Return the command's end-to-end headers, with added credentials replacing its own."""
         names = [value.lower() for name, value in request.headers if name == b"connection"]
+        # "Connection: content-length" must not remove the framing: the body would be read as a second request
         dropped = _HOP_BY_HOP | {each.strip() for value in names for each in value.split(b",")} - _FRAMING
         put_in = [(name.encode(), value.encode()) for name, value in self._network.headers.get(host, ())]
         dropped |= {name.lower() for name, _ in put_in}
@@ -302,7 +305,7 @@ class _Connection:
             addresses = await self._addresses(host, port)
         tls = self._proxy.tls() if entry.way == "https" else None
         failure: Exception | None = None
-        for address in addresses[:4]:
+        for address in addresses[:4]:  # not all of them: each may take connect_seconds
             try:
                 async with asyncio.timeout(self._network.connect_seconds):
                     return await asyncio.open_connection(
