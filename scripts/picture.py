@@ -24,6 +24,7 @@ COLUMNS, ROWS = 92, 26
 CELL, LINE, EDGE = 8.0, 18.0, 14.0
 COLORS = {30: "#3b4252", 31: "#e06c75", 32: "#98c379", 33: "#e5c07b", 34: "#61afef", 35: "#c678dd", 36: "#56b6c2"}
 PLAIN, GROUND = "#d7dae0", "#1e2127"
+_FONT = "text{white-space:pre;font:13.3px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
 _SGR = re.compile(r"\x1b\[([0-9;]*)m|\x1b[^m]*?[@-~]")
 
 FILES = {
@@ -133,12 +134,32 @@ def _look(codes: set[int]) -> str:
     return " ".join(looks)
 
 
+def _texts(rows: tuple[str, ...]) -> str:
+    codes: set[int] = set()
+    return "".join(
+        f'<text x="{EDGE + column * CELL:.0f}" y="{EDGE + (number + 0.8) * LINE:.0f}" {look}>'
+        f"{escape(text.rstrip())}</text>"
+        for number, row in enumerate(rows)
+        for column, text, look in spans(row, codes)
+    )
+
+
+def still(rows: tuple[str, ...], title: str, columns: int) -> str:
+    """Return a picture of one screen."""
+    width, height = columns * CELL + 2 * EDGE, len(rows) * LINE + 2 * EDGE
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img">'
+        f"<title>{escape(title)}</title><style>{_FONT}</style>"
+        f'<rect width="100%" height="100%" rx="8" fill="{GROUND}"/><g fill="{PLAIN}">{_texts(rows)}</g></svg>\n'
+    )
+
+
 def svg(frames: list[Frame]) -> str:
     """Return the picture. With reduced motion, viewers see only the last screen."""
     width, height = COLUMNS * CELL + 2 * EDGE, ROWS * LINE + 2 * EDGE
     whole = sum(frame.seconds for frame in frames)
     style = [
-        "text{white-space:pre;font:13.3px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}",
+        _FONT,
         ".f{visibility:hidden}",
         "@media(prefers-reduced-motion:reduce){.f{animation:none!important}"
         f"#f{len(frames) - 1}{{visibility:visible}}}}",
@@ -152,14 +173,7 @@ def svg(frames: list[Frame]) -> str:
             f"#f{number}{{animation:k{number} {whole:.1f}s step-end infinite}}"
             f"@keyframes k{number}{{{hidden}{first:.2f}%{{visibility:visible}}{last:.2f}%{{visibility:hidden}}}}"
         )
-        codes: set[int] = set()
-        texts = [
-            f'<text x="{EDGE + column * CELL:.0f}" y="{EDGE + (place + 0.8) * LINE:.0f}" {look}>'
-            f"{escape(text.rstrip())}</text>"
-            for place, row in enumerate(frame.rows)
-            for column, text, look in spans(row, codes)
-        ]
-        body.append(f'<g class="f" id="f{number}" fill="{PLAIN}">{"".join(texts)}</g>')
+        body.append(f'<g class="f" id="f{number}" fill="{PLAIN}">{_texts(frame.rows)}</g>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img">'
         f"<title>A conversation with stackmem in a terminal</title><style>{''.join(style)}</style>"

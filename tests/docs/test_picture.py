@@ -7,10 +7,12 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from scripts.strategy_pictures import STRATEGIES as PANELS
+from scripts.terminal_pictures import RECORDINGS, record
 from tests.stage import ROOT
 
 PICTURE = ROOT / "docs" / "session.svg"
 STRATEGIES = ROOT / "docs" / "images" / "strategies.svg"
+TERMINAL = ROOT / "docs" / "images" / "terminal"
 NAME = "{http://www.w3.org/2000/svg}"
 
 
@@ -34,6 +36,26 @@ def test_the_picture_of_the_strategies_is_small_and_on_the_page_that_compares_th
     assert titles == list(PANELS)
     assert STRATEGIES.stat().st_size < 60_000
     assert "(images/strategies.svg)" in (ROOT / "docs" / "which-strategy.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_terminal_picture_is_small_and_on_its_page(name):
+    recording, path = RECORDINGS[name], TERMINAL / f"{name}.svg"
+    (screen,) = screens(path)
+    assert path.stat().st_size < 20_000
+    assert recording.shown[0].split()[0] in screen
+    link = f"{'../' * recording.page.count('/')}images/terminal/{name}.svg"
+    assert f"![{recording.title}]({link})" in (ROOT / "docs" / recording.page).read_text(encoding="utf-8")
+
+
+def test_no_terminal_picture_is_left_over():
+    assert sorted(path.stem for path in TERMINAL.iterdir()) == sorted(RECORDINGS)
+
+
+@pytest.mark.campaign
+def test_a_terminal_picture_can_be_made_again(tmp_path):
+    rows = record(RECORDINGS["replay"], tmp_path)
+    assert any("verified" in row for row in rows)
 
 
 @pytest.mark.campaign

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import UsageError
-from stackmem.languages.commands.examples import command, flags_of, shipped_examples
+from stackmem.languages.commands.examples import command, description_of, flags_of, shipped_examples
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,10 @@ def test_files_in_the_flags_are_those_of_the_copy(tmp_path: Path, capsys: pytest
 def test_an_unknown_example_is_refused() -> None:
     with pytest.raises(UsageError, match="did you mean 'sexp/count-words'"):
         command("sexp/count-word", None)
+
+
+def test_every_example_is_described():
+    shipped = shipped_examples()
+    names = [main.parent.relative_to(shipped).as_posix() for main in shipped.glob("*/*/main.*")]
+    assert len(names) > 10
+    assert [name for name in names if len(description_of(shipped, name).split()) < 4] == []

@@ -1,4 +1,4 @@
-# Reads every log of a folder, lets an agent judge what looks like trouble, and writes a ranked report.
+# Reads every log in a folder, lets an agent judge suspicious lines, and writes a ranked report.
 #
 #   stackmem run examples/apl/log-triage --input logs=/var/log/myservice --workspace DIR --model MODEL
 #

@@ -1,4 +1,4 @@
-# Looks at every open branch of a git repository as if it were a pull request, and says which to review first.
+# Reviews each open branch of a git repository like a pull request, and ranks them.
 #
 #   stackmem run examples/apl/pr-triage --input repository=/src/mine --workspace /src/mine --model MODEL
 #

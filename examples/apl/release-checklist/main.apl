@@ -1,4 +1,4 @@
-# Walks through everything that must hold before a release, to the last point, and says which do not.
+# Checks every condition of a release, also after a failure, and reports those that fail.
 #
 #   stackmem run examples/apl/release-checklist --input project=/src/mine --workspace /src/mine --input version=2.1.0
 #

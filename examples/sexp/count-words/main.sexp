@@ -1,4 +1,4 @@
-; Maps a function over files: what the program can count it counts itself, and only the judgement is a task's.
+; Maps a function over files: the program counts, and a task makes only the judgment.
 
 (defatom headline
   (params text)

@@ -1,4 +1,4 @@
-; Three reviewers read a change at once, each with an eye of its own; the majority decides.
+; Three reviewers read a change in parallel, each for another kind of fault; the majority decides.
 
 (defatom review
   (params eye change)

@@ -24,8 +24,8 @@ def command(
     programs = {main.parent.relative_to(shipped).as_posix(): main for main in sorted(shipped.glob("*/*/main.*"))}
     if name is None:
         width = max(map(len, programs))
-        for each, main in programs.items():
-            typer.echo(f"{each:<{width}}  {_first_sentence(main)}")
+        for each in programs:
+            typer.echo(f"{each:<{width}}  {description_of(shipped, each)}")
         typer.echo("\nstackmem examples NAME copies an example with a script that runs it without a model")
         return
     if name not in programs:
@@ -47,12 +47,23 @@ def command(
 
 
 def flags_of(shipped: Path, name: str) -> str:
-    """Return the flags that an example needs besides ``--model``, from the table in the README of the examples."""
+    """Return the flags that an example needs besides ``--model``."""
+    match = re.fullmatch(r"`(--[^`]+)`", _cells(shipped, name)[2])
+    return match[1] if match else ""
+
+
+def description_of(shipped: Path, name: str) -> str:
+    """Return what an example shows, in one line."""
+    return _cells(shipped, name)[1].replace("`", "")
+
+
+def _cells(shipped: Path, name: str) -> tuple[str, str, str]:
+    """Return the row of an example in the README of the examples: name, description, flags; empty if it has no row."""
     for line in (shipped / "README.md").read_text("utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if cells[0] == f"`{name}`" and (match := re.fullmatch(r"`(--[^`]+)`", cells[-1])):
-            return match[1]
-    return ""
+        cells = [cell.strip() for cell in line.strip().removeprefix("|").removesuffix("|").split("|")]
+        if cells[0] == f"`{name}`" and len(cells) == 3:
+            return cells[0], cells[1], cells[2]
+    return f"`{name}`", "", ""
 
 
 def shipped_examples() -> Path:
@@ -60,11 +71,3 @@ def shipped_examples() -> Path:
     package = Path(__file__).resolve().parents[2]
     packaged = package / "_examples"
     return packaged if packaged.is_dir() else package.parent / "examples"
-
-
-def _first_sentence(main: Path) -> str:
-    """Return the first sentence of a program's leading comment or heading, without its markup."""
-    lines = main.read_text("utf-8").splitlines()
-    said = [line.lstrip("#;/ ").strip() for line in lines[:4] if line.strip()]
-    heading = main.suffix == ".pb"  # a playbook begins with its agent's name
-    return said[1 if heading and len(said) > 1 else 0].partition(". ")[0].removesuffix(".")
