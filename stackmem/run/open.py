@@ -46,8 +46,9 @@ from .assemble import RunParts, RunPlaces, assemble, scrubber_of
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed, run_places
 from .checking.checks import as_found
 from .folder_choice import way_to_lend
+from .following.common import FollowedFolder
 from .following.git_following import GitFollower
-from .following.taking_in import FollowedFolder, Follower
+from .following.taking_in import Follower
 from .git_inside import GIT, RepositoryPlaces, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
@@ -300,8 +301,7 @@ def _with_repository(
 ) -> tuple[RunRequest, LateRepository | None, tuple[str, ...]]:
     """Create the git repository of the workspace.
 
-    For a new run, the repository is filled in the background. Otherwise it is recreated, and reported if that fails.
-    In both cases the rest of a long history arrives later.
+    A new one is filled in the background. Otherwise it is recreated, except for the rest of a long history.
     """
     match beginning:
         case Fresh(prepared):

@@ -1,13 +1,17 @@
 """Interleavings of agent and user on one folder, with an oracle: nothing is lost, and only overlaps are blocked.
 
 A file has five slots with constant lines between them, so edits of two slots never touch. The oracle merges slot by
-slot. All 40 run in campaigns (``STACKMEM_CAMPAIGN=1``). ``INTERLEAVINGS=200`` sets another number.
+slot. All 40 run in campaigns (``STACKMEM_CAMPAIGN=1``). ``INTERLEAVINGS=200`` sets another number. Each is also played
+with a kill -9 at a random moment of its steps, after which a new process repeats the step.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import signal
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -20,7 +24,8 @@ from stackmem.core.state import Session, State
 from stackmem.history.following.merging import has_conflict
 from stackmem.history.history import History, share
 from stackmem.run.ending import Brought, Kept, apply_run
-from stackmem.run.following.taking_in import FollowedFolder, Follower
+from stackmem.run.following.common import FollowedFolder
+from stackmem.run.following.taking_in import Follower
 from stackmem.run.request import RunRequest, write_request
 from stackmem.run.run_folder import CHANGES, HISTORY, PATCH
 from stackmem.trace.store import write_line
@@ -67,6 +72,7 @@ class Scene:
         self.branches: dict[str, Files] = {}
         self.branch, self.other_branch = "one", "two"
         self.requests = self.edits = 0
+        self.was_killed = False
         self.begun = ""
         self._begin("run0", "", START, 0)
 
@@ -155,7 +161,16 @@ class Scene:
         if conflict:
             folder(self.work, {name: text(self.agents[name])})
 
+    def reopen(self) -> None:
+        """Go on as a new process does."""
+        self.history = History(self.run / HISTORY, self.work)
+        place = FollowedFolder(self.folder, self.run, self.work, self.history, (), (), False)
+        self.follower = Follower(place, lambda _: "")
+        self.was_killed = True
+
     def _agree(self) -> None:
+        if self.was_killed and self.taken:  # a change can be in the log twice, which changes nothing
+            self.taken += self.taken[-1:] * (self.number - len(self.taken))
         assert self.number == len(self.taken)
         assert holds(self.work) == {name: text(slots).encode() for name, slots in self.agents.items()}
         assert holds(self.folder) == {name: text(slots).encode() for name, slots in self.mine.items()}
@@ -199,17 +214,64 @@ class Scene:
         self._agree()
 
 
+def steps_of(scene: Scene) -> list[Callable[[], None]]:
+    return [
+        scene.agent_edits, scene.agent_edits, scene.user_edits, scene.user_edits, scene.user_formats,
+        scene.user_restores, scene.user_commits, scene.user_switches_branch, scene.user_switches_branch,
+        scene.request, scene.request, scene.apply, scene.apply, scene.undo,
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", range(_COUNT))
 def test_nothing_is_lost_and_only_overlaps_are_blocked(tmp_path: Path, seed: int):
     dice = random.Random(seed)
     scene = Scene(tmp_path, dice)
     scene.request()
-    steps = [
-        scene.agent_edits, scene.agent_edits, scene.user_edits, scene.user_edits, scene.user_formats,
-        scene.user_restores, scene.user_commits, scene.user_switches_branch, scene.user_switches_branch,
-        scene.request, scene.request, scene.apply, scene.apply, scene.undo,
-    ]  # fmt: skip
+    steps = steps_of(scene)
     for _ in range(14):
         dice.choice(steps)()
     scene.request()
     scene.apply()
+
+
+FILE_EVENTS = {
+    "open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod",
+    "os.utime", "subprocess.Popen",
+}  # fmt: skip
+
+
+def killed_within(step: Callable[[], None], after: int) -> bool:
+    """Do a step in a child process that dies by SIGKILL at its file operation number ``after``, or after the step."""
+    child = os.fork()
+    if child == 0:
+        left = after
+
+        def count(event: str, _: tuple[object, ...]) -> None:
+            nonlocal left
+            if event not in FILE_EVENTS:  # the kill itself is an event, too
+                return
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+        try:
+            step()
+        finally:
+            os._exit(0)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("seed", range(_COUNT))
+def test_a_kill_at_any_moment_loses_nothing(tmp_path: Path, seed: int):
+    dice, moments = random.Random(seed), random.Random(seed + 1000)
+    scene = Scene(tmp_path, dice)
+    kills = 0
+    steps = steps_of(scene)
+    chosen = [scene.request, *(dice.choice(steps) for _ in range(14)), scene.request, scene.apply]
+    for step in chosen:
+        if step.__name__ in ("request", "apply", "undo"):
+            kills += killed_within(step, int(2 ** moments.uniform(0, 8)))
+            scene.reopen()
+        step()
+    assert kills

@@ -9,6 +9,7 @@ Rule 2: The log lists the user's changes. Each run of the family takes in those 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,16 +18,52 @@ import msgspec
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, WorkspaceError
 from stackmem.foreign.files import descriptor_of_regular, read_regular
+from stackmem.history.following.inventory import Inventory
 from stackmem.history.history import History
+from stackmem.history.layer import Overlay
 from stackmem.history.objects import REMOVED, Node
+from stackmem.history.origin import Origin
 from stackmem.history.restore import content_of
 from stackmem.run.request import read_request
-from stackmem.run.run_folder import APPLIED, FOLDER_LOG, HISTORY
+from stackmem.run.run_folder import APPLIED, FOLDER_LOG, FOLDER_PENDING, HISTORY
 from stackmem.trace.lineage import came_from
 from stackmem.trace.private import write_json
 
+from .git_following import GitFollower
+
 _GENERATIONS = 200
 _MAX_LOG_BYTES = 64 * 1024 * 1024
+
+
+Files = dict[bytes, Node]
+
+
+class FollowedFolder(msgspec.Struct, frozen=True):
+    """The folder of a conversation, and where its changes go.
+
+    Attributes:
+        folder: The user's folder.
+        run_dir: The directory of the run.
+        work: The workspace on the host, if it is not an overlay.
+        history: The history of the workspace.
+        leave_out: Folders that the history leaves out.
+        own: Folders of stackmem's own files.
+        git: Whether the run may read the folder's repository.
+        inside: What lets the repository in the workspace follow the folder's, if there is one.
+    """
+
+    folder: Path
+    run_dir: Path
+    work: Path
+    history: History
+    leave_out: tuple[str, ...]
+    own: tuple[Path, ...]
+    git: bool
+    inside: GitFollower | None = None
+
+    @property
+    def over(self) -> Overlay | None:
+        return self.history.over
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -43,6 +80,25 @@ class Taken(msgspec.Struct, frozen=True):
     run: str
     before: str
     after: str
+
+
+class PendingLook(msgspec.Struct, frozen=True):
+    """The outcome of a look at the folder, stored before the workspace changes, so that a crash cannot split it.
+
+    Attributes:
+        number: The number of the last change in the log afterwards.
+        files: The content that files of the workspace get, as a plain tree, with markers for files to remove.
+        before, after: The log's new entry, as in ``Taken``; empty if there is none.
+        common: The new common version.
+        news: The lines about the changes.
+    """
+
+    number: int
+    files: str
+    before: str
+    after: str
+    common: str
+    news: tuple[str, ...]
 
 
 def applied_last(run_dir: Path, first: Path) -> Applied | None:
@@ -113,8 +169,18 @@ class Family:
         """Whether the family has a common version that differs from the initial folder."""
         return (self.first / APPLIED).exists()
 
-    def set_common(self, files: dict[bytes, Node]) -> None:
-        write_json(self.first / APPLIED, Applied(self._history.tree_of(files), self.run_dir.name))
+    def pending(self) -> PendingLook | None:
+        """Return the outcome of this run's last look, if the fact of that may not be recorded."""
+        with suppress(OSError, msgspec.DecodeError):
+            return decode_json(read_regular(self.run_dir / FOLDER_PENDING, _MAX_LOG_BYTES), PendingLook)
+        return None
+
+    def complete(self, pending: PendingLook) -> None:
+        """Store the log entry and the common version of a look, unless an interrupted process did."""
+        if pending.before and len(self.log()) < pending.number:
+            self._append(Taken(self.run_dir.name, pending.before, pending.after))
+        if pending.common:
+            write_json(self.first / APPLIED, Applied(pending.common, self.run_dir.name))
 
     def log(self) -> list[Taken]:
         """Return the user's changes, oldest first."""
@@ -124,9 +190,8 @@ class Family:
         except (OSError, msgspec.DecodeError):
             return []
 
-    def add_to_log(self, before: dict[bytes, Node], after: dict[bytes, Node]) -> None:
-        trees = self._history.plain_tree(before), self._history.plain_tree(after)
-        line = msgspec.json.encode(Taken(self.run_dir.name, *trees)) + b"\n"
+    def _append(self, entry: Taken) -> None:
+        line = msgspec.json.encode(entry) + b"\n"
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = descriptor_of_regular(self.first / FOLDER_LOG, flags)
         try:
@@ -151,3 +216,27 @@ class Family:
             with suppress(WorkspaceError):
                 return content_of(path / HISTORY, node.id)
         return None
+
+
+def moves_of(before: Inventory | None, head: tuple[str, str]) -> list[str]:
+    """Return a line that says where the repository's HEAD is now, if it moved."""
+    if before is None or before.head == head or not head[1]:
+        return []
+    branch = head[0].removeprefix("refs/heads/")
+    return [f"the repository's HEAD is now {head[1][:10]}{f' on {branch}' if branch else ''}"]
+
+
+def head_of(origin: Origin | None) -> tuple[str, str]:
+    return ("", "") if origin is None else (origin.branch, origin.head)
+
+
+def set_file(files: Files, path: bytes, node: Node | None) -> None:
+    if node is None:
+        files.pop(path, None)
+    else:
+        files[path] = node
+
+
+def paths_in(entries: Iterable[tuple[Files, Files]]) -> set[bytes]:
+    """Return all paths in log entries."""
+    return {path for before, after in entries for path in {*before, *after}}

@@ -12,9 +12,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
-from pathlib import Path
-
-from msgspec import Struct
 
 from stackmem.core.facts import FolderChanged
 from stackmem.core.state import State
@@ -30,55 +27,23 @@ from stackmem.history.following.inventory import (
     write_inventory,
 )
 from stackmem.history.following.merging import merge_modes, merge_texts
-from stackmem.history.history import History
-from stackmem.history.layer import Overlay
 from stackmem.history.lower import FileKeeper, file_clock_ns, open_folder
-from stackmem.history.objects import Node
+from stackmem.history.objects import GONE, REMOVED, Node
 from stackmem.history.origin import Origin, find_origin
 from stackmem.history.restore import put_file, remove_file
 from stackmem.history.walk import Key, path_bytes
-from stackmem.run.run_folder import FOLDER_SEEN
+from stackmem.run.run_folder import FOLDER_PENDING, FOLDER_SEEN
+from stackmem.trace.private import write_json
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.overlay.mount import refresh
 
-from .common import Family
-from .git_following import GitFollower
+from .common import Family, Files, FollowedFolder, PendingLook, head_of, moves_of, paths_in, set_file
 
 _TRIES, _TICK_SECONDS = 3, 0.012
 _MAX_NAMED = 40
 _MAX_CONTENT_BYTES = 64 * 1024 * 1024
 _KEPT_NEXT_TO = b".agent-version"
 """Suffix of the agent's version of a file that cannot be merged."""
-
-Files = dict[bytes, Node]
-
-
-class FollowedFolder(Struct, frozen=True):
-    """The folder of a conversation, and where its changes go.
-
-    Attributes:
-        folder: The user's folder.
-        run_dir: The directory of the run.
-        work: The workspace on the host, if it is not an overlay.
-        history: The history of the workspace.
-        leave_out: Folders that the history leaves out.
-        own: Folders of stackmem's own files.
-        git: Whether the run may read the folder's repository.
-        inside: What lets the repository in the workspace follow the folder's, if there is one.
-    """
-
-    folder: Path
-    run_dir: Path
-    work: Path
-    history: History
-    leave_out: tuple[str, ...]
-    own: tuple[Path, ...]
-    git: bool
-    inside: GitFollower | None = None
-
-    @property
-    def over(self) -> Overlay | None:
-        return self.history.over
 
 
 class Follower:
@@ -112,10 +77,10 @@ class Follower:
     def _join(self, state: State) -> FolderChanged | None:
         """Bring the changes of the user that other runs of the family took in, or that an undo went back before."""
         with closing(_FolderLook(self._place, state)) as look:
-            if look.number == state.folder:
+            if look.number == state.folder and not look.is_interrupted:
                 return None
             look.take_in([], Inventory({}), None)
-            return self._event((), look.number, state)
+            return self._event(look.news, look.number, state)
 
     def _event(self, news: Iterable[str], number: int, state: State) -> FolderChanged:
         digests = {path: self._digest(path) for path in state.heap.sources}
@@ -144,7 +109,7 @@ class Follower:
         self._history.trust_until(now)
         self._inventory = self._now(before, keys, look, origin)
         self._unsaved = self._inventory != before
-        news = [*_moves(before, self._inventory.head), *look.news]
+        news = [*moves_of(before, self._inventory.head), *look.news]
         if self._place.inside is not None and origin is not None:
             news += self._place.inside.follow(origin, before.head if before is not None else None)
         if len(news) > _MAX_NAMED:
@@ -168,7 +133,7 @@ class Follower:
         """Return the inventory after a look. Ignored files are not in it."""
         entries = before.files if before is not None else {}
         is_same = all(path in entries and entries[path].key == key for path, key in keys.items())
-        if before is not None and is_same and len(entries) == len(keys) and _head(origin) == before.head:
+        if before is not None and is_same and len(entries) == len(keys) and head_of(origin) == before.head:
             return before
         blobs = blobs_in_index(origin, keys)
         files = {}
@@ -179,7 +144,7 @@ class Follower:
             elif before is None or path in look.nodes:
                 node = look.nodes.get(path)
                 files[path] = Entry(key, node.id if node is not None else blobs.get(path, ""))
-        return Inventory(files, _head(origin))
+        return Inventory(files, head_of(origin))
 
     def _origin(self) -> Origin | None:
         if not self._place.git:
@@ -187,18 +152,6 @@ class Follower:
         with suppress(StackmemError, OSError):
             return find_origin(self._place.folder)
         return None
-
-
-def _moves(before: Inventory | None, head: tuple[str, str]) -> list[str]:
-    """Return a line that says where the repository's HEAD is now, if it moved."""
-    if before is None or before.head == head or not head[1]:
-        return []
-    branch = head[0].removeprefix("refs/heads/")
-    return [f"the repository's HEAD is now {head[1][:10]}{f' on {branch}' if branch else ''}"]
-
-
-def _head(origin: Origin | None) -> tuple[str, str]:
-    return ("", "") if origin is None else (origin.branch, origin.head)
 
 
 class _FolderLook:
@@ -229,17 +182,24 @@ class _FolderLook:
         self._folder: FileKeeper = self._history.keeper(open_folder(os.fsencode(folder.folder)))
         self._view: FileKeeper = self._history.keeper(os.dup(self._root))
 
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a crash interrupted an earlier look after it had decided what to do."""
+        pending = self._family.pending()
+        return pending is not None and pending.number > self._state.folder
+
     def close(self) -> None:
         os.close(self._root)
         self._folder.close()
         self._view.close()
 
     def take_in(self, changed: list[bytes], before: Inventory | None, origin: Origin | None) -> None:
-        missing = [self._family.files_taken(entry) for entry in self._log[self._state.folder :]]
+        if self._place.over is not None and (changed or self._log[self._state.folder :] or before is None):
+            refresh(self._place.over.view)
+        known_number = self._recover()
+        missing = [self._family.files_taken(entry) for entry in self._log[known_number:]]
         if not (changed or missing or before is None):
             return
-        if self._place.over is not None:
-            refresh(self._place.over.view)
         ours = self._history.files(self._history.snapshot())
         common = self._family.common(self._state.begun.tree)
         known = {*ours, *common, *self._history.base_files()}
@@ -256,12 +216,33 @@ class _FolderLook:
                     meeting.add(path)
             else:
                 self._tell_of_visible(path, before, origin)
-        for path in sorted(meeting):
-            self._materialize(path, ours.get(path))
-        if taken[0] or taken[1]:
-            self._family.add_to_log(*taken)
-            self.number += 1
-            self._family.set_common(common)
+        is_new = bool(taken[0] or taken[1])
+        tree = self._history.plain_tree
+        old, new = (tree(taken[0]), tree(taken[1])) if is_new else ("", "")
+        files = tree({path: ours.get(path, GONE) for path in meeting})
+        result = self._history.tree_of(common) if is_new else ""
+        pending = PendingLook(self.number + is_new, files, old, new, result, tuple(self.news))
+        write_json(self._place.run_dir / FOLDER_PENDING, pending)
+        self._complete(pending)
+
+    def _complete(self, pending: PendingLook) -> None:
+        """Let the workspace and the log have the outcome of a look."""
+        for path, node in sorted(self._history.listed(pending.files).items()):
+            self._materialize(path, None if node.mode == REMOVED else node)
+        self._family.complete(pending)
+        self.number = pending.number
+
+    def _recover(self) -> int:
+        """Complete a look that a crash interrupted. Returns the number of the last change that the run then has."""
+        pending = self._family.pending()
+        if pending is None or not self.is_interrupted:
+            return self._state.folder
+        self._complete(pending)
+        self._log = self._family.log()
+        self.number = len(self._log)
+        self.news += pending.news
+        self.has_moved = True
+        return pending.number
 
     def _read(self, path: bytes) -> tuple[Node | None, str]:
         """Return the folder's version of a file, or None with the reason if it cannot be read."""
@@ -294,7 +275,7 @@ class _FolderLook:
         """Bring a change of the user that another run of the family took in."""
         for path in sorted({*before, *after}):
             if path in known or self._place.over is None:
-                _set(ours, path, self._merged(path, before.get(path), ours.get(path), after.get(path), ours))
+                set_file(ours, path, self._merged(path, before.get(path), ours.get(path), after.get(path), ours))
                 self._conflict = False
 
     def _meet(self, path: bytes, theirs: Node | None, ours: Files, common: Files, taken: tuple[Files, Files]) -> None:
@@ -304,9 +285,9 @@ class _FolderLook:
             return
         result = self._merged(path, base, own, theirs, ours)
         for files, node in zip(taken, (base, theirs), strict=True):
-            _set(files, path, node)
-        _set(common, path, theirs)
-        _set(ours, path, result)
+            set_file(files, path, node)
+        set_file(common, path, theirs)
+        set_file(ours, path, result)
         self.has_moved = True
         content = self._content(base) if len(self.news) < _MAX_NAMED else None
         kind = "changed" if base is not None else "added"
@@ -384,15 +365,3 @@ class _FolderLook:
                 put_file(self._root, path, node.mode, content)
         except OSError as error:
             self.news.append(f"{shown_name(path)} cannot be written to your workspace ({error.strerror})")
-
-
-def _set(files: Files, path: bytes, node: Node | None) -> None:
-    if node is None:
-        files.pop(path, None)
-    else:
-        files[path] = node
-
-
-def paths_in(entries: Iterable[tuple[Files, Files]]) -> set[bytes]:
-    """Return all paths in log entries."""
-    return {path for before, after in entries for path in {*before, *after}}
