@@ -25,6 +25,28 @@ if TYPE_CHECKING:
         UsageError,
         WorkspaceError,
     )
+    from stackmem.languages.python.inside.api import EffectFailed as EffectFailed
+    from stackmem.languages.python.inside.api import Finished as Finished
+    from stackmem.languages.python.inside.api import NotAllowed as NotAllowed
+    from stackmem.languages.python.inside.api import ask as ask
+    from stackmem.languages.python.inside.api import ask_all as ask_all
+    from stackmem.languages.python.inside.api import ask_user as ask_user
+    from stackmem.languages.python.inside.api import call_tool as call_tool
+    from stackmem.languages.python.inside.api import chunks as chunks
+    from stackmem.languages.python.inside.api import forget as forget
+    from stackmem.languages.python.inside.api import keep as keep
+    from stackmem.languages.python.inside.api import list_files as list_files
+    from stackmem.languages.python.inside.api import now as now
+    from stackmem.languages.python.inside.api import read_file as read_file
+    from stackmem.languages.python.inside.api import recall as recall
+    from stackmem.languages.python.inside.api import run_program as run_program
+    from stackmem.languages.python.inside.api import say as say
+    from stackmem.languages.python.inside.api import shell as shell
+    from stackmem.languages.python.inside.api import spent as spent
+    from stackmem.languages.python.inside.api import step as step
+    from stackmem.languages.python.inside.api import wait as wait
+    from stackmem.languages.python.inside.api import work as work
+    from stackmem.languages.python.inside.api import write_file as write_file
     from stackmem.memory import STRATEGIES, open_strategy
     from stackmem.replays.replay import Replayed
     from stackmem.run.result import RunResult
@@ -54,6 +76,14 @@ _PLACES = {
     "trace.record": ("Record",),
     "trace.store": ("TraceReader",),
 }  # fmt: skip
+_PROGRAM_FUNCTIONS = (
+    "EffectFailed", "Finished", "NotAllowed", "ask", "ask_all", "ask_user", "call_tool", "chunks", "forget", "keep",
+    "list_files", "now", "read_file", "recall", "run_program", "say", "shell", "spent", "step", "wait", "work",
+    "write_file",
+)  # fmt: skip
+"""Names for Python programs, which are described in ``docs/programs/python.md``. In a running program, the module
+``stackmem`` has only these. Here they let editors and type checkers know them, and a program be imported."""
+_PLACES["languages.python.inside.api"] = _PROGRAM_FUNCTIONS
 _MODULES = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [

@@ -33,7 +33,7 @@ from stackmem.workspace.secrets import scrub_value
 from stackmem.workspace.workspace import Workspace
 
 LONGEST_SECONDS = 3_600.0
-_LOOK_SECONDS = 0.01
+_LOOK_SECONDS, _LEAST_LOOK_SECONDS = 0.01, 0.001
 _MAX_BYTES = 10 * 1024 * 1024
 _END_SECONDS = 2.0
 _CLEAR_SECONDS = 30.0
@@ -109,7 +109,7 @@ class Live:
             self._spent = 0.0
             seconds *= max(1, len(answers) - len(self._answers))
         self._answers = list(answers)
-        began = time.monotonic()
+        began, pause = time.monotonic(), _LEAST_LOOK_SECONDS
         while self._thread.is_alive():
             while compared < len(recorded) and (message := self.asked(compared)) is not None:
                 now = scrub_value(message, scrub)
@@ -121,7 +121,8 @@ class Live:
                 return dict(scrub_value(message, scrub))
             if self._spent + time.monotonic() - began > seconds:
                 raise TimeoutError
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(pause)
+            pause = min(_LOOK_SECONDS, pause * 1.5)
         if self._error is not None:
             raise self._error
         return dict(scrub_value(_said(self._ended), scrub))

@@ -83,7 +83,9 @@ def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:
             case "run_python":
                 limit = call.timeout_seconds or context.command_seconds
                 result = context.python.use(given, limit, context.workspace, context.scrub)
-                return replace(result, tree=context.snapshot())
+                # the process of a Python program writes no files, and waits in the middle of its work
+                waits = "session" in given and isinstance(result.value, dict) and "call" in result.value
+                return result if waits else replace(result, tree=context.snapshot())
             case "read_file":
                 return _read(files.read_whole(given["path"], context.literal_bytes), given["path"], context)
             case "list_files":

@@ -40,7 +40,7 @@ def main(topic: str, most: int = 2) -> dict:
         kind = failed.kind
     random_ones = [random.random(), random.Random().random(), os.urandom(4).hex(), str(uuid.uuid4())]
     times = [time.time(), time.monotonic(), datetime.datetime.now().isoformat(), str(datetime.date.today())]
-    stackmem.shell(f"echo {random_ones[3]} {hash('text')} {list({'a', 'b', 'c'})} > out/random.txt")
+    stackmem.shell(f"echo '{random_ones}' {hash('text')} {list({'a', 'b', 'c'})} > out/random.txt")
     return {
         "said": said, "who": who, "code": ran.exit_code, "kind": kind, "both": both, "random": random_ones,
         "times": times, "heap": stackmem.recall("note"), "chunks": stackmem.chunks(),

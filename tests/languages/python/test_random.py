@@ -27,7 +27,7 @@ PLAIN = (
     "{v} = sorted(set(str({v})))[:5]",
     "{v} = list({{str({v}), 'a', 'b', 'c'}})[:2]",
     "{v} = {{'k{n}': {v}, 't': round(time.time())}} if len(str({v})) < 300 else {n}",
-    "{v} = uuid.uuid4().hex",
+    "{v} = [uuid.uuid4().hex, random.random(), random.Random().random(), random.choice('abcdefgh')]",
     "{v} = helper({n}, {v}) if len(str({v})) < 300 else None",
 )
 

@@ -4,9 +4,12 @@ import json
 
 import pytest
 
+import stackmem
 from stackmem.core.facts import FramePushed
 from stackmem.core.program_facts import Said, ToolAnswered, UserAnswered
-from tests.languages.python.programs import ALL, killed, moments, program, run
+from stackmem.languages.python.inside import api
+from stackmem.languages.python.lint import API
+from tests.languages.python.programs import ALL, REPLIES, killed, moments, program, run
 from tests.stage import Stage, events
 
 
@@ -61,3 +64,25 @@ def continues(stage: Stage, after: int) -> None:
     assert asked.count("ask") == 2
     assert result["value"]["log"] == "more\n"  # the command ran once
     assert stage.call("replay", folder).returncode == 0
+
+
+def test_a_fork_continues_with_other_replies(stage: Stage) -> None:
+    result, _ = run(stage, ALL, "--input", "topic=cats", "--say", "Bob")
+    (stage.root / "other.yaml").write_text(REPLIES.replace("second", "changed"), "utf-8")
+    model = f"script:{stage.root / 'other.yaml'}"
+    ran = stage.call("fork", result["run"], "--at", "1", "--model", model, "--json")
+    assert json.loads(ran.stdout)["outcome"] == "input_needed", ran.stdout
+    ran = stage.call("resume", json.loads(ran.stdout)["run"], "--json", "--say", "Eve")
+    forked = json.loads(ran.stdout)
+    assert forked["outcome"] == "finished", forked
+    assert (forked["value"]["said"], forked["value"]["who"]) == (["first", "changed"], "Eve")
+    assert forked["value"]["random"] == result["value"]["random"]  # the seed is part of the shared beginning
+    assert stage.call("replay", forked["run"]).returncode == 0
+
+
+def test_the_names_for_editors_are_those_of_a_running_program() -> None:
+    public = {name for name, value in vars(api).items() if getattr(value, "__module__", "") == api.__name__}
+    assert {name for name in public if not name.startswith("_")} == set(API)
+    assert all(getattr(stackmem, name) is getattr(api, name) for name in API)
+    with pytest.raises(stackmem.NotAllowed, match="stackmem run FILE"):
+        stackmem.ask("x")

@@ -252,6 +252,7 @@ def control(clock: RunClock, seed: str, channel: EffectChannel) -> None:
     random._urandom = os.urandom = urandom  # type: ignore[attr-defined]
     if hasattr(os, "getrandom"):
         os.getrandom = lambda size, flags=0: urandom(size, flags)
+    random.seed = random._inst.seed
     random.seed()
     uuid._generate_time_safe = uuid._UuidCreate = None  # type: ignore[attr-defined]
     uuid._node = 0x010000000000  # type: ignore[attr-defined]
