@@ -40,7 +40,10 @@ from .provenance import code_digest
 READS = (0.1, 0.05, 0.025)
 """Prices of a cached token read, relative to the price of an input token."""
 PRICED_AS = "claude-sonnet-5-5"
-STRATEGIES = ("boundary", "mask", "summary", "isolated", "fold", "stackheap", "adaptive")
+STRATEGIES = (
+    "boundary", "mask", "summary", "compact", "clear", "clear_cold", "clear_paying", "condenser", "memory_dir",
+    "handoff", "isolated", "fold", "stackheap", "adaptive",
+)  # fmt: skip
 PRICED = ("adaptive", "clear_paying")
 """Strategies that decide by the price of a cached token. They are studied as they decide at each price."""
 INTERACTIVE = ("claude-code", "codex", "gemini-cli")
