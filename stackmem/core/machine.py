@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from . import frames, limits, memory_tools, programs, retries, session
 from .compaction import apply_compaction, model_request, reply_chars, upkeep_effect
-from .conversation import hooks, keeping, permissions
+from .conversation import hooks, keeping, permissions, planning
 from .conversation.hook_facts import HookRan
 from .facts import (
     CallAnswered,
@@ -137,7 +137,8 @@ def _before_request(state: State) -> Event | Effect | None:
         return RunEnded(spent, frames.partial_result(state))
     if state.failures:
         return None  # a repeated request keeps its bytes
-    return jobs.notice(state) or limits.notice(state) or repetition.notice(state, repeats) or sizing.notice(state)
+    noticed = jobs.notice(state) or limits.notice(state) or planning.notice(state)
+    return noticed or repetition.notice(state, repeats) or sizing.notice(state)
 
 
 def _stalled(state: State) -> Event:
@@ -173,14 +174,15 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
         return refused if refused.code == "repeated" else lessons.with_lesson(refused, tool_call, offered)
     closing = None if call.behavior.while_closing else limits.closing_refusal(state)
     first = closing or repetition.refusal(state) or memory_tools.before_client_call(state, call, pending)
-    return first or _settle_call(state, call, pending, offered)
+    return first or planning.refusal(state, call) or _settle_call(state, call, pending, offered)
 
 
 def _use_own(state: State, call: ToolCall, pending: Pending) -> Effect | Refusal:
     """Call one of the user's own tools, which checks its arguments itself."""
     if call.malformed is not None or not isinstance(call.arguments, dict):
         return Refusal("bad_arguments", f"{unreadable(call)} one JSON object")
-    obstacle = limits.closing_refusal(state) or session.permission(state, pending, call)
+    closed = limits.closing_refusal(state) or planning.refusal(state, call)
+    obstacle = closed or session.permission(state, pending, call)
     return obstacle or UseOwnTool(call.name, call.arguments, state.shown_bytes, state.heap.sources)
 
 
@@ -310,7 +312,7 @@ def _evolve_derived(
             return programs.open_call(retries.without_others(state, state), event)
         case FramePopped():
             closed = frames.close_running(state, event, memory_tools.heap_with_stored(state, event.stored))
-            over = session.after_request(closed) if state.running.request else closed
+            over = session.after_request(closed, event.forced) if state.running.request else closed
             return hooks.after_request(over, event) if state.running.request or not over.stack else over
         case ChunkAllocated() | ChunkWritten() | ChunkRead() | ChunkFreed():
             return _change_heap(state, event)

@@ -35,6 +35,7 @@ class SessionRules(Struct, frozen=True):
             and the price of reading it. The log is then not recorded, because it follows from the earlier requests.
             Omitted in older conversations.
         upkeep: The question about each request, which of its words must outlive it. Omitted if it is not asked.
+        mode: ``plan`` if the conversation starts in plan mode. Omitted otherwise.
         earlier: ``searched`` if ``recall`` also searches earlier conversations about the folder. Omitted in older
             conversations, and if the conversation is not about a user's folder.
     """
@@ -45,6 +46,7 @@ class SessionRules(Struct, frozen=True):
     words: Literal["kept"] | UnsetType = UNSET
     upkeep: str | UnsetType = UNSET
     earlier: Literal["searched"] | UnsetType = UNSET
+    mode: Literal["plan"] | UnsetType = UNSET
 
 
 class PermissionRule(Struct, frozen=True):
@@ -172,6 +174,30 @@ class PersonAttached(Struct, frozen=True, tag=True):
         return Voice("user", f"the user attached {self.name}", self.content, failed=self.failed)
 
 
+class PersonPlanned(Struct, frozen=True, tag=True):
+    """The user turned plan mode on or off."""
+
+    on: bool
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("user", f"the user turned plan mode {'on' if self.on else 'off'}")
+
+
+class PersonAccepted(Struct, frozen=True, tag=True):
+    """The user accepted a plan, and plan mode is over. Each step of the plan becomes a request.
+
+    Attributes:
+        plan: The plan as the user edited it. Empty for the result of the last request.
+    """
+
+    plan: str = ""
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("user", "the user accepted the plan", self.plan)
+
+
 class WordsGiven(Struct, frozen=True, tag=True):
     """The running frame received what the user had written meanwhile. After a request it starts the next one.
 
@@ -262,6 +288,8 @@ PersonEvent = (
     | PersonDecided
     | PersonRan
     | PersonAttached
+    | PersonPlanned
+    | PersonAccepted
     | WordsGiven
     | WordsAsked
     | TurnEnded

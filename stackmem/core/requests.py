@@ -28,8 +28,10 @@ from .images import ImageBytes, no_image
 from .jobs.calls import JobCall
 from .messages import ToolSpec, View
 from .person_facts import (
+    PersonAccepted,
     PersonAttached,
     PersonDecided,
+    PersonPlanned,
     PersonRan,
     PersonSaid,
     PersonSteppedIn,
@@ -279,7 +281,7 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
 
 GIVEN = (
     RunStarted, RunResumed, RunForked, ProgramStarted, PersonSteppedIn, PersonStopped, PersonRan,
-    PersonAttached, FolderChanged, JobsEnded,
+    PersonAttached, PersonPlanned, PersonAccepted, FolderChanged, JobsEnded,
 )  # fmt: skip
 """Facts that do not follow from earlier ones. Together with the answers, they are all that comes from outside."""
 

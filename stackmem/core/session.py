@@ -17,7 +17,7 @@ from typing import TypeGuard, assert_never
 from msgspec import UNSET, json
 from msgspec.structs import replace
 
-from .conversation import keeping, permissions, upkeep
+from .conversation import keeping, permissions, planning, upkeep
 from .conversation.earlier import earlier_requests
 from .conversation.related import related_requests
 from .conversation.standing import Changes, StandingChange, add
@@ -31,9 +31,11 @@ from .memory_tools import heap_with_stored
 from .messages import ToolCall
 from .person_facts import (
     PermissionRule,
+    PersonAccepted,
     PersonAttached,
     PersonDecided,
     PersonEvent,
+    PersonPlanned,
     PersonRan,
     PersonSaid,
     PersonSteppedIn,
@@ -64,7 +66,7 @@ def opened(start: RunStarted) -> Session | None:
     standing: Changes = ()
     for kept in () if start.heap is UNSET else start.heap.standing:
         standing = add(standing, StandingChange(0, 0, 0, kept.text, kept.kind, earlier=True)).changes
-    return Session(start.session, standing=standing)
+    return Session(start.session, standing=standing, planning=start.session.mode == "plan")
 
 
 def next_turn(state: State, session: Session) -> Event | Effect | None:
@@ -84,6 +86,8 @@ def next_turn(state: State, session: Session) -> Event | Effect | None:
         return asked
     if session.request:
         return _request_frame(state, session)
+    if session.steps and not session.working:
+        return WordsGiven(session.steps[0])
     if session.ran and session.working:
         return NoticeGiven(RAN, "\n\n".join(session.ran), session.images or UNSET)
     return None if session.working else AskPerson()
@@ -213,7 +217,8 @@ def apply_person_event(
     if isinstance(event, WordsGiven):
         quiet = replace(state, heard=())
         if session is not None and not session.working:
-            return _begin_request(quiet, session, event.text)
+            left = session.steps[1:] if session.steps[:1] == (event.text,) else session.steps
+            return _begin_request(quiet, replace(session, steps=left), event.text)
         return keeping.listen(tell(quiet, Notice(f"The user says:\n{event.text}", state.heap)), event.text)
     if isinstance(event, PersonSteppedIn):
         return replace(state, heard=(*state.heard, event.text))
@@ -232,6 +237,8 @@ def apply_person_event(
         case PersonAttached():
             images = (*session.images, *listed(event.images))
             return replace(state, session=replace(session, ran=(*session.ran, event.text), images=images))
+        case PersonPlanned() | PersonAccepted():
+            return planning.choose(state, session, event)
         case TurnEnded():
             return _end_turn(state, session, event)
         case WordsAsked():
@@ -266,7 +273,7 @@ def _stop(state: State, session: Session) -> State:
         pending=None,
         failures=(),
         heard=(),
-        session=replace(session, request="", stopped=stopped, working=stopped, unasked=""),
+        session=replace(session, request="", stopped=stopped, working=stopped, unasked="", steps=()),
     )
 
 
@@ -287,7 +294,8 @@ def _end_turn(state: State, session: Session, event: TurnEnded) -> State:
     after = replace(state, heap=heap)
     for call in state.pending.calls if state.pending else ():
         after = tell(after, Result(call.id, "The user has the result.", False, heap, state.step))
-    done = replace(session, working=False, stopped=False)
+    steps = () if event.forced else session.steps
+    done = replace(session, working=False, stopped=False, steps=steps)
     return replace(after, pending=None, failures=(), idle=0, result=event.result, session=done)
 
 
@@ -331,10 +339,11 @@ def open_request(state: State, session: Session, event: FramePushed) -> State:
     return replace(state, stack=stack, pushes=state.pushes + 1, idle=0, session=replace(session, request=""))
 
 
-def after_request(state: State) -> State:
+def after_request(state: State, forced: str) -> State:
     """Return the state after a request's frame has popped. The root has no turn about it; the log lists it instead."""
     session = state.session
     if session is None:
         return state
     grants = tuple(grant for grant in session.grants if not grant.frame)
-    return replace(state, session=replace(session, working=False, stopped=False, grants=grants))
+    steps = () if forced else session.steps
+    return replace(state, session=replace(session, working=False, stopped=False, grants=grants, steps=steps))

@@ -186,8 +186,7 @@ class Pending(Struct, frozen=True):
     Attributes:
         call: The first call as an instance of its tool's class. None if it is invalid.
         digests, verified: Digests of the sources that it names, and the outcome of the verify command, once known.
-        decided, earlier: The user's decision about the call, and the result of a search of earlier conversations.
-        hooked: The hooks that ran before the call.
+        decided, earlier, hooked: The user's decision, the result of a search, and the hooks that ran before the call.
         first: Whether the first call is performed and the others are answered as not performed.
     """
 
@@ -224,8 +223,8 @@ class Session(Struct, frozen=True):
         stopped: Whether the user stopped the request and its frames still have to be popped.
         standing: The user's standing words, as changes from the first to the last.
         said: What the user said, without commands.
-        ran, images: Commands that the user ran, and files and images that the user attached, which the model has not
-            read yet.
+        ran, images: Commands of the user, and attached files and images, which the model has not read yet.
+        planning, steps: Whether plan mode is on; the requests for steps of an accepted plan that have not started.
         unasked: A request that the model must still be asked about (conversation/upkeep.py).
     """
 
@@ -237,6 +236,8 @@ class Session(Struct, frozen=True):
     grants: tuple[Grant, ...] = ()
     standing: Changes = ()
     said: Log[UserMessage] = field(default_factory=Log)
+    planning: bool = False
+    steps: tuple[str, ...] = ()
     unasked: str = ""
     ran: tuple[str, ...] = ()
     images: tuple[ImageRef, ...] = ()
@@ -353,8 +354,7 @@ class State(Struct, frozen=True):
     @property
     def window_tokens(self) -> int:
         """The context window of the model in the running frame."""
-        own = self.stack[-1].window_tokens if self.stack else 0
-        return own or self.begun.window_tokens
+        return (self.stack[-1].window_tokens if self.stack else 0) or self.begun.window_tokens
 
     @property
     def shown_bytes(self) -> int:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from stackmem.core.conversation.hook_facts import HookRan
 from stackmem.core.decider import Decider
 from stackmem.core.facts import ChecksReturned, Event, RunEnded
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import evolve
+from stackmem.core.person_facts import PersonAccepted
 from stackmem.core.requests import AskModel, Effect, ReadClock, RunChecks, RunHook, UseOwnTool, UseTool
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
@@ -21,7 +24,7 @@ from .companion.jobs import follow_jobs
 from .following.news import interrupted, news, read_attached, run_for_user
 from .interrupts import Interrupts, OutOfTime
 from .perform import World, perform
-from .ports import Left, UserCommand, UserFile
+from .ports import Left, UserChoice, UserCommand, UserFile
 
 
 def run(
@@ -54,6 +57,9 @@ def _fact(upcoming: Event | Effect, state: State, world: World, interrupts: Inte
         if interrupts.signal and state.program is not None and state.end is None:
             raise KeyboardInterrupt  # a program can run for a long time without requesting an effect
         return upcoming
+    except UserChoice as chosen:
+        event = chosen.event
+        return replace(event, plan=world.scrub(event.plan)) if isinstance(event, PersonAccepted) else event
     except OutOfTime:
         return RunEnded("limit:seconds", partial_result(state))
     except Left:

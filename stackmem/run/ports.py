@@ -12,7 +12,7 @@ from msgspec import Struct
 from stackmem.core.facts import ChecksReturned, ModelFailed, ModelReplied
 from stackmem.core.images import Images
 from stackmem.core.network import NetworkRequest
-from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped
+from stackmem.core.person_facts import PersonAccepted, PersonDecided, PersonPlanned, PersonSteppedIn, PersonStopped
 from stackmem.core.requests import AskModel, AskPermission, AskUser
 from stackmem.neighbors import neighbor
 from stackmem.trace.record import Record
@@ -94,8 +94,16 @@ class UserFile(Exception):  # noqa: N818 - not an error: the user's attachment c
         self.path, self.start_line, self.end_line = path, start_line, end_line
 
 
+class UserChoice(Exception):  # noqa: N818 - not an error: the user's choice comes before what was asked
+    """Raised when the user turns plan mode on or off, or accepts a plan. The question is asked again afterwards."""
+
+    def __init__(self, event: PersonPlanned | PersonAccepted) -> None:
+        super().__init__(event)
+        self.event = event
+
+
 class PersonPort(Protocol):
-    """The user that a run talks to. Every method except ``attend`` may raise ``Left`` or ``UserCommand``."""
+    """The user that a run talks to. Methods except ``attend`` may raise ``Left``, ``UserCommand`` or ``UserChoice``."""
 
     def attend(self, run_dir: Path) -> object:
         """Receive the run directory before the run starts or resumes."""

@@ -10,7 +10,15 @@ from msgspec.structs import replace
 from stackmem.core import facts
 from stackmem.core.decider import AgentDecider, ProgramUnderWay, Watcher
 from stackmem.core.frames import partial_result
-from stackmem.core.person_facts import PersonAttached, PersonRan, PersonSteppedIn, PersonStopped, WordsAsked
+from stackmem.core.person_facts import (
+    PersonAccepted,
+    PersonAttached,
+    PersonPlanned,
+    PersonRan,
+    PersonSteppedIn,
+    PersonStopped,
+    WordsAsked,
+)
 from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, AskWords, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
@@ -22,6 +30,9 @@ from .program import TextOf, no_sources
 from .record import Record
 from .walk import RecordWalk, WalkedRecord
 
+_MEANWHILE = (
+    PersonSteppedIn, PersonStopped, PersonRan, PersonAttached, PersonPlanned, PersonAccepted, facts.FolderChanged,
+)  # fmt: skip
 Proven = dict[str, tuple[int, int]]
 """Maps a frame id to the last step whose prompt was equal, and the number of messages in that prompt."""
 
@@ -105,7 +116,7 @@ def _may_come_meanwhile(state: State, event: facts.Event) -> bool:
     """Return whether the event comes from the user or from a job, and so may come before any effect."""
     if isinstance(event, facts.JobsEnded):
         return bool(state.jobs.running) and state.end is None
-    given = isinstance(event, PersonSteppedIn | PersonStopped | PersonRan | PersonAttached | facts.FolderChanged)
+    given = isinstance(event, _MEANWHILE)
     return given and state.session is not None and state.end is None
 
 

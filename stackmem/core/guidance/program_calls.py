@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import UNSET, json
 
 from stackmem.core import limits, session
+from stackmem.core.conversation import planning
 from stackmem.core.messages import ToolCall, ToolSpec
 from stackmem.core.program_facts import OfferedProgram, ProgramCalled, ProgramStarted
 from stackmem.core.requests import AskPermission
@@ -49,7 +50,7 @@ def settle_call(state: State, call: ToolCall, pending: Pending) -> ProgramCalled
     given = call.arguments
     if call.malformed is not None or not isinstance(given, dict):
         return Refusal("bad_arguments", f"{unreadable(call)} one JSON object with path and inputs")
-    obstacle = limits.closing_refusal(state) or repetition.refusal(state)
+    obstacle = limits.closing_refusal(state) or repetition.refusal(state) or planning.refusal(state, call)
     if obstacle is not None:
         return obstacle
     start = _start(state, given)

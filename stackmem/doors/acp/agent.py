@@ -24,7 +24,7 @@ from acp.agent.connection import AgentSideConnection
 from acp.schema import PermissionOption, RequestPermissionResponse, ToolCallUpdate
 from msgspec import UNSET
 
-from stackmem.core.person_facts import Approve, PersonSaid
+from stackmem.core.person_facts import Approve, PersonPlanned, PersonSaid
 from stackmem.core.state import State
 from stackmem.core.text import mark_cut
 from stackmem.doors.chat.command_files import find_commands, request_of
@@ -58,6 +58,7 @@ _MODES: dict[Approve, tuple[str, str]] = {
     "commands": ("Ask for commands", "File changes and commands need permission."),
     "all": ("Ask for everything", "Every call in the workspace needs permission."),
 }
+_PLAN = "plan"
 _OPTIONS = [("allow_once", "Allow"), ("allow_always", "Always allow this tool"), ("reject_once", "Deny")]
 
 
@@ -96,7 +97,7 @@ class EditorAgent:
         except StackmemError as error:
             raise _wrong(str(error)) from error
         conversation = self._begin(secrets.token_hex(16), folder)
-        return {"sessionId": conversation.name, "modes": _modes(conversation.mode)}
+        return {"sessionId": conversation.name, "modes": _modes(conversation)}
 
     async def load_session(self, cwd: str, session_id: str, **more: Any) -> dict[str, Any]:
         return await self._take_up(cwd, session_id, shows=True)
@@ -126,11 +127,12 @@ class EditorAgent:
 
     async def set_session_mode(self, session_id: str, mode_id: str, **more: Any) -> dict[str, Any]:
         conversation = self._session(session_id)
-        for mode in _MODES:
-            if mode == mode_id:
-                conversation.mode = mode
-                return {}
-        raise _wrong(f"unknown mode {mode_id[:40]!a}; choose one of {', '.join(_MODES)}")
+        if mode_id not in (*_MODES, _PLAN):
+            raise _wrong(f"unknown mode {mode_id[:40]!a}; choose one of {', '.join((*_MODES, _PLAN))}")
+        if (mode_id == _PLAN) != conversation.planning:
+            conversation.choose(PersonPlanned(mode_id == _PLAN))
+        conversation.mode = next((mode for mode in _MODES if mode == mode_id), conversation.mode)
+        return {}
 
     async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> dict[str, Any]:
         conversation = self._session(session_id)
@@ -220,7 +222,7 @@ class EditorAgent:
         except (StackmemError, OSError) as error:
             self._sessions.pop(session_id, None)
             raise _wrong(str(error)) from error
-        return {"modes": _modes(conversation.mode)}
+        return {"modes": _modes(conversation)}
 
     def _session(self, name: str) -> EditorSession:
         if name not in self._sessions:
@@ -326,9 +328,10 @@ def _folder(cwd: str) -> Path:
     raise _wrong(f"cwd must be the absolute path of a folder, not {cwd[:200]!a}")
 
 
-def _modes(current: Approve) -> dict[str, Any]:
+def _modes(conversation: EditorSession) -> dict[str, Any]:
     known = [{"id": mode, "name": name, "description": says} for mode, (name, says) in _MODES.items()]
-    return {"currentModeId": current, "availableModes": known}
+    known.append({"id": _PLAN, "name": "Plan", "description": "The agent only looks, and answers with a plan."})
+    return {"currentModeId": _PLAN if conversation.planning else conversation.mode, "availableModes": known}
 
 
 def _text(prompt: list[Any], folder: Path) -> str:

@@ -14,14 +14,21 @@ from typing import Any, Protocol
 
 from stackmem.core.facts import Event, ModelFailed, ModelReplied
 from stackmem.core.frames import last_words
-from stackmem.core.person_facts import Approve, PersonDecided, PersonSteppedIn, PersonStopped
+from stackmem.core.person_facts import (
+    Approve,
+    PersonAccepted,
+    PersonDecided,
+    PersonPlanned,
+    PersonSteppedIn,
+    PersonStopped,
+)
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.session import is_question
 from stackmem.core.state import State
 from stackmem.core.tools import AskQuestion, EditFile, RunCommand, WriteFile, tool_name
 from stackmem.errors import TraceError
 from stackmem.foreign.files import read_start
-from stackmem.run.ports import Left
+from stackmem.run.ports import Left, UserChoice
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.snapshot import Snapshot
 
@@ -64,6 +71,7 @@ class EditorSession:
         self._editor = editor
         self._lock = threading.Lock()
         self._words: list[str] = []
+        self._chosen: list[PersonPlanned | PersonAccepted] = []
         self._waiting: list[Future[str]] = []
         self._cancelled: list[Future[str]] = []
         self._stops = self._closed = False
@@ -79,6 +87,20 @@ class EditorSession:
             self._waiting.append(answer)
             begins, self.queued = not self.queued, True
         return answer, begins
+
+    def choose(self, event: PersonPlanned | PersonAccepted) -> None:
+        """Queue a choice of the user, which the run reads next."""
+        with self._lock:
+            self._chosen.append(event)
+
+    @property
+    def planning(self) -> bool:
+        """Whether plan mode is on, or will be once the run reads the queued choices."""
+        with self._lock:
+            chosen = list(self._chosen)
+        session = self.state.session if self.state is not None else None
+        before = session is not None and session.planning
+        return next((isinstance(each, PersonPlanned) and each.on for each in reversed(chosen)), before)
 
     def cancel(self) -> None:
         """Stop the current request and drop words that the run has not read yet."""
@@ -138,6 +160,9 @@ class EditorSession:
             self._stops = False
         for each in updates(event, before, state, self.shown(heard=self._heard)):
             self._editor.update(self.name, each)
+        if isinstance(event, PersonPlanned | PersonAccepted):
+            mode = "plan" if self.planning else self.mode
+            self._editor.update(self.name, {"sessionUpdate": "current_mode_update", "currentModeId": mode})
         if isinstance(event, ModelReplied | ModelFailed):
             self._heard = ""
 
@@ -156,6 +181,8 @@ class EditorSession:
         self.on_run(run_dir)
 
     def request(self) -> str:
+        self._must_be_there()
+        self._read_choice()
         return self._said()
 
     def answer(self, asked: AskUser) -> str | None:
@@ -187,6 +214,7 @@ class EditorSession:
         works = self.state is not None and self.state.session is not None and self.state.session.working
         if not works:
             return None
+        self._read_choice()
         if self._stops:
             return PersonStopped()
         if self.state is not None and _is_asking(self.state):
@@ -204,6 +232,12 @@ class EditorSession:
     def _must_be_there(self) -> None:
         if self._closed:
             raise Left
+
+    def _read_choice(self) -> None:
+        with self._lock:
+            chosen = self._chosen.pop(0) if self._chosen else None
+        if chosen is not None:
+            raise UserChoice(chosen)
 
     def _text_before(self, state: State, path: str) -> str | None:
         """Return a file's text from the run's history, or from the user's folder if the history does not store it."""

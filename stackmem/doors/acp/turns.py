@@ -15,6 +15,7 @@ from types import FrameType
 
 from stackmem.core.conversation.standing import memory_line
 from stackmem.core.facts import RunEnded
+from stackmem.core.person_facts import PersonAccepted, PersonPlanned
 from stackmem.core.state import State
 from stackmem.doors.chat.commands import IN_EDITORS
 from stackmem.doors.chat.committing import apply_order
@@ -167,6 +168,10 @@ class Turns:
 
     def _obey(self, name: str, rest: str, conversation: EditorSession) -> RunResult | None:
         """Execute a command. Return the result of the run that it started, or None."""
+        if name == "plan":
+            conversation.choose(PersonPlanned(not conversation.planning))
+            conversation.say(f"plan mode is {'on' if conversation.planning else 'off'}")
+            return None
         run_dir, state = conversation.run_dir, conversation.state
         if run_dir is None or state is None:
             conversation.say("no requests yet")
@@ -174,6 +179,11 @@ class Turns:
         match name:
             case "apply":
                 conversation.say("\n\n".join(apply_order(run_dir, rest)))
+            case "accept" if not conversation.planning or not state.result:
+                conversation.say("no plan to accept; /plan turns plan mode on, and the next answer is a plan")
+            case "accept":
+                conversation.choose(PersonAccepted(rest if rest != "edit" else ""))
+                return self._resume(conversation, run_dir, {})
             case "undo":
                 return self._undo(conversation, run_dir, rest)
             case "model" if rest:

@@ -18,7 +18,7 @@ from stackmem.core import facts
 from stackmem.core.conversation import keeping
 from stackmem.core.conversation.earlier import left_out_line
 from stackmem.core.messages import Text, ToolCall
-from stackmem.core.person_facts import PersonAttached, PersonRan, TurnEnded
+from stackmem.core.person_facts import PersonAttached, PersonRan, TurnEnded, WordsGiven
 from stackmem.core.state import State
 from stackmem.core.text import shorten_text
 from stackmem.memory import open_strategy
@@ -76,6 +76,7 @@ class ChatScreen:
             case facts.RunStarted() | facts.RunForked() | facts.RunResumed():
                 self.busy = ""
                 if isinstance(event, facts.RunStarted):
+                    self._paid_usd, self._left_out, self.said = 0.0, "", ""
                     self.tell(*self._beginning(event), color="dim")
                 self.tell(*_changed(event, before), color="dim")
             case PersonRan():
@@ -83,6 +84,8 @@ class ChatScreen:
             case PersonAttached():
                 told = f"not attached: {event.content}" if event.failed else f"{len(event.content):,} chars"
                 self.tell(f"(attached {event.name}: {told})", color="yellow" if event.failed else "dim")
+            case WordsGiven() if before is not None and before.session is not None and before.session.steps:
+                self.tell(f"> {event.text.partition(chr(10))[0]}", color="bold")
             case facts.ModelReplied():
                 self._show_reply(event, state)
             case facts.FramePushed() if event.request is not UNSET:
@@ -200,6 +203,8 @@ class ChatScreen:
         cost = spell_cost(None if state.cost_usd is None else state.cost_usd - self._paid_usd, state.usage.total)
         self.tell(f"({cost}; the next prompt has about {prompt.tokens:,} tokens, /context shows them)", color="dim")
         self._paid_usd = state.usd
+        if state.session is not None and state.session.planning and not forced:
+            self.tell("/accept carries the plan out; /accept edit changes it first; text asks for another", color="dim")
         self.say("")
         self.said = ""
 

@@ -13,14 +13,16 @@ from stackmem.cli.screen.result import show_copy
 from stackmem.cli.screen.text import one_line, readable, say
 from stackmem.core.conversation.standing import memory_line
 from stackmem.core.facts import RunEnded
+from stackmem.core.person_facts import PersonAccepted, PersonPlanned
 from stackmem.core.requests import AskUser
+from stackmem.core.state import State
 from stackmem.errors import StackmemError
 from stackmem.foreign.files import read_start
 from stackmem.models.spoken import listening, watching
 from stackmem.run.fork import ForkChanges, fork, requests_of
 from stackmem.run.limits import LIMITS
 from stackmem.run.open import Person
-from stackmem.run.ports import Left, UserCommand
+from stackmem.run.ports import Left, UserChoice, UserCommand
 from stackmem.run.prepare import Prepared
 from stackmem.run.repeats import MayRepeat
 from stackmem.run.result import RunResult
@@ -49,12 +51,20 @@ class ChatSession:
         then: The next action for the run that the user left; None if the user quit.
     """
 
-    def __init__(self, screen: ChatScreen, editor: LineEditor, folder: Path, files: FileCommands) -> None:
+    def __init__(
+        self,
+        screen: ChatScreen,
+        editor: LineEditor,
+        folder: Path,
+        files: FileCommands,
+        prepare: Callable[[Callable[..., object]], Prepared],
+    ) -> None:
         self.screen, self.editor = screen, editor
         self.person = TerminalPerson(screen, editor, self._obey, self._looks, folder)
         self.then: Next | None = None
         self._undone: list[tuple[Path, int]] = []  # runs that /undo left, with the number of requests that remained
         self._files = files.commands
+        self._prepare = partial(prepare, screen.tell)
         self._look = Look(screen.say, screen.tell, screen.diff, files.help)
 
     def play(self, first: Next) -> int:
@@ -119,7 +129,10 @@ class ChatSession:
                 continue
             if not line.startswith("/") or memory_line(line) is not None:
                 return line
-            self._obey(line)
+            try:
+                self._obey(line)
+            except UserChoice:
+                self.screen.tell(f"the run has stopped; press Enter to continue it, then use {line}", color="yellow")
 
     def _resumed(self, wanted: dict[str, str] | None = None) -> Next:
         return partial(self.resume, self._run_dir(), wanted or {})
@@ -166,12 +179,12 @@ class ChatSession:
                 self._leave(partial(self._fork, ForkChanges(model=rest)))
             case "/strategy" if rest:
                 self._leave(partial(self._fork, ForkChanges(strategy=rest)))
-            case "/undo":
-                self._undo(int(rest) if rest.isdecimal() and len(rest) < 6 else 1)
-            case "/rewind":
-                self._rewind(rest)
-            case "/redo":
-                self._redo(state.session.requests if state.session else 0)
+            case "/undo" | "/rewind" | "/redo":
+                self._go_back(name, rest, state)
+            case "/plan" | "/accept":
+                self._choose(name, rest, state)
+            case "/new":
+                self._leave(self._begin_new)
             case "/budget":
                 self._set_budget(rest)
             case "/model" | "/strategy":
@@ -180,6 +193,21 @@ class ChatSession:
                 pass  # the reason why it cannot be used was shown
             case _:
                 self.screen.tell(f"no command {one_line(name)}; /help lists all commands")
+
+    def _go_back(self, name: str, rest: str, state: State) -> None:
+        if name == "/undo":
+            self._undo(int(rest) if rest.isdecimal() and len(rest) < 6 else 1)
+        elif name == "/rewind":
+            self._rewind(rest)
+        else:
+            self._redo(state.session.requests if state.session else 0)
+
+    def _begin_new(self) -> RunResult:
+        """Start a new conversation with the settings of this one."""
+        prepared, earlier = self._prepare(), self._run_dir().name
+        self.screen.tell(f"a new conversation; stackmem chat --resume {earlier} continues the earlier one", color="dim")
+        self._undone.clear()
+        return begin(prepared, self)
 
     def _looks(self, line: str) -> bool:
         name, _, rest = line.strip().partition(" ")
@@ -227,6 +255,21 @@ class ChatSession:
         self.screen.tell(*(f"{number:>3}  {one_line(words)}" for number, (_, words) in enumerate(found, 1)))
         self.screen.tell("/rewind N goes back to before request N" if found else "no request yet")
 
+    def _choose(self, name: str, rest: str, state: State) -> None:
+        """Turn plan mode on or off, or accept the plan; the run goes on with that."""
+        planning = state.session is not None and state.session.planning
+        if name == "/plan":
+            self.screen.tell(f"plan mode is {'off' if planning else 'on: the agent changes nothing'}", color="dim")
+            raise UserChoice(PersonPlanned(not planning))
+        if not planning or not state.result or (state.session is not None and state.session.working):
+            self.screen.tell("no plan to accept; /plan turns plan mode on, and the next answer is a plan")
+            return
+        plan = self.editor.ask("plan> ", draft=state.result) if rest == "edit" else state.result
+        if not plan or not plan.strip():
+            self.screen.tell("nothing was accepted")
+            return
+        raise UserChoice(PersonAccepted(plan if plan != state.result else ""))
+
     def _set_budget(self, rest: str) -> None:
         name, _, value = rest.partition(" ")
         if name not in LIMITS.values() or not value.strip():
@@ -243,6 +286,7 @@ def talk(
     folder: Path,
     runs_dir: Path,
     first: Callable[[ChatSession], RunResult | None],
+    prepare: Callable[[Callable[..., object]], Prepared],  # prepares a new conversation, with a function for notices
     *,
     vim: bool = False,
     plain: bool = False,
@@ -255,7 +299,7 @@ def talk(
     with LineEditor(ChatCompleter(folder, files.help), runs_dir / _HISTORY, screen.status, vim=vim) as editor:
         screen.say, screen.live = editor.say, editor.show_live
         editor.format_live = screen.format_tail if color else None
-        talking = ChatSession(screen, editor, folder, files)
+        talking = ChatSession(screen, editor, folder, files, prepare)
         screen.tell(*files.notes, color="yellow")
         screen.tell("Type a request; /help lists commands; Ctrl-D leaves.", color="dim")
         code = talking.play(partial(first, talking))

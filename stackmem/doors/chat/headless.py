@@ -18,12 +18,12 @@ from stackmem.cli.screen.standard_input import STDIN, read_stdin
 from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.core import facts
 from stackmem.core.conversation.permissions import without_user
-from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, TurnEnded
+from stackmem.core.person_facts import PersonAccepted, PersonDecided, PersonSteppedIn, PersonStopped, TurnEnded
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.run.open import Observe, Person
-from stackmem.run.ports import Left
+from stackmem.run.ports import Left, UserChoice
 from stackmem.run.prepare import Prepared
 from stackmem.run.result import RunResult
 from stackmem.run.resume import resume
@@ -63,7 +63,11 @@ class OneRequest:
         return self._attend(run_dir)
 
     def request(self) -> str:
-        return self._take() or self._leave()
+        words = self._take()
+        command, _, plan = words.strip().partition("\n")
+        if command.strip() == "/accept":
+            raise UserChoice(PersonAccepted(plan.strip()))
+        return words or self._leave()
 
     def answer(self, asked: AskUser) -> str | None:
         return self._take() or None

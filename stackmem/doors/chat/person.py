@@ -71,7 +71,7 @@ class TerminalPerson:
             self.commands(queued)
         while True:
             draft, self.draft = self.draft, ""
-            line = self._ask("> ", draft=draft)
+            line = self._ask("plan> " if self._plans() else "> ", draft=draft)
             if line is None:
                 raise Left
             self._run_if_asked(line)
@@ -182,6 +182,10 @@ class TerminalPerson:
             return PersonSteppedIn(self._with_mentions(words))
         self.screen.busy = "working"
         return None
+
+    def _plans(self) -> bool:
+        state = self.screen.state
+        return state is not None and state.session is not None and state.session.planning
 
     def _works(self) -> bool:
         state = self.screen.state

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import get_args
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from stackmem.cli.options import (
@@ -66,6 +67,9 @@ def command(
         "never|writes|commands|all",
         default="never",
     ),
+    mode: str = option(
+        "--mode", "plan: the agent only looks, and answers with a plan to accept.", "work|plan", default="work"
+    ),
     keys: str = option("--keys", "Edit the input line with the keys of emacs or vim.", "emacs|vim", default="emacs"),
     plain: bool = switch("--plain", "For screen readers: no colors, no spinner, no text that changes in place."),
     continues: bool = switch(
@@ -88,6 +92,7 @@ def command(
     """Talk with the agent about a folder. The agent works on a copy."""
     _refuse_output(json=json, stream_json=stream_json, headless=request is not None or taken_up == "")
     _must_be_one_of("--approve", approve, get_args(Approve))
+    _must_be_one_of("--mode", mode, ("work", "plan"))
     _must_be_one_of("--keys", keys, ("emacs", "vim"))
     if policy is not None:
         _must_be_one_of("--policy", policy, get_args(Policy))
@@ -96,13 +101,17 @@ def command(
     words = words and (request_of(words, place, os.environ) or words)
     with own_servers(os.environ, Path.cwd(), root=place, asks=words is None) as warnings:
         say(*warnings)
+        rules = SessionRules(approve=approve, mode="plan" if mode == "plan" else UNSET)  # type: ignore[arg-type]
         if continues or taken_up is not None:
+            if mode == "plan":
+                raise UsageError("--mode is for a new conversation; use /plan in this one")
             first: Prepared | Path = _found(place, taken_up, flags, asks=words is None and _at_terminal())
         else:
-            first = _prepared(place, flags, SessionRules(approve=approve), policy)  # type: ignore[arg-type]
+            first = _prepared(place, flags, rules, policy, say)
         if words is not None:
             sys.exit(play_request(words, first, json=json, stream=stream_json, quiet=quiet))
-        sys.exit(_talk(place, first, vim=keys == "vim", plain=plain))
+        prepares = partial(_prepared, place, flags, rules, policy)
+        sys.exit(_talk(place, first, prepares, vim=keys == "vim", plain=plain))
 
 
 def _refuse_output(*, json: bool, stream_json: bool, headless: bool) -> None:
@@ -121,20 +130,30 @@ def _at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _prepared(place: Path, flags: Flags, rules: SessionRules, policy: str | None) -> Prepared:
+def _prepared(
+    place: Path, flags: Flags, rules: SessionRules, policy: str | None, tell: Callable[..., object]
+) -> Prepared:
     """Prepare a new conversation."""
     prepared = prepare(str(place), None, flags, os.environ, Path.cwd(), rules)
-    say(*prepared.warnings)
+    tell(*prepared.warnings)
     rules = replace(prepared.session or rules, policy=_policy(policy, prepared.resolved.settings.strategy))
     return replace(prepared, session=rules)
 
 
-def _talk(place: Path, first: Prepared | Path, *, vim: bool, plain: bool) -> int:
+def _talk(
+    place: Path,
+    first: Prepared | Path,
+    prepares: Callable[[Callable[..., object]], Prepared],
+    *,
+    vim: bool,
+    plain: bool,
+) -> int:
     from stackmem.doors.chat.conversation import begin, take_up, talk  # slow to import: loads the line editor
 
     if isinstance(first, Path):
-        return talk(Path(read_request(first).subject), first.parent, partial(take_up, first), vim=vim, plain=plain)
-    return talk(place, first.folders[0], partial(begin, first), vim=vim, plain=plain)
+        subject = Path(read_request(first).subject)
+        return talk(subject, first.parent, partial(take_up, first), prepares, vim=vim, plain=plain)
+    return talk(place, first.folders[0], partial(begin, first), prepares, vim=vim, plain=plain)
 
 
 def _must_be_one_of(flag: str, given: str, known: tuple[str, ...]) -> None:

@@ -12,7 +12,14 @@ import pytest
 
 from stackmem import TraceError, UsageError, open_run, replay
 from stackmem.core.facts import FramePopped, RunForked, ToolReturned
-from stackmem.core.person_facts import PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, PersonStopped
+from stackmem.core.person_facts import (
+    PersonAccepted,
+    PersonDecided,
+    PersonRan,
+    PersonSaid,
+    PersonSteppedIn,
+    PersonStopped,
+)
 from stackmem.doors.chat.line_editor import GRACE_SECONDS
 from tests.cli.terminal import Terminal
 from tests.stage import Stage, call, command, pop
@@ -424,3 +431,44 @@ def test_a_command_from_a_file_becomes_the_request_and_needs_trust_in_a_project(
         terminal.type("\x04")
         assert terminal.end() == 0
     assert begun(stage) == ["Deploy to prod."]
+
+
+def test_a_plan_is_accepted_and_a_new_conversation_begins_in_the_same_terminal(stage: Stage):
+    replies = [
+        says("1. Write b.txt\n2. Say so"), call("write_file", path="b.txt", content="x"), says("Wrote it."),
+        says("Said it."),
+    ]  # fmt: skip
+    with chat(stage, "--mode", "plan", replies=replies) as terminal:
+        at = terminal.wait_for("plan>", terminal.wait_for("Type a request"))
+        terminal.type("/accept\r")
+        at = terminal.wait_for("no plan to accept", at)
+        terminal.type("Make b.txt\r")
+        at = terminal.wait_for("/accept carries the plan out", at)
+        terminal.type("/accept\r")
+        at = terminal.wait_for("Said it.", terminal.wait_for("> Step 2 of 2", terminal.wait_for("> Step 1 of 2", at)))
+        first = newest(stage)
+        terminal.type("/new\r")
+        at = terminal.wait_for(f"chat --resume {first.name}", at)
+        at = terminal.wait_for("plan>", at)
+        terminal.type("/plan\r")
+        at = terminal.wait_for("plan mode is off", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert len([path for path in stage.runs.iterdir() if path.is_dir()]) == 2
+    assert replay(first).prompts == 4
+
+
+def test_an_edited_plan_is_carried_out(stage: Stage):
+    with chat(stage, replies=[says("One thing."), says("Did it.")]) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("/plan\r")
+        at = terminal.wait_for("plan mode is on")
+        terminal.type("Plan it\r")
+        at = terminal.wait_for("/accept carries the plan out", at)
+        terminal.type("/accept edit\r")
+        at = terminal.wait_for("plan> One thing.", at)
+        terminal.type(" And more.\r")
+        terminal.wait_for("Did it.", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert [event.plan for event in facts(stage, PersonAccepted)] == ["One thing. And more."]

@@ -23,8 +23,15 @@ from acp.schema import (
 
 from stackmem import open_run, replay
 from stackmem.core.conversation.hook_facts import HookRan
-from stackmem.core.facts import RunEnded, ToolReturned
-from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, PersonStopped
+from stackmem.core.facts import CallRejected, RunEnded, ToolReturned
+from stackmem.core.person_facts import (
+    PersonAccepted,
+    PersonDecided,
+    PersonPlanned,
+    PersonSaid,
+    PersonSteppedIn,
+    PersonStopped,
+)
 from stackmem.doors.acp.messages import BadLine, is_ignored, read_message
 from stackmem.run.run_folder import is_run
 from tests.doors.serve.acp_schema import Wire
@@ -244,6 +251,31 @@ def test_a_command_from_a_file_is_offered_and_sent_as_its_text(stage: Stage):
 
     asyncio.run(asyncio.wait_for(play(), 100))
     assert [event.text for event in facts(stage, PersonSaid)] == ["Deploy to prod."]
+
+
+def test_plan_is_a_mode_and_an_accepted_plan_is_carried_out_in_one_turn(stage: Stage):
+    client = Client("allow_once")
+    write = call("write_file", path="b.txt", content="x")
+    line = arguments(stage, write, says("1. Write b.txt\n2. Say so"), write, says("Wrote it."), says("Said it."))
+
+    async def play() -> None:
+        async with editor(stage, client, line) as (agent, process):
+            begun = await agent.new_session(cwd=str(mine(stage)))
+            assert "plan" in [mode.id for mode in begun.modes.available_modes]
+            await agent.set_session_mode(session_id=begun.session_id, mode_id="plan")
+            await agent.prompt(session_id=begun.session_id, prompt=text("Plan it."))
+            await agent.prompt(session_id=begun.session_id, prompt=text("/accept"))
+            await agent.prompt(session_id=begun.session_id, prompt=text("/accept"))
+            process.stdin.close()
+            assert await process.wait() == 0
+
+    asyncio.run(asyncio.wait_for(play(), 100))
+    assert [event.on for event in facts(stage, PersonPlanned)] == [True]
+    assert len(facts(stage, PersonAccepted)) == 1
+    assert [event.code for event in facts(stage, CallRejected)] == ["plan_mode"]
+    assert len(facts(stage, ToolReturned)) == 1
+    assert client.words().endswith("the next answer is a plan")
+    assert replay(only_run(stage)).prompts == 5
 
 
 def test_a_session_is_loaded_after_a_kill_and_continues(stage: Stage):
