@@ -13,14 +13,14 @@ OPTION_GROUPS = {
         "text_calls", "vision", "call_schema", "prompt",
     ),
     "Memory and limits": (
-        "extra_tools", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "jobs", "upkeep", "max_tokens",
+        "extra_tools", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "upkeep", "max_tokens",
         "max_seconds", "command_seconds", "literal_mib",
     ),
     "Programs": (
         "inputs", "mount", "language", "config", "entry", "lib", "answers", "non_interactive", "snoop", "full",
     ),
     "Trials": (
-        "jobs", "engine", "scheduler", "concurrency", "trial_seconds", "retry_errors", "latency", "pause",
+        "engine", "scheduler", "concurrency", "trial_seconds", "retry_errors", "latency", "pause",
         "keep_traces", "archive", "repeat",
     ),
     "Sandbox and output": (

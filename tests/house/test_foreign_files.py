@@ -77,7 +77,7 @@ OWN: dict[str, tuple[int, str]] = {
         "SQLite opens it, after a look at its kind and with a limit on what it computes",
     ),
     "stackmem/lab/bench/session.py": (1, "copies a world that this bench made"),
-    "stackmem/languages/commands/examples.py": (3, INSTALLED),
+    "stackmem/languages/commands/examples.py": (2, INSTALLED),
     "stackmem/cli/completion.py": (1, INSTALLED),
     "stackmem/cli/main.py": (2, "the null device and the standard streams"),
     "stackmem/core/memory_tools.py": (2, "reads a chunk of the heap"),

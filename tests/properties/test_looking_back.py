@@ -26,10 +26,10 @@ from stackmem.core.facts import (
     ToolReturned,
     VerifyReturned,
 )
-from stackmem.trace.diff import diff_runs
+from stackmem.review.diff import diff_runs
+from stackmem.review.step_view import view_step
 from stackmem.trace.open_run import Run
 from stackmem.trace.pack import pack
-from stackmem.trace.step_view import view_step
 from tests.build import alloc, call, do, failed, pop, push, reply, started
 from tests.trace.kept import keep
 

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import ModelReplied
 from stackmem.core.program_facts import ToolAnswered
-from stackmem.replays.live import replay_live
-from stackmem.replays.model import replay_model
+from stackmem.review.replays.live import replay_live
+from stackmem.review.replays.model import replay_model
 from stackmem.tools.own_tools import TOOLS, tool
 from stackmem.trace.open_run import Run
 from tests.languages import tiny

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from stackmem import RulesDiffer, TraceError, UsageError, open_run, replay
 from stackmem.core.facts import CallRejected, FramePopped, ModelReplied, Redaction, RunEnded, RunForked, ToolReturned
-from stackmem.replays.live import replay_live
+from stackmem.review.replays.live import replay_live
 from stackmem.run.fork import ForkChanges, Forked, fork, read_changes
 from tests.stage import SOLVED, TASKS, Stage, call, command, events, fails, mounted, pop, push, rechain, records
 

@@ -9,8 +9,8 @@ from stackmem import UsageError, WorkspaceError, replay
 from stackmem.core.facts import ChecksReturned, ModelReplied, RunForked, RunResumed, RunStarted, ToolReturned
 from stackmem.formats.tasks.check import check_task
 from stackmem.lab.worlds import WORLDS, make
-from stackmem.replays.live import replay_live
-from stackmem.replays.model import replay_model
+from stackmem.review.replays.live import replay_live
+from stackmem.review.replays.model import replay_model
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.trace.open_run import Run
 from tests.run.killed import resumed

@@ -28,8 +28,8 @@ from stackmem.core.person_facts import (
 )
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
-from stackmem.replays.model import replay_model
 from stackmem.replays.recorded_world import RecordedPerson
+from stackmem.review.replays.model import replay_model
 from stackmem.run import prepare as prepare_module
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.open import Person

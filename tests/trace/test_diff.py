@@ -8,7 +8,7 @@ from stackmem import TraceError
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import RunEnded, RunForked, RunResumed, ToolReturned
 from stackmem.core.messages import Usage
-from stackmem.trace.diff import diff_runs
+from stackmem.review.diff import diff_runs
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.open_run import Run
 from stackmem.trace.store import TraceWriter

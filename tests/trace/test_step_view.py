@@ -6,9 +6,9 @@ from msgspec.structs import replace
 
 from stackmem import RulesDiffer, UsageError
 from stackmem.core.facts import ToolReturned
+from stackmem.review.step_view import last_step_of, prompt_parts, view_step
 from stackmem.trace.open_run import Run
 from stackmem.trace.snapshot import Snapshot, changes
-from stackmem.trace.step_view import last_step_of, prompt_parts, view_step
 from tests.build import PRICE, alloc, do, play, pop, push, started
 from tests.trace.kept import keep, tree
 

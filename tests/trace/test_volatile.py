@@ -5,7 +5,7 @@ import time
 import pytest
 
 from stackmem.core.program_facts import ToolAnswered
-from stackmem.trace.comparison import KINDS, FactComparison, volatile_kinds
+from stackmem.review.comparison import KINDS, FactComparison, volatile_kinds
 
 PYTEST = """\
 ============================= test session starts ==============================

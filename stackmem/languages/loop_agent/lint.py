@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from stackmem.core.messages import ToolSpec
 from stackmem.core.requests import LoadSource
 from stackmem.core.schemas.json_schema import first_fault, schema_error
-from stackmem.core.schemas.keywords import KEYWORDS, constrains, unknown_keywords
 from stackmem.core.text import mark_cut
 from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.language import Finding, Reading
@@ -29,6 +28,7 @@ from .reader import load_agent, named_files
 from .references import ReferenceNames, heads
 from .reply_json import read_object
 from .response import ActionCall, Actions, Ask, ForEach, Malformed, SubAgents, While, read_response
+from .schema_keywords import KEYWORDS, constrains, unknown_keywords
 from .tools import BUILT_IN, nearest_name, with_tools
 from .tree import Agent, AgentAction, DefinitionFault, SubAgent, declared_properties
 from .writes import targets_of

@@ -10,8 +10,8 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.facts import ModelReplied
-from stackmem.trace.comparison import FactComparison
-from stackmem.trace.diff import counted_records
+from stackmem.review.comparison import FactComparison
+from stackmem.review.diff import counted_records
 from stackmem.trace.lineage import HISTORY, RunReader
 from stackmem.trace.record import Record
 

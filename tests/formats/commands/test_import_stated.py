@@ -9,7 +9,7 @@ import pytest
 
 from stackmem.formats.export import export_run
 from stackmem.formats.import_ import import_file
-from stackmem.trace.diff import diff_runs
+from stackmem.review.diff import diff_runs
 from stackmem.trace.open_run import Run
 from tests.formats.test_recordings import SAMPLES, text_of
 from tests.stage import Stage

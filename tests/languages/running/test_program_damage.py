@@ -16,14 +16,14 @@ from msgspec.structs import replace
 
 from stackmem.errors import StackmemError
 from stackmem.lab.whatif.recorded import WhatIfQuestion, what_if
-from stackmem.replays.live import replay_live
-from stackmem.replays.model import replay_model
 from stackmem.replays.replay import replay_run
 from stackmem.review.kept.cache_bill import moments_of
 from stackmem.review.kept.redact import redact_run
 from stackmem.review.kept.run_list import list_runs
 from stackmem.review.measure.metrics import measure
 from stackmem.review.measure.timeline import timeline
+from stackmem.review.replays.live import replay_live
+from stackmem.review.replays.model import replay_model
 from stackmem.review.report.view import read_runs
 from stackmem.run.open import Person
 from stackmem.run.resume import resume

@@ -21,6 +21,7 @@ from stackmem.formats.export import export_run
 from stackmem.languages.running.prepare import ProgramArguments, find_program, prepare_program
 from stackmem.languages.running.run import run_program
 from stackmem.replays.replay import replay_run
+from stackmem.review.step_view import view_step
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.open import Person
 from stackmem.run.programs.result import ProgramResult
@@ -29,7 +30,6 @@ from stackmem.tools.own_tools import TOOLS, register, tool
 from stackmem.trace.open_run import Run
 from stackmem.trace.pack import pack, unpack
 from stackmem.trace.program import keep_source
-from stackmem.trace.step_view import view_step
 from tests.languages import tiny
 from tests.stage import mounted
 

@@ -18,15 +18,15 @@ from stackmem.core.heap import Heap
 from stackmem.core.messages import Usage
 from stackmem.core.state import State
 from stackmem.errors import TraceError
+from stackmem.trace.difference import brief, field_diff
+from stackmem.trace.imported import imported_from, shown_strategy, stated_by_recording
+from stackmem.trace.lineage import HISTORY
+from stackmem.trace.open_run import Run
+from stackmem.trace.record import Record
+from stackmem.trace.snapshot import FileChange
+from stackmem.trace.walk import state_after
 
 from .comparison import FactComparison, without_counts
-from .difference import brief, field_diff
-from .imported import imported_from, shown_strategy, stated_by_recording
-from .lineage import HISTORY
-from .open_run import Run
-from .record import Record
-from .snapshot import FileChange
-from .walk import state_after
 
 SIDES = ("A", "B")
 

@@ -7,8 +7,8 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from stackmem.cli.commands.replay import LONGEST_WAIT_SECONDS, walk
 from stackmem.core.facts import ModelReplied
+from stackmem.review.commands.replay import LONGEST_WAIT_SECONDS, walk
 from stackmem.trace.open_run import Run
 from tests import stage as acts
 from tests.build import alloc, do, play, pop, push, started

@@ -12,11 +12,10 @@ from stackmem.core.heap import Heap
 from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, Usage, View
 from stackmem.core.state import Frame
 from stackmem.errors import TraceError, UsageError
-
-from .moments import StepMoment, proven
-from .open_run import Run
-from .snapshot import FileChange, changes
-from .steps import FrameSpan
+from stackmem.trace.moments import StepMoment, proven
+from stackmem.trace.open_run import Run
+from stackmem.trace.snapshot import FileChange, changes
+from stackmem.trace.steps import FrameSpan
 
 
 class ShownPart(Struct, frozen=True):

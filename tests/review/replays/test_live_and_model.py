@@ -7,8 +7,8 @@ import pytest
 
 from stackmem import Run, TraceError, UsageError, open_run
 from stackmem.core.facts import ToolReturned
-from stackmem.replays.live import replay_live
-from stackmem.replays.model import replay_model
+from stackmem.review.replays.live import replay_live
+from stackmem.review.replays.model import replay_model
 from stackmem.run.fork import ForkChanges, fork
 from tests.stage import SOLVED, Stage, call, command, events, fails, pop, push, rechain, records
 

@@ -17,21 +17,21 @@ from stackmem.cli.options import Json, argument, flag, kept_or_packed, option, s
 from stackmem.cli.screen.live import open_screen, stop_at_once
 from stackmem.cli.screen.progress import Progress
 from stackmem.cli.screen.result import left_out_of_comparison, say_missing
-from stackmem.cli.screen.step_text import step_text
 from stackmem.cli.screen.text import echo_json, one_line, readable, say
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.neighbors import neighbor
-from stackmem.replays.live import WorkspaceCall, brief_call, replay_live
-from stackmem.replays.model import replay_model
 from stackmem.replays.replay import replay_checks, replay_run
+from stackmem.review.replays.live import WorkspaceCall, brief_call, replay_live
+from stackmem.review.replays.model import replay_model
+from stackmem.review.step_text import step_text
+from stackmem.review.step_view import last_step_of, view_step
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.run_folder import EXCHANGES
 from stackmem.settings.keys import trusted_keys
 from stackmem.trace.open_run import Run
-from stackmem.trace.step_view import last_step_of, view_step
 from stackmem.trace.walk import state_after
 
 _DIFFERS = 6

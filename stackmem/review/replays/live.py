@@ -15,17 +15,16 @@ from stackmem.core.program_facts import ProgramStarted, ToolAnswered
 from stackmem.core.requests import InvokeTool, UseTool, Verify
 from stackmem.core.tools import tool_name
 from stackmem.errors import UsageError
+from stackmem.replays.recorded_world import Recorded, rehearse
+from stackmem.review.comparison import FactComparison
 from stackmem.run.perform import perform
 from stackmem.run.programs.tools import BUILT_IN
 from stackmem.run.run_folder import HISTORY
-from stackmem.trace.comparison import FactComparison
 from stackmem.trace.difference import field_diff
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.snapshot import Snapshot
 from stackmem.trace.walk import RecordWalk
-
-from .recorded_world import Recorded, rehearse
 
 WorkspaceCall = UseTool | Verify | InvokeTool
 Result = ToolReturned | VerifyReturned | ToolAnswered

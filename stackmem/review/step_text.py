@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from stackmem.cli.screen.text import one_line, spell_cost
 from stackmem.core.facts import Event
 from stackmem.core.text import quantity
-from stackmem.trace.step_view import ShownFrame, ShownPart, StepView
 
-from .text import one_line, spell_cost
+from .step_view import ShownFrame, ShownPart, StepView
 
 
 def step_text(view: StepView) -> str:

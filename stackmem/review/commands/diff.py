@@ -10,7 +10,7 @@ from stackmem.cli.options import Json, argument, flag, run_folder
 from stackmem.cli.screen.result import left_out_of_comparison
 from stackmem.cli.screen.text import echo_json, one_line, readable, spell_cost
 from stackmem.core.text import quantity
-from stackmem.trace.diff import ChunkDiff, FactPlace, RunDiff, Side, diff_runs
+from stackmem.review.diff import ChunkDiff, FactPlace, RunDiff, Side, diff_runs
 from stackmem.trace.open_run import Run
 
 _FILE_LINES = 60

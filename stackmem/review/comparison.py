@@ -20,9 +20,8 @@ from stackmem.core import facts
 from stackmem.core.messages import Usage
 from stackmem.core.program_facts import PhaseEnded, ProgramReturned, StepLeft, ToolAnswered, UserAnswered, VariableSet
 from stackmem.errors import TraceError
-
-from .difference import equal_facts
-from .snapshot import FileChange, Snapshot, changes
+from stackmem.trace.difference import equal_facts
+from stackmem.trace.snapshot import FileChange, Snapshot, changes
 
 _NUMBER = r"\d{1,12}(?:\.\d{1,12})?"
 _DECIMAL = r"\d{1,12}\.\d{1,12}"

@@ -19,19 +19,18 @@ from stackmem.core.messages import Text
 from stackmem.core.person_facts import WordsAsked
 from stackmem.core.state import State
 from stackmem.errors import UsageError
+from stackmem.replays.recorded_world import Recorded, RecordedModel, RecordedPerson, in_recorded_order, rehearse
+from stackmem.review.comparison import FactComparison, without_counts
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run as play
 from stackmem.run.perform import World
 from stackmem.run.run_folder import HISTORY
-from stackmem.trace.comparison import FactComparison, without_counts
 from stackmem.trace.difference import brief, explain_rerun_difference
 from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
 from stackmem.trace.walk import RecordWalk, decider_at
-
-from .recorded_world import Recorded, RecordedModel, RecordedPerson, in_recorded_order, rehearse
 
 _FROM_OUTSIDE = ("interrupted", "workspace_error", "limit:seconds")
 

@@ -1,0 +1,1 @@
+"""What repeats recorded calls or replies for real, and compares them with the recorded ones."""
