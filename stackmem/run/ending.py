@@ -294,7 +294,7 @@ def apply_run(run_dir: Path, only: Sequence[str] = (), *, may_lose: bool = False
     work = UncommittedWork(folder, _users_versions(run_dir, kept))
     lossless = () if may_lose else (work.would_lose,)
     done = apply_patches(ways, folder, read, wanted, *lossless, again=again)
-    if kept.tree:
+    if kept.tree and not again:  # otherwise the common version is this tree already, whatever was spared
         missed = {*done.refused, *done.conflicts, *done.spared}
         missed_changes = [*left_out, *(change for change in ways[0].changes if change.path in missed)]
         with suppress(OSError, WorkspaceError):  # the run may be on read-only media
