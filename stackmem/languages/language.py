@@ -156,9 +156,9 @@ MODULES: dict[str, str] = {}
 def read_with(reading: Reading, load: Callable[[LoadSource], Source]) -> Any:
     """Run a reading to its end, loading each source with ``load``, and return its result."""
     try:
-        asked = next(reading)
+        source = next(reading)
         while True:
-            asked = reading.send(load(asked))
+            source = reading.send(load(source))
     except StopIteration as stop:
         return stop.value
 

@@ -111,10 +111,10 @@ def keep_end(
     except (WorkspaceError, OSError) as error:
         release()
         _save(result, signer)
-        why = error.strerror if isinstance(error, OSError) else error
+        reason = error.strerror if isinstance(error, OSError) else error
         raise WorkspaceError(
             f"the run ended ({result.outcome}) and its result is saved, but its patch cannot be written to "
-            f"{result.run_dir} ({why}); free disk space there, and stackmem resume {result.run} writes it"
+            f"{result.run_dir} ({reason}); free disk space there, and stackmem resume {result.run} writes it"
         ) from error
     release()
     result = _save(result, signer)
@@ -264,12 +264,12 @@ def apply_run(run_dir: Path, only: Sequence[str] = (), *, may_lose: bool = False
         patch = read_regular(run_dir / PATCH, MAX_SIGNED_BYTES)
     except (OSError, msgspec.DecodeError) as error:
         if result is not None and result.isolation == MEMORY:
-            why = "its files were in memory; only runs in a sandbox have one"
+            reason = "its files were in memory; only runs in a sandbox have one"
         elif result is not None and (run_dir / HISTORY).is_dir():
-            why = f"it could not be written; run stackmem resume {run_dir.name} to create it"
+            reason = f"it could not be written; run stackmem resume {run_dir.name} to create it"
         else:
-            why = "only finished runs have one"
-        raise UsageError(f"the run {run_dir.name} has no patch to apply; {why}") from error
+            reason = "only finished runs have one"
+        raise UsageError(f"the run {run_dir.name} has no patch to apply; {reason}") from error
     if not kept.folder:
         raise UsageError(
             f"the run {run_dir.name} worked on a task, not on a folder of yours; its patch is {run_dir / PATCH}"
@@ -345,9 +345,9 @@ def _is_wanted(path: str, only: Sequence[str]) -> bool:
 
 def _content(run_dir: Path, last: Applied | None, name: str) -> bytes | None:
     """Return the content of a blob of the run, or of the run that was applied last."""
-    for place in (run_dir, run_dir.parent / last.run if last is not None else run_dir):
+    for path in (run_dir, run_dir.parent / last.run if last is not None else run_dir):
         with suppress(WorkspaceError):
-            return content_of(place / HISTORY, name)
+            return content_of(path / HISTORY, name)
     return None
 
 
@@ -372,7 +372,7 @@ def _since_applied(run_dir: Path, kept: Kept, first: Path) -> Patch | None:
     if last is None or last.tree == kept.tree:
         return None
     try:
-        before, after = (history_of(place) for place in (run_dir.parent / last.run, run_dir))
+        before, after = (history_of(path) for path in (run_dir.parent / last.run, run_dir))
         return patch_across(before, last.tree, after, kept.tree)
     except (TraceError, WorkspaceError, OSError):
         return None

@@ -77,12 +77,12 @@ def place_of(folder: Path, settings: Settings) -> tuple[Path, str, tuple[str, ..
             return folder, "", ()
     except StackmemError as error:
         return folder, "", (str(error),)
-    place = str(folder.relative_to(root))
+    location = str(folder.relative_to(root))
     notice = (
-        f"{place} is in the work tree {root}: the run works on all of it, from {place}; "
+        f"{location} is in the work tree {root}: the run works on all of it, from {location}; "
         "--git none limits it to the folder"
     )
-    return root, place, (notice,)
+    return root, location, (notice,)
 
 
 def history_told(folder: Path, settings: Settings) -> str:
@@ -215,8 +215,8 @@ def bring_what_is_missing(request: RunRequest, into: RepositoryPlaces) -> tuple[
     """
     if into.building.exists():  # no command ran
         work = into.work
-        for left in (into.building, into.arriving, work / GIT, *([work.parent / LENT] if into.shared else [])):
-            remove_tree(left)
+        for path in (into.building, into.arriving, work / GIT, *([work.parent / LENT] if into.shared else [])):
+            remove_tree(path)
         return bring_again(request, into)
     if request.git is None or not into.arriving.exists():
         return True, None

@@ -77,14 +77,14 @@ def read_request(run_dir: Path) -> RunRequest:
         raise TraceError(f"{run_dir / REQUEST} cannot be read ({error}); the run cannot be resumed") from error
 
 
-def with_model(request: RunRequest, state: State, named: str | None) -> RunRequest:
+def with_model(request: RunRequest, state: State, name: str | None) -> RunRequest:
     """Return the request with the model that the run has now, if it began without one."""
     own = state.begun.model
-    if named is None:
+    if name is None:
         had_none = request.program is not None and request.flags.get("model") == NOBODY
         return replace(request, flags={**request.flags, "model": own}) if had_none else request
-    kind, colon, script = named.partition(":")
-    model = f"script:{Path(script).absolute()}" if colon and kind == "script" else named
+    kind, colon, script = name.partition(":")
+    model = f"script:{Path(script).absolute()}" if colon and kind == "script" else name
     if own not in (NOBODY, model):
         raise UsageError(
             f"the run uses the model {own} and cannot change it; omit --model, or switch models with stackmem fork"

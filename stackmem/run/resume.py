@@ -153,9 +153,9 @@ def _must_be_there(beginning: Resumed) -> None:
     """Raise if the run's files are missing or belong to another run."""
     run_dir, work = beginning.run_dir, Path(beginning.request.workspace)
     in_memory = stays_in_memory(beginning.stopped.isolation, beginning.reopening.isolation)
-    for place, what in ((work, "workspace"), (run_dir / HISTORY, "history of files")):
-        if not place.is_dir() and not in_memory:
-            raise WorkspaceError(f"the {what} of the run is missing ({place}); restore it, or start a new run")
+    for path, what in ((work, "workspace"), (run_dir / HISTORY, "history of files")):
+        if not path.is_dir() and not in_memory:
+            raise WorkspaceError(f"the {what} of the run is missing ({path}); restore it, or start a new run")
     if work.parent.name != run_dir.name:
         raise WorkspaceError(
             f"the workspace {work} belongs to the run {work.parent.name}, not to this copy; resume that run, or fork"

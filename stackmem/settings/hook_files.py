@@ -69,9 +69,9 @@ def project_hooks(folder: Path) -> tuple[tuple[Hook, ...], FolderServers]:
     raw = read_within(path, MAX_FILE_BYTES)
     hooks = _parsed(path, raw, HOOKS_FILE)
     commands = {str(number): Server(command=(hook.command,)) for number, hook in enumerate(hooks)}
-    named = (NamedFile(HOOKS_FILE, f"SHA-256 {hashlib.sha256(raw).hexdigest()}"), *named_files(path.parent, commands))
-    digest = hashlib.sha256(b"stackmem trust hooks 1\n" + msgspec.json.encode(named)).hexdigest()
-    return hooks, FolderServers(path, {}, named, digest)
+    files = (NamedFile(HOOKS_FILE, f"SHA-256 {hashlib.sha256(raw).hexdigest()}"), *named_files(path.parent, commands))
+    digest = hashlib.sha256(b"stackmem trust hooks 1\n" + msgspec.json.encode(files)).hexdigest()
+    return hooks, FolderServers(path, {}, files, digest)
 
 
 def _parsed(path: Path, raw: bytes, source: str) -> tuple[Hook, ...]:
@@ -82,31 +82,31 @@ def _parsed(path: Path, raw: bytes, source: str) -> tuple[Hook, ...]:
         raise UsageError(f"{path} is not valid TOML ({error}); fix it") from error
     hooks: list[Hook] = []
     for event, entries in tables.items():
-        place = f"{path}:{line_of(text, (event,)) or 1}"
+        location = f"{path}:{line_of(text, (event,)) or 1}"
         if event not in _EVENTS:
-            raise UsageError(f"{place}: no event {event[:60]!a}; {suggestion(event, _EVENTS)}")
-        hooks += _hooks_of(place, event, entries, source)
+            raise UsageError(f"{location}: no event {event[:60]!a}; {suggestion(event, _EVENTS)}")
+        hooks += _hooks_of(location, event, entries, source)
     if len(hooks) > _MAX_HOOKS:
         raise UsageError(f"{path} has {len(hooks):,} hooks, maximum is {_MAX_HOOKS:,}; remove some")
     return tuple(hooks)
 
 
-def _hooks_of(place: str, event: str, entries: Any, source: str) -> Iterator[Hook]:
+def _hooks_of(location: str, event: str, entries: Any, source: str) -> Iterator[Hook]:
     for entry in entries if isinstance(entries, list) else [entries]:
         if not isinstance(entry, dict):
             raise UsageError(
-                f'{place}: {event} must be a table; write [[{event}]], then lines such as command = "make"'
+                f'{location}: {event} must be a table; write [[{event}]], then lines such as command = "make"'
             )
         for key in entry:
             if key not in _HookTable.__struct_fields__:
                 known = suggestion(key, _HookTable.__struct_fields__)
-                raise UsageError(f"{place}: {event} has no key {key[:60]!a}; {known}")
+                raise UsageError(f"{location}: {event} has no key {key[:60]!a}; {known}")
         try:
             read = msgspec.convert(entry, _HookTable)
         except msgspec.ValidationError as error:
-            raise UsageError(f"{place}: {event}: {error}") from error
+            raise UsageError(f"{location}: {event}: {error}") from error
         if fault := _fault(event, read):
-            raise UsageError(f"{place}: {event}: {fault}")
+            raise UsageError(f"{location}: {event}: {fault}")
         yield Hook(event, read.command, source, read.tools, read.seconds, read.sandbox, read.required)  # type: ignore[arg-type]
 
 

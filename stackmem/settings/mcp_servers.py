@@ -103,13 +103,13 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
 
 def read_folder(folder: Path) -> FolderServers:
     """Return the servers of a folder, with the digest for recording trust."""
-    place = folder.resolve()
-    raw = read_within(place / SERVERS_FILE, MAX_FILE_BYTES)
-    named = _parsed(place / SERVERS_FILE, raw)
-    files = tuple(named_files(place, named))
+    path = folder.resolve()
+    raw = read_within(path / SERVERS_FILE, MAX_FILE_BYTES)
+    named = _parsed(path / SERVERS_FILE, raw)
+    files = tuple(named_files(path, named))
     digest = hashlib.sha256(b"stackmem trust 2\n" + hashlib.sha256(raw).digest())
     digest.update(msgspec.json.encode(files))
-    return FolderServers(place, named, files, digest.hexdigest())
+    return FolderServers(path, named, files, digest.hexdigest())
 
 
 def named_files(folder: Path, named: Mapping[str, Server]) -> Iterator[NamedFile]:

@@ -51,8 +51,8 @@ def command(
         typer.echo(f"active: {report.active or 'none; stackmem runs no commands without --isolation'}")
         typer.echo(f"workspaces: {report.sandbox_dir}\nruns:       {report.runs_dir}")
         typer.echo(f"layers:     {_way(report)}")
-        for models, why in report.models.items():
-            typer.echo(f"{f'{models}NAME:':<19}{readable(why) or 'ready'}")
+        for models, reason in report.models.items():
+            typer.echo(f"{f'{models}NAME:':<19}{readable(reason) or 'ready'}")
         for line in server_lines(running_servers()):
             typer.echo(line)
         for level in report.levels:

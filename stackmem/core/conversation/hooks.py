@@ -40,8 +40,8 @@ _CALLED = (
 
 def hooks_of(state: State, event: HookEvent, tool: str = "") -> tuple[Hook, ...]:
     """Return the hooks for an event, in the order of the files."""
-    found = () if state.begun.hooks is UNSET else state.begun.hooks
-    return tuple(hook for hook in found if hook.event == event and _names(hook, tool))
+    hooks = () if state.begun.hooks is UNSET else state.begun.hooks
+    return tuple(hook for hook in hooks if hook.event == event and _names(hook, tool))
 
 
 def _names(hook: Hook, tool: str) -> bool:
@@ -77,10 +77,10 @@ def _event_before(pending: Pending, settled: Event | Effect | Refusal) -> HookEv
 
 
 def _refusal(ran: HookRan, call: ToolCall | None) -> Refusal | ReplyNudged:
-    why = ran.text or "it gave no reason"
+    reason = ran.text or "it gave no reason"
     if call is None:
-        return ReplyNudged("hook_refused", f"Your answer is not accepted: {ran.hook.name} refused it: {why}")
-    return Refusal("hook_refused", f"{call.name} refused by {ran.hook.name}: {why}")
+        return ReplyNudged("hook_refused", f"Your answer is not accepted: {ran.hook.name} refused it: {reason}")
+    return Refusal("hook_refused", f"{call.name} refused by {ran.hook.name}: {reason}")
 
 
 def _given_before(state: State, event: HookEvent, call: ToolCall | None, settled: Event | Effect | Refusal) -> str:
@@ -142,14 +142,14 @@ def apply_hook(state: State, event: HookRan) -> State:
 
 def listing(state: State) -> list[str]:
     """Return the hooks of a run, one line each, for the user."""
-    found = () if state.begun.hooks is UNSET else state.begun.hooks
-    return [spelled(hook) for hook in found] or ["no hooks"]
+    hooks = () if state.begun.hooks is UNSET else state.begun.hooks
+    return [spelled(hook) for hook in hooks] or ["no hooks"]
 
 
 def spelled(hook: Hook) -> str:
     """Return a hook in one line."""
     tools = f" {', '.join(hook.tools)}" if hook.tools else ""
-    where = "in the sandbox" if hook.sandbox else "outside of the sandbox"
+    location = "in the sandbox" if hook.sandbox else "outside of the sandbox"
     fails = "; a failure refuses" if hook.required else ""
     command = json.encode(hook.command).decode()
-    return f"{hook.event}{tools}  {command}  ({hook.source}; {where}, at most {hook.seconds:g} s{fails})"
+    return f"{hook.event}{tools}  {command}  ({hook.source}; {location}, at most {hook.seconds:g} s{fails})"

@@ -133,12 +133,12 @@ def _git(folder: Path, order: ApplyOrder, *arguments: str, stdin: bytes = b"") -
     command = [git_program(), *(() if order.hooks else _NO_HOOKS), *arguments]
     environment = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, cwd=folder, env=environment, input=stdin, capture_output=True, check=False, timeout=_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"git cannot be run ({error})") from error
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or done.stdout.strip().splitlines() or [b"it failed"]
+    if process.returncode:
+        lines = process.stderr.strip().splitlines() or process.stdout.strip().splitlines() or [b"it failed"]
         raise UsageError(shown_name(lines[0])[:300])
-    return done.stdout.decode("utf-8", "replace")
+    return process.stdout.decode("utf-8", "replace")

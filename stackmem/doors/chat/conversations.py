@@ -101,15 +101,15 @@ def _is_name(name: str) -> bool:
 
 def _said(run_dir: Path) -> Iterator[str]:
     """Yield what the user said, without decoding the other records."""
-    left = _MAX_CHARS
+    remaining = _MAX_CHARS
     for folder, at, _ in sources(run_dir):
         with open_regular(folder / TRACE) as file:
             for line in bounded_lines(file):
                 if _SAID not in line or not line.endswith(b"\n"):
                     continue
                 record = decode_json(line, _Record)
-                if record.seq > at or left <= 0:
+                if record.seq > at or remaining <= 0:
                     break
                 if record.event.type == "PersonSaid":
-                    yield record.event.text[:left]
-                    left -= len(record.event.text)
+                    yield record.event.text[:remaining]
+                    remaining -= len(record.event.text)

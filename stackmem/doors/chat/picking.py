@@ -98,10 +98,10 @@ class Picker:
             if key in ("y", "a"):
                 yield hunk
 
-    def _key(self, change: PathChange, hunk: Hunk, place: str) -> str:
+    def _key(self, change: PathChange, hunk: Hunk, location: str) -> str:
         text = f"{change.path} ({change.kind})\n{hunk.shown.decode('utf-8', 'replace')}"
         while True:
-            answer = self._ask(text, f"{place} apply this hunk [y,n,a,d,q,?]? ")
+            answer = self._ask(text, f"{location} apply this hunk [y,n,a,d,q,?]? ")
             key = "q" if answer is None else answer.strip().lower()[:1]
             if key and key in "ynadq":
                 return key

@@ -152,9 +152,9 @@ def _tell(bill: GatewayBill) -> None:
     """Print the bill and the runs to stderr, because stdout belongs to the agent."""
     for run in bill.runs:
         cost = "cost unknown" if run.cost_usd is None else _cost(run.cost_usd, run.usage)
-        description = "about " if run.usage.estimated else ""
+        prefix = "about " if run.usage.estimated else ""
         counts = f"{quantity(run.steps, 'step')}, {quantity(run.frames, 'frame')}"
-        typer.echo(readable(f"{run.run}: {counts}, {description}{run.usage.total:,} tokens, {cost}"), err=True)
+        typer.echo(readable(f"{run.run}: {counts}, {prefix}{run.usage.total:,} tokens, {cost}"), err=True)
     unpriced = f", and {bill.unpriced:,} replies of unknown price" if bill.unpriced else ""
     guessed = f"; replies without usage, estimated: {bill.estimated:,}" if bill.estimated else ""
     ends = f"{unpriced}{guessed}; stackmem view RUN shows one"

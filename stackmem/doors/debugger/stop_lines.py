@@ -13,11 +13,11 @@ from stackmem.languages.running.prepare import read_program
 
 def why_never(path: Path) -> Callable[[int], str]:
     """Return a function from a line to the reason a debugger cannot stop there; empty if it can."""
-    named = language_of(path.name, linting=True, named=True)
-    if named is None:
+    name = language_of(path.name, linting=True, named=True)
+    if name is None:
         return lambda _: f"{path.name} is not part of a program in a known language"
     try:
-        stop_lines = open_language(named).stop_lines
+        stop_lines = open_language(name).stop_lines
         lines = sorted(set(stop_lines(str(path), read_program(path)) if stop_lines else ()))
     except UsageError as error:
         fault = str(error)

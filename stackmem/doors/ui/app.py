@@ -137,11 +137,11 @@ class Studio:
 
     def run(self, request: Request) -> Response:
         """Show one run and follow it, or compare several."""
-        named = request.query_params.getlist("id")
-        if not 1 <= len(named) <= MAX_COMPARED:
+        names = request.query_params.getlist("id")
+        if not 1 <= len(names) <= MAX_COMPARED:
             raise UsageError(f"a page shows 1 to {MAX_COMPARED} runs; select that many")
-        folders = [self._folder(name) for name in named]
-        more = "".join(f'<meta name="run" content="{escape(name)}">\n' for name in named)
+        folders = [self._folder(name) for name in names]
+        more = "".join(f'<meta name="run" content="{escape(name)}">\n' for name in names)
         if len(folders) > 1:
             return HTMLResponse(live_page(msgspec.json.encode(read_runs(folders)), more))
         live = self._live_run(folders[0])
@@ -177,17 +177,17 @@ class Studio:
             await asyncio.sleep(0 if live.reading else _LOOK_SECONDS)
 
     def bench(self, request: Request) -> Response:
-        place = self.places.place(request.path_params["place"])
-        if not place.is_bench:
-            raise UsageError(f"{place.name} contains runs, not a bench")
-        return HTMLResponse(report_page(place.folder, "../../"))
+        folder = self.places.place(request.path_params["place"])
+        if not folder.is_bench:
+            raise UsageError(f"{folder.name} contains runs, not a bench")
+        return HTMLResponse(report_page(folder.folder, "../../"))
 
     def trial(self, request: Request) -> Response:
         """Redirect a bench page's link to the run of a trial."""
-        named = f"{request.path_params['place']}/{request.path_params['run'].removesuffix('/view.html')}"
-        self._folder(named)
+        name = f"{request.path_params['place']}/{request.path_params['run'].removesuffix('/view.html')}"
+        self._folder(name)
         root = "../" * (request.path_params["run"].count("/") + 3)
-        return RedirectResponse(f"{root}run?id={quote(named)}", 303)
+        return RedirectResponse(f"{root}run?id={quote(name)}", 303)
 
     async def command(self, request: Request) -> Response:
         """Preview a command, and run it if the page asks for it."""

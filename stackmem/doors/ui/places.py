@@ -70,19 +70,19 @@ class Places:
 
     def refresh(self) -> None:
         """Scan every folder again."""
-        for place in self.all:
-            place.runs.refresh()
+        for folder in self.all:
+            folder.runs.refresh()
         self.looked = True
 
     def measure(self) -> None:
         """Add requests and sizes of finished runs. This is slow, so it happens after the first list is shown."""
-        for place in self.all:
-            place.runs.measure()
+        for folder in self.all:
+            folder.runs.measure()
 
     @property
     def version(self) -> int:
         """Increases with every change, and when the first scan is complete."""
-        return sum(place.runs.version for place in self.all) + self.looked
+        return sum(folder.runs.version for folder in self.all) + self.looked
 
     def folder_of(self, run: str) -> Path:
         """Return the folder of a run."""
@@ -100,10 +100,10 @@ class Places:
 
     def rows(self, wanted: str, conditions: Sequence[str], order: str, limit: int) -> dict[str, Any]:
         """Return the runs that contain a text and meet every condition, with counts per outcome."""
-        known = {f"{number}/{path}": row for number, place in enumerate(self.all) for path, row in _rows(place)}
-        names = {id(row): name for name, row in known.items()}
+        rows = {f"{number}/{path}": row for number, folder in enumerate(self.all) for path, row in _rows(folder)}
+        names = {id(row): name for name, row in rows.items()}
         text = wanted.casefold()
-        holding = [row for row in known.values() if not text or text in _text(row)]
+        holding = [row for row in rows.values() if not text or text in _text(row)]
         chosen = choose_runs(holding, conditions, order, None)
         outcomes: dict[str, int] = {}
         for row in chosen:
@@ -111,20 +111,20 @@ class Places:
         return {
             "rows": [{"id": names[id(row)], **to_builtins(row)} for row in chosen[:limit]],
             "matched": len(chosen),
-            "total": len(known),
+            "total": len(rows),
             "looked": self.looked,
-            "unread": sum(place.runs.unread for place in self.all),
+            "unread": sum(folder.runs.unread for folder in self.all),
             "outcomes": outcomes,
-            "places": [{"name": place.name, "bench": place.is_bench} for place in self.all],
+            "places": [{"name": folder.name, "bench": folder.is_bench} for folder in self.all],
         }
 
     def benches(self) -> list[BenchState]:
         """Return the state of every bench, by folder number."""
-        return [_state(place, number) for number, place in enumerate(self.all) if place.is_bench]
+        return [_state(folder, number) for number, folder in enumerate(self.all) if folder.is_bench]
 
 
-def _rows(place: ShownFolder) -> Iterable[tuple[str, RunRow]]:
-    return place.runs.rows.items()
+def _rows(folder: ShownFolder) -> Iterable[tuple[str, RunRow]]:
+    return folder.runs.rows.items()
 
 
 def _text(row: RunRow) -> str:
@@ -138,15 +138,15 @@ def _is_bench(folder: Path) -> bool:
         return False
 
 
-def _state(place: ShownFolder, number: int) -> BenchState:
+def _state(folder: ShownFolder, number: int) -> BenchState:
     try:
-        plan = read_plan(place.folder)
-        rows = list({row["id"]: row for row in read_rows(place.folder)}.values())
+        plan = read_plan(folder.folder)
+        rows = list({row["id"]: row for row in read_rows(folder.folder)}.values())
     except StackmemError as error:
-        return BenchState(place.name, number, broken=str(error))
-    total, running = plan.count if plan else 0, is_held(place.folder / LEDGER)
+        return BenchState(folder.name, number, broken=str(error))
+    total, running = plan.count if plan else 0, is_held(folder.folder / LEDGER)
     return BenchState(
-        name=place.name,
+        name=folder.name,
         place=number,
         done=len(rows),
         errors=sum(row["outcome"] == "error" for row in rows),

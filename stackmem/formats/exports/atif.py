@@ -84,11 +84,11 @@ class _Trajectories:
         if frame.parent:
             self._trajectories[frame.parent].setdefault("subagent_trajectories", []).append(trajectory)
 
-    def _add(self, frame: str, source: str, message: str, at: float, about: Json | None = None) -> Json:
+    def _add(self, frame: str, source: str, message: str, at: float, metadata: Json | None = None) -> Json:
         steps = self._trajectories[frame]["steps"]
         step: Json = {"step_id": len(steps) + 1, "timestamp": stamp(at), "source": source, "message": message}
-        if about:
-            step["extra"] = {"stackmem": about}
+        if metadata:
+            step["extra"] = {"stackmem": metadata}
         steps.append(step)
         return step
 
@@ -105,8 +105,8 @@ class _Trajectories:
             if moment.view.system:
                 self._add(moment.frame.id, "system", moment.view.system, moment.since)
             self._add(moment.frame.id, "user", prompt_text(moment.view), moment.since)
-        about = {"step": piece.step, "seq": moment.seq, "stop": event.stop} | mended_about(event)
-        step = self._add(moment.frame.id, "agent", reply_text(event.parts), moment.at, about)
+        metadata = {"step": piece.step, "seq": moment.seq, "stop": event.stop} | mended_about(event)
+        step = self._add(moment.frame.id, "agent", reply_text(event.parts), moment.at, metadata)
         step["model_name"] = model_of(event, moment.before)
         step["llm_call_count"] = 1
         if thinking := thinking_text(event.parts):
@@ -119,10 +119,10 @@ class _Trajectories:
 
     def _compacted(self, piece: AttemptSlice, event: facts.ContextCompacted) -> None:
         """Add the boundary at which a summary replaced earlier steps. The summary is in its observation."""
-        about: Json = {"seq": piece.moment.seq, "up_to_step": event.up_to_step}
-        about |= {"stop": event.stop, "metrics": _metrics(event.usage, piece.usd)}
+        metadata: Json = {"seq": piece.moment.seq, "up_to_step": event.up_to_step}
+        metadata |= {"stop": event.stop, "metrics": _metrics(event.usage, piece.usd)}
         message = f"The conversation up to step {event.up_to_step} was replaced by a summary."
-        step = self._add(piece.moment.frame.id, "system", message, piece.moment.at, about)
+        step = self._add(piece.moment.frame.id, "system", message, piece.moment.at, metadata)
         step["observation"] = {"results": [{"content": event.text}]}
         step["extra"]["context_management"] = {"type": "compaction", "boundary": "replace"}
 
@@ -134,12 +134,12 @@ class _Trajectories:
             result["content"] = piece.result.text
         elif popped is not None:
             result["content"] = popped.result
-        about: Json = {"failed": piece.result.failed} if piece.result is not None else {}
+        metadata: Json = {"failed": piece.result.failed} if piece.result is not None else {}
         refused = next((fact.code for fact in piece.facts if isinstance(fact, facts.CallRejected)), "")
         if refused:
-            about["refused"] = refused
-        if about:
-            result["extra"] = {"stackmem": about}
+            metadata["refused"] = refused
+        if metadata:
+            result["extra"] = {"stackmem": metadata}
         if piece.opened:
             result["subagent_trajectory_ref"] = [{"trajectory_id": piece.opened, "session_id": self._run}]
         if "content" in result or piece.opened:
@@ -166,9 +166,9 @@ class _Trajectories:
         elif isinstance(event, facts.RunResumed):
             self._add(frame, "system", "The run was resumed.", piece.at, {"seq": piece.seq})
         elif isinstance(event, facts.RunForked):
-            about = {"seq": piece.seq, "parent": event.parent, "at": event.at, "strategy": event.start.strategy}
+            metadata = {"seq": piece.seq, "parent": event.parent, "at": event.at, "strategy": event.start.strategy}
             message = f"The run was forked from {event.parent} at record {event.at}."
-            self._add(frame, "system", message, piece.at, about)
+            self._add(frame, "system", message, piece.at, metadata)
         elif event.voice.kind not in HIDDEN:
             text = f"{event.voice.line}\n{event.voice.text}".strip()
             self._add(frame, "system", text, piece.at, {"seq": piece.seq})

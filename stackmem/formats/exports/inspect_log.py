@@ -90,10 +90,10 @@ class _SampleEvents:
         before, after = moment.before, moment.after
         if len(after.stack) > len(before.stack):
             frame = after.running
-            about = {"depth": frame.depth, "intent": frame.registers.intent, "returns": frame.registers.return_spec}
+            metadata = {"depth": frame.depth, "intent": frame.registers.intent, "returns": frame.registers.return_spec}
             begin = SpanBeginEvent(
                 id=frame.id, parent_id=frame.parent or None, span_id=frame.id, type="agent", name=frame.name,
-                metadata=about, **self._when(moment.at),
+                metadata=metadata, **self._when(moment.at),
             )  # fmt: skip
             self._add(begin, moment.seq, 5)
         if after.heap.chunks != before.heap.chunks:
@@ -105,7 +105,7 @@ class _SampleEvents:
 
         moment, event = piece.moment, piece.event
         view, model = moment.view or view_of(moment.before), model_of(event, moment.before)
-        about: dict[str, Any] = {
+        metadata: dict[str, Any] = {
             "step": piece.step,
             "seq": moment.seq,
             "strategy": self._stated.strategy(moment.before.begun),
@@ -121,10 +121,10 @@ class _SampleEvents:
                     (Text(event.text),), event.stop, event.usage, reply_id=event.reply_id
                 )
                 output = self._parts.output(summary_reply, model, piece.usd, moment.at - moment.since)
-                about["up_to_step"] = event.up_to_step
+                metadata["up_to_step"] = event.up_to_step
                 self._add(
                     CompactionEvent(
-                        type="summary", source="stackmem", span_id=moment.frame.id, metadata=about,
+                        type="summary", source="stackmem", span_id=moment.frame.id, metadata=metadata,
                         tokens_before=event.usage.prompt or None, **self._when(moment.at),
                     ),
                     moment.seq, 1,
@@ -137,7 +137,7 @@ class _SampleEvents:
         given = ModelEvent(
             span_id=moment.frame.id, model=model, input=self._parts.messages(view),
             tools=self._parts.tools(view.tools), tool_choice="auto", config=GenerateConfig(), output=output,
-            error=error, metadata=about, working_time=moment.at - moment.since, **self._when(moment.since),
+            error=error, metadata=metadata, working_time=moment.at - moment.since, **self._when(moment.since),
         )  # fmt: skip
         given.completed = self._when(moment.at)["timestamp"]
         self._add(given, moment.seq, 0)
@@ -150,9 +150,9 @@ class _SampleEvents:
     def scope(self, piece: FrameSlice) -> None:
         from inspect_ai.event import SpanEndEvent
 
-        about = {"ended": "open"} if piece.popped is None else {"ended": "popped", "forced": piece.popped.forced}
+        metadata = {"ended": "open"} if piece.popped is None else {"ended": "popped", "forced": piece.popped.forced}
         root = not piece.frame.parent
-        end = SpanEndEvent(id=piece.frame.id, span_id=piece.frame.id, metadata=about, **self._when(piece.ended))
+        end = SpanEndEvent(id=piece.frame.id, span_id=piece.frame.id, metadata=metadata, **self._when(piece.ended))
         depth = 1_000 - piece.frame.depth  # frames still open at the end of the trace end innermost first
         self._add(end, self._seq + root, 6 + depth)
 

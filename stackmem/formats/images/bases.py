@@ -52,9 +52,9 @@ _ENGINES = ("podman", "docker")
 
 def add_base(store: ImageStore, given: str) -> SystemRoot:
     """Add the base of ``NAME=PATH`` to the store. Content that is already there is not unpacked again."""
-    named, equals, place = given.partition("=")
-    path = Path(os.path.expanduser(place)).absolute()
-    if not equals or not named.strip() or not place:
+    named, equals, location = given.partition("=")
+    path = Path(os.path.expanduser(location)).absolute()
+    if not equals or not named.strip() or not location:
         raise UsageError(f"--base {given!r}: write NAME=PATH, for example --base debian:bookworm=root.tar")
     name = base_name(named)
     if name == "scratch":
@@ -112,13 +112,13 @@ def build_with_engine(store: ImageStore, recipe: Path, context: Path, args: Mapp
     words = [word for pair in args.items() for word in ("--build-arg", "=".join(pair))]
     command = [program, "build", "-q", "-f", str(recipe), *words, str(context)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"{program} cannot build {recipe} ({error})") from error
-    if done.returncode != 0 or not done.stdout.strip():
-        output = tail(clean(done.stderr.encode()), 40, 3_000)
-        raise UsageError(f"{program} build ended with exit {done.returncode}\n{output}")
-    image = done.stdout.strip().splitlines()[-1]
+    if process.returncode != 0 or not process.stdout.strip():
+        output = tail(clean(process.stderr.encode()), 40, 3_000)
+        raise UsageError(f"{program} build ended with exit {process.returncode}\n{output}")
+    image = process.stdout.strip().splitlines()[-1]
     base = base_of_engine(store, image, f"stackmem-built:{image.rpartition(':')[2][:32]}")
     if base is None:
         raise UsageError(f"{program} built {recipe} but cannot export it; run {program} create {image}")
@@ -159,10 +159,10 @@ def _pins(program: str, container: str) -> tuple[str, ...]:
 
 def _engine(program: str, *words: str) -> str | None:
     try:
-        done = subprocess.run([program, *words], capture_output=True, text=True, timeout=_SECONDS, check=False)
+        process = subprocess.run([program, *words], capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return process.stdout if process.returncode == 0 else None
 
 
 def _config(value: Any) -> ImageConfig:

@@ -88,9 +88,9 @@ def why_not_built(store: ImageStore, source: ImageSource) -> list[str]:
         steps = source.steps()
     except UsageError as error:
         return [str(error)]
-    if why := needs_engine(steps):
-        return [] if engine() else [why]
-    found = [f"line {step.line}: {why}" for step in steps if (why := why_not(step))]
+    if reason := needs_engine(steps):
+        return [] if engine() else [reason]
+    found = [f"line {step.line}: {reason}" for step in steps if (reason := why_not(step))]
     missing = [] if engine() else [name for name in bases_of(steps) if store.base(name) is None]
     return found + [no_base(store, name) for name in missing]
 
@@ -223,34 +223,34 @@ class _Build:
 
         def fill(folder: Path) -> None:
             network = self._rules.profile.network if step.word == "RUN" else "none"
-            with passing_root(self._store, self._image(stage), network) as (root, place):
+            with passing_root(self._store, self._image(stage), network) as (root, path):
                 change(root)
                 root.close()
-                drop_privileges(place / "upper")
+                drop_privileges(path / "upper")
                 folder.rmdir()
-                (place / "upper").rename(folder)
+                (path / "upper").rename(folder)
 
         stage.layers = (str(self._store.made("layers", stage.made, fill)), *stage.layers)
 
     def _copy(self, step: RecipeStep, stage: _Stage, filled: list[str]) -> None:
         *sources, target = filled
-        place = os.path.normpath(PurePosixPath(stage.config.workdir, target))
-        place += "/" if target.endswith(("/", "/.")) or target == "." else ""
+        location = os.path.normpath(PurePosixPath(stage.config.workdir, target))
+        location += "/" if target.endswith(("/", "/.")) or target == "." else ""
         mode = int(step.flags["chmod"], 8) if step.flags.get("chmod", "").isdecimal() else None
         with ExitStack() as stack:
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stackmem-copy-")))
-            found: list[Path] = []
+            paths: list[Path] = []
             for source in sources:
                 if source.startswith("<<"):
-                    found.append(written(scratch, source, step, stage.variables))
+                    paths.append(written(scratch, source, step, stage.variables))
                 else:
-                    found += in_context(self._source.context, source, self._leaves)
+                    paths += in_context(self._source.context, source, self._leaves)
             if step.word == "ADD":
-                found = [unpacked(path, self._source.context, scratch) for path in found]
-            digest = tree_digest(*found)
+                paths = [unpacked(path, self._source.context, scratch) for path in paths]
+            digest = tree_digest(*paths)
 
             def change(root: ImageRoot) -> None:
-                copy_in(found, root.view.fd, place, many=len(sources) > 1, mode=mode, leaves=self._leaves)
+                copy_in(paths, root.view.fd, location, many=len(sources) > 1, mode=mode, leaves=self._leaves)
 
             self._layer(step, stage, (*filled, digest, str(mode), self._left_out), change)
 

@@ -77,18 +77,18 @@ def _is_folder(root: int, path: str) -> bool:
 
 def _copy_folder(source: Path, root: int, target: str, mode: int | None, leaves: Leaves) -> None:
     os.close(open_folder(root, target))
-    for place, folders, files in os.walk(source):
-        below = PurePosixPath(place).relative_to(source)
+    for location, folders, files in os.walk(source):
+        below = PurePosixPath(location).relative_to(source)
         kept = [name for name in folders if not leaves(below / name)]
-        folders[:] = [name for name in kept if not Path(place, name).is_symlink()]
+        folders[:] = [name for name in kept if not Path(location, name).is_symlink()]
         for name in folders:
             fd = open_folder(root, str(PurePosixPath(target, below, name)))
             with suppress(OSError):  # fails for another user's folder, which never occurs in an upper layer
-                Path(f"/proc/self/fd/{fd}").chmod(stat.S_IMODE(Path(place, name).stat().st_mode) | 0o700)
+                Path(f"/proc/self/fd/{fd}").chmod(stat.S_IMODE(Path(location, name).stat().st_mode) | 0o700)
             os.close(fd)
         links = [name for name in kept if name not in folders]
         for name in (*links, *(name for name in files if not leaves(below / name))):
-            _copy_file(Path(place, name), root, str(PurePosixPath(target, below, name)), mode)
+            _copy_file(Path(location, name), root, str(PurePosixPath(target, below, name)), mode)
 
 
 def _copy_file(source: Path, root: int, target: str, mode: int | None) -> None:
@@ -119,10 +119,10 @@ def in_context(context: Path, source: str, leaves: Leaves) -> list[Path]:
     """Return the files that a COPY source matches in the build context."""
     plain = os.path.normpath(PurePosixPath("/", source)).strip("/")
     try:
-        found = sorted(context.glob(plain)) if plain else [context]
+        paths = sorted(context.glob(plain)) if plain else [context]
     except (ValueError, NotImplementedError) as error:
         raise UsageError(f"{source} is not a valid file pattern ({error})") from error
-    inside = [path for path in found if path.parent.resolve().is_relative_to(context.resolve()) or path == context]
+    inside = [path for path in paths if path.parent.resolve().is_relative_to(context.resolve()) or path == context]
     kept = [path for path in inside if not plain or not leaves(PurePosixPath(path.relative_to(context)))]
     if not kept:
         raise UsageError(f"{source} is not in {context}")

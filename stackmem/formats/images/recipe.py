@@ -68,7 +68,7 @@ def _step(command: object) -> RecipeStep:
     for flag in command.flags:  # type: ignore[attr-defined]
         name, _, value = flag.removeprefix("--").partition("=")
         flags[name] = f"{flags[name]}\n{value}" if name in flags else value
-    quoted = {found[2] for found in _HEREDOC.finditer(" ".join(values)) if found[1]}
+    quoted = {match[2] for match in _HEREDOC.finditer(" ".join(values)) if match[1]}
     texts = {}
     for document in command.heredocs:  # type: ignore[attr-defined]
         text = str(document.content)
@@ -81,10 +81,10 @@ def _step(command: object) -> RecipeStep:
 def filled_in(text: str, variables: Mapping[str, str]) -> str:
     """Substitute ``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}`` in a value."""
 
-    def one(found: re.Match[str]) -> str:
-        if found[1]:
-            return found[1] if found[1] == "$" else found[0]
-        name, how, word = found[2] or found[3], found[4] or "", found[5] or ""
+    def one(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[1] if match[1] == "$" else match[0]
+        name, how, word = match[2] or match[3], match[4] or "", match[5] or ""
         value = variables.get(name)
         missing = value is None or (how.startswith(":") and not value)
         if how.endswith("-"):

@@ -35,12 +35,12 @@ class TaskFinding(Struct, frozen=True):
     says: str
 
 
-def check_task(named: str, isolation: str | None, cwd: Path) -> Iterator[TaskFinding]:
+def check_task(name: str, isolation: str | None, cwd: Path) -> Iterator[TaskFinding]:
     """Yield one finding per property, as soon as it is known."""
-    subject = find_subject(named, None, cwd)
+    subject = find_subject(name, None, cwd)
     task = subject.task
     if task is None:
-        raise UsageError(f"{named} is not a task; stackmem tasks list shows the available ones")
+        raise UsageError(f"{name} is not a task; stackmem tasks list shows the available ones")
     if isolation == MEMORY:
         raise UsageError("checking a task runs its scripts, which is not possible in memory; omit --isolation")
     level = isolation or "auto"
@@ -72,9 +72,9 @@ def _twice(task: Task, what: str, verdicts: list[tuple[bool, str]], wanted: bool
     return TaskFinding(task.short_name, True, f"{says}, twice")
 
 
-def stub_passes(named: str, cwd: Path) -> bool:
+def stub_passes(name: str, cwd: Path) -> bool:
     """Return whether a task's checks pass on an unmodified workspace."""
-    subject = find_subject(named, None, cwd)
+    subject = find_subject(name, None, cwd)
     scratch = Path(tempfile.mkdtemp(prefix="stackmem-task-check-"))
     try:
         return _judge(subject, "auto", scratch, solved=False)[0]

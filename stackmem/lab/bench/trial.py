@@ -146,8 +146,8 @@ def identity(trial: Trial) -> Row:
 
 def error_row(trial: Trial, reason: str, root: Path) -> Row:
     """Return the row of a trial without a result, with the run it left behind, if any."""
-    left = sorted((root / RUNS / trial.id).glob("*/trace.jsonl"))
-    run = str(left[-1].parent.relative_to(root)) if left else ""
+    paths = sorted((root / RUNS / trial.id).glob("*/trace.jsonl"))
+    run = str(paths[-1].parent.relative_to(root)) if paths else ""
     return {**identity(trial), "outcome": "error", "ending": "", "solved": None, "error": reason, "run": run}
 
 
@@ -294,10 +294,10 @@ class _TrialWatch:
     def measured(self, job: Job) -> Row:
         run = list(with_prompts(self._moments()))  # computed once, because ranking strategies can be slow
         values = measure(run)
-        made = trial_bill(run, job.price, job.latency_seconds, job.pause_seconds)
+        bill = trial_bill(run, job.price, job.latency_seconds, job.pause_seconds)
         return {
             **values,
-            **asdict(made),
+            **asdict(bill),
             **(_losses(run) if self._sessions == 1 else {}),
             "fingerprint": self._fingerprint.events,
             "prompts_digest": self._fingerprint.prompts,

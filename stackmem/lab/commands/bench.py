@@ -117,9 +117,9 @@ def _held(path: Path, request: SuiteRequest) -> BenchArchive:
 
     if request != SuiteRequest():
         raise UsageError("--repeat uses the archived options; leave the other options out")
-    held = read_archive(path)
-    refuse_unlike(held)
-    return held
+    archive = read_archive(path)
+    refuse_unlike(archive)
+    return archive
 
 
 def _planned(
@@ -128,15 +128,15 @@ def _planned(
     cwd: Path,
     environ: Mapping[str, str],
     folder: Path,
-    held: BenchArchive | None,
+    archive: BenchArchive | None,
 ) -> BenchPlan:
-    if held is not None:
-        return held.plan
+    if archive is not None:
+        return archive.plan
     has_subjects = request.worlds or request.tasks or suites
     return _plan(request, suites, cwd, environ) if has_subjects else _kept_plan(request, folder)
 
 
-def _settle(came: Came, folder: Path, path: Path | None, held: BenchArchive | None) -> None:
+def _settle(came: Came, folder: Path, path: Path | None, archive: BenchArchive | None) -> None:
     """Write the archive, and report whether a repeated bench is equal. Exits with 1 if it is not."""
     from stackmem.lab.comparison.bench_archive import differences, write_archive
 
@@ -145,12 +145,12 @@ def _settle(came: Came, folder: Path, path: Path | None, held: BenchArchive | No
     if path is not None:
         write_archive(folder, path)
         say(f"archive: {path}")
-    if held is None:
+    if archive is None:
         return
-    unlike = differences(held, folder)
+    unlike = differences(archive, folder)
     for sentence in unlike:
         typer.echo(readable(sentence))
-    typer.echo("not equal to the archive" if unlike else f"equal: {quantity(len(held.rows), 'trial')}")
+    typer.echo("not equal to the archive" if unlike else f"equal: {quantity(len(archive.rows), 'trial')}")
     if unlike:
         sys.exit(1)
 

@@ -125,12 +125,12 @@ def range_text(figure: Interval, kind: Kind, *, signed: bool = False) -> str:
 
 def cell_texts(line: Line, column: Column) -> tuple[str, str, str]:
     """Return the value, its interval, and the verdict against the baseline as texts; each can be empty."""
-    figure, held, kind = figure_of(line, column), comparison_of(line, column), kind_of(line, column)
+    figure, comparison, kind = figure_of(line, column), comparison_of(line, column), kind_of(line, column)
     if figure is None:
         return ("", "", "")
     signed = column.against and kind != "ratio"
     value, within = as_text(figure.value, kind, signed=signed), range_text(figure, kind, signed=signed)
-    return (value, within, held.verdict if held else "")
+    return (value, within, comparison.verdict if comparison else "")
 
 
 def cell_text(line: Line, column: Column) -> str:

@@ -19,9 +19,9 @@ from stackmem.review.measure.phases import steps_of
 Lookup = tuple[ToolCall, ToolReturned]
 
 
-def luck(place: int, fact: str) -> float:
+def luck(position: int, fact: str) -> float:
     """Return a number in [0, 1) that depends only on the place and the fact."""
-    return int.from_bytes(hashlib.sha256(f"{place} {fact}".encode()).digest()[:6], "big") / 2**48
+    return int.from_bytes(hashlib.sha256(f"{position} {fact}".encode()).digest()[:6], "big") / 2**48
 
 
 class Lookups:

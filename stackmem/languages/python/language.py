@@ -33,8 +33,8 @@ def _read(launch: Launch) -> EntryStep:
         program = parse(launch.text)
         entry = find_entry(program, str(launch.options.get("entry") or ""))
     except ProgramFault as fault:
-        where = f"{file}:{fault.line}"
-        raise Halted("Static Fault", f"{where}:{fault.column}: {fault}", where) from fault
+        location = f"{file}:{fault.line}"
+        raise Halted("Static Fault", f"{location}:{fault.column}: {fault}", location) from fault
     faults = [each for each in findings_of(program) if each[0] == "error"]
     if launch.options.get("checked") and faults:
         lines = [f"{file}:{fault.line}:{fault.column}: {fault}" for _, fault in faults]

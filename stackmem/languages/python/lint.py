@@ -120,8 +120,8 @@ class _Visitor(ast.NodeVisitor):
         if (instead := _match(name, _ERRORS)) is not None:
             message = f"{name} cannot be repeated when the run is resumed; use {instead}"
             self._add("error", "not-repeatable", message, node)
-        elif (why := _match(name, _WARNINGS)) is not None:
-            self._add("warning", "not-recorded", f"{name}: {why}", node)
+        elif (reason := _match(name, _WARNINGS)) is not None:
+            self._add("warning", "not-recorded", f"{name}: {reason}", node)
         elif (clock := _match(name, _NOTES)) is not None:
             self._add(
                 "note",

@@ -39,7 +39,7 @@ class Linted(Struct, frozen=True):
 
 
 def lint_all(
-    named: list[str],
+    names: list[str],
     cwd: Path,
     *,
     language: str | None = None,  # for files, their language; for folders, only files in this language are linted
@@ -52,7 +52,7 @@ def lint_all(
         open_language(language)
     lib = tuple(str((cwd / os.path.expanduser(each)).resolve()) for each in libraries)
     found: dict[Path, Linted] = {}
-    for each in named:
+    for each in names:
         path = (cwd / os.path.expanduser(each)).resolve()
         if not path.is_dir():
             found[path] = _lint_file(path, whole(each), language, config, cwd, lib)
@@ -69,9 +69,9 @@ def lint_all(
 
 def _files(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder in order of their names. Links to folders are not followed."""
-    for place, folders, files in os.walk(folder):
+    for location, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _LEFT_OUT)
-        yield from (Path(place) / name for name in sorted(files))
+        yield from (Path(location) / name for name in sorted(files))
 
 
 def _fits(file: Path, language: str | None) -> bool:

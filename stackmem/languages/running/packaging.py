@@ -96,10 +96,10 @@ def _copy(source: Path, target: Path) -> None:
             raise UsageError(
                 f"{source} has more than {MAX_FILES:,} files or {MAX_BYTES:,} bytes; package a smaller one"
             )
-        place = target / (file.relative_to(source) if source.is_dir() else file.name)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content)
-        place.chmod(0o755 if os.access(file, os.X_OK) else 0o644)
+        path = target / (file.relative_to(source) if source.is_dir() else file.name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(0o755 if os.access(file, os.X_OK) else 0o644)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -122,9 +122,9 @@ def _files(folder: Path) -> Iterator[Path]:
 def _check(copy: Path, original: Path) -> None:
     errors = [found for linted in lint_all([str(copy)], copy) for found in linted.findings if found.severity == "error"]
     if errors:
-        place = errors[0].path.rpartition("/")[2]
+        location = errors[0].path.rpartition("/")[2]
         raise UsageError(
-            f"the packaged copy of {original} has {quantity(len(errors), 'lint error')}, the first in {place}: "
+            f"the packaged copy of {original} has {quantity(len(errors), 'lint error')}, the first in {location}: "
             f"{errors[0].message}; if it needs other files, put them into its folder and package the folder"
         )
 

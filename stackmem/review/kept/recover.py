@@ -112,18 +112,18 @@ def recover(source: Path, target: Path) -> Saved:
         TraceError: No line can be saved, or ``target`` cannot be written.
     """
     reader = TraceReader(source)
-    lines, why = 0, ""
+    lines, reason = 0, ""
     try:
         for _ in reader:
             lines += 1
     except TraceError as error:
-        why = str(error).removesuffix(WAY_OUT)
+        reason = str(error).removesuffix(WAY_OUT)
     if reader.torn_bytes:
-        why = f"a crash cut off the record in its last {reader.torn_bytes:,} bytes"
-    if not why:
+        reason = f"a crash cut off the record in its last {reader.torn_bytes:,} bytes"
+    if not reason:
         raise UsageError(f"the trace {source} is intact, so it needs no recovery; stackmem replay checks it further")
     if not lines:
-        raise TraceError(f"no record of {source} can be saved: {why}; restore the file from a backup")
+        raise TraceError(f"no record of {source} can be saved: {reason}; restore the file from a backup")
     try:
         with open_regular(source) as broken, open(target, "xb", opener=owners) as saved:
             saved.writelines(islice(broken, lines))
@@ -133,4 +133,4 @@ def recover(source: Path, target: Path) -> Saved:
             lost = broken.seek(0, os.SEEK_END) - saved_bytes
     except OSError as error:
         raise TraceError(f"the trace cannot be saved to {target} ({error.strerror}); free disk space there") from error
-    return Saved(lines, lost, why)
+    return Saved(lines, lost, reason)

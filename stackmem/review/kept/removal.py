@@ -83,9 +83,9 @@ def _prune_left(runs_dir: Path, *, dry_run: bool) -> Iterator[Pruned]:
     if folder.is_symlink() or not folder.is_dir():
         return
     with nullcontext((folder, -1)) if dry_run else _removing(runs_dir) as (_, descriptor):
-        for left in sorted(folder.iterdir()):
-            row = Pruned(name_of(left), _own_bytes(left), True)
-            yield row if dry_run else _tried(row, partial(_remove_moved, left, descriptor))
+        for path in sorted(folder.iterdir()):
+            row = Pruned(name_of(path), _own_bytes(path), True)
+            yield row if dry_run else _tried(row, partial(_remove_moved, path, descriptor))
 
 
 def _own_bytes(run_dir: Path) -> int | None:
@@ -110,12 +110,12 @@ def _last_written(run_dir: Path) -> float | None:
 
 
 def _judged(run_dir: Path, needs: Mapping[str, frozenset[str]]) -> Pruned:
-    why = _not_ours(run_dir)
-    if not why and is_held(run_dir / TRACE):
-        why = "a process is writing it"
-    if not why and (forks := sorted(name for name, parents in needs.items() if run_dir.name in parents)):
-        why = f"its fork {forks[0]} needs its records"
-    return Pruned(name_of(run_dir), _own_bytes(run_dir), not why, why)
+    reason = _not_ours(run_dir)
+    if not reason and is_held(run_dir / TRACE):
+        reason = "a process is writing it"
+    if not reason and (forks := sorted(name for name, parents in needs.items() if run_dir.name in parents)):
+        reason = f"its fork {forks[0]} needs its records"
+    return Pruned(name_of(run_dir), _own_bytes(run_dir), not reason, reason)
 
 
 def _not_ours(run_dir: Path) -> str:

@@ -165,15 +165,15 @@ def text_of(block: PromptBlock) -> str:
             assert_never(block.content)
 
 
-def same_message(one: Message, other: Message) -> bool:
+def same_message(message: Message, other: Message) -> bool:
     """Return whether two messages are known to encode to the same bytes. Parts with foreign JSON must be identical
     objects.
     """
-    if one is other:
+    if message is other:
         return True
-    return (one.role, len(one.parts)) == (other.role, len(other.parts)) and all(
+    return (message.role, len(message.parts)) == (other.role, len(other.parts)) and all(
         part is its or (isinstance(part, Text | ToolResult) and part == its)
-        for part, its in zip(one.parts, other.parts, strict=True)
+        for part, its in zip(message.parts, other.parts, strict=True)
     )
 
 

@@ -25,7 +25,7 @@ HIDDEN: frozenset[VoiceKind] = frozenset({"internal", "run", "reply", "program"}
 """Kinds that a page shows elsewhere: the head, the steps and the program's own list. Internal facts are not shown."""
 
 
-def fact_of(event: facts.Event, texts: Texts, frames: Mapping[str, int], told: Result | None) -> PageFact | None:
+def fact_of(event: facts.Event, texts: Texts, frames: Mapping[str, int], result: Result | None) -> PageFact | None:
     """Return a page's fact for an event; None for events that are not displayed."""
     ref = texts.ref
     match event:
@@ -55,7 +55,7 @@ def fact_of(event: facts.Event, texts: Texts, frames: Mapping[str, int], told: R
         case facts.RunEnded():
             return ["ended", event.ending]
         case _:
-            return _of_memory(event, ref, told) or _notice(event, ref)
+            return _of_memory(event, ref, result) or _notice(event, ref)
 
 
 def _notice(event: facts.Event, ref: Callable[[str], Ref]) -> PageFact | None:
@@ -64,14 +64,14 @@ def _notice(event: facts.Event, ref: Callable[[str], Ref]) -> PageFact | None:
     return None if voice.kind in HIDDEN else ["notice", ref(voice.text), voice.line]
 
 
-def _of_memory(event: facts.Event, ref: Callable[[str], Ref], told: Result | None) -> PageFact | None:
+def _of_memory(event: facts.Event, ref: Callable[[str], Ref], result: Result | None) -> PageFact | None:
     match event:
         case facts.ChunkRead():
-            return ["heap", "read", ", ".join(event.names), event.chars, ref(told.text) if told else None]
+            return ["heap", "read", ", ".join(event.names), event.chars, ref(result.text) if result else None]
         case facts.ChunkAllocated() | facts.ChunkWritten() | facts.ChunkFreed():
             return ["heap", type(event).__name__.removeprefix("Chunk").lower(), event.name, event.chars]
         case facts.CallAnswered():
-            return ["result", ref(told.text), 0, None] if told else None
+            return ["result", ref(result.text), 0, None] if result else None
         case _:
             return None
 

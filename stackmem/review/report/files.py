@@ -50,7 +50,7 @@ def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> TreeChanges:
     except StackmemError as error:
         return TreeChanges({}, f"the run's file history cannot be read: {error}")
     environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.pathsep.join(
-        str((place / "objects").absolute()) for place in places[1:]
+        str((path / "objects").absolute()) for path in places[1:]
     )
     found: dict[Pair, list[PageFileChange]] = {}
     form = ("--stdin", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
@@ -70,11 +70,11 @@ def _read(answer: bytes) -> Iterator[tuple[Pair, list[PageFileChange]]]:
     ends = [header.start() for header in headers[1:]] + [len(answer)]
     for header, end in zip(headers, ends, strict=True):
         pair = header[1].decode(), header[2].decode()
-        left = SHOWN_CHARS
+        remaining = SHOWN_CHARS
         found = []
         for section in sections(answer[header.end() + 1 : end]):
-            change = _change(section, left)
-            left = max(0, left - len(change.patch))
+            change = _change(section, remaining)
+            remaining = max(0, remaining - len(change.patch))
             found.append(change)
         yield pair, found
 
@@ -96,9 +96,9 @@ def _change(section: bytes, most: int) -> PageFileChange:
 def _path(head: bytes) -> str:
     """Return the path from a section's header, marked as new or deleted."""
     first, *more = head.decode("utf-8", "replace").split("\n")
-    named = next((line[6:] for line in more if line.startswith(("+++ b/", "--- a/"))), "")
+    name = next((line[6:] for line in more if line.startswith(("+++ b/", "--- a/"))), "")
     quoted = next((line[4:] for line in more if line.startswith(('+++ "', '--- "'))), "")
-    path = named.rstrip("\t") or quoted.strip("\t") or first.removeprefix("diff --git ")
+    path = name.rstrip("\t") or quoted.strip("\t") or first.removeprefix("diff --git ")
     if any(line.startswith("new file") for line in more):
         return f"{path} (new)"
     return f"{path} (deleted)" if any(line.startswith("deleted file") for line in more) else path

@@ -46,7 +46,7 @@ class FollowedRun:
         """Return the page with the trace so far; its outcome is ``reading`` if time ran out before the end."""
         until = time.monotonic() + seconds
         if not self._stores:  # records of a fork's parents come first, together with their file changes
-            self._stores = [place for place, _, _ in reversed(sources(self._folder))]
+            self._stores = [path for path, _, _ in reversed(sources(self._folder))]
         self._fresh = fresh = self._fresh or self._tail.fresh()
         while records := list(islice(fresh, self._at_once)):
             self._look_up(records)

@@ -94,7 +94,7 @@ def _program(modules: Sequence[str]) -> str:
 
 
 def _scope(name: str, source: str) -> str:
-    exported = ", ".join(found[2] for found in _EXPORT.finditer(source))
+    exported = ", ".join(match[2] for match in _EXPORT.finditer(source))
     body = _EXPORT.sub(r"\1", _IMPORT.sub(r"const \1 = from_\2;", source))
     return f"const from_{name} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
 

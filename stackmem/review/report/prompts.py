@@ -56,7 +56,7 @@ class Prompts:
         if same < len(held.messages):
             held.merged = _merged(held.spots[:same])
             del held.spots[same:]
-        fresh = [self._message(held, view.messages[place]) for place in range(same, len(view.messages))]
+        fresh = [self._message(held, view.messages[position]) for position in range(same, len(view.messages))]
         held.merged = _merged(fresh, held.merged)
         held.spots += fresh
         held.messages = view.messages
@@ -149,9 +149,9 @@ def _common(old: Log[Message], new: Log[Message], *, appends: bool) -> int:
     """Count the messages that both start with."""
     if appends and old and len(old) <= len(new) and new[len(old) - 1] == old[-1]:
         return len(old)
-    for place, (before, now) in enumerate(zip(old, new, strict=False)):
+    for position, (before, now) in enumerate(zip(old, new, strict=False)):
         if before is not now and before != now:
-            return place
+            return position
     return min(len(old), len(new))
 
 

@@ -45,8 +45,8 @@ class Texts:
         start = inner.find(body)
         if text in self._known or len(body) < _SHORT_CHARS or start < 0:
             return self.ref(text)
-        place, before = self._whole(inner), _units(inner[:start])
-        piece: Piece = place if body == inner else (place, before, before + _units(body))
+        position, before = self._whole(inner), _units(inner[:start])
+        piece: Piece = position if body == inner else (position, before, before + _units(body))
         self._known[text] = [self._whole(head + "\n"), piece]
         return self._known[text]
 

@@ -45,13 +45,13 @@ def read_runs(folders: Sequence[Path]) -> PageContent:
     runs = [FollowedRun(folder, texts, Prompts(texts, parts, numbers)).read() for folder in folders]
     if len(folders) != 2:
         return PageContent(texts.items, parts, runs)
-    one, other = folders
-    parted = parting(RunReader(one), RunReader(other), (one / HISTORY, other / HISTORY))
+    path, other = folders
+    parted = parting(RunReader(path), RunReader(other), (path / HISTORY, other / HISTORY))
     return PageContent(texts.items, parts, runs, parted)
 
 
 def parting(
-    one: Iterable[Record], other: Iterable[Record], histories: tuple[Path, Path] = (Path(), Path())
+    records: Iterable[Record], other: Iterable[Record], histories: tuple[Path, Path] = (Path(), Path())
 ) -> SharedSteps | None:
     """Find where two runs diverge; None if they do not.
 
@@ -59,16 +59,16 @@ def parting(
     first different event.
     """
     steps = 0
-    for shared, (first, second) in enumerate(zip_longest(one, other)):
+    for shared, (first, second) in enumerate(zip_longest(records, other)):
         if first != second:
-            return SharedSteps(steps, forked=True) if shared else _unlike(one, other, FactComparison(histories))
+            return SharedSteps(steps, forked=True) if shared else _unlike(records, other, FactComparison(histories))
         steps += isinstance(first.event, ModelReplied)
     return None
 
 
-def _unlike(one: Iterable[Record], other: Iterable[Record], comparison: FactComparison) -> SharedSteps | None:
+def _unlike(records: Iterable[Record], other: Iterable[Record], comparison: FactComparison) -> SharedSteps | None:
     steps = 0
-    for first, second in zip_longest(counted_records(one), counted_records(other)):
+    for first, second in zip_longest(counted_records(records), counted_records(other)):
         if first is None or second is None or not comparison.equal(first.event, second.event):
             return SharedSteps(steps, forked=False, differs_only_in=comparison.differs_only_in)
         steps += isinstance(first.event, ModelReplied)

@@ -52,10 +52,10 @@ class ImageRoom(Struct, frozen=True):
 
         A judged copy sees what the agent wrote outside the workspace, but cannot change it.
         """
-        place = view.root.parent / ROOT
+        path = view.root.parent / ROOT
         apart = self.task.image is not None and self.task.image.apart
-        seen = None if apart or place == self.scratch / ROOT else self.scratch / ROOT
+        seen = None if apart or path == self.scratch / ROOT else self.scratch / ROOT
         return open_in_image(
-            self.image, self.isolation, view, place, self.profile, mounts, env,
+            self.image, self.isolation, view, path, self.profile, mounts, env,
             seen=seen, scrub=scrub, network_list=network_list,
         )  # fmt: skip

@@ -124,11 +124,11 @@ def search_earlier(run_dir: Path, folder: Path | None, scrub: Callable[[str], st
     index = Index()
     for passage in found.passages:
         index = index.add(passage.text)
-    left, chosen = RECALLED_CHARS, list[int]()
+    remaining, chosen = RECALLED_CHARS, list[int]()
     for number in index.ranked(query[:_QUERY_CHARS]):
         passage = found.passages[number]
-        left -= len(passage.source) + len(passage.text)
-        if left < 0:
+        remaining -= len(passage.source) + len(passage.text)
+        if remaining < 0:
             break
         chosen.append(number)
     passages = (found.passages[number] for number in sorted(chosen))
@@ -144,7 +144,7 @@ def _others(run_dir: Path, folder: Path) -> _Found:
     """Read the most recent other conversations about the folder until the time is over, the newest first."""
     found, until = _Found(), time.monotonic() + SEARCH_SECONDS
     read = list[list[RecalledPassage]]()
-    left = _MAX_PASSAGES
+    remaining = _MAX_PASSAGES
     for path, about in kept_sessions(run_dir.parent):
         if about != folder or path.name == run_dir.name:
             continue
@@ -154,13 +154,13 @@ def _others(run_dir: Path, folder: Path) -> _Found:
         if obstacle:
             found.skipped[obstacle] += 1
             continue
-        passages, problem = _read(path, until, left)
+        passages, problem = _read(path, until, remaining)
         if problem:
             found.skipped[problem] += 1
         if problem in ("", IN_PART):
             found.searched += 1
             read.append(passages)
-            left -= len(passages)
+            remaining -= len(passages)
     texts: dict[str, RecalledPassage] = {}
     for passages in reversed(read):
         for passage in passages:

@@ -17,38 +17,38 @@ from stackmem.trace.lock import is_held
 _SHORT = re.compile(r"[0-9a-f]{6}")
 
 
-def find_run(named: str, *places: Path) -> Path:
+def find_run(name: str, *places: Path) -> Path:
     """Return the folder for a path, an id, a unique prefix of an id, its last six characters, or ``last``.
 
     Raises:
         UsageError: No run matches, or more than one.
     """
-    given = Path(os.path.expanduser(named))
+    given = Path(os.path.expanduser(name))
     if given.name == TRACE and _is_file(given):
         return given.parent
     if _is_file(given / TRACE):
         return given
-    if os.sep in named and len(inside := run_folders(given)) == 1:  # a trial of a bench
+    if os.sep in name and len(inside := run_folders(given)) == 1:  # a trial of a bench
         return inside[0]
     runs = sorted((path for place in places for path in run_folders(place)), key=lambda path: path.name)
-    if named == "last":
+    if name == "last":
         started_runs = [(path.name[:SECOND_CHARS], started, path) for path in runs if (started := started_at(path))]
         if started_runs:
             return max(started_runs)[2]
-    matches = [path for path in runs if path.name == named]
-    matches = matches or [path for path in runs if named and path.name.startswith(named)]
-    matches = matches or [path for path in runs if _SHORT.fullmatch(named) and path.name.endswith(f"-{named}")]
+    matches = [path for path in runs if path.name == name]
+    matches = matches or [path for path in runs if name and path.name.startswith(name)]
+    matches = matches or [path for path in runs if _SHORT.fullmatch(name) and path.name.endswith(f"-{name}")]
     if len(matches) == 1:
         return matches[0]
     if matches:
         names = ", ".join(path.name for path in matches[:5])
-        raise UsageError(f"{named!r} matches {len(matches):,} runs: {names}; type more of the id, or the folder")
-    where = " and ".join(map(str, places))
+        raise UsageError(f"{name!r} matches {len(matches):,} runs: {names}; type more of the id, or the folder")
+    location = " and ".join(map(str, places))
     if not runs:
         raise UsageError(
-            f"{where} contains no runs yet; start one with stackmem solve, or choose another folder with --runs-dir"
+            f"{location} contains no runs yet; start one with stackmem solve, or choose another folder with --runs-dir"
         )
-    raise UsageError(f"no run {named!r} in {where}; stackmem runs lists the {quantity(len(runs), 'run')} there")
+    raise UsageError(f"no run {name!r} in {location}; stackmem runs lists the {quantity(len(runs), 'run')} there")
 
 
 def newest_session(runs_dir: Path, folder: Path) -> tuple[Path | None, tuple[Path, ...]]:

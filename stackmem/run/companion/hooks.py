@@ -57,7 +57,7 @@ class FoundHooks(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def find_hooks(folder: Path | None, place: str, environ: Mapping[str, str]) -> FoundHooks:
+def find_hooks(folder: Path | None, location: str, environ: Mapping[str, str]) -> FoundHooks:
     """Return the hooks for work in ``folder / place``.
 
     Raises:
@@ -68,7 +68,7 @@ def find_hooks(folder: Path | None, place: str, environ: Mapping[str, str]) -> F
     hooks = list(own_hooks(environ))
     roots: list[Path | None] = [None] * len(hooks)
     notes = []
-    for root in dict.fromkeys((folder, folder / place)):
+    for root in dict.fromkeys((folder, folder / location)):
         if not (root / HOOKS_FILE).is_file():
             continue
         found, described = project_hooks(root)
@@ -80,9 +80,9 @@ def find_hooks(folder: Path | None, place: str, environ: Mapping[str, str]) -> F
     return FoundHooks(tuple(hooks), tuple(roots), tuple(notes))
 
 
-def _distrusted(root: Path, found: FolderServers, environ: Mapping[str, str]) -> str:
+def _distrusted(root: Path, servers: FolderServers, environ: Mapping[str, str]) -> str:
     try:
-        if is_trusted(found, environ):
+        if is_trusted(servers, environ):
             return ""
     except UsageError as error:
         return f"because the record of trust is not usable: {error}"

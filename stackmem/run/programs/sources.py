@@ -35,22 +35,22 @@ class Loader:
         self._folders = [program.parent, *folders]
         self._files = files
 
-    def read(self, asked: LoadSource) -> tuple[str, str, str]:
+    def read(self, source: LoadSource) -> tuple[str, str, str]:
         """Return ``(path, text, failed)`` of a source."""
-        if asked.path.startswith(PACKAGED):
-            return self._packaged(asked.path)
-        base = posixpath.dirname(asked.beside or str(self._program))
-        path = posixpath.normpath(posixpath.join(base, asked.path))
+        if source.path.startswith(PACKAGED):
+            return self._packaged(source.path)
+        base = posixpath.dirname(source.beside or str(self._program))
+        path = posixpath.normpath(posixpath.join(base, source.path))
         if "\0" in path:
             return path[:200], "", "the path holds a NUL character"
         if self._files is not None and is_below(path, self._files[0]):
-            return self._from_workspace(path, listing=asked.listing)
+            return self._from_workspace(path, listing=source.listing)
         config = posixpath.basename(path) in CONFIGS and str(self._program).startswith(
             _with_slash(posixpath.dirname(path))
         )
         if not config and not any(is_below(path, str(folder)) for folder in self._folders):
             return path, "", f"it is out of reach; what can be reached: {', '.join(self._reach())}"
-        found = _from_host(Path(path), listing=asked.listing, inside=None if config else self._folders)
+        found = _from_host(Path(path), listing=source.listing, inside=None if config else self._folders)
         if config and not found[2]:
             self._folders.append(Path(path).parent)
         return found
@@ -119,7 +119,7 @@ Instead = Callable[[LoadSource, str, str, str], tuple[str, str]]
 """Returns ``(text, failed)`` to use in place of a source, given the request and its path, text and failure."""
 
 
-def as_read(asked: LoadSource, path: str, text: str, failed: str) -> tuple[str, str]:
+def as_read(source: LoadSource, path: str, text: str, failed: str) -> tuple[str, str]:
     """Return the source unchanged."""
     return text, failed
 
@@ -129,9 +129,9 @@ def source_keeper(
 ) -> Callable[[LoadSource], SourceLoaded]:
     """Return a function that reads a source, stores its text and returns the event."""
 
-    def load(asked: LoadSource) -> SourceLoaded:
-        path, text, failed = loader.read(asked)
-        clean, failed = instead(asked, path, scrub(text), failed)
+    def load(source: LoadSource) -> SourceLoaded:
+        path, text, failed = loader.read(source)
+        clean, failed = instead(source, path, scrub(text), failed)
         if failed:
             return SourceLoaded(path, failed=failed)
         return SourceLoaded(path, keep(clean), len(clean))
