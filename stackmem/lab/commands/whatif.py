@@ -128,7 +128,7 @@ def _cells(row: WhatIfRow, unit: str) -> tuple[str, ...]:
     outcome = row.outcome
     if outcome is None:
         return (name, *[""] * (len(_HEADS[unit]) - 2), one_line(row.note))
-    usage, description = outcome.usage, "~" if outcome.estimated else ""
+    usage, prefix = outcome.usage, "~" if outcome.estimated else ""
     notes = [row.note] if row.note else []
     if outcome.summaries:
         notes.insert(0, f"{outcome.summaries} {'summary' if outcome.summaries == 1 else 'summaries'}")
@@ -138,19 +138,19 @@ def _cells(row: WhatIfRow, unit: str) -> tuple[str, ...]:
     fresh = (written, usage.uncached) if unit == "USD" else (outcome.evaluated_tokens,)
     return (
         name,
-        *(f"{description}{size:,.0f}" for size in (outcome.peak_tokens, outcome.mean_tokens)),
-        *(f"{description}{tokens:,}" for tokens in (usage.cache_read, *fresh, usage.output)),
-        _cost(outcome, unit, description),
-        "" if row.ratio is None else f"{description}{row.ratio:.2f}",
+        *(f"{prefix}{size:,.0f}" for size in (outcome.peak_tokens, outcome.mean_tokens)),
+        *(f"{prefix}{tokens:,}" for tokens in (usage.cache_read, *fresh, usage.output)),
+        _cost(outcome, unit, prefix),
+        "" if row.ratio is None else f"{prefix}{row.ratio:.2f}",
         *_loss(outcome.loss),
         one_line("; ".join(notes)),
     )
 
 
-def _cost(outcome: WhatIfOutcome, unit: str, description: str) -> str:
+def _cost(outcome: WhatIfOutcome, unit: str, prefix: str) -> str:
     if unit == "USD":
-        return "unknown" if outcome.usd is None else f"{description}${outcome.usd:,.4f}"
-    return "unknown" if outcome.seconds is None else f"{description}{outcome.seconds:,.1f}"
+        return "unknown" if outcome.usd is None else f"{prefix}${outcome.usd:,.4f}"
+    return "unknown" if outcome.seconds is None else f"{prefix}{outcome.seconds:,.1f}"
 
 
 def _loss(loss: FirstLoss) -> tuple[str, str, str]:
