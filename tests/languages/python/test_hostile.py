@@ -93,6 +93,16 @@ def test_closed_streams_and_a_changed_runner_do_no_harm(stage: Stage) -> None:
     assert (result["outcome"], result["value"]) == ("finished", "fine\n")
 
 
+def test_installed_packages_may_look_at_their_files(stage: Stage) -> None:
+    body = (
+        "    import importlib.metadata, sqlite3\n    getattr(sqlite3, 'connect')(':memory:')\n"
+        "    return importlib.metadata.version('pytest')\n"
+    )
+    result, _ = run(stage, BODY + body)
+    assert result["outcome"] == "finished", result
+    assert result["value"][0].isdigit()
+
+
 def test_a_program_that_does_not_end_is_stopped(stage: Stage) -> None:
     report = halted(stage, "    stackmem.shell('true')\n    while True: pass\n", "--command-seconds", "2")
     assert report.startswith("main.step.py:5: the program's process ended after this line: timed out after 2 s")

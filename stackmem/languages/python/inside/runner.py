@@ -333,6 +333,13 @@ def guard(place: str, home: str, refusal: type[Exception]) -> None:
     def refuse(what: str, instead: str) -> None:
         raise refusal(f"{what} is not allowed in a program, because a resumed run could not repeat it; {instead}")
 
+    def is_inside(path: Any) -> bool:
+        """Return whether a path is in the workspace, apart from installed packages."""
+        if not isinstance(path, str | bytes):
+            return not isinstance(path, int)
+        name = os.path.abspath(os.fsdecode(path)) + "/"
+        return name.startswith(home + "/") and not name.startswith(installed)
+
     def check_open(path: Any, flags: Any) -> None:
         if not isinstance(path, str | bytes) or (isinstance(flags, int) and flags < 0):
             return
@@ -341,23 +348,29 @@ def guard(place: str, home: str, refusal: type[Exception]) -> None:
             return
         if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
             refuse(f"writing {os.path.basename(name)}", "use stackmem.write_file")
-        inside = name.startswith(home + "/") and not name.startswith(installed)
-        if (inside and not name.endswith(_CODE)) or name.startswith(("/proc/", "/dev/")):
+        if (is_inside(name) and not name.endswith(_CODE)) or name.startswith(("/proc/", "/dev/")):
             refuse(f"open of {os.path.basename(name)}", "use stackmem.read_file")
 
     def hook(event: str, given: tuple[Any, ...]) -> None:
         if event == "open":
             check_open(given[0], given[2])
         elif event in _LISTING:
-            if not _importing():
+            if is_inside(given[0]) and not _importing():
                 refuse(event, "use stackmem.list_files")
-        elif not (event == "os.rename" and str(given[0]).startswith(place + "/")):
-            for name, instead in _FORBIDDEN.items():
-                if event.startswith(name):
-                    refuse(event, instead)
+        elif instead := _forbidden(event, given, place):
+            refuse(event, instead)
 
     sys.addaudithook(hook)
     _no_threads(lambda *_, **__: refuse("a thread", "use stackmem.ask_all, or do one thing after another"))
+
+
+def _forbidden(event: str, given: tuple[Any, ...], place: str) -> str:
+    """Return what to use instead of something that is refused; empty if it is allowed."""
+    if given == (":memory:",) or event == "sqlite3.connect/handle":
+        return ""
+    if event == "os.rename" and str(given[0]).startswith(place + "/"):
+        return ""
+    return next((instead for name, instead in _FORBIDDEN.items() if event.startswith(name)), "")
 
 
 def _no_threads(refuse: Any) -> None:
