@@ -17,7 +17,7 @@ LISTS = {
 # A module under 60 lines with a single importer, and why it is not merged into that one.
 SMALL = {
     "stackmem.core.guidance.finishing": "one piece of guidance a file",
-    "stackmem.languages.loop_agent.schema_keywords": "the keywords of JSON Schema are a subject of their own",
+    "stackmem.languages.loop_agent.schema_keywords": "the keywords of JSON Schema form one table",
     "stackmem.run.companion.permissions": "one kind of companion a module, and the request has reached its size",
     "stackmem.run.first_look": "it reads files, and the assembly only names classes",
     "stackmem.doors.ui.server": "it loads uvicorn, which the app does without",
