@@ -36,7 +36,7 @@ from stackmem.workspace.clip import visible
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.secrets import scrub_value
 
-from .companion.images import Eyes, read_file
+from .companion.images import Eyes, read_file, with_pictures
 from .companion.jobs import answer_job_call, numbers_of, start_job
 from .limits import run_for_agent
 from .ports import Checks, ModelPort, PersonPort, Returned, Unattended, UserFile, WorkspacePort
@@ -57,8 +57,8 @@ def _there_is_room() -> None:
     """Assume that there is enough disk space."""
 
 
-def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-    return f"the tool {name} is not here any more", True
+def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool, tuple[bytes, ...]]:
+    return f"the tool {name} is not here any more", True, ()
 
 
 def _in_workspace(source: str) -> str | None:
@@ -106,7 +106,7 @@ class World(Struct):
     # raises ``WorkspaceError`` if the disk only has room left for the end of the run
     must_have_room: Callable[[], None] = _there_is_room
     # calls a user-defined tool; returns its result as text and whether it failed
-    own_tool: Callable[[str, dict[str, Any]], tuple[str, bool]] = _no_own_tool
+    own_tool: Callable[[str, dict[str, Any]], tuple[str, bool, tuple[bytes, ...]]] = _no_own_tool
     # computes the digest of a source outside the workspace; None for any other
     own_digest: Callable[[str], str | None] = _in_workspace
     clock: Callable[[], float] = time.monotonic
@@ -162,9 +162,10 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901
             )
         case requests.UseOwnTool():
             world.sync()  # the tool may act outside this machine
-            text, failed = world.own_tool(effect.name, effect.arguments)
+            text, failed, pictures = world.own_tool(effect.name, effect.arguments)
             shown = clip_bytes(visible(world.scrub(text)), effect.shown_bytes)
-            return facts.ToolReturned(shown, failed, None, _digests(effect.sources, world))
+            shown, images = with_pictures(world.eyes, shown, pictures, f"{effect.name} result")
+            return facts.ToolReturned(shown, failed, None, _digests(effect.sources, world), images=images)
         case requests.Verify():
             outcome = world.workspace.run_command(effect.command, min(VERIFY_SECONDS, world.command_seconds), 8_192)
             text = tail(world.scrub(outcome.text), 10, 1_000)

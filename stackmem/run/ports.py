@@ -87,11 +87,16 @@ class UserCommand(Exception):  # noqa: N818 - not an error: the user's command c
 
 
 class UserFile(Exception):  # noqa: N818 - not an error: the user's attachment comes before what was asked
-    """Raised when the user attaches a file or folder, which is read before the next request to the model."""
+    """Raised when the user attaches a file or folder, which is read before the next request to the model.
 
-    def __init__(self, path: str, start_line: int | None = None, end_line: int | None = None) -> None:
+    ``raw`` is an image that the user passed directly; ``path`` is then its name.
+    """
+
+    def __init__(
+        self, path: str, start_line: int | None = None, end_line: int | None = None, raw: bytes | None = None
+    ) -> None:
         super().__init__(path)
-        self.path, self.start_line, self.end_line = path, start_line, end_line
+        self.path, self.start_line, self.end_line, self.raw = path, start_line, end_line, raw
 
 
 class UserChoice(Exception):  # noqa: N818 - not an error: the user's choice comes before what was asked

@@ -25,7 +25,7 @@ from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import Server
 
 from .bounded_calls import next_of
-from .mcp_content import told
+from .mcp_content import illustrated
 from .mcp_mending import MendedAnswers, MendedTransport
 from .mcp_questions import put_to_person
 from .own_tools import PRINTING, TOOLS, OwnTool, ToolFailed
@@ -185,7 +185,7 @@ class Connections:
         future = asyncio.run_coroutine_threadsafe(link.client.call_tool(tool, arguments), self._loop)
         future.add_done_callback(answers.put)
         try:
-            return told(self._result(answers, link.name, link.server.seconds), link.answers.results.get(tool))
+            return illustrated(self._result(answers, link.name, link.server.seconds), link.answers.results.get(tool))
         except Empty as error:
             raise ToolFailed(f"no answer within {link.server.seconds:g} s") from error
         except Exception as error:

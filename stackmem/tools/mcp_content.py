@@ -6,13 +6,26 @@ Rule: Nothing is dropped silently. Content that is not text becomes a line in br
 from __future__ import annotations
 
 import json
+from base64 import b64decode
+from contextlib import suppress
 from typing import Any
 
 from stackmem.core.schemas.json_schema import first_fault, schema_error
 
-from .own_tools import ToolFailed
+from .own_tools import Illustrated, ToolFailed
 
 _DETAIL_CHARS = 2_000
+_MAX_IMAGES, _MAX_IMAGE_CHARS = 10, 48 << 20
+
+
+def illustrated(result: Any, schema: Any = None) -> Any:
+    """Return what ``told`` returns, with the images of the result if there are any."""
+    value, pictures = told(result, schema), []
+    for part in result.content:
+        if getattr(part, "type", "") == "image" and len(part.data) <= _MAX_IMAGE_CHARS and len(pictures) < _MAX_IMAGES:
+            with suppress(ValueError):
+                pictures.append(b64decode(part.data, validate=True))
+    return Illustrated(value, tuple(pictures)) if pictures else value
 
 
 def told(result: Any, schema: Any = None) -> Any:

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, TypeVar, overload
 
+from msgspec import Struct
+
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
 from stackmem.core.schemas.portable import portable
@@ -76,6 +78,7 @@ class OwnTool:
         self.parallel, self.idempotent, self.seconds = parallel, idempotent, seconds
         self.function = function
         self._call, self._schema = call, schema
+        self.pictures: tuple[bytes, ...] = ()  # of the last call
 
     @cached_property
     def spec(self) -> ToolSpec:
@@ -118,10 +121,13 @@ class OwnTool:
         finally:
             if os.getpid() != process:  # the tool forked, and the child would continue the run
                 os._exit(0)
+        if isinstance(value, Illustrated):
+            self.pictures, value = value.pictures, value.value
         return _as_json(value)
 
     def text(self, arguments: dict[str, Any]) -> tuple[str, bool]:
         """Return the answer as text for an agent, and whether it is a failure."""
+        self.pictures = ()
         answer = self.answer(arguments)
         if answer.failed:
             return f"{self.name} failed ({answer.failed}): {answer.detail}", True
@@ -203,6 +209,13 @@ PRINTING = _PrintToStderr()
 """Wraps every call of a tool."""
 
 
+class Illustrated(Struct, frozen=True):
+    """A result with images, which only an agent gets."""
+
+    value: Any
+    pictures: tuple[bytes, ...]
+
+
 class BadArguments(Exception):  # noqa: N818 - an answer, not a program error
     """The arguments are invalid."""
 
@@ -217,10 +230,10 @@ NOTES: list[str] = []
 """What was mended in these tools or left out of them, one sentence each; a run records it."""
 
 
-def call_own(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-    """Call a tool. Returns its answer as text for an agent, and whether it is a failure."""
+def call_own(name: str, arguments: dict[str, Any]) -> tuple[str, bool, tuple[bytes, ...]]:
+    """Call a tool. Returns its answer as text for an agent, whether it is a failure, and its images."""
     own = TOOLS.get(name)
-    return own.text(arguments) if own else (f"the tool {name} is not here any more; do without it", True)
+    return (*own.text(arguments), own.pictures) if own else (f"the tool {name} is not here any more", True, ())
 
 
 def register(tools: Iterable[OwnTool]) -> None:

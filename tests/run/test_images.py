@@ -4,18 +4,31 @@ import base64
 import hashlib
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from stackmem import replay
-from stackmem.core.facts import RunStarted, ToolReturned
+from stackmem.core.facts import ModelReplied, RunStarted, ToolReturned
+from stackmem.core.images import ImageRef
+from stackmem.core.images.vision import Vision
+from stackmem.core.log import Log
+from stackmem.core.messages import Message, Text, ToolCall, ToolResult, Usage, View
+from stackmem.models.gemini_messages import contents
+from stackmem.models.openai_messages import chat_body
+from stackmem.models.openai_responses import responses_body
+from stackmem.models.vision import LOCAL, UNSEEN, Sight
+from stackmem.review.report.page import page
+from stackmem.review.report.view import read_runs
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
+from stackmem.tools.mcp_content import illustrated
+from stackmem.tools.own_tools import TOOLS, Illustrated, tool
 from stackmem.trace.images import IMAGES, images_of
 from stackmem.trace.pack import pack, unpack
 from tests.models.chat_server import ChatServer, call_piece, chunks
 from tests.models.image_rules import chat_fault, png
-from tests.models.server import MessagesServer, calls
+from tests.models.server import MessagesServer, calls, says
 from tests.stage import Stage, events, mounted
 
 MODEL = "anthropic/claude-opus-5-5"
@@ -173,3 +186,86 @@ def test_a_missing_image_stops_the_run_until_it_is_restored(stage: Stage, task: 
         assert "lacks the image" in failed.result.failure
         path.with_name("aside").rename(path)
         assert resume(Path(stopped.run_dir), {}, environ).outcome == "solved"
+
+
+def test_the_page_shows_the_image_and_no_other_source(stage: Stage, task: Path, tmp_path: Path):
+    with MessagesServer(reads("shot.png"), POP) as server:
+        result = solve(stage, task, server)
+    content = read_runs([Path(result.run_dir)])
+    url = f"data:image/png;base64,{base64.b64encode(SHOT).decode()}"
+    assert [part for part in content.parts if part[0] == "r" and part[-1] == [url]]
+    assert "img-src data:;" in page(content).decode()
+
+
+def test_images_of_a_tools_result_are_sent(stage: Stage, task: Path):
+    try:
+
+        @tool
+        def camera() -> object:
+            """Take a picture."""
+            return Illustrated("Taken.", (SHOT, b"not an image"))
+
+        with MessagesServer(calls("camera", {}), POP) as server:
+            result = solve(stage, task, server)
+            assert sent_images(server.bodies[-1]) == [SHOT]
+    finally:
+        TOOLS.pop("camera", None)
+    (answer,) = results_of(result.run_dir)
+    assert answer.text.splitlines()[0] == "Taken."
+    assert "[image: camera result 1, 80x60 PNG" in answer.text
+    assert "'camera result 2' cannot be shown" in answer.text
+    assert replay(result.run_dir).prompts == 2
+
+
+def test_the_images_of_a_result_of_a_server_are_kept():
+    part = SimpleNamespace(type="image", mime_type="image/png", data=base64.b64encode(SHOT).decode())
+    odd = SimpleNamespace(type="image", mime_type="image/png", data="not base64!")
+    result = SimpleNamespace(content=[part, odd], is_error=False, structured_content=None)
+    assert illustrated(result).pictures == (SHOT,)
+
+
+def test_an_attached_image_is_sent_with_the_request(stage: Stage, tmp_path: Path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "shot.png").write_bytes(SHOT)
+    with MessagesServer(says("It is gray.")) as server:
+        ran = stage.run("chat", folder, "-p", "What is in @shot.png?", "--model", MODEL, env=server.environ)
+        assert server.refused == []
+    assert ran.returncode == 0, ran.stderr
+    assert sent_images(server.bodies[0]) == [SHOT]
+    assert replay(stage.only_run()).prompts == 1
+
+
+def test_the_oldest_images_are_left_out_if_there_are_too_many():
+    ref = ImageRef(DIGEST, "image/png", len(SHOT), 80, 60, 9)
+    vision = Vision("claude", 1568, 1_568, 1 << 20, 100, 1 << 20)
+    view = View("", (), Log([Message("user", (Text("all", (ref,) * 200),))]))
+    sight = Sight(view, vision, {DIGEST: SHOT}.get)
+    shown, note = sight.of(view.messages[0].parts[0])
+    assert (len(shown), sight.left_out) == (100, 100)
+    assert "left out" in note
+    assert "left out the 100 oldest images" in sight.noted(ModelReplied((), "end", Usage())).mended[0]
+
+
+def test_every_adapter_spells_images_as_its_api_documents():
+    ref = ImageRef(DIGEST, "image/png", len(SHOT), 80, 60, 9)
+    parts = (ToolResult("a", "a shot", images=(ref,)), Text("mine", (ref,)))
+    said = Message("assistant", (ToolCall("a", "read_file", {"path": "x"}),))
+    view = View("", (), Log([Message("user", (Text("go"),)), said, Message("user", parts)]))
+
+    def sight() -> Sight:
+        return Sight(view, LOCAL, {DIGEST: SHOT}.get)
+
+    url = f"data:image/png;base64,{base64.b64encode(SHOT).decode()}"
+    chat = chat_body(view, "m", sight=sight())
+    assert chat_fault(chat) is None
+    assert [one["image_url"]["url"] for one in chat["messages"][-1]["content"][1:]] == [url, url]
+    output, message = responses_body(view, "m", sight())["input"][-2:]
+    assert [one["type"] for one in output["output"]] == ["input_text", "input_image"]
+    assert message["content"][-1]["image_url"] == url
+    gemini = contents(view, sight=sight())[-1]["parts"]
+    assert [one["inline_data"]["data"] for one in gemini if "inline_data" in one] == [SHOT, SHOT]
+    from google.genai import types  # the official SDK accepts the spelling
+
+    assert types.Content.model_validate(contents(view, sight=sight())[-1])
+    assert chat_body(view, "m")["messages"][-1] == {"role": "user", "content": f"mine{UNSEEN}"}

@@ -11,6 +11,7 @@ import re
 import secrets
 import sys
 import threading
+from base64 import b64decode
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
@@ -32,6 +33,7 @@ from stackmem.doors.chat.commands import IN_EDITORS
 from stackmem.errors import StackmemError, TraceError
 from stackmem.foreign.files import read_regular
 from stackmem.run.companion.conversations import kept_sessions
+from stackmem.run.ports import UserFile
 from stackmem.run.request import read_request
 from stackmem.run.run_folder import TRACE, is_run
 from stackmem.trace.open_run import Run
@@ -80,7 +82,7 @@ class EditorAgent:
             "protocolVersion": PROTOCOL,
             "agentCapabilities": {
                 "loadSession": True,
-                "promptCapabilities": {"image": False, "audio": False, "embeddedContext": False},
+                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": False},
                 "sessionCapabilities": {"list": {}, "resume": {}, "close": {}},
             },
             "agentInfo": {"name": "stackmem", "title": "stackmem", "version": VERSION},
@@ -137,13 +139,14 @@ class EditorAgent:
     async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> dict[str, Any]:
         conversation = self._session(session_id)
         text = _text(prompt, conversation.folder)
+        attached = _images(prompt)
         try:
             text = request_of(text, conversation.folder, os.environ) or text
         except StackmemError as error:
             raise _wrong(str(error)) from error
         if command_of(text)[0] and conversation.queued:
             raise _wrong("commands are not possible during a turn; wait for its end, or cancel it")
-        answer, begins = conversation.prompt(text)
+        answer, begins = conversation.prompt(text, attached)
         if begins:
             self._turns.begin(conversation)
         try:
@@ -336,18 +339,33 @@ def _modes(conversation: EditorSession) -> dict[str, Any]:
 
 def _text(prompt: list[Any], folder: Path) -> str:
     """Convert a prompt to text; links to files in the folder become relative paths."""
-    parts = []
+    parts, images = [], 0
     for block in prompt:
-        if block.type == "text":
+        if block.type == "image":
+            images += 1
+            parts.append(f"[Image {images}]")
+        elif block.type == "text":
             parts.append(block.text)
         elif block.type == "resource_link":
             parts.append(_link(block.uri, folder))
         else:
-            raise _wrong(f"a prompt may contain text and links to files, but not {block.type}")
+            raise _wrong(f"a prompt may contain text, images and links to files, but not {block.type}")
     text = "".join(parts)
     if not text.strip():
         raise _wrong("the prompt is empty")
     return text
+
+
+def _images(prompt: list[Any]) -> list[UserFile]:
+    """Return the images of a prompt under the names that its text uses."""
+    blocks = [block for block in prompt if block.type == "image"]
+    try:
+        return [
+            UserFile(f"Image {number}", raw=b64decode(block.data, validate=True))
+            for number, block in enumerate(blocks, 1)
+        ]
+    except ValueError as error:
+        raise _wrong("the data of an image is not base64") from error
 
 
 def _link(uri: str, folder: Path) -> str:

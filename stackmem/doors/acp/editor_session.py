@@ -7,7 +7,7 @@ state.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol
@@ -28,7 +28,7 @@ from stackmem.core.state import State
 from stackmem.core.tools import AskQuestion, EditFile, RunCommand, WriteFile, tool_name
 from stackmem.errors import TraceError
 from stackmem.foreign.files import read_start
-from stackmem.run.ports import Left, UserChoice
+from stackmem.run.ports import Left, UserChoice, UserFile
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.snapshot import Snapshot
 
@@ -72,6 +72,7 @@ class EditorSession:
         self._lock = threading.Lock()
         self._words: list[str] = []
         self._chosen: list[PersonPlanned | PersonAccepted] = []
+        self._attached: list[UserFile] = []
         self._waiting: list[Future[str]] = []
         self._cancelled: list[Future[str]] = []
         self._stops = self._closed = False
@@ -79,11 +80,12 @@ class EditorSession:
 
     # Called from the editor's thread.
 
-    def prompt(self, words: str) -> tuple[Future[str], bool]:
+    def prompt(self, words: str, attached: Iterable[UserFile] = ()) -> tuple[Future[str], bool]:
         """Queue words. Return a future with the stop reason, and whether the caller must start a turn."""
         answer: Future[str] = Future()
         with self._lock:
             self._words.append(words)
+            self._attached += attached
             self._waiting.append(answer)
             begins, self.queued = not self.queued, True
         return answer, begins
@@ -106,7 +108,7 @@ class EditorSession:
         """Stop the current request and drop words that the run has not read yet."""
         with self._lock:
             self._cancelled += self._waiting
-            self._waiting, self._words = [], []
+            self._waiting, self._words, self._attached = [], [], []
             self._stops = self.queued
 
     def close(self) -> None:
@@ -219,6 +221,9 @@ class EditorSession:
             return PersonStopped()
         if self.state is not None and _is_asking(self.state):
             return None  # the words answer the agent's question
+        with self._lock:
+            if self._attached and not self._words:
+                raise self._attached.pop(0)
         words = self.take_words()
         return PersonSteppedIn(words) if words else None
 

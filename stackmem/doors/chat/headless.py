@@ -23,11 +23,14 @@ from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.run.open import Observe, Person
-from stackmem.run.ports import Left, UserChoice
+from stackmem.run.ports import Left, UserChoice, UserFile
 from stackmem.run.prepare import Prepared
+from stackmem.run.request import read_request
 from stackmem.run.result import RunResult
 from stackmem.run.resume import resume
 from stackmem.run.solve import solve
+
+from .mentions import mentions
 
 
 def request_from(prompt: str) -> str:
@@ -56,8 +59,8 @@ def _is_data() -> bool:
 class OneRequest:
     """A user who makes one request, answers an open question with it, and then leaves."""
 
-    def __init__(self, words: str, attend: Callable[[Path], object]) -> None:
-        self._words, self._attend = words, attend
+    def __init__(self, words: str, attend: Callable[[Path], object], attached: list[UserFile]) -> None:
+        self._words, self._attend, self._attached = words, attend, attached
 
     def attend(self, run_dir: Path) -> object:
         return self._attend(run_dir)
@@ -77,6 +80,8 @@ class OneRequest:
         return PersonDecided(allow=False, words=words)
 
     def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+        if self._attached and not self._words:
+            raise self._attached.pop(0)
         return None
 
     def _take(self) -> str:
@@ -106,7 +111,7 @@ class _Answer:
 def play_request(words: str, first: Prepared | Path, *, json: bool, stream: bool, quiet: bool) -> int:
     """Play one request in a new conversation, or in the one in a folder. Print the answer, return the exit code."""
     events = EventStream() if stream else None
-    person = OneRequest(words, events.start if events is not None else str)
+    person = OneRequest(words, events.start if events is not None else str, _mentioned(words, first))
     with events or open_screen(quiet=quiet, asks=False) as screen:
         answer = _Answer(screen)
         if isinstance(first, Path):
@@ -118,6 +123,17 @@ def play_request(words: str, first: Prepared | Path, *, json: bool, stream: bool
     if result is None:
         raise UsageError("the conversation has ended; start a new one without --continue and --resume")
     return _show(result, answer, events, as_json=json)
+
+
+def _mentioned(words: str, first: Prepared | Path) -> list[UserFile]:
+    """Return the files of the folder that the request mentions, with a message about those that are not attached."""
+    folder = Path(read_request(first).subject) if isinstance(first, Path) else first.subject.folder
+    if folder is None:
+        return []
+    files, messages = mentions(words, folder, frozenset[str]().__contains__)
+    for message in messages:
+        say(message)
+    return files
 
 
 def _show(result: RunResult, answer: _Answer, events: EventStream | None, *, as_json: bool) -> int:

@@ -16,7 +16,7 @@ from .heap import Lane
 from .prompts import Prompts
 from .rows import RunPage
 from .texts import Texts
-from .view import PageContent
+from .view import PageContent, pictures_of
 
 _LISTS = ("frames", "steps", "before", "lanes", "sequences")
 _SCALARS = tuple(field.name for field in fields(RunPage) if field.name not in _LISTS)
@@ -30,7 +30,9 @@ class LiveRun:
         """Prepare; the first ``refresh`` starts reading."""
         self._lock, self._kept_bytes = Lock(), kept_bytes
         self._texts, self._parts = Texts(), list[Any]()
-        self._followed = FollowedRun(folder, self._texts, Prompts(self._texts, self._parts, {}), at_once)
+        self._followed = FollowedRun(
+            folder, self._texts, Prompts(self._texts, self._parts, {}, pictures_of(folder)), at_once
+        )
         self._page: RunPage | None = None
         self._sent = _Sent()
         self._changes: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)

@@ -77,7 +77,7 @@ def _document(styles: Sequence[str], scripts: tuple[str, str], held: str, more: 
     """Build a page whose policy allows only its own style and two scripts: a plain one, then a module."""
     style = "".join(map(_asset, styles))
     plain, module = scripts
-    connect = "connect-src 'self'; img-src data:; " if connects else ""
+    connect = "connect-src 'self'; img-src data:; " if connects else "img-src data:; "
     more += '<link rel="icon" href="data:,">\n' if connects else ""
     policy = (
         f"default-src 'none'; script-src {_digest(plain)} {_digest(module)}; style-src {_digest(style)}; "

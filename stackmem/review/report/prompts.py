@@ -7,18 +7,23 @@ triples ``sequence, from, to``. The prompt of a frame that only appends is two t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import accumulate
 from typing import Any, assert_never
 
 from msgspec import json
 
+from stackmem.core.images import ImageRef, listed
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, View
 
 from .texts import Texts, chars_of
 
 Range = tuple[int, int, int]
+
+
+def no_picture(ref: ImageRef) -> str:
+    return ""
 
 
 class _FramePrompts:
@@ -35,7 +40,10 @@ class _FramePrompts:
 class Prompts:
     """All prompts of one run."""
 
-    def __init__(self, texts: Texts, parts: list[Any], numbers: dict[bytes, int]) -> None:
+    def __init__(
+        self, texts: Texts, parts: list[Any], numbers: dict[bytes, int], picture: Callable[[ImageRef], str] = no_picture
+    ) -> None:
+        self._picture = picture  # returns an image as a URL; empty if it is missing
         self.parts = parts  # each part of the page once, in the page's encoding; shared by the page's runs
         self.sequences: list[list[int]] = [[]]  # numbers of parts
         self._numbers = numbers
@@ -112,7 +120,8 @@ class Prompts:
     def _encoded(self, part: Part, role: str) -> list[Any]:
         match part:
             case Text():
-                return ["t", role[0], self._texts.lines(part.text) if role == "user" else self._texts.ref(part.text)]
+                text = self._texts.lines(part.text) if role == "user" else self._texts.ref(part.text)
+                return ["t", role[0], text, *self._pictures(part)]
             case Thinking():
                 return ["k", self._texts.ref(_thought(part))]
             case ToolCall():
@@ -120,9 +129,13 @@ class Prompts:
                     return ["m", part.name, self._texts.ref(part.malformed), part.id]
                 return ["c", part.name, self._texts.value(part.arguments), part.id]
             case ToolResult():
-                return ["r", self._texts.ref(part.text), int(part.failed), part.call_id]
+                return ["r", self._texts.ref(part.text), int(part.failed), part.call_id, *self._pictures(part)]
             case _:
                 assert_never(part)
+
+    def _pictures(self, part: Text | ToolResult) -> list[list[str]]:
+        pictures = [url for ref in listed(part.images) if (url := self._picture(ref))]
+        return [pictures] if pictures else []
 
 
 def part_chars(part: Part) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import base64
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,12 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.facts import ModelReplied
+from stackmem.core.images import ImageRef
+from stackmem.core.images.vision import SENT_TYPES
+from stackmem.errors import TraceError
 from stackmem.review.comparison import FactComparison
 from stackmem.review.diff import counted_records
+from stackmem.trace.images import images_of
 from stackmem.trace.lineage import HISTORY, RunReader
 from stackmem.trace.record import Record
 
@@ -38,11 +43,27 @@ class PageContent(Struct):
     parted: SharedSteps | None = None  # the common beginning of two runs
 
 
+def pictures_of(folder: Path) -> Callable[[ImageRef], str]:
+    """Return a function that reads an image of a run as a URL for the page; empty if the run lacks it."""
+    read = images_of(folder)
+
+    def picture(ref: ImageRef) -> str:
+        try:
+            raw = read(ref.digest) if ref.media in SENT_TYPES else b""
+        except (TraceError, OSError):
+            return ""
+        return f"data:{ref.media};base64,{base64.b64encode(raw).decode()}" if raw else ""
+
+    return picture
+
+
 def read_runs(folders: Sequence[Path]) -> PageContent:
     """Read one run, or several to compare; for two, also find where they differ."""
     texts, parts = Texts(), list[Any]()
     numbers: dict[bytes, int] = {}
-    runs = [FollowedRun(folder, texts, Prompts(texts, parts, numbers)).read() for folder in folders]
+    runs = [
+        FollowedRun(folder, texts, Prompts(texts, parts, numbers, pictures_of(folder))).read() for folder in folders
+    ]
     if len(folders) != 2:
         return PageContent(texts.items, parts, runs)
     path, other = folders

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
-from stackmem.core.images import ImageRef
+from stackmem.core.images import ImageRef, Images, listed
 from stackmem.core.images.vision import Vision
 from stackmem.core.tools import ReadFile
 from stackmem.errors import TraceError, WorkspaceError
@@ -97,6 +97,20 @@ def read_file(workspace: WorkspacePort, eyes: Eyes | None, call: ReadFile, shown
         return workspace.read_file(call.path, call.start_line, call.end_line, shown_bytes)
 
     return text() if eyes is None else eyes.read(call.path, call.pages, text)
+
+
+def shown_image(eyes: Eyes | None, raw: bytes, name: str) -> ToolOutcome:
+    """Return an image that the user passed directly."""
+    return eyes.shown(raw, name) if eyes is not None else _refused(name, "this run cannot store images")
+
+
+def with_pictures(eyes: Eyes | None, text: str, pictures: tuple[bytes, ...], name: str) -> tuple[str, Images]:
+    """Return the text of a result with a line for each of its images, and the images."""
+    if eyes is None:
+        return text, UNSET
+    outcomes = [eyes.shown(raw, f"{name} {number}") for number, raw in enumerate(pictures, 1)]
+    images = tuple(ref for outcome in outcomes for ref in listed(outcome.images))
+    return "\n".join((text, *(outcome.text for outcome in outcomes))), images or UNSET
 
 
 def page_numbers(pages: str) -> tuple[int, ...]:

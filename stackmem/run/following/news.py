@@ -15,7 +15,7 @@ from stackmem.workspace.command import CommandInterrupted
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.workspace import Workspace
 
-from ..companion.images import read_file
+from ..companion.images import read_file, shown_image
 from ..interrupts import Interrupts, OutOfTime
 from ..perform import INTERRUPTED, World
 from ..ports import Returned, UserFile
@@ -63,7 +63,9 @@ def _ended_jobs(upcoming: Effect, state: State, world: World) -> JobsEnded | Non
 
 def read_attached(named: UserFile, state: State, world: World) -> PersonAttached:
     """Read what the user attached, with the same confinement as a call of the agent."""
-    if named.path.endswith("/"):
+    if named.raw is not None:
+        outcome: Returned = shown_image(world.eyes, named.raw, named.path)
+    elif named.path.endswith("/"):
         outcome = world.workspace.list_files(named.path.rstrip("/") or ".", state.shown_bytes)
     else:
         called = ReadFile(named.path, named.start_line, named.end_line)

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from acp import RequestError, spawn_agent_process
 from acp.connection import StreamDirection, StreamEvent
 from acp.schema import (
     AllowedOutcome,
+    AudioContentBlock,
     DeniedOutcome,
     ImageContentBlock,
     RequestPermissionResponse,
@@ -26,6 +28,7 @@ from stackmem.core.conversation.hook_facts import HookRan
 from stackmem.core.facts import CallRejected, RunEnded, ToolReturned
 from stackmem.core.person_facts import (
     PersonAccepted,
+    PersonAttached,
     PersonDecided,
     PersonPlanned,
     PersonSaid,
@@ -35,6 +38,7 @@ from stackmem.core.person_facts import (
 from stackmem.doors.acp.messages import BadLine, is_ignored, read_message
 from stackmem.run.run_folder import is_run
 from tests.doors.serve.acp_schema import Wire
+from tests.models.image_rules import png
 from tests.stage import Stage, call, command, pop, push
 
 
@@ -160,8 +164,11 @@ def test_a_conversation_with_permissions_a_question_a_cancel_and_the_end(stage: 
             assert (await turn).stop_reason == "cancelled"
             await agent.prompt(session_id=session, prompt=text("Go on."))
             await agent.prompt(session_id=session, prompt=text("/apply"))
-            image = ImageContentBlock(type="image", data="", mime_type="image/png")
-            with pytest.raises(RequestError, match="not image"):
+            audio = AudioContentBlock(type="audio", data="", mime_type="audio/wav")
+            with pytest.raises(RequestError, match="not audio"):
+                await agent.prompt(session_id=session, prompt=[audio])
+            image = ImageContentBlock(type="image", data="?", mime_type="image/png")
+            with pytest.raises(RequestError, match="not base64"):
                 await agent.prompt(session_id=session, prompt=[image])
             process.stdin.close()
             assert await process.wait() == 0
@@ -182,6 +189,24 @@ def test_a_conversation_with_permissions_a_question_a_cancel_and_the_end(stage: 
     assert len(facts(stage, PersonStopped)) == 1
     assert replay(only_run(stage)).prompts
     assert client.words().endswith("1 file")
+
+
+def test_an_image_of_the_editor_is_attached_to_the_request(stage: Stage, client):
+    line = [*arguments(stage, says("It is gray.")), "--vision", "on"]
+
+    async def play() -> None:
+        async with editor(stage, client, line) as (agent, process):
+            begun = await agent.new_session(cwd=str(mine(stage)))
+            image = ImageContentBlock(type="image", data=b64encode(png(80, 60)).decode(), mime_type="image/png")
+            answer = await agent.prompt(session_id=begun.session_id, prompt=[*text("What is "), image])
+            assert (answer.stop_reason, client.words()) == ("end_turn", "It is gray.")
+            process.stdin.close()
+            assert await process.wait() == 0
+
+    asyncio.run(asyncio.wait_for(play(), 100))
+    assert [event.text for event in facts(stage, PersonSaid)] == ["What is [Image 1]"]
+    (attached,) = facts(stage, PersonAttached)
+    assert (attached.name, len(attached.images), attached.failed) == ("Image 1", 1, False)
 
 
 def test_a_permission_rule_asks_in_every_mode_and_denies_without_a_question(stage: Stage):

@@ -13,11 +13,11 @@ export function describe(run, number) {
     case "s":
       return textual({ ...told, who: "system" }, run.text(part[1]));
     case "t":
-      return textual({ ...told, who: part[1] === "u" ? "harness" : "model" }, run.text(part[2]));
+      return textual({ ...told, who: part[1] === "u" ? "harness" : "model" }, run.text(part[2]), part[3]);
     case "k":
       return textual(told, run.text(part[1]));
     case "r":
-      return textual({ ...told, failed: part[2] === 1 }, run.text(part[1]));
+      return textual({ ...told, failed: part[2] === 1 }, run.text(part[1]), part[4]);
     case "m":
       return { ...textual(told, run.text(part[2])), title: `${part[1]} (not JSON)` };
     case "d": {
@@ -44,7 +44,12 @@ export function describe(run, number) {
   }
 }
 
-const textual = (told, text) => ({ ...told, preview: preview(text), chars: text.length, body: () => [block(text)] });
+const textual = (told, text, pictures = []) => ({
+  ...told,
+  preview: preview(text),
+  chars: text.length,
+  body: () => [block(text), ...pictures.map((src) => el("img", { src, alt: "image", loading: "lazy" }))],
+});
 
 function indented(json) {
   try {
