@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunEnded, ToolReturned
+from stackmem.core.images import ImageRef, listed
 from stackmem.core.person_facts import (
     PersonAttached,
     PersonDecided,
@@ -134,12 +135,12 @@ class Recorded(Struct):
             case _, UserAnswered(text):
                 self.people.append(text)
 
-    def own_tool(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+    def own_tool(self, name: str, arguments: dict[str, Any]) -> tuple[str, bool, tuple[bytes | ImageRef, ...]]:
         """Return what the agent received from one of the user's own tools."""
         if self.calls:
             returned = self.calls.popleft()
-            return returned.text, returned.failed
-        return f"the run recorded no further answer of {name}", True
+            return returned.text, returned.failed, listed(returned.images)
+        return f"the run recorded no further answer of {name}", True, ()
 
     def load(self, source: LoadSource) -> SourceLoaded:
         """Return the recorded result of loading a source. The run stores its text."""

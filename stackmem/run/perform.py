@@ -21,7 +21,7 @@ from stackmem.core import facts, requests
 from stackmem.core.conversation import upkeep
 from stackmem.core.conversation.hook_facts import HookRan
 from stackmem.core.guidance.sizing import UNREAD
-from stackmem.core.images import ImageBytes, no_image
+from stackmem.core.images import ImageBytes, ImageRef, no_image
 from stackmem.core.jobs.calls import JobCall, ListJobs, ReadJob, StopJob
 from stackmem.core.messages import Text
 from stackmem.core.person_facts import PersonSaid, RecallFound
@@ -57,7 +57,7 @@ def _there_is_room() -> None:
     """Assume that there is enough disk space."""
 
 
-def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool, tuple[bytes, ...]]:
+def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool, tuple[bytes | ImageRef, ...]]:
     return f"the tool {name} is not here any more", True, ()
 
 
@@ -106,7 +106,7 @@ class World(Struct):
     # raises ``WorkspaceError`` if the disk only has room left for the end of the run
     must_have_room: Callable[[], None] = _there_is_room
     # calls a user-defined tool; returns its result as text and whether it failed
-    own_tool: Callable[[str, dict[str, Any]], tuple[str, bool, tuple[bytes, ...]]] = _no_own_tool
+    own_tool: Callable[[str, dict[str, Any]], tuple[str, bool, tuple[bytes | ImageRef, ...]]] = _no_own_tool
     # computes the digest of a source outside the workspace; None for any other
     own_digest: Callable[[str], str | None] = _in_workspace
     clock: Callable[[], float] = time.monotonic

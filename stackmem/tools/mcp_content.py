@@ -20,7 +20,8 @@ _MAX_IMAGES, _MAX_IMAGE_CHARS = 10, 48 << 20
 
 def illustrated(result: Any, schema: Any = None) -> Any:
     """Return what ``told`` returns, with the images of the result if there are any."""
-    value, pictures = told(result, schema), []
+    value = told(result, schema)
+    pictures: list[bytes] = []
     for part in result.content:
         if getattr(part, "type", "") == "image" and len(part.data) <= _MAX_IMAGE_CHARS and len(pictures) < _MAX_IMAGES:
             with suppress(ValueError):

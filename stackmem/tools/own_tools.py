@@ -21,6 +21,7 @@ from typing import Any, TypeVar, overload
 
 from msgspec import Struct
 
+from stackmem.core.images import ImageRef
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
 from stackmem.core.schemas.portable import portable
@@ -230,7 +231,7 @@ NOTES: list[str] = []
 """What was mended in these tools or left out of them, one sentence each; a run records it."""
 
 
-def call_own(name: str, arguments: dict[str, Any]) -> tuple[str, bool, tuple[bytes, ...]]:
+def call_own(name: str, arguments: dict[str, Any]) -> tuple[str, bool, tuple[bytes | ImageRef, ...]]:
     """Call a tool. Returns its answer as text for an agent, whether it is a failure, and its images."""
     own = TOOLS.get(name)
     return (*own.text(arguments), own.pictures) if own else (f"the tool {name} is not here any more", True, ())

@@ -104,13 +104,16 @@ def shown_image(eyes: Eyes | None, raw: bytes, name: str) -> ToolOutcome:
     return eyes.shown(raw, name) if eyes is not None else _refused(name, "this run cannot store images")
 
 
-def with_pictures(eyes: Eyes | None, text: str, pictures: tuple[bytes, ...], name: str) -> tuple[str, Images]:
-    """Return the text of a result with a line for each of its images, and the images."""
-    if eyes is None:
-        return text, UNSET
-    outcomes = [eyes.shown(raw, f"{name} {number}") for number, raw in enumerate(pictures, 1)]
-    images = tuple(ref for outcome in outcomes for ref in listed(outcome.images))
-    return "\n".join((text, *(outcome.text for outcome in outcomes))), images or UNSET
+def with_pictures(
+    eyes: Eyes | None, text: str, pictures: tuple[bytes | ImageRef, ...], name: str
+) -> tuple[str, Images]:
+    """Return the text of a result with a line for each new image, and its images, including recorded ones."""
+    images = [ref for ref in pictures if isinstance(ref, ImageRef)]
+    for number, raw in enumerate((raw for raw in pictures if isinstance(raw, bytes)), 1):
+        if eyes is not None:
+            outcome = eyes.shown(raw, f"{name} {number}")
+            text, images = f"{text}\n{outcome.text}", [*images, *listed(outcome.images)]
+    return text, tuple(images) or UNSET
 
 
 def page_numbers(pages: str) -> tuple[int, ...]:

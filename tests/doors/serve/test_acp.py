@@ -191,7 +191,8 @@ def test_a_conversation_with_permissions_a_question_a_cancel_and_the_end(stage: 
     assert client.words().endswith("1 file")
 
 
-def test_an_image_of_the_editor_is_attached_to_the_request(stage: Stage, client):
+def test_an_image_of_the_editor_is_attached_to_the_request(stage: Stage):
+    client = Client()
     line = [*arguments(stage, says("It is gray.")), "--vision", "on"]
 
     async def play() -> None:
