@@ -151,21 +151,15 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901
             tree = world.snapshot() if effect.call.behavior.changes_files else ""
             text = world.scrub(outcome.text)
             return facts.ToolReturned(
-                text,
-                outcome.failed,
-                outcome.exit_code,
-                digests,
-                tree,
-                outcome.requests or UNSET,
-                numbers_of(outcome),
+                text, outcome.failed, outcome.exit_code, digests, tree, outcome.requests or UNSET, numbers_of(outcome),
                 outcome.images,
-            )
+            )  # fmt: skip
         case requests.UseOwnTool():
             world.sync()  # the tool may act outside this machine
             text, failed, pictures = world.own_tool(effect.name, effect.arguments)
-            shown = clip_bytes(visible(world.scrub(text)), effect.shown_bytes)
-            shown, images = with_pictures(world.eyes, shown, pictures, f"{effect.name} result")
-            return facts.ToolReturned(shown, failed, None, _digests(effect.sources, world), images=images)
+            text = clip_bytes(visible(world.scrub(text)), effect.shown_bytes)
+            text, images = with_pictures(world.eyes, text, pictures, f"{effect.name} result")
+            return facts.ToolReturned(text, failed, None, _digests(effect.sources, world), images=images)
         case requests.Verify():
             outcome = world.workspace.run_command(effect.command, min(VERIFY_SECONDS, world.command_seconds), 8_192)
             text = tail(world.scrub(outcome.text), 10, 1_000)
