@@ -45,6 +45,7 @@ from stackmem.workspace.workspace import Workspace
 from .assemble import RunParts, RunPlaces, assemble, scrubber_of
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed, run_places
 from .checking.checks import as_found
+from .companion.jobs import with_jobs
 from .folder_choice import way_to_lend
 from .following.common import FollowedFolder
 from .following.git_following import GitFollower
@@ -62,7 +63,6 @@ from .request import ProgramRequest, RunRequest, write_request
 from .run_folder import HISTORY, TRACE
 
 _WHAT: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}  # in error messages; any other kind is a run
-
 Observe = Callable[[Event, State], None]
 _Over = tuple[Path, tuple[bytes, ...]]
 
@@ -177,7 +177,7 @@ def _opened(
     before = beginning.stopped if isinstance(beginning, Resumed) else beginning
     began = parts.start if isinstance(before, Fresh) else before.state.begun
     as_found(parts.world.checks, history, places.run / HISTORY, began.tree, prepared.resolved.settings.check_files)
-    stack.callback(parts.workspace.close)
+    stack.callback(with_jobs(parts.workspace, began).close)
     stack.callback(parts.world.close)
     if isinstance(history, NoHistory):
         _recall(beginning, parts)

@@ -57,6 +57,7 @@ class CommandEnd(Struct, frozen=True):
     reason: str
     errors: Capture | None = None  # stderr if captured separately; otherwise it is part of ``capture``
     requests: tuple[NetworkRequest, ...] = ()  # its network requests, if it can only reach listed hosts
+    left: int = 0  # number of processes that it left behind, if the seat wants to know
 
 
 class JobOrder(Struct, frozen=True):
@@ -107,7 +108,8 @@ def run(
         except SetUpFailed as error:
             output = b"".join(running.capture.parts()).decode("utf-8", "replace").strip()[-500:]
             raise SetUpFailed(f"{error}: {output or 'no output'}") from error
-        return CommandEnd(running.capture, code, "killed" if code is None else "", running.errors, requests)
+        reason = "killed" if code is None else ""
+        return CommandEnd(running.capture, code, reason, running.errors, requests, running.left)
 
 
 class _Running:
@@ -219,6 +221,15 @@ class _Running:
             while time.monotonic() < deadline and poll.poll(_GRACE_SECONDS * 1000):
                 if not self._read(pipe) or self._printed > 2 * limit:
                     break
+
+    @property
+    def left(self) -> int:
+        """The number of processes that the command left behind."""
+        if self._launch.left_fd < 0:
+            return 0
+        with suppress(BlockingIOError):
+            return len(os.read(self._launch.left_fd, _READ_BYTES))
+        return 0
 
     def abandon(self) -> None:
         """End a command that was interrupted. If it is still starting, wait for that first."""

@@ -55,6 +55,14 @@ def lasting_hint(command: str) -> str:
     return _NOT_KEPT if parts and all(_SETTING.match(part) for part in parts) else ""
 
 
+def left_hint(left: int) -> str:
+    """Return a line about the number of processes that a command left behind; empty if there are none."""
+    if not left:
+        return ""
+    many = "1 process" if left == 1 else f"{left:,} processes"
+    return f"(it left {many} behind, which ended with it; background=true keeps a command running)\n"
+
+
 def _failed_by(ended: CommandEnd, words: bytes) -> bool:
     return ended.exit_code != 0 and any(words in part for part in ended.capture.parts())
 

@@ -34,7 +34,7 @@ from .project.project import Project
 from .python import INSIDE, Toolchain, build_toolchain
 from .refusals import ToolRefused
 from .searching import MAX_BYTES, SECONDS, search_command, shown_matches
-from .shown import lasting_hint, read_only_hint, rename_hint, shown_output
+from .shown import lasting_hint, left_hint, read_only_hint, rename_hint, shown_output
 
 _MAX_COMMAND_BYTES = 100_000
 _USES_GIT = re.compile(r"\bgit\s")
@@ -198,7 +198,8 @@ class Workspace:
     ) -> ToolOutcome:
         mounted, layered = bool(self.view.namespaces), self.view.layered
         hint = "" if not mounted else rename_hint(ended) if layered else read_only_hint(ended)
-        hint += lasting_hint(command) + missing
+        # what was left behind is known, and need not be guessed from the command
+        hint += (left_hint(ended.left) or lasting_hint(command)) + missing
         text = shown_output(ended, seconds, shown_bytes, lambda raw: self._scrub(clean(raw)), hint)
         return ToolOutcome(text, ended.exit_code != 0, ended.exit_code, ended.reason, ended.requests)
 
@@ -211,6 +212,10 @@ class Workspace:
         self._ready()
         with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
             return self._run(command, seconds, most_bytes, binds_git=binds_git)
+
+    def report_left(self) -> None:
+        """Let answers name the processes that a command leaves behind."""
+        self._seats = {binds: structs.replace(each, reports_left=True) for binds, each in self._seats.items()}
 
     @property
     def why_no_jobs(self) -> str:
@@ -240,7 +245,9 @@ class Workspace:
 
     def _run_job(self, command: str, seconds: float, order: JobOrder) -> CommandEnd:
         with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd), lasting=True) as binds_git:
-            return self._kept(run(self._level, self._seats[binds_git], command, seconds, job=order, crowd=self._crowd))
+            # the shell that reports would end first when the job is asked to end
+            seat = structs.replace(self._seats[binds_git], reports_left=False)
+            return self._kept(run(self._level, seat, command, seconds, job=order, crowd=self._crowd))
 
     @property
     def files(self) -> Files:

@@ -11,12 +11,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.facts import Event, ToolReturned, VerifyReturned
+from stackmem.core.jobs.calls import JobCall
 from stackmem.core.program_facts import ProgramStarted, ToolAnswered
 from stackmem.core.requests import InvokeTool, UseTool, Verify
-from stackmem.core.tools import tool_name
+from stackmem.core.tools import RunCommand, tool_name
 from stackmem.errors import UsageError
 from stackmem.replays.recorded_world import Recorded, rehearse
 from stackmem.review.comparison import FactComparison
+from stackmem.run.companion.jobs import follow_jobs
 from stackmem.run.perform import perform
 from stackmem.run.programs.tools import BUILT_IN
 from stackmem.run.run_folder import HISTORY
@@ -66,7 +68,10 @@ def replay_live(
                 continue
             if observe is not None:
                 observe(asked)
+            follow_jobs(step.before, world.workspace)
             event = perform(asked, world)
+            if _is_about_jobs(asked):
+                continue  # its answer depends on the time
             difference = _difference(step.record.event, event, comparison, (run.folder, opened.places.run))
             if difference:
                 return LiveTools(
@@ -86,6 +91,13 @@ def is_call(asked: object) -> TypeGuard[WorkspaceCall]:
     return isinstance(asked, UseTool | Verify) or (isinstance(asked, InvokeTool) and asked.tool in BUILT_IN)
 
 
+def _is_about_jobs(asked: WorkspaceCall) -> bool:
+    """Return whether the call starts, shows or ends a job."""
+    if not isinstance(asked, UseTool):
+        return False
+    return isinstance(asked.call, JobCall) or (isinstance(asked.call, RunCommand) and asked.call.background)
+
+
 def brief_call(effect: WorkspaceCall) -> str:
     """Return the call and its main argument on one line. The text is untrusted."""
     if isinstance(effect, Verify):
@@ -95,7 +107,7 @@ def brief_call(effect: WorkspaceCall) -> str:
         about = next((given[name] for name in ("command", "path", "folder") if name in given), "")
         return f"{effect.tool} {str(about)[:_ABOUT_CHARS]}".strip()
     call = effect.call
-    return f"{tool_name(call)} {getattr(call, call.__struct_fields__[0])}"
+    return " ".join([tool_name(call), *(str(getattr(call, name)) for name in call.__struct_fields__[:1])])
 
 
 def _difference(recorded: Result, event: Event, comparison: FactComparison, runs: tuple[Path, Path]) -> str:

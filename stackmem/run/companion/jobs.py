@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from msgspec import UNSET, UnsetType
 
+from stackmem.core.facts import RunStarted
 from stackmem.core.jobs.calls import JobCall, JobNumbers, ListJobs, ReadJob, StopJob
 from stackmem.core.jobs.rules import living
 from stackmem.core.state import State
+from stackmem.core.tool_schemas import offers_jobs
 from stackmem.core.tools import RunCommand
 from stackmem.errors import UsageError
 from stackmem.settings.settings import Settings
@@ -27,6 +29,16 @@ def wants_jobs(settings: Settings, *, own_folder: bool) -> bool:
     if settings.jobs == "on" and not bounded:
         raise UsageError(f"{no_jobs(settings.isolation)}, or leave out --jobs on")
     return settings.jobs == "on" or (settings.jobs == "auto" and own_folder and bounded)
+
+
+W = TypeVar("W")
+
+
+def with_jobs(workspace: W, begun: RunStarted) -> W:
+    """Let the answers to commands name the processes left behind, if the run offers jobs instead."""
+    if isinstance(workspace, Workspace) and offers_jobs(begun.tools, begun.registered):
+        workspace.report_left()
+    return workspace
 
 
 def start_job(call: RunCommand, workspace: WorkspacePort, shown_bytes: int) -> Returned:

@@ -30,7 +30,7 @@ from stackmem.workspace.python import INSIDE
 from stackmem.workspace.renames.supervisor import RenameSupervisor
 
 from .cover import places_to_cover
-from .launch import CommandLaunch, Seat, SetUpFailed, limited, line_of_life
+from .launch import CommandLaunch, Seat, SetUpFailed, limited, line_of_life, report_of_left
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
 from .skeleton import mounted_names
 
@@ -120,7 +120,8 @@ class Bubblewrap:
         # namespaces.
         entered = seat.entry.fds if seat.entry else ()
         drop = (status_read, *entered)
-        inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life, drop=drop)
+        left_read, left, left_fds = report_of_left(seat, stack)
+        inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life, drop=drop, left=left)
         environ = build_environment(
             path=(*seat.first, f"{INSIDE}/bin", *seat.profile.path),
             home=_HOME,
@@ -139,8 +140,20 @@ class Bubblewrap:
             argv=seat.entry.entered(*argv) if seat.entry else argv,
             environ=start.environ,
             cwd="/",
-            fds=(args, bpf, seat.fd, status_read, status_write, life, *git_fds, *entered, *start.fds),
+            fds=(
+                args,
+                bpf,
+                seat.fd,
+                status_read,
+                status_write,
+                life,
+                *git_fds,
+                *entered,
+                *start.fds,
+                *left_fds,
+            ),
             status_fd=status_read,
+            left_fd=left_read,
             door=start.door,
             renames=supervise(kept.program, seat.view, stack),
         )

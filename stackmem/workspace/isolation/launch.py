@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 from collections.abc import Mapping
@@ -43,6 +44,7 @@ class Seat(Struct, frozen=True):
         view: View of the folder, if it is only visible in separate namespaces.
         network_list: Hosts that commands can reach through a proxy; None if the profile decides.
         shared: The network that the commands share; None if each has its own, or the host's.
+        reports_left: Report the processes that a command leaves behind.
     """
 
     root: Path
@@ -60,6 +62,7 @@ class Seat(Struct, frozen=True):
     view: WorkspaceView | None = None
     network_list: NetworkList | None = None
     shared: RunNetwork | None = None
+    reports_left: bool = False
 
     @property
     def entry(self) -> WorkspaceView | None:
@@ -77,6 +80,7 @@ class CommandLaunch(Struct, frozen=True):
         confinement: Restrictions that the starting thread applies to itself first; None for none.
         door: The proxy connection of the command's network; None if it has no network or the host's.
         renames: Supervises its renames in an overlay; None if it sees none.
+        left_fd: Read end of a pipe with a character for each process that it leaves behind, or -1.
     """
 
     argv: tuple[str, ...]
@@ -87,6 +91,7 @@ class CommandLaunch(Struct, frozen=True):
     confinement: bytes | None = None
     door: Door | None = None
     renames: RenameSupervisor | None = None
+    left_fd: int = -1
 
 
 class Level(Protocol):
@@ -129,6 +134,31 @@ def line_of_life(stack: ExitStack) -> int:
     return read_end
 
 
+def report_of_left(seat: Seat, stack: ExitStack, above: int = 2) -> tuple[int, int, tuple[int, ...]]:
+    """Return the ends of a pipe for the report of processes left behind, or -1 twice, and what the child inherits.
+
+    Args:
+        above: The write end gets a higher number than this.
+    """
+    if not seat.reports_left:
+        return -1, -1, ()
+    read_end, write_end = os.pipe2(os.O_CLOEXEC)
+    stack.callback(os.close, read_end)
+    os.set_blocking(read_end, False)
+    moved = fcntl.fcntl(write_end, fcntl.F_DUPFD_CLOEXEC, above + 1)
+    os.close(write_end)
+    stack.callback(os.close, moved)
+    return read_end, moved, (moved,)
+
+
+# Prints a character for each process that is left, except the sandbox's first one and this shell.
+_REPORT = (
+    "for p in /proc/[0-9]*; do p=${{p#/proc/}}; [ $p = 1 ] || [ $p = $$ ] && continue; "
+    'read -r s </proc/$p/stat || continue; case "${{s##*) }}" in [ZX]*) continue; esac; '
+    "printf x; done >&{left} 2>/dev/null; exit $code"
+)
+
+
 def limited(
     command: str,
     profile: Profile,
@@ -140,6 +170,7 @@ def limited(
     starts: tuple[str, ...] = ("/bin/bash",),
     shell: tuple[str, ...] = ("/bin/bash", "-c"),
     exports: Mapping[str, str] = MappingProxyType({}),
+    left: int = -1,
 ) -> tuple[str, ...]:
     """Wrap a command in its per-process limits.
 
@@ -155,6 +186,7 @@ def limited(
         starts: Arguments that start the bash that sets the limits.
         shell: The shell that runs the command.
         exports: Variables of the command only. They come from a third party, so none of our programs runs with them.
+        left: Write end of the pipe for the report of processes that the command leaves behind, or -1.
     """
     limits = [
         "ulimit -c 0",
@@ -168,7 +200,10 @@ def limited(
     alive += "".join(f"exec {fd}<&-; " for fd in drop)
     alive += f"cd -- {shlex.quote(place)}; " if place else ""  # if the folder is gone, start in the workspace
     own = "".join(f"export {name}={shlex.quote(value)}; " for name, value in exports.items())
-    script = "{ " + "; ".join(limits) + f'; echo 1000 >/proc/self/oom_score_adj; {alive}}} 2>/dev/null; {own}exec "$@"'
+    script = "{ " + "; ".join(limits) + f"; echo 1000 >/proc/self/oom_score_adj; {alive}}} 2>/dev/null; {own}"
+    # The shell prints when a signal ends the command; this must not be in the output.
+    run = 'exec "$@"' if left < 0 else f'{{ "$@" 2>&8 8>&- {left}>&-; }} 8>&2 2>/dev/null; code=$?; '
+    script += run if left < 0 else run + _REPORT.format(left=left)
     return (*starts, "-c", script, "sh", *shell, command)
 
 

@@ -17,7 +17,7 @@ from stackmem.workspace.egress.door import Start, start_behind, start_through
 from . import confine
 from .bare import host_environment, plain_code, private_tmp
 from .landlock import build_order
-from .launch import CommandLaunch, Seat, SetUpFailed, limited, line_of_life
+from .launch import CommandLaunch, Seat, SetUpFailed, limited, line_of_life, report_of_left
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX
 
 # passed as text, because the file may not be readable for the user who runs it
@@ -51,12 +51,15 @@ class Namespaces:
         stack.callback(os.close, started_write)
         life = line_of_life(stack)
         entered = seat.shared.view.fds if seat.shared else ()
-        inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life, drop=entered)
+        above = max(order, started_write)  # confine closes all descriptors up to this one
+        left_read, left, left_fds = report_of_left(seat, stack, above)
+        inner = limited(
+            command, seat.profile, place=seat.place, count_processes=True, life=life, drop=entered, left=left
+        )
         start = Start(inner, host_environment(seat, tmp))
         if seat.shared is not None:
             start = start_through(seat.network_list, start, seat.shared.listener, stack)
         else:
-            above = max(order, started_write)  # confine closes all descriptors up to this one
             start = start_behind(seat.network_list, start, seat.toolchain.python(), stack, above)
         kinds = ("-U", "-r", "-p", "-f", "-i", *(("-n",) if fresh else ()))
         argv = (
@@ -69,8 +72,9 @@ class Namespaces:
             argv=seat.shared.view.entered(*argv) if seat.shared else argv,
             environ=start.environ,
             cwd=f"/proc/self/fd/{seat.fd}",
-            fds=(order, started_write, life, *entered, *start.fds),
+            fds=(order, started_write, life, *entered, *start.fds, *left_fds),
             status_fd=started_read,
+            left_fd=left_read,
             door=start.door,
         )  # fmt: skip
 
