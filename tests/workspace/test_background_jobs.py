@@ -150,8 +150,8 @@ def test_a_command_that_left_processes_behind_says_so(place, level, opened):
 
 @pytest.mark.parametrize("size", [1, 100, 70_000])
 def test_a_log_keeps_its_beginning_and_its_end(size: int):
-    log, whole = JobLog(), b""
-    while log.total < 3 * TAIL_BYTES:
+    log, whole = JobLog(), bytearray()
+    while log.total < 3 * TAIL_BYTES // 2:
         piece = (b"%d " % log.total) * max(1, size // 8)
         log.take(piece)
         whole += piece
@@ -165,19 +165,18 @@ def test_a_log_keeps_its_beginning_and_its_end(size: int):
 
 
 def test_a_log_is_read_while_it_grows():
-    log, stop = JobLog(), threading.Event()
+    log, stop, digits = JobLog(), threading.Event(), b"0123456789"
 
     def write() -> None:
         while not stop.is_set():
-            log.take(b"0123456789" * 100)
+            log.take(digits * 100)
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for _ in range(2_000):
+        for _ in range(200):
             part = log.read(-5_000, 4_000)
-            expected = b"".join(b"%d" % (position % 10) for position in range(part.start, part.end))
-            assert part.content == expected
+            assert part.content == (digits * 500)[part.start % 10 :][: len(part.content)]
     finally:
         stop.set()
         writer.join()
