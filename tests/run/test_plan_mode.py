@@ -5,7 +5,7 @@ import os
 import pytest
 
 from stackmem import replay
-from stackmem.core.conversation.planning import MOST_STEPS, TEXT, steps_of
+from stackmem.core.conversation.planning import MAX_STEPS, TEXT, steps_of
 from stackmem.core.facts import CallRejected, FramePopped, NoticeGiven, ToolReturned
 from stackmem.core.person_facts import PersonAccepted, PersonPlanned, PersonStopped, SessionRules, TurnEnded, WordsGiven
 from stackmem.core.state import State
@@ -155,7 +155,7 @@ def test_the_steps_of_a_plan(plan: str, count: int):
 
 def test_a_plan_has_at_most_so_many_steps():
     steps = steps_of("\n".join(f"{number}. do {number}" for number in range(1, 99)))
-    assert len(steps) == MOST_STEPS
+    assert len(steps) == MAX_STEPS
     assert (
         "do 98" in steps_of("1. a\n" * 19 + "\n".join(f"{number}. do {number}" for number in range(20, 99)))[-1][:2_000]
     )

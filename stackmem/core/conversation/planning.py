@@ -18,7 +18,7 @@ from ..state import Session, State
 from ..text import mark_cut
 from ..tools import Call, PushFrame, Refusal, WorkspaceCall, tool_name
 
-MOST_STEPS = 20
+MAX_STEPS = 20
 _PLAN_CHARS = 4_000
 _ON, _OFF = "plan mode", "plan ended"
 _STEP = re.compile(r"^( {0,3})\d{1,2}[.)][ \t]+", re.MULTILINE)
@@ -75,7 +75,7 @@ def notice(state: State) -> NoticeGiven | None:
 def steps_of(plan: str) -> tuple[str, ...]:
     """Return the requests for the steps of a plan: its numbered items, or the whole plan if there are none."""
     found = list(_STEP.finditer(plan))
-    starts = [each.start() for each in found if each[1] == found[0][1]][:MOST_STEPS]  # the others are parts of steps
+    starts = [each.start() for each in found if each[1] == found[0][1]][:MAX_STEPS]  # the others are parts of steps
     ends = [*starts[1:], len(plan)]
     steps = [_STEP.sub("", plan[start:end], count=1).strip() for start, end in zip(starts, ends, strict=False)]
     steps = [step for step in steps if step] or [plan.strip()]

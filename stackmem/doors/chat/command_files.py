@@ -27,7 +27,7 @@ from stackmem.workspace.clip import shown_name, visible
 
 from .commands import COMMANDS
 
-MOST_COMMANDS = 200
+MAX_COMMANDS = 200
 _MAX_BYTES = 64 << 10
 _MAX_DESCRIPTION = 120
 _MAX_NOTES = 10
@@ -170,4 +170,4 @@ def _obstacle(name: str, commands: Mapping[str, FileCommand]) -> str:
         return f"/{name} is built in; rename the file"
     if name in commands:
         return f"{commands[name].source} has the same name"
-    return f"there are more than {MOST_COMMANDS}" if len(commands) >= MOST_COMMANDS else ""
+    return f"there are more than {MAX_COMMANDS}" if len(commands) >= MAX_COMMANDS else ""

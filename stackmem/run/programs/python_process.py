@@ -33,7 +33,7 @@ from stackmem.workspace.secrets import scrub_value
 from stackmem.workspace.workspace import Workspace
 
 LONGEST_SECONDS = 3_600.0
-_LOOK_SECONDS, _LEAST_LOOK_SECONDS = 0.01, 0.001
+_LOOK_SECONDS, _MIN_LOOK_SECONDS = 0.01, 0.001
 _MAX_BYTES = 10 * 1024 * 1024
 _END_SECONDS = 2.0
 _CLEAR_SECONDS = 30.0
@@ -109,7 +109,7 @@ class Live:
             self._spent = 0.0
             seconds *= max(1, len(answers) - len(self._answers))
         self._answers = list(answers)
-        began, pause = time.monotonic(), _LEAST_LOOK_SECONDS
+        began, pause = time.monotonic(), _MIN_LOOK_SECONDS
         while self._thread.is_alive():
             while compared < len(recorded) and (message := self.asked(compared)) is not None:
                 now = scrub_value(message, scrub)

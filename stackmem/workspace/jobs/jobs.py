@@ -30,9 +30,9 @@ from stackmem.workspace.shown import ending
 
 from .log import JobLog
 
-MOST_RUNNING = 32
+MAX_RUNNING = 32
 """Jobs that may run at a time."""
-MOST_SECONDS = 24 * 3600
+MAX_SECONDS = 24 * 3600
 """Maximum life of a job."""
 _FIRST_SECONDS = 0.5
 _TERM_SECONDS = 3.0
@@ -142,10 +142,10 @@ class Jobs:
 
     def start(self, command: str, seconds: float | None, shown_bytes: int) -> ToolOutcome:
         """Start a job and return its first output."""
-        if len(self.running) >= MOST_RUNNING:
-            return ToolOutcome(f"{MOST_RUNNING} jobs are running, the maximum; end one with stop_job", failed=True)
+        if len(self.running) >= MAX_RUNNING:
+            return ToolOutcome(f"{MAX_RUNNING} jobs are running, the maximum; end one with stop_job", failed=True)
         self._started += 1
-        job = BackgroundJob(self._started, command, float(seconds or MOST_SECONDS))
+        job = BackgroundJob(self._started, command, float(seconds or MAX_SECONDS))
         self._jobs[job.number] = job
         job.start(self._run)
         job.wait(_FIRST_SECONDS)

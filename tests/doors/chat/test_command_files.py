@@ -9,7 +9,7 @@ from prompt_toolkit.document import Document
 
 from stackmem import replay
 from stackmem.core.person_facts import PersonSaid
-from stackmem.doors.chat.command_files import MOST_COMMANDS, find_commands, request_of
+from stackmem.doors.chat.command_files import MAX_COMMANDS, find_commands, request_of
 from stackmem.doors.chat.commands import Look
 from stackmem.doors.chat.mentions import ChatCompleter
 from stackmem.errors import UsageError
@@ -135,11 +135,11 @@ def test_a_linked_folder_of_a_project_is_refused(own: Path, folder: Path, tmp_pa
 
 
 def test_many_files_are_bounded_and_equal_names_count_once(own: Path, folder: Path):
-    for number in range(MOST_COMMANDS + 5):
+    for number in range(MAX_COMMANDS + 5):
         (own / f"c{number:03}.md").write_text("Text.", encoding="utf-8")
     (folder / ".stackmem" / "commands" / "c000.md").write_text("Other.", encoding="utf-8")
     found = find_commands(folder, os.environ)
-    assert len(found.commands) == MOST_COMMANDS
+    assert len(found.commands) == MAX_COMMANDS
     assert found.commands["c000"].source == "your own commands/c000.md"
     assert len(found.notes) == 6
 
