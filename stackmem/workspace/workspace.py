@@ -165,6 +165,11 @@ class Workspace:
         return self._seat.place
 
     @property
+    def runs_several(self) -> bool:
+        """Whether commands can run at the same time."""
+        return self._level.contains
+
+    @property
     def own_python(self) -> str:
         """Path of our Python environment inside the sandbox."""
         return INSIDE if self._level.mounts else self._seat.toolchain.environment

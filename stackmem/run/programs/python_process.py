@@ -215,7 +215,10 @@ class PythonCalls:
         if message.get("call") == "begin":  # what the program cannot repeat by itself becomes part of the recording
             message["arguments"] = {"clock": time.time(), "seed": os.urandom(16).hex()}
         if "call" in message and message["call"] not in _LAST:
-            self._live[folder] = live
+            if given.get("session") is not None and not workspace.runs_several:
+                live.stop()  # it would block the effect's own commands, so it is started again afterwards
+            else:
+                self._live[folder] = live
             return ToolAnswered(message)
         if "call" in message:
             live.finish()

@@ -86,3 +86,13 @@ def test_the_names_for_editors_are_those_of_a_running_program() -> None:
     assert all(getattr(stackmem, name) is getattr(api, name) for name in API)
     with pytest.raises(stackmem.NotAllowed, match="stackmem run FILE"):
         stackmem.ask("x")
+
+
+@pytest.mark.parametrize("level", ["none", "landlock"])
+def test_a_level_that_runs_one_command_at_a_time(stage: Stage, level: str) -> None:
+    result, _ = run(stage, ALL, "--input", "topic=cats", "--say", "Bob", "--isolation", level)
+    if level == "landlock" and result["outcome"] == "error":
+        pytest.skip("this machine has no Landlock")
+    assert result["outcome"] == "finished", result
+    assert result["value"]["log"] == "more\n"
+    assert stage.call("replay", result["run_dir"]).returncode == 0
