@@ -34,6 +34,7 @@ def main(order: dict[str, Any]) -> None:
     if "pages" in order:
         import pypdfium2  # noqa: F401 - loaded before the rights are given up
     PIL.Image.preinit()
+    _warm_up()
     PIL.Image.MAX_IMAGE_PIXELS = order["pixels"]
     _confine(order["confine"])
     raw = sys.stdin.buffer.read()
@@ -45,6 +46,22 @@ def main(order: dict[str, Any]) -> None:
         report, pictures = {"error": str(error)[:300] or type(error).__name__}, []
     sys.stdout.buffer.write(json.dumps(report).encode() + b"\n" + b"".join(pictures))
     sys.stdout.buffer.flush()
+
+
+def _warm_up() -> None:
+    """Convert a small animation in each format, because the library loads parts of itself on first use."""
+    from PIL import Image, ImageOps
+
+    frames = [Image.new("P", (2, 2), color) for color in range(2)]
+    for kind in _FORMATS:
+        file = io.BytesIO()
+        more = {"save_all": True, "append_images": frames[1:]} if kind != "JPEG" else {}
+        frames[0].convert("RGB" if kind in ("JPEG", "WEBP") else "P").save(file, kind, **more)
+        with Image.open(io.BytesIO(file.getvalue()), formats=_FORMATS) as opened:
+            opened.getexif()
+            opened.load()
+            picture = _plain(ImageOps.exif_transpose(opened)).resize((1, 1), Image.Resampling.LANCZOS)
+            _encoded(picture, 1, photo=False)
 
 
 def _confine(wanted: list[Any]) -> None:
