@@ -8,7 +8,10 @@ from tests.house.sources import modules, name
 
 FILE_CAP, FUNCTION_CAP, FOLDER_CAP = 400, 60, 25
 # A union that a reader opens as a whole may be longer.
-MAY_BE_LONG = {"stackmem/core/facts.py": 600}
+MAY_BE_LONG = {
+    "stackmem/core/facts.py": 600,
+    "stackmem/languages/python/inside/runner.py": 500,  # the sandbox runs it as one file
+}
 # Folder to its permitted number of files.
 MAY_BE_FULL = {
     "stackmem/core": 30,
