@@ -269,3 +269,23 @@ def test_every_adapter_spells_images_as_its_api_documents():
 
     assert types.Content.model_validate(contents(view, sight=sight())[-1])
     assert chat_body(view, "m")["messages"][-1] == {"role": "user", "content": f"mine{UNSEEN}"}
+
+
+def test_a_shortened_result_drops_its_images(stage: Stage, task: Path):
+    steps = [calls("run_command", {"command": f"echo {number}"}) for number in range(4)]
+    with MessagesServer(reads("shot.png"), *steps, POP) as server:
+        result = solve(stage, task, server, strategy="mask:turns=1,poll=1")
+        assert sent_images(server.bodies[1]) == [SHOT]
+        assert sent_images(server.bodies[-1]) == []
+    assert replay(result.run_dir).prompts == 6
+
+
+def test_a_redacted_copy_has_no_images_and_can_be_verified(stage: Stage, task: Path):
+    with MessagesServer(reads("shot.png"), POP) as server:
+        result = solve(stage, task, server)
+    ran = stage.run("trace", "redact", result.run_dir, "--pattern", "claude|shot|image/png")
+    assert ran.returncode == 0, ran.stderr
+    (copy,) = [folder for folder in stage.runs.iterdir() if folder.name != Path(result.run_dir).name]
+    assert not (copy / IMAGES).exists()
+    assert replay(copy).prompts == 2
+    assert read_runs([copy]).parts
