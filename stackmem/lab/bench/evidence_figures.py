@@ -31,6 +31,8 @@ OVERRUN_RATIO = 1.02
 """A run that costs more than this multiple of the ``full`` bill counts as more expensive."""
 LENGTHS = ((1, 15), (16, 30), (31, 60), (61, 10**9))
 _BOOTSTRAP_SAMPLES = 2_000
+_TOO_WIDE = 1e6
+"""Factor from the value to an end at which an interval says nothing, because one task makes the whole difference."""
 
 Sums = Callable[[RecordingEntry], tuple[float, float]]
 
@@ -149,7 +151,10 @@ def over_tasks(entries: Sequence[RecordingEntry], sums: Sums, *, share: bool = F
     value = float(_estimates(np.ones((1, count)), over, under)[0][0])
     if count < MIN_TASKS:
         return Interval(value, None, None, count)
-    return Interval(value, *(_share_ends(over, under) if share else _ends(over, under, count)), count)
+    low, high = _share_ends(over, under) if share else _ends(over, under, count)
+    if not share and not value / _TOO_WIDE < low <= high < value * _TOO_WIDE:
+        return Interval(value, None, None, count)
+    return Interval(value, low, high, count)
 
 
 def _estimates(weights: Any, over: Any, under: Any) -> tuple[Any, Any]:
@@ -180,7 +185,8 @@ def _ends(over: Any, under: Any, count: int) -> tuple[float, float]:
     reach = t_quantile(CONFIDENCE, count - 1)
     least, most = np.quantile(distances, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
     ends = np.array((-max(reach, float(most)), max(reach, -float(least)))) * error / value
-    low, high = value * np.exp(ends)
+    with np.errstate(over="ignore"):
+        low, high = value * np.exp(ends)
     return float(low), float(high)
 
 

@@ -157,3 +157,14 @@ def test_a_gap_that_does_not_fit_the_rate_is_refused(gap, rate):
 
 def test_more_comparisons_and_smaller_gaps_need_more_pairs():
     assert pairs_to_find(0.05, 0.9) < pairs_to_find(0.05, 0.9, 10) < pairs_to_find(0.02, 0.9, 10)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("few", [1e-5, 1e-4])
+def test_one_task_that_makes_the_whole_difference_gives_no_interval(few):
+    entries = [entry(f"a{number}", 1.0 + few * (number % 3), 1.0) for number in range(1, 20)]
+    entries += [entry(f"b{number}", 1.0, 1.0, "b") for number in range(1, 20)]
+    entries += [entry("a0", 1.5, 1.0), entry("b0", 3.0, 1.0, "b")]
+    found = over_tasks(entries, bills)
+    assert found.value == pytest.approx(1.0625, abs=1e-3)
+    assert (found.low, found.high) == (None, None)
