@@ -1,4 +1,4 @@
-"""What is staged or interrupted in the user's repository is so in the run's repository, too."""
+"""The repository of a run has the staged changes and interrupted operations of the user's repository."""
 
 import subprocess
 from pathlib import Path
