@@ -46,7 +46,11 @@ def _takes_answers(state: State) -> bool:
 
 
 def compact(state: State, view: View, up_to_step: int) -> Compact:
-    """Return the request to summarize the running frame's conversation up to the given reply and its answer."""
+    """Return the request to summarize the running frame's conversation up to the given reply and its answer.
+
+    Args:
+        view: The prompt, which ends with the message that asks for the summary.
+    """
     return Compact(replace(model_request(state, view), expects="text"), state.running.id, up_to_step)
 
 

@@ -110,7 +110,11 @@ class LiveMoments:
             self._watch(moment, state)
 
     def go_live(self) -> None:
-        """Report the line at which the program continues, and each one after it."""
+        """Report the line at which the program continues, and each one after it.
+
+        Raises:
+            Halted: The watcher ends the program.
+        """
         self._live = True
         if self._last is not None:
             self._watch(*self._last)

@@ -34,7 +34,11 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class Chunk(Struct, frozen=True):
-    """A named piece of memory."""
+    """A named piece of memory.
+
+    Attributes:
+        created, written, read: Step numbers. ``read`` is None before the first read.
+    """
 
     name: str
     content: str

@@ -101,7 +101,12 @@ def _merged_entry(heap: Heap, call: HeapWrite) -> StoreEntry:
 def _entry_obstacle(
     state: State, tool: str, entry: StoreEntry, pending: Pending, *, named: str
 ) -> DigestSources | Refusal | None:
-    """Return what must happen before an entry is stored, or the refusal."""
+    """Return what must happen before an entry is stored, or the refusal.
+
+    Args:
+        named: The source that the call itself names. A source from an earlier run may be missing; its chunk can still
+            be written.
+    """
     wrong = heaps.faults(state.heap, (entry,), state.begun.budgets)
     if not wrong and entry.source:
         if pending.digests is None:
@@ -217,7 +222,11 @@ def _digest(state: State, source: str) -> str:
 
 
 class LookupAnswer(Struct, frozen=True):
-    """The result of a look-up. With a ``fault``, nothing has changed."""
+    """The result of a look-up. With a ``fault``, nothing has changed.
+
+    Attributes:
+        notes, directory: Their new values, or None if they did not change.
+    """
 
     text: str = ""
     fault: str = ""

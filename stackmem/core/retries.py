@@ -91,6 +91,10 @@ def nudge(stop: Stop, ending: str, example: str, *, empty: bool) -> ReplyNudged:
     """Return the answer to a reply without a call.
 
     The example only reads. An earlier text named the tool that ends the work, and small models then called it.
+
+    Args:
+        ending: The tool that ends a frame.
+        example: A call as JSON, or empty if there is no example.
     """
     code, fault = ("empty", "Your reply was empty.") if empty else ("no_call", "Your reply called no tool.")
     shown = f", for example: {example}" if example else "."

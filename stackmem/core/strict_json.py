@@ -29,11 +29,12 @@ def strict_value(text: str, *, one_each: bool = False, whole: bool = False) -> A
     """Parse one JSON text.
 
     Args:
-        one_each: Refuse repeated keys.
-        whole: Refuse strings with half of a surrogate pair.
+        one_each: Refuse repeated keys. Otherwise the last value of a key counts.
+        whole: Refuse strings with half of a surrogate pair, because they cannot be written to a file.
 
     Raises:
-        json.JSONDecodeError: The text is not JSON, or it is refused.
+        json.JSONDecodeError: The text is not JSON, or it is refused. The error is a ``ValueError`` with the position.
+        RecursionError: The caller's stack has no room left for a hundred levels.
     """
     pairs = _each_once if one_each else None
     try:

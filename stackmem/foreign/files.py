@@ -63,7 +63,11 @@ def _opener_of_new(path: str, flags: int) -> int:
 def read_regular(
     path: StrPath, limit: int = MAX_FILE_BYTES, *, follow: bool = True, dir_fd: int | None = None
 ) -> bytes:
-    """Read a whole regular file of at most ``limit`` bytes."""
+    """Read a whole regular file of at most ``limit`` bytes.
+
+    Raises:
+        OSError: The file cannot be read, is not a regular file, or is larger than the limit.
+    """
     with open_regular(path, follow=follow, dir_fd=dir_fd) as file:
         if os.fstat(file.fileno()).st_size > limit:
             raise _too_large(limit, path)
@@ -74,7 +78,12 @@ def read_regular(
 
 
 def read_regular_text(path: StrPath, limit: int = MAX_FILE_BYTES) -> str:
-    """Read a whole regular file as UTF-8 with universal newlines, like ``Path.read_text``."""
+    """Read a whole regular file as UTF-8 with universal newlines, like ``Path.read_text``.
+
+    Raises:
+        OSError: As ``read_regular``.
+        UnicodeDecodeError: The file is not UTF-8.
+    """
     return read_regular(path, limit).decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
 
 

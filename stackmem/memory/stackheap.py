@@ -133,7 +133,12 @@ def stackheap(parameters: str) -> StackHeap:
 
 
 def configured(strategy: str, parameters: str, reading: Tool = HeapRead, traits: str = "") -> StackHeap:
-    """Return the strategy with these parameters."""
+    """Return the strategy with these parameters.
+
+    Args:
+        reading: The tool that reads the heap.
+        traits: Traits of the prompt, each with ``+`` before it.
+    """
     chosen = parse(strategy, parameters, PARAMETERS)
     words = chosen.words
     listed, described = words["index"] == "listed", words["descriptions"] == "on"

@@ -92,7 +92,15 @@ Beginning = Fresh | Resumed | Forked | Edited | Rehearsed
 
 
 def must_be_original(run: Run, doing: str) -> None:
-    """Raise if the run is imported or redacted: its texts are not the ones that were sent."""
+    """Raise if the run is imported or redacted: its texts are not the ones that were sent.
+
+    Args:
+        doing: The operation as a participle, for the message: ``forked``.
+
+    Raises:
+        UsageError: The run was imported, or is a redacted copy.
+        TraceError: The first record of the trace is broken.
+    """
     refuse_imported(run.start, doing)
     if run.start.redacted is not UNSET:
         raise UsageError(f"{run.id} is a redacted copy and cannot be {doing}: its texts were changed; use the original")

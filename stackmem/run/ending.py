@@ -62,6 +62,11 @@ def make_missing(
     """Recreate the result and patch of a run that has ended. Returns the result and the folder for the patch.
 
     This needs neither a model nor a sandbox.
+
+    Raises:
+        TraceError: The request cannot be read, or the result cannot be written.
+        WorkspaceError: The patch cannot be created or applied. The result is saved.
+        UsageError: As ``keep_end``.
     """
     request, state = read_request(run_dir), stopped.state
     result = RunResult(
@@ -102,7 +107,20 @@ def keep_end(
     release: Callable[[], None] = lambda: None,  # frees the disk space that was reserved for the end
     complete: Callable[[RunResult], RunResult] = lambda result: result,  # adds what can only be read from the workspace
 ) -> RunResult:
-    """Save the patch and the result in the run directory."""
+    """Save the patch and the result in the run directory.
+
+    Args:
+        folder: The user folder that the workspace is a copy of; empty for a task.
+        trees: The trees at the start and the end. An empty id means the workspace as it is now.
+        apply: Whether to apply the patch to the folder.
+        release: Frees the disk space that was reserved for the end.
+        complete: Adds to the result what only the workspace knows.
+
+    Raises:
+        TraceError: The result cannot be written.
+        WorkspaceError: The patch cannot be created or applied. The result is saved.
+        UsageError: A file of the folder has changed in the meantime. The folder is unchanged.
+    """
     if isinstance(history, NoHistory):
         release()
         return _save(result, signer)

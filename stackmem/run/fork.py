@@ -114,7 +114,20 @@ def fork(
     *,
     record: int | None = None,  # number of the last shared record, if it is not the last record of step ``at``
 ) -> ForkResult:
-    """Play a new run from the state after step ``at`` of another run. It is stored next to that run."""
+    """Play a new run from the state after step ``at`` of another run. It is stored next to that run.
+
+    Args:
+        at: A step, or 0 for the start.
+        observe: Receives every new fact and the resulting state.
+        stop: Ends the program with an exit code, without cleanup, on the second Ctrl-C.
+        record: Number of the last shared record, if it is not the last record of step ``at``.
+
+    Raises:
+        UsageError: The step does not exist, no run can continue from it, or a change is not possible.
+        TraceError: The other run's trace is broken, or its files or request are missing.
+        WorkspaceError: The workspace or its isolation is not available.
+        KeyboardInterrupt: Ctrl-C came before the first fact (SIGTERM: ``SystemExit``). No error leaves files behind.
+    """
     load_plugins()
     run = Run(run_dir.resolve())
     must_be_original(run, "forked")
@@ -243,7 +256,12 @@ def _replayed(run: Run, moment: StepMoment, opened: Opened) -> Replay:
 
 
 def _program_at(run: Run, moment: StepMoment, opened: Opened) -> ProgramUnderWay:
-    """Return the program in its state at ``moment``."""
+    """Return the program in its state at ``moment``.
+
+    Raises:
+        RulesDiffer: Today's interpreter behaves differently up to this point.
+        TraceError: The program had not started, or a source is missing.
+    """
     program = _replayed(run, moment, opened).program
     if program is None:
         raise TraceError("the program had not started at this point; run it again with stackmem run")
@@ -256,7 +274,16 @@ def _steps_with_secrets(run: Run, at: int, scrubber: Scrubber) -> tuple[int, ...
 
 
 def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[str], cwd: Path) -> ForkChanges:
-    """Parse the changes from command line flags."""
+    """Parse the changes from command line flags.
+
+    Args:
+        flags: Setting name to text, including limits.
+        sets: ``heap.NAME=TEXT`` or ``heap.NAME=@FILE``.
+        drops: ``heap.NAME``.
+
+    Raises:
+        UsageError: A flag is not accepted, or a file cannot be read.
+    """
     known = {}
     for name in ("strategy", "model", "base_url", "window_tokens", "price", "prompt", "isolation", "checkpoints"):
         text = flags.get(name)
@@ -325,7 +352,11 @@ def must_go_on(moment: StepMoment, changes: ForkChanges) -> None:
 
 
 def chunks_to_set(state: State, changes: ForkChanges, scrub: Callable[[str], str]) -> tuple[ChunkSet, ...]:
-    """Return the chunks to set, with secrets removed. A replaced chunk keeps its description."""
+    """Return the chunks to set, with secrets removed. A replaced chunk keeps its description.
+
+    Raises:
+        UsageError: A name to drop is not on the heap, or the new chunks exceed a budget.
+    """
     heap: Heap = state.heap
     for name in changes.dropped:
         if name not in heap.chunks:

@@ -36,7 +36,11 @@ class RunReader:
         self.read_bytes = 0  # see ``TraceReader``, for the run's own file
 
     def __iter__(self) -> Iterator[Record]:
-        """Yield all records in order, including the shared ones."""
+        """Yield all records in order, including the shared ones.
+
+        Raises:
+            TraceError: A line is broken, a parent is missing or has changed, or the first record does not start a run.
+        """
         for number, (folder, at, digest) in enumerate(sources(self.folder)):
             records = self._up_to(folder, at, digest)
             if number == 0:
@@ -97,7 +101,11 @@ def begun_by(run_dir: Path) -> RunForked | None:
 
 
 def came_from(run_dir: Path) -> str:
-    """Return the id of the run from which a fork or an edited program started. Empty for other runs."""
+    """Return the id of the run from which a fork or an edited program started. Empty for other runs.
+
+    Raises:
+        TraceError: The run has no trace, or its first record is broken.
+    """
     fork = begun_by(run_dir)
     if fork is not None:
         return fork.parent

@@ -42,6 +42,9 @@ class Lock:
     def __init__(self, trace: Path, kind: str = "run") -> None:
         """Acquire the lock for ``trace``, whose folder must exist.
 
+        Args:
+            kind: The name for the folder in messages.
+
         Raises:
             TraceError: Another process has the lock, or the lock file cannot be created.
         """

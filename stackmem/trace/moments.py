@@ -33,7 +33,11 @@ class StepMoment(Struct, frozen=True):
 
 
 def moments(reader: RunReader) -> Iterator[StepMoment]:
-    """Yield the start and every step, each after all records that follow it were read. They share their data."""
+    """Yield the start and every step, each after all records that follow it were read. They share their data.
+
+    Raises:
+        TraceError: A line is broken, records are out of sequence, or the first record does not start a run.
+    """
     state = State()
     begun: tuple[State, Record] | None = None
     followed: list[tuple[Record, State, str]] = []
@@ -86,7 +90,12 @@ def no_step(run: str, step: int, steps: int) -> UsageError:
 
 
 def rendered(moment: StepMoment) -> View:
-    """Return the prompt of a step as today's code renders it. ``proven`` checks whether it is the one that was sent."""
+    """Return the prompt of a step as today's code renders it. ``proven`` checks whether it is the one that was sent.
+
+    Raises:
+        UsageError: Step 0 has no prompt.
+        TraceError: The strategy is not installed, or the records do not allow a prompt at this step.
+    """
     state = moment.asked
     if not isinstance(moment.record.event, ModelReplied):
         raise UsageError("step 0 is the run's start and has no prompt; choose a step from 1")
@@ -112,6 +121,11 @@ def prompt_of(moment: StepMoment, view: View | None = None) -> View:
     """Return the exact prompt that the step's reply answers.
 
     ``view`` is that prompt if the state is not enough to render it.
+
+    Raises:
+        UsageError: Step 0 has no prompt, and the prompts of an imported run are not known.
+        TraceError: As ``rendered``.
+        RulesDiffer: Today's code renders a different prompt than the one that was sent.
     """
     if moment.asked.start is not None:
         refuse_imported(moment.asked.start, "asked for the prompts that were sent")

@@ -93,7 +93,11 @@ class Objects:
         return str(state.get(name, ""))
 
     def listing(self, tree: str) -> dict[bytes, TreeEntry]:
-        """Return every file below a tree by its path, sorted."""
+        """Return every file below a tree by its path, sorted.
+
+        Raises:
+            TraceError: A tree is missing or damaged, or contains an entry that a workspace cannot have.
+        """
         return dict(sorted(self._below(tree, b"", 0)))
 
     def entries(self, tree: str) -> list[tuple[bytes, TreeEntry]]:

@@ -57,6 +57,7 @@ def pack(run_dir: Path, out: Path) -> Packed:
 
     Raises:
         UsageError: ``out`` exists or cannot be written.
+        TraceError: The trace is broken, or a parent is missing or has changed.
     """
     run_dir = run_dir.resolve()
     count, trees = _read(run_dir)
@@ -181,6 +182,10 @@ def unpack(archive: Path, into: Path, most_bytes: int = _MAX_BYTES) -> Path:
 
     The size is checked before anything is written: against ``most_bytes``, against a plausible ratio to the archive's
     size, and against the free space.
+
+    Raises:
+        UsageError: The file is not a packed run, contains something that a run cannot contain, or does not fit.
+            Anything already written below ``into`` is not a run.
     """
     try:
         with opened_zip(archive) as opened:

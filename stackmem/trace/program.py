@@ -86,7 +86,11 @@ def program_of(
     keep: bool = True,
     watch: Watcher | None = None,
 ) -> ProgramUnderWay:
-    """Return the recorded program in its initial state. ``watch`` receives its lines."""
+    """Return the recorded program in its initial state. ``watch`` receives its lines.
+
+    Raises:
+        TraceError: Its language is not installed, or its text is missing.
+    """
     opened: ProgramUnderWay = neighbor("languages: open a program")(
         event, start, strategy, text_of, keep=keep, watch=watch
     )
@@ -116,7 +120,11 @@ class Completions:
         self.question: Effect | None = None
 
     def take(self, event: Event, before: State, after: State) -> View | None:
-        """Process the next record."""
+        """Process the next record.
+
+        Raises:
+            TraceError: The program's language is not installed, or a source is missing.
+        """
         program = self._program
         if program is None:
             if isinstance(event, ProgramStarted):
@@ -134,7 +142,11 @@ class Completions:
 
 
 def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
-    """Return the prompt of a program's completion that record ``seq`` answers."""
+    """Return the prompt of a program's completion that record ``seq`` answers.
+
+    Raises:
+        TraceError: The records are not those of a program's run, or today's interpreter makes a different request.
+    """
     state, completions = State(), Completions(sources_of(folder))
     for record in records:
         after = evolve(state, record.event)

@@ -53,7 +53,11 @@ class NoPackage(Unsigned):
 
 
 class Signature(Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of the file."""
+    """One line of the file.
+
+    Attributes:
+        records, digest: Number and digest of the last record that it covers.
+    """
 
     # ``frame`` after the end of a frame, ``end`` at the end of the run, ``found`` for records that already existed,
     # signed or not, when a process continued the run
@@ -124,7 +128,12 @@ class Signer:
     """Signs one run while it is written."""
 
     def __init__(self, run_dir: Path, open_key: Callable[[], SigningKey], found: int = 0, digest: str = "") -> None:
-        """Start, or continue after an existing record. Signatures of later records are invalid and cut off."""
+        """Start, or continue after an existing record. Signatures of later records are invalid and cut off.
+
+        Args:
+            open_key: Called at the first signature; raises ``Unsigned``.
+            found, digest: Number and digest of the existing record.
+        """
         self._run_dir, self._open_key = run_dir, open_key
         self._key: SigningKey | None = None
         self._found = Signature("found", found, digest, "") if found else None
@@ -222,7 +231,11 @@ def _cut(path: Path, records: int) -> int:
 
 
 def _lines(path: Path) -> Iterator[tuple[Signature, int]]:
-    """Yield the signatures, each with the length of its line. A torn last line is skipped."""
+    """Yield the signatures, each with the length of its line. A torn last line is skipped.
+
+    Raises:
+        TraceError: The file cannot be read, or a line is broken.
+    """
     try:
         with open_regular(path) as file:
             for number, line in enumerate(bounded_lines(file, _MAX_LINE_BYTES), 1):
@@ -253,7 +266,14 @@ class SignedRecords:
     """Checks a run's records against its signatures."""
 
     def __init__(self, run_dir: Path, trusted: Mapping[str, str] | None) -> None:
-        """Read the signatures."""
+        """Read the signatures.
+
+        Args:
+            trusted: Public key to its name. None accepts every key.
+
+        Raises:
+            TraceError: A line is broken.
+        """
         self._run_dir, self._trusted = run_dir, trusted
         self._signatures = [signature for signature, _ in _lines(run_dir / SIGNATURES)]
         self._wanted = {signature.records for signature in self._signatures}
@@ -296,6 +316,13 @@ class SignedRecords:
 
         Unlike ``vouched`` this accepts any key, a run that is not signed to its end, and everything that a crash can
         leave: lost records of an unfinished run, and files that are missing or empty.
+
+        Args:
+            ended: Whether the last record is the run's end.
+            unread: Whether ``result.json`` cannot be read, so that it does not count as evidence.
+
+        Raises:
+            TraceError: A signature was not made by its key, or does not match the run.
         """
         for signature in self._signatures:
             self._refuse_contradicting(signature, ended=ended)

@@ -33,7 +33,11 @@ class Snapshot:
 
     @cached_property
     def entries(self) -> dict[str, TreeEntry]:
-        """Mode and id of every file by its path, sorted."""
+        """Mode and id of every file by its path, sorted.
+
+        Raises:
+            TraceError: The history is damaged or lacks a part of the tree.
+        """
         if not self.tree:
             return {}
         listing = self._objects.listing(self.tree)
@@ -69,7 +73,12 @@ class Snapshot:
         return list(self.entries)
 
     def write_into(self, folder: Path) -> None:
-        """Write every file below an empty folder. Links come last, so that no file is written through one."""
+        """Write every file below an empty folder. Links come last, so that no file is written through one.
+
+        Raises:
+            TraceError: A file is not available.
+            OSError: The folder cannot be written.
+        """
         files = sorted(self.entries.items(), key=lambda item: item[1].mode == LINK)
         for path, entry in files:
             target = folder / path

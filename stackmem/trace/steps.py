@@ -34,7 +34,12 @@ class Step(Struct, frozen=True):
 
 
 class FrameSpan(Struct, frozen=True):
-    """One frame from its push to its pop."""
+    """One frame from its push to its pop.
+
+    Attributes:
+        first, last: Its own first and last step; 0 if it had no step.
+        forced, verified: As in ``FramePopped``.
+    """
 
     id: str
     name: str

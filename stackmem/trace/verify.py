@@ -51,9 +51,14 @@ class Replay(Struct, frozen=True):
 def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None) -> Replay:
     """Fold ``records`` and check each of them against the rules.
 
+    Args:
+        text_of: Returns the text of a program's source for its digest.
+        watch: Receives the program's lines.
+
     Raises:
-        RulesDiffer: The rules derive something else today.
-        TraceError: The records are not a valid run.
+        RulesDiffer: The rules derive something else today. The message names the record and both versions.
+        TraceError: The first record is not ``RunStarted``, or its strategy is not installed.
+        UsageError: The run was imported, so our rules did not create it.
     """
     walk, prompts, count = RecordWalk(records, text_of, watch), 0, 0
     proven: Proven = {}
@@ -71,7 +76,11 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watch
 
 
 def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
-    """Check a record and update ``proven``. Returns the number of prompt digests that it proved equal: 1 or 0."""
+    """Check a record and update ``proven``. Returns the number of prompt digests that it proved equal: 1 or 0.
+
+    Raises:
+        RulesDiffer: The record does not follow from the state before it.
+    """
     record, state, derived = step.record, step.before, step.upcoming
     event = record.event
     same_rules = state.begun.rules == facts.RULES

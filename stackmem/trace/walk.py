@@ -63,7 +63,11 @@ class RecordWalk:
         return self._strategy
 
     def __iter__(self) -> Iterator[WalkedRecord]:
-        """Yield each record before it is applied."""
+        """Yield each record before it is applied.
+
+        Raises:
+            TraceError: Records are out of sequence, a source is missing, or a strategy is not installed.
+        """
         for record in self._records:
             given = self._is_given(record.event)
             upcoming = None if given else self._decide()

@@ -35,6 +35,9 @@ class SchemaLimitError(ValueError):
 def sizes(whole: Any, name: str) -> dict[int, int]:
     """Return the size of every list and mapping in a JSON value by its id. Takes about as many steps as it has
     parts.
+
+    Raises:
+        SchemaLimitError: The value is nested too deep, has a cycle, or contains a type that JSON does not have.
     """
     by_id: dict[int, int] = {}
 
@@ -78,7 +81,12 @@ def size_of(part: Any, name: str) -> int:
 
 
 def refuse_excess(value: Any, schema: Any) -> None:
-    """Refuse a check that could take too long."""
+    """Refuse a check that could take too long.
+
+    Raises:
+        SchemaLimitError: The value or schema is too large or too deep, has too many paths through its references, or
+            refers to something outside itself.
+    """
     rules = sizes(schema, "the schema")
     if rules.get(id(schema), 1) > MAX_SCHEMA:
         raise SchemaLimitError(f"the schema has more than {MAX_SCHEMA:,} parts")

@@ -61,7 +61,14 @@ class Guard:
         self, app: ASGIApp, token: str, hosts: frozenset[str], *, pages: bool = False, any_address: bool = False,
         refuse: Refuse | None = None,  # makes the answer to a refused request from its scope, a status and a sentence
     ) -> None:  # fmt: skip
-        """Guard ``app``."""
+        """Guard ``app``.
+
+        Args:
+            hosts: The accepted values of ``Host``, each with its port.
+            pages: Whether the application has pages, whose responses need the headers that protect them.
+            any_address: Whether any IP address is accepted as ``Host`` too. An attacker can rebind a name, but not an
+                address.
+        """
         self._app, self._token, self._hosts = app, token.encode(), hosts
         self._pages, self._any_address, self._refuse = pages, any_address, refuse or _plain
 

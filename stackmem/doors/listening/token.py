@@ -13,7 +13,11 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
 
 
 def token_of(given: str, variable: str) -> str:
-    """Return the token that the user set in a variable, or a new random one if it is empty."""
+    """Return the token that the user set in a variable, or a new random one if it is empty.
+
+    Raises:
+        UsageError: The token is too short, or has characters that a path cannot contain.
+    """
     if not given:
         return secrets.token_urlsafe(24)
     if len(given) < SHORTEST_TOKEN:

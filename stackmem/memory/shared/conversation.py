@@ -89,7 +89,13 @@ def said_parts(reply: Reply, *, thoughts: bool) -> tuple[Part, ...]:
 def own_view(
     state: State, name: str, opening: Callable[[], str], news: Callable[[Heap, Heap], str] | None = None
 ) -> View:
-    """Return the prompt of a frame whose own conversation is only appended to."""
+    """Return the prompt of a frame whose own conversation is only appended to.
+
+    Args:
+        name: Name of the strategy; keeps its conversations apart from those of other strategies.
+        opening: Makes the frame's own block of its first message.
+        news: As ``Conversation.news``. If it is None, messages do not mention the heap.
+    """
     start, frame = state.begun, state.running
     constants, thoughts = run_constants(start), start.thinking == "kept"
 
@@ -137,6 +143,12 @@ def rolling_breakpoints(
 ) -> tuple[Breakpoint, ...]:
     """Return breakpoints after the system prompt, the run constants and, for five minutes, the last two user
     messages.
+
+    Args:
+        kept_parts: How many parts of the last message stay in later prompts. A breakpoint follows them.
+        standing_life: Lifetime of the breakpoints that other frames read too.
+        shared_parts: How many parts the first message shares with other frames: the run constants and, in a user's
+            request, the earlier requests. Only the first prompt has room for a breakpoint after them.
     """
     last = len(messages) - 1
     standing = [Breakpoint(-1, 0, standing_life), Breakpoint(0, 0, standing_life)]

@@ -244,7 +244,7 @@ class Rules(Struct, frozen=True):
 
 
 def no_tail(state: State, conversation: Linear) -> str:
-    """Return no text for the end of the prompt."""
+    """Return an empty text, for strategies whose prompts do not end with text that later prompts leave out."""
     return ""
 
 

@@ -24,7 +24,13 @@ def first_parts(constants: str, frame: Frame, own: str) -> tuple[Text, ...]:
 
 
 def opening(frame: Frame, budgets: Budgets, listed: str = "", *, task: str = "", registers: bool = True) -> str:
-    """Return the block of a frame."""
+    """Return the block of a frame.
+
+    Args:
+        listed: The heap index, or empty if the prompt does not show it.
+        task: Text of the run's task, shown in a frame without registers.
+        registers: Whether the frame has registers.
+    """
     if frame.request:
         return request_opening(frame, listed)
     lines = [f"FRAME {frame.name!r}, depth {frame.depth} of {budgets.depth}"]

@@ -57,7 +57,11 @@ class Parameters(Struct, frozen=True):
 
 
 def parameters(strategy: str, text: str, known: tuple[Parameter, ...] = ()) -> Parameters:
-    """Return the value of every known parameter, or its default if ``text`` does not set it."""
+    """Return the value of every known parameter, or its default if ``text`` does not set it.
+
+    Raises:
+        UsageError: A parameter or value is unknown, or a parameter is given twice.
+    """
     values = _parse(strategy, text, known)
     words, counts, pieces = dict[str, str](), dict[str, int](), []
     for each in known:

@@ -60,7 +60,12 @@ class CheckReport:
                 self._ended[name].append(TestRun(collected, ran, passed, failed))
 
     def problem(self, names: set[str], undecisive: AbstractSet[str], *, unseen: bool) -> str:
-        """Return why exit code 0 does not count as success, or an empty string if it does."""
+        """Return why exit code 0 does not count as success, or an empty string if it does.
+
+        Args:
+            names: The test runners that the check names.
+            unseen: Whether the check sets Python's environment, so that test runs may go unobserved.
+        """
         sessions = [
             session
             for name, each in self._ended.items()

@@ -86,7 +86,13 @@ class CheckWords:
 
 
 class WordReader:
-    """Parses the command of one check."""
+    """Parses the command of one check.
+
+    Args:
+        read: Returns files as they were at the start of the run.
+        location: Path of the workspace for commands.
+        begins: The folder below the workspace in which commands start.
+    """
 
     def __init__(self, read: Reader, location: str, begins: str = "") -> None:
         self.words = CheckWords()
@@ -99,7 +105,12 @@ class WordReader:
         self._ignored = self._made = False
 
     def take(self, text: str, *, own: bool, cwd: str | None = None, made: bool = False) -> CheckWords:
-        """Parse shell commands."""
+        """Parse shell commands.
+
+        Args:
+            own: Whether the text is the check itself. All programs of the check count.
+            cwd: The working folder below the workspace.
+        """
         folder = self._begins if cwd is None else cwd
         self.words.own_python |= bool(_OWN_PYTHON.search(text))
         tested = set(re.findall(_OPTIONAL + r"([^\s\"'\]]+)", text))

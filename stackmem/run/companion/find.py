@@ -20,6 +20,10 @@ _SHORT = re.compile(r"[0-9a-f]{6}")
 def find_run(name: str, *places: Path) -> Path:
     """Return the folder for a path, an id, a unique prefix of an id, its last six characters, or ``last``.
 
+    Args:
+        name: The folder of a trial also works, because a trial contains one run.
+        places: Folders of runs.
+
     Raises:
         UsageError: No run matches, or more than one.
     """
