@@ -20,6 +20,8 @@ NEIGHBORS: dict[str, str] = {
     "formats: send spans": "stackmem.formats.exports.live_spans:live_spans",
     "formats: the image of a task": "stackmem.formats.tasks.image:built_image",
     "languages: continue an edited program": "stackmem.languages.running.screen:continue_kept",
+    "languages: answers of a rehearsal": "stackmem.languages.running.rehearsal:RecordedAnswers",
+    "languages: examine a written program": "stackmem.languages.running.rehearsal:examine_program",
     "languages: open a called program": "stackmem.languages.running.opening:open_called",
     "languages: open a program": "stackmem.languages.running.opening:open_program",
     "languages: programs of a folder": "stackmem.languages.running.catalog:offered_programs",

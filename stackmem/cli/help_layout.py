@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 OPTION_GROUPS = {
-    "Your folder": ("check_files", "include", "git", "instructions", "skills", "programs", "layer"),
+    "Your folder": ("check_files", "include", "git", "instructions", "skills", "programs", "learn", "layer"),
     "The model": (
         "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers", "seed",
         "text_calls", "vision", "call_schema", "prompt",

@@ -40,7 +40,7 @@ from stackmem.settings.options import PREFIX
 from stackmem.settings.settings import Settings
 from stackmem.tasks.find import shipped_tasks
 from stackmem.tasks.reader import Task
-from stackmem.tools.own_tools import NOTES, TOOLS, call_own
+from stackmem.tools.own_tools import NOTES
 from stackmem.version import VERSION
 from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.images.room import must_have_roots
@@ -58,6 +58,7 @@ from .companion import skills as companion_skills
 from .companion.conversations import search_earlier
 from .companion.hooks import HookRunner
 from .companion.images import eyes_of, image_bytes
+from .companion.learning import own_specs, own_tool_calls
 from .companion.programs import FoundPrograms
 from .first_look import first_look
 from .folder_choice import profile_in_force
@@ -241,13 +242,15 @@ def assemble(
         workspace.files.rules = partial(IgnoreRules, places.run / HISTORY, workspace.view)
     models = Models(plan.model, lambda name: open_other(name, settings, prepared.cwd, plan.limits, environ))
     hooks = HookRunner(prepared.hooks, subject.begins, workspace, history.snapshot, scrubber.scrub, environ, places.run)
+    learn = settings.learn if subject.folder is not None else "off"
     world = World(
         models, workspace, checks, scrubber.scrub, _no_sync, plan.profile.command_seconds,
-        snapshot=history.snapshot, own_tool=call_own, own_digest=companion_skills.own_digests(plan.skills, environ),
+        snapshot=history.snapshot, own_tool=own_tool_calls(learn, places.run, workspace, scrubber.scrub),
+        own_digest=companion_skills.own_digests(plan.skills, environ),
         earlier=partial(search_earlier, places.run, subject.folder, scrubber.scrub), hook=hooks,
         image=image_bytes(places.run), eyes=eyes_of(workspace, vision_in_force(plan.model, prepared), places.run),
     )  # fmt: skip
-    own, keeper = tuple(tool.spec for tool in TOOLS.values()), heap_keeper(prepared, scrubber, environ)
+    own, keeper = own_specs(learn), heap_keeper(prepared, scrubber, environ)
     start = RunStarted(
         task=scrubber.scrub(subject.text),
         task_name=subject.name,
@@ -258,9 +261,7 @@ def assemble(
         workspace=workspace.path,
         isolation=workspace.level, network=plan.profile.network,
         budgets=plan.budgets, limits=plan.limits,
-        window_tokens=plan.model.window_tokens,
-        price=plan.model.price,
-        checked=checks is not None,
+        window_tokens=plan.model.window_tokens, price=plan.model.price, checked=checks is not None,
         command_seconds=plan.profile.command_seconds,
         version=VERSION,
         thinking="kept" if plan.strategy.prefix_stable else "dropped",

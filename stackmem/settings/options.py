@@ -162,6 +162,10 @@ _TABLE = (
         choices=("auto", "off"),
     ),
     Option(
+        "learn", "choice", "off", "on lets the agent propose procedures as programs, which stackmem learn keeps.",
+        choices=("off", "on"),
+    ),
+    Option(
         "programs", "texts", (), "Folders with programs that the agent can call, in addition to the project's own.",
         none_means="no programs", rule="the programs in .stackmem/programs of a trusted folder",
     ),

@@ -39,6 +39,7 @@ class Settings(Struct, frozen=True):
     git: Literal["read", "none"] = "read"
     instructions: str | None = "auto"
     skills: Literal["auto", "off"] = "auto"
+    learn: Literal["off", "on"] = "off"
     programs: tuple[str, ...] = ()
     extra_tools: tuple[str, ...] = ()
     layer: str = "auto"

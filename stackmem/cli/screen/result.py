@@ -14,6 +14,7 @@ from stackmem.errors import UsageError
 from stackmem.foreign.files import open_regular
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.selection import keys_in
+from stackmem.run.companion.learning import proposals
 from stackmem.run.limits import MORE
 from stackmem.run.prepare import Prepared
 from stackmem.run.result import RunResult
@@ -108,6 +109,8 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
         typer.echo(f"continue with: stackmem resume {result.run}{more}")
     if folder:
         show_patch(result)
+        if programs := proposals(Path(result.run_dir)):
+            typer.echo(f"proposed programs: {', '.join(programs)}; keep one: stackmem learn {result.run} {programs[0]}")
 
 
 def say_unsigned(result: RunResult) -> None:

@@ -48,7 +48,7 @@ _MOST = 200
 
 @takes("flags", settings(
     "model", "strategy", "isolation", "network", "allow", "credentials",
-    "include", "git", "extra_tools", "instructions", "skills", "programs", "layer",
+    "include", "git", "extra_tools", "instructions", "skills", "programs", "learn", "layer",
     "runs_dir", "sandbox_dir", *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers",
     "text_calls", "vision", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints",

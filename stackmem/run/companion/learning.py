@@ -1,0 +1,200 @@
+"""Procedures that an agent writes down: ``save_program`` checks one and proposes it, and the user decides.
+
+Rule 1: A proposal is stored in the run directory. Nothing runs it until the user keeps it (``stackmem learn``).
+Rule 2: Keeping copies it to ``.stackmem/programs`` of the user's folder and renews the user's trust there. If that
+    folder has programs that the user does not trust, nothing is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import json
+
+from stackmem.core.facts import ModelReplied, ToolReturned
+from stackmem.core.messages import ToolCall, ToolSpec
+from stackmem.errors import StackmemError, UsageError
+from stackmem.foreign.files import open_regular
+from stackmem.neighbors import neighbor
+from stackmem.settings.mcp_servers import is_trusted, trust
+from stackmem.settings.program_trust import PROGRAMS_FOLDER, read_programs
+from stackmem.tools.own_tools import TOOLS, call_own
+from stackmem.trace.lineage import RunReader
+from stackmem.workspace.refusals import ToolRefused
+from stackmem.workspace.workspace import Workspace
+
+TOOL = "save_program"
+PROPOSALS = "programs"
+"""The folder of proposals in a run directory."""
+MAX_CHARS = 100_000
+MAX_PROPOSALS = 20
+_READ_BYTES = 1 << 20
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}(\.[a-z]+){1,2}")
+_EXIT = re.compile(r"\n?\[exit \d+\]\Z")
+SPEC = ToolSpec(
+    TOOL,
+    "Propose a procedure of this run as a program that later runs call with run_program. Write it after the work is "
+    "done and verified. It is linted and rehearsed with the answers of this run; the user decides whether to keep it.",
+    json.encode(
+        {
+            "type": "object",
+            "properties": {
+                "name": {"type": "string", "description": "NAME.apl (YAML), NAME.sexp, NAME.pb or NAME.agent.yaml."},
+                "content": {"type": "string", "description": "The whole program."},
+                "inputs": {"type": "object", "description": "Its inputs for the rehearsal."},
+            },
+            "required": ["name", "content"],
+            "additionalProperties": False,
+        }
+    ).decode(),
+)
+
+
+def saves_programs(learn: str) -> bool:
+    """Return whether a run offers the tool. A tool of the user with the same name takes precedence."""
+    return learn == "on" and TOOL not in TOOLS
+
+
+def own_specs(learn: str) -> tuple[ToolSpec, ...]:
+    """Return the tools that are not built in."""
+    own = tuple(tool.spec for tool in TOOLS.values())
+    return (*own, SPEC) if saves_programs(learn) else own
+
+
+def own_tool_calls(
+    learn: str, run_dir: Path, workspace: object, scrub: Callable[[str], str]
+) -> Callable[[str, dict[str, Any]], tuple[str, bool]]:
+    """Return a function that calls a tool that is not built in."""
+    if not saves_programs(learn):
+        return call_own
+
+    def call(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+        if name != TOOL:
+            return call_own(name, arguments)
+        return propose(arguments, run_dir, workspace if isinstance(workspace, Workspace) else None, scrub)
+
+    return call
+
+
+def propose(
+    arguments: Mapping[str, Any], run_dir: Path, workspace: Workspace | None, scrub: Callable[[str], str]
+) -> tuple[str, bool]:
+    """Lint, rehearse and store a program.
+
+    Returns:
+        The report for the agent, and whether the call failed.
+    """
+    name, content, inputs = arguments.get("name"), arguments.get("content"), arguments.get("inputs")
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        return f"{TOOL}: name must be a file name like release.apl, without a folder", True
+    if not isinstance(content, str) or not 0 < len(content) <= MAX_CHARS:
+        return f"{TOOL}: content must be a text of 1 to {MAX_CHARS:,} characters", True
+    if inputs is not None and not isinstance(inputs, dict):
+        return f"{TOOL}: inputs must be one JSON object of names and values", True
+    folder = run_dir / PROPOSALS
+    if len(proposals(run_dir)) >= MAX_PROPOSALS and not (folder / name).exists():
+        return f"{TOOL}: a run proposes at most {MAX_PROPOSALS} programs; improve one of them", True
+    root = workspace.path if workspace is not None else "/workspace"
+    answers = neighbor("languages: answers of a rehearsal")(
+        dict(_commands(run_dir)),
+        lambda path: _read(workspace, path, scrub),
+        lambda path: _names(workspace, path, scrub),
+    )
+    path = posixpath.join(root, PROGRAMS_FOLDER, name)
+    report, is_valid = neighbor("languages: examine a written program")(path, content, inputs or {}, answers)
+    if not is_valid:
+        return report, True
+    folder.mkdir(mode=0o700, exist_ok=True)
+    part = folder / f".{name}.part"
+    part.write_text(scrub(content), encoding="utf-8")
+    part.replace(folder / name)
+    return f"{name} is proposed to the user.\n{report}", False
+
+
+def proposals(run_dir: Path) -> tuple[str, ...]:
+    """Return the names of the programs that a run proposes."""
+    try:
+        return tuple(sorted(each.name for each in (run_dir / PROPOSALS).iterdir() if _NAME.fullmatch(each.name)))
+    except OSError:
+        return ()
+
+
+def proposed(run_dir: Path, name: str) -> str:
+    """Return the text of a proposal.
+
+    Raises:
+        UsageError: The run does not propose such a program, or it cannot be read.
+    """
+    if name not in proposals(run_dir):
+        known = ", ".join(proposals(run_dir)) or "none"
+        raise UsageError(f"{run_dir.name} does not propose {name[:80]!r}; its proposals: {known}")
+    try:
+        with open_regular(run_dir / PROPOSALS / name, follow=False) as file:
+            return file.read(4 * MAX_CHARS).decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"the proposal {name} cannot be read ({error})") from error
+
+
+def keep_program(run_dir: Path, name: str, folder: Path, environ: Mapping[str, str], *, replace: bool) -> Path:
+    """Copy a proposal to the folder's programs, trust them, and return the file.
+
+    Raises:
+        UsageError: See ``proposed``; the folder has programs that the user does not trust, or a different one of this
+            name and ``replace`` is false; or the file cannot be written.
+    """
+    text = proposed(run_dir, name)
+    found = read_programs(folder)
+    if found is not None and not is_trusted(found, environ):
+        raise UsageError(f"{folder / PROGRAMS_FOLDER} has programs that you do not trust; run stackmem trust {folder}")
+    target = folder.resolve() / PROGRAMS_FOLDER / name
+    if os.path.lexists(target) and not replace:
+        raise UsageError(f"{target} exists; pass --replace, or rename it")
+    part = target.with_name(f".{name}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part.write_text(text, encoding="utf-8")
+        part.replace(target)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UsageError(f"{target} cannot be written ({error.strerror or error})") from error
+    kept = read_programs(folder)
+    if kept is not None:
+        trust(kept, environ)
+    return target
+
+
+def _commands(run_dir: Path) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Yield each command that the run's agent ran, with its output and exit code."""
+    command: str | None = None
+    try:
+        for record in RunReader(run_dir):
+            match record.event:
+                case ModelReplied():
+                    calls = [part for part in record.event.parts if isinstance(part, ToolCall)]
+                    given = calls[0].arguments if calls and calls[0].name == "run_command" else None
+                    command = given.get("command") if isinstance(given, dict) else None
+                case ToolReturned() if command is not None:
+                    if record.event.exit_code is not None:
+                        yield command, (_EXIT.sub("", record.event.text), record.event.exit_code)
+                    command = None
+    except StackmemError:
+        return
+
+
+def _read(workspace: Workspace | None, path: str, scrub: Callable[[str], str]) -> str | None:
+    try:
+        return None if workspace is None else scrub(workspace.files.read_whole(path, _READ_BYTES).decode())
+    except (ToolRefused, UnicodeDecodeError):
+        return None
+
+
+def _names(workspace: Workspace | None, path: str, scrub: Callable[[str], str]) -> tuple[str, ...] | None:
+    try:
+        return None if workspace is None else tuple(map(scrub, workspace.files.names(path)))
+    except ToolRefused:
+        return None
