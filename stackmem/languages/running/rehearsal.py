@@ -99,7 +99,7 @@ def examine_program(path: str, text: str, inputs: dict[str, Any], answers: Recor
     lines = "".join(f"\nwarning, line {each.line}: {each.message}" for each in warnings[:MAX_FINDINGS])
     options = {"checked": True} if language.is_checked else {}
     launch = Launch(path, text, inputs, posixpath.dirname(path), options=options, tools=tools)
-    return f"lint chunk no errors{lines}\n{_rehearse(launch, answers)}", True
+    return f"lint found no errors{lines}\n{_rehearse(launch, answers)}", True
 
 
 def _rehearse(launch: Launch, answers: RecordedAnswers) -> str:
