@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import json
 
 from stackmem.core.facts import ModelReplied, ToolReturned
+from stackmem.core.images import ImageRef
 from stackmem.core.messages import ToolCall, ToolSpec
 from stackmem.errors import StackmemError, UsageError
 from stackmem.foreign.files import open_regular
@@ -68,15 +69,15 @@ def own_specs(learn: str) -> tuple[ToolSpec, ...]:
 
 def own_tool_calls(
     learn: str, run_dir: Path, workspace: object, scrub: Callable[[str], str]
-) -> Callable[[str, dict[str, Any]], tuple[str, bool]]:
-    """Return a function that calls a tool that is not built in."""
+) -> Callable[[str, dict[str, Any]], tuple[str, bool, tuple[bytes | ImageRef, ...]]]:
+    """Return a function that calls a tool that is not built in, like ``call_own``."""
     if not saves_programs(learn):
         return call_own
 
-    def call(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+    def call(name: str, arguments: dict[str, Any]) -> tuple[str, bool, tuple[bytes | ImageRef, ...]]:
         if name != TOOL:
             return call_own(name, arguments)
-        return propose(arguments, run_dir, workspace if isinstance(workspace, Workspace) else None, scrub)
+        return *propose(arguments, run_dir, workspace if isinstance(workspace, Workspace) else None, scrub), ()
 
     return call
 
