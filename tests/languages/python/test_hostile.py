@@ -74,7 +74,7 @@ def test_what_cannot_be_repeated_is_refused(stage: Stage, body: str, instead: st
 )  # fmt: skip
 def test_a_malformed_request_halts_the_program(stage: Stage, text: str) -> None:
     body = f"    {PLACE}__builtins__['open'](place + '/ask-1.json', 'w').write({text!r})\n    while True: pass\n"
-    report = halted(stage, body)
+    report = halted(stage, body, "--command-seconds", "3")
     assert "main.step.py" in report, report
 
 

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.core.facts import ModelReplied
+from stackmem.core.images import no_image
 from stackmem.core.log import Log
 from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
-from stackmem.models.anthropic import _block, _tool, request_body
+from stackmem.models.anthropic import _blocks, _tool, request_body
 from stackmem.models.registry import open_model
+from stackmem.models.vision import Sight
 from stackmem.review.measure.cache import CacheRequest, simulate
 from stackmem.review.measure.cached_steps import cached_steps
 from stackmem.review.measure.prefix import PromptBlock
@@ -25,6 +27,7 @@ from .runs import seen
 
 SCHEMA = '{"additionalProperties":false,"properties":{},"required":[],"type":"object"}'
 CHOICES = ("auto", "none")  # of equal length, so that a count does not depend on the choice
+BLIND = Sight(View("", (), (), ()), None, no_image)
 SETTINGS = json.dumps([{"type": "auto"}, None], sort_keys=True)
 
 
@@ -40,7 +43,7 @@ def counted(settings: str):
             case ToolSpec():
                 raise AssertionError
             case _:
-                made, place = _block(block.content, False), f"{block.place} {settings}"
+                (made,), place = _blocks(block.content, False, BLIND), f"{block.place} {settings}"
         return math.ceil(len(place + json.dumps(made, ensure_ascii=False)) / 4)
 
     return count
