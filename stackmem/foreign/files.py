@@ -24,7 +24,15 @@ StrPath = str | bytes | os.PathLike[str]
 
 
 def open_regular(path: StrPath, *, follow: bool = True, dir_fd: int | None = None) -> BinaryIO:
-    """Open a regular file for reading."""
+    """Open a regular file for reading.
+
+    Args:
+        follow: Whether a symbolic link as the last component is followed.
+        dir_fd: An open folder that a relative path starts from.
+
+    Raises:
+        OSError: The file cannot be opened, or is not a regular file.
+    """
     more = 0 if follow else os.O_NOFOLLOW
     return open(path, "rb", opener=lambda path, flags: descriptor_of_regular(path, flags | more, dir_fd=dir_fd))
 
@@ -32,6 +40,9 @@ def open_regular(path: StrPath, *, follow: bool = True, dir_fd: int | None = Non
 def descriptor_of_regular(path: StrPath, flags: int, mode: int = 0o600, *, dir_fd: int | None = None) -> int:
     """Open a regular file with the flags of ``os.open``, also for writing, if only a regular file may be at the
     path.
+
+    Raises:
+        OSError: The file cannot be opened, or is not a regular file.
     """
     try:
         # Opening some devices has effects (a watchdog starts, a tape rewinds), so look before opening.

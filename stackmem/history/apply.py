@@ -120,6 +120,14 @@ def apply_patches(
     """Apply the changes to ``origin``, a folder of any kind. Changes that are already there are skipped.
 
     If several patches change a file, the first that fits is used. The first patch decides which files are applied.
+
+    Args:
+        ways: Patches from different trees to the same tree.
+        origin: The folder that was copied.
+
+    Raises:
+        UsageError: A patch does not match its changes, or cannot be applied. The folder is unchanged.
+        WorkspaceError: A file cannot be written. Earlier changes are rolled back.
     """
     todo: dict[bytes, list[_Task]] = {}
     for number, way in enumerate(ways):
@@ -330,6 +338,10 @@ def patch_across(first: History, before: str, second: History, after: str) -> Pa
 
     Over an overlay, a tree contains only differences from the folder. If only one of the runs changed a file, the other
     tree has the folder's version.
+
+    Raises:
+        WorkspaceError: A tree is not in its history, or only one of the runs used an overlay.
+        OSError: The temporary folder cannot be written.
     """
     if first.of_layer != second.of_layer:
         raise WorkspaceError("a tree of an overlay cannot be compared with a tree of a copy")

@@ -59,7 +59,11 @@ class CheckedCopy:
         self.candidates = sorted({*self._differing()})  # paths at which the copy may differ from the initial files
 
     def put_back_steering(self) -> tuple[str, ...]:
-        """Restore the files that control any check. Returns the names of those that differed."""
+        """Restore the files that control any check. Returns the names of those that differed.
+
+        Raises:
+            WorkspaceError: The copy cannot be written, or one of its files cannot be read.
+        """
         for path in self.candidates:
             if path.rpartition(b"/")[2] in _REMOVED or path.endswith(b".tsbuildinfo"):
                 self._replace(path, None)

@@ -79,7 +79,11 @@ class FileExchange:
     def run(
         self, before: Mapping[bytes, PathState], after: Mapping[bytes, Node | None], contents: Mapping[bytes, bytes]
     ) -> None:
-        """Replace the ``before`` states by the ``after`` nodes; None means that the path is removed."""
+        """Replace the ``before`` states by the ``after`` nodes; None means that the path is removed.
+
+        Raises:
+            OSError: A step failed. The folder is as it was before.
+        """
         fresh = [path for path, node in after.items() if node is not None]
         gone = [path for path, node in after.items() if node is None]
         for number, path in enumerate(fresh):

@@ -63,7 +63,11 @@ def git_command(*arguments: str) -> list[str]:
 
 
 def store_environment(git_dir: Path) -> dict[str, str]:
-    """Return the environment for our own store: no user configuration and none of the caller's variables."""
+    """Return the environment for our own store: no user configuration and none of the caller's variables.
+
+    Raises:
+        WorkspaceError: A file of the store is a FIFO, a device or huge, and git would never stop reading it.
+    """
     _refuse_special_files(git_dir)
     with suppress(OSError):
         _refuse_special_objects(git_dir, (git_dir / "objects").stat().st_ino)
@@ -135,7 +139,12 @@ def user_git_environment() -> dict[str, str]:
 def git(
     *arguments: str, cwd: Path, environment: dict[str, str], stdin: bytes = b"", seconds: float = ANSWER_SECONDS
 ) -> bytes:
-    """Run git and return its output."""
+    """Run git and return its output.
+
+    Raises:
+        UsageError: git is not installed.
+        WorkspaceError: git failed, or did not end within ``seconds``.
+    """
     return git_and_warnings(*arguments, cwd=cwd, environment=environment, stdin=stdin, seconds=seconds)[0]
 
 

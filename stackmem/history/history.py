@@ -83,7 +83,16 @@ class History:
         largest_bytes: int = LARGEST_BYTES,  # larger files are left out
         over: Overlay | None = None,  # the overlay that forms the workspace; None for an ordinary folder
     ) -> None:
-        """Open the store, creating it if necessary."""
+        """Open the store, creating it if necessary.
+
+        Args:
+            leave_out: Folders that are never scanned, relative to the workspace, spelled as ``CopyPlan.folders``. An
+                existing store keeps its own list.
+
+        Raises:
+            UsageError: git is not installed.
+            WorkspaceError: The store cannot be created or read.
+        """
         self.left_out: tuple[LeftOut, ...] = ()  # what the last snapshot could not keep
         self.git_dir = git_dir  # path of the store
         self._work_tree = work_tree
@@ -120,7 +129,11 @@ class History:
         self._census.withholds = self._withholds = holds_secret
 
     def snapshot(self) -> str:
-        """Return the tree id of the current workspace. The id is unchanged if no kept file has changed."""
+        """Return the tree id of the current workspace. The id is unchanged if no kept file has changed.
+
+        Raises:
+            WorkspaceError: The workspace cannot be opened, or the store cannot be written.
+        """
         if self._lower is not None and self.over is not None:
             return self._snapshot_of_layer(self._lower, self.over)
         seen, self.left_out = self._census.take(self._seen, first=not self._tree)
@@ -231,13 +244,21 @@ class History:
         """Write the patch between two trees in the format of ``git apply --binary``, without holding it in memory.
 
         The file is empty if the trees are equal.
+
+        Raises:
+            WorkspaceError: One of the trees is not in the store. No file is left.
+            OSError: The file cannot be written.
         """
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", "--no-color")
         arguments = _compared(self._whole(before), self._whole(after), *form)
         git_into(path, *arguments, cwd=self.git_dir, environment=store_environment(self.git_dir))
 
     def changed(self, before: str, after: str) -> list[PathChange]:
-        """Return the paths that differ, in git's order and that of the patch."""
+        """Return the paths that differ, in git's order and that of the patch.
+
+        Raises:
+            WorkspaceError: One of the trees is not in the store.
+        """
         compared = _compared(self._whole(before), self._whole(after), "--raw", "--no-abbrev", "-z")
         fields = self._git(*compared).split(b"\0")
         return [_change(record.decode(), path) for record, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
@@ -339,6 +360,9 @@ def share(parent: Path, child: Path, tree: str) -> None:
     """Create the git directory ``child`` as a history at ``tree``, which is in ``parent``.
 
     Paths between them are relative, so that they can be moved together.
+
+    Raises:
+        WorkspaceError: The parent has no history, or the child cannot be written.
     """
     try:
         state = decode_json(read_regular(parent / STATE), dict[str, object])

@@ -28,7 +28,12 @@ class IgnoreRules:
         self._talk: _Talk | None = None
 
     def ignored(self, paths: list[bytes]) -> set[bytes]:
-        """Return which of the paths, relative to the workspace, are ignored."""
+        """Return which of the paths, relative to the workspace, are ignored.
+
+        Raises:
+            TimeoutError: git takes too long to evaluate the rules.
+            WorkspaceError: git fails.
+        """
         found: set[bytes] = set()
         batch: list[bytes] = []
         size = 0

@@ -81,7 +81,14 @@ def make_repository(
     most_commits: int = MAX_COMMITS,
     seconds: float = LIST_SECONDS,
 ) -> InnerRepository:
-    """Create the git directory ``into`` at the commit of ``origin``."""
+    """Create the git directory ``into`` at the commit of ``origin``.
+
+    Args:
+        seconds: Time limit for listing its objects. If it is exceeded, only the last commits are copied.
+
+    Raises:
+        WorkspaceError: ``origin`` lacks a commit or is broken, or ``into`` cannot be written.
+    """
     try:
         _begin(origin, into)
         if not origin.head:

@@ -168,7 +168,11 @@ def _damaged(inner: InnerGit) -> WorkspaceError:
 
 
 def lend_packs(repository: Path, objects: Path) -> None:
-    """Move the packs of a complete repository to a folder that it then borrows at ``LENT_AT``."""
+    """Move the packs of a complete repository to a folder that it then borrows at ``LENT_AT``.
+
+    Raises:
+        OSError: The packs cannot be moved.
+    """
     (objects / "pack").mkdir(parents=True)
     for part in (repository / "objects" / "pack").iterdir():
         part.rename(objects / "pack" / part.name)

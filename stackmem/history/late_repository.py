@@ -54,7 +54,12 @@ class LateRepository:
         slow: Callable[[], object],
         rest: Rest | None = None,
     ) -> None:
-        """Start creating it."""
+        """Start creating it.
+
+        Args:
+            make: Creates the repository and moves it into place, in a separate thread.
+            slow: Called if a caller has to wait for long.
+        """
         self.made: InnerRepository | None = None
         self._make, self._slow = make, slow
         self._error: BaseException | None = None

@@ -93,7 +93,15 @@ class Overlay:
     granted: tuple[Path, ...] = ()
 
     def __init__(self, folder: Path, path: Path, hidden: Iterable[bytes], repository: Path | None = None) -> None:
-        """Mount the overlay in ``path``, including earlier changes."""
+        """Mount the overlay in ``path``, including earlier changes.
+
+        Args:
+            repository: A read-only folder on top of ``folder``. With None, the folder in ``path`` is used, if there is
+                one.
+
+        Raises:
+            WorkspaceError: The overlay is not available, or another process has it.
+        """
         self.folder, self.upper, self.hidden = folder, path / UPPER, frozenset(hidden)
         self.kept = self.upper
         self._repository = repository or path / REPOSITORY
@@ -164,7 +172,11 @@ def repository_place(folder: Path, path: Path) -> Path:
 
 
 def hidden_again(folder: Path, include: Iterable[str], own: Iterable[Path]) -> tuple[bytes, ...]:
-    """Return what the overlay of a continued run must hide now."""
+    """Return what the overlay of a continued run must hide now.
+
+    Raises:
+        WorkspaceError: An overlay over the folder is no longer possible.
+    """
     try:
         plan = plan_layer(folder, tuple(name for name in include if os.path.lexists(folder / name)), own)
     except UsageError as error:

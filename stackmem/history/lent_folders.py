@@ -26,7 +26,15 @@ How = Literal["mount", "link", "copy"]
 
 
 def lend_folders(folder: Path, work: Path, paths: Iterable[str], how: How) -> tuple[dict[bytes, Path], tuple[str, ...]]:
-    """Provide a copy with the folder's installed packages. Returns those used in place, and missing ones."""
+    """Provide a copy with the folder's installed packages. Returns those used in place, and missing ones.
+
+    Args:
+        work: The copy. No command may be running in it.
+        paths: Relative to both folders, spelled by ``shown_name``. A path that the run replaced is in neither result.
+
+    Raises:
+        WorkspaceError: The copy cannot be written.
+    """
     found: dict[bytes, Path] = {}
     missing = []
     root = os.open(work, os.O_PATH | os.O_DIRECTORY)

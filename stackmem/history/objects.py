@@ -62,7 +62,12 @@ class ObjectStore:
         self._places = (self._objects, *alternates(git_dir))
 
     def add(self, kind: str, content: bytes) -> str:
-        """Write an object unless it exists, and return its id."""
+        """Write an object unless it exists, and return its id.
+
+        Raises:
+            WorkspaceError: The object cannot be written, because the disk is full or read-only. Existing objects are
+                intact.
+        """
         whole = _whole(kind, content)
         name = hashlib.sha1(whole, usedforsecurity=False).hexdigest()
         if name not in self._known:

@@ -165,7 +165,11 @@ def work_tree_of(folder: Path) -> Path | None:
 
 
 def find_origin(root: Path) -> Origin:
-    """Return the repository of the work tree at ``root``."""
+    """Return the repository of the work tree at ``root``.
+
+    Raises:
+        UsageError: The repository may not be read; the message gives the reason.
+    """
     git_dir = _git_dir(root)
     common = _common(git_dir)
     name = shown_name(str(root))
@@ -193,7 +197,11 @@ def find_origin(root: Path) -> Origin:
 
 
 def _git_dir(root: Path) -> Path:
-    """Return the git directory of this work tree."""
+    """Return the git directory of this work tree.
+
+    Raises:
+        UsageError: ``.git`` leads to a repository that does not list this folder as a work tree.
+    """
     entry = root / ".git"
     name = shown_name(str(root))
     mode = entry.lstat().st_mode
@@ -221,7 +229,11 @@ def _work_tree_named_in(git_dir: Path) -> Path | None:
 
 
 def _common(git_dir: Path) -> Path:
-    """Return the directory shared by all work trees, which must contain this work tree's directory."""
+    """Return the directory shared by all work trees, which must contain this work tree's directory.
+
+    Raises:
+        UsageError: The directory is elsewhere.
+    """
     line = _text(git_dir / "commondir").rstrip("\n")
     if not line:
         return git_dir

@@ -42,7 +42,16 @@ def sections(patch: bytes) -> list[bytes]:
 def contents_after(
     patch: bytes, before: Mapping[bytes, tuple[Node, bytes]], after: Mapping[bytes, Node]
 ) -> dict[bytes, bytes]:
-    """Return the content of every path in ``after``; for a link, its target."""
+    """Return the content of every path in ``after``; for a link, its target.
+
+    Args:
+        patch: A patch of exactly these paths.
+        before: The existing nodes and their content. Missing paths are not in it.
+        after: The exact result that the patch must have.
+
+    Raises:
+        UsageError: The patch has a different result, or cannot be applied.
+    """
     with tempfile.TemporaryDirectory(prefix="stackmem-apply-") as location:
         git_dir = Path(location)
         environment = store_environment(git_dir)

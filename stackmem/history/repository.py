@@ -48,7 +48,19 @@ class CopyPlan(Struct, frozen=True):
 
 
 def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = (), *, lend: How = "copy") -> CopyPlan:
-    """Return what a copy would contain now."""
+    """Return what a copy would contain now.
+
+    Args:
+        folder: Any folder: a git work tree, a part of one, or neither.
+        include: Paths below it that are copied even if git ignores them.
+        own: stackmem's runs and sandbox folders, which are never copied.
+        lend: How the copy gets folders of installed packages. A folder is copied anyway if it contains files that the
+            run must not see, or, instead of being linked, if its links would lead back to the user's folder.
+
+    Raises:
+        UsageError: The folder does not exist, part of it cannot be read, or ``include`` names a path that cannot be
+            copied.
+    """
     root = real_folder(folder)
     selection = select(root, include, own_below(root, own))
     lent = () if lend == "copy" else _to_lend(os.fsencode(root), selection, linked=lend == "link")
@@ -85,6 +97,10 @@ def copy_planned(folder: Path, into: Path, plan: CopyPlan, notice: Callable[[str
 
     ``notice`` receives progress messages if copying takes long. Files that disappeared after planning are skipped. If
     copying fails, the copy is removed.
+
+    Raises:
+        UsageError: A file cannot be read, or ``into`` exists already.
+        WorkspaceError: The copy cannot be written.
     """
     root, selection = real_folder(folder), plan.selected
     try:

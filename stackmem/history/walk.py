@@ -130,7 +130,11 @@ class Walk:
         return [path for path in exact.union(below) if path not in seen]
 
     def content(self, path: bytes, most: int) -> bytes:
-        """Read at most ``most`` bytes of a regular file."""
+        """Read at most ``most`` bytes of a regular file.
+
+        Raises:
+            OSError: The file cannot be read, or is no longer a regular file (ENOENT).
+        """
         fd = self._open(self._root, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):

@@ -109,13 +109,6 @@ def keep_end(
 ) -> RunResult:
     """Save the patch and the result in the run directory.
 
-    Args:
-        folder: The user folder that the workspace is a copy of; empty for a task.
-        trees: The trees at the start and the end. An empty id means the workspace as it is now.
-        apply: Whether to apply the patch to the folder.
-        release: Frees the disk space that was reserved for the end.
-        complete: Adds to the result what only the workspace knows.
-
     Raises:
         TraceError: The result cannot be written.
         WorkspaceError: The patch cannot be created or applied. The result is saved.

@@ -117,16 +117,14 @@ def fork(
     """Play a new run from the state after step ``at`` of another run. It is stored next to that run.
 
     Args:
-        at: A step, or 0 for the start.
-        observe: Receives every new fact and the resulting state.
         stop: Ends the program with an exit code, without cleanup, on the second Ctrl-C.
-        record: Number of the last shared record, if it is not the last record of step ``at``.
 
     Raises:
         UsageError: The step does not exist, no run can continue from it, or a change is not possible.
         TraceError: The other run's trace is broken, or its files or request are missing.
         WorkspaceError: The workspace or its isolation is not available.
-        KeyboardInterrupt: Ctrl-C came before the first fact (SIGTERM: ``SystemExit``). No error leaves files behind.
+        KeyboardInterrupt: Ctrl-C came before the first fact (SIGTERM: ``SystemExit``). As after ``UsageError`` and
+            ``WorkspaceError``, no files are left behind.
     """
     load_plugins()
     run = Run(run_dir.resolve())

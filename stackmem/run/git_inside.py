@@ -172,6 +172,9 @@ def bring(origin: Origin, request: RunRequest, into: RepositoryPlaces) -> tuple[
     """Start creating the repository in a new workspace.
 
     Returns the request that records it, and the object that completes the repository in the background.
+
+    Args:
+        into: The new workspace, and the run's folder, which stores the request now and again when it is complete.
     """
     work = into.work
     try:

@@ -73,7 +73,11 @@ class WorldChecks:
 
 
 def open_in_memory(subject: Subject, check: str | None, scrub: Callable[[str], str]) -> MemoryWorkspace:
-    """Open the workspace of a world."""
+    """Open the workspace of a world.
+
+    Raises:
+        UsageError: The task is not a world, the world has another version, or the user asked for a check command.
+    """
     task = subject.task
     hint = "omit --isolation"
     if task is None or not is_world(task.folder):
@@ -110,7 +114,12 @@ def is_world(folder: Path) -> bool:
 
 
 def recall(records: Iterable[Record], upto: int, world: World) -> None:
-    """Restore the files to their state after record ``upto`` by replaying the calls."""
+    """Restore the files to their state after record ``upto`` by replaying the calls.
+
+    Raises:
+        WorkspaceError: A call returns something else now.
+        TraceError: The trace is broken.
+    """
     state = State()
     for record in records:
         if record.seq > upto:

@@ -75,7 +75,16 @@ class Interrupts:
 
     @contextmanager
     def setting_up(self, what: str, scratch: Path) -> Iterator[None]:
-        """Like ``allowed``, with error handling for the setup of a run."""
+        """Like ``allowed``, with error handling for the setup of a run.
+
+        Args:
+            what: What is set up, for messages: the run, the fork.
+            scratch: The folder for an error that does not name a file.
+
+        Raises:
+            WorkspaceError: Disk space or permissions are missing.
+            KeyboardInterrupt: Ctrl-C came (SIGTERM and SIGHUP: ``SystemExit``).
+        """
         try:
             with self.allowed():
                 yield

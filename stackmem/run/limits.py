@@ -35,7 +35,11 @@ MORE = {limit.field: limit.increase for limit in core_limits.RUN_LIMITS}
 
 
 def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
-    """Return the limits of a new run."""
+    """Return the limits of a new run.
+
+    Raises:
+        UsageError: The user chose a cost limit that cannot be enforced.
+    """
     limits = Limits(**{field: getattr(resolved.settings, name) for name, field in LIMITS.items()})
     usd = resolved.value("max_usd")
     return check_usd(limits, model, price, chosen=resolved.is_chosen("max_usd"), source=f"{usd.source}: ")
@@ -46,6 +50,12 @@ def later_limits(
 ) -> Limits:
     """Return the limits of a resumed run: ``limits`` updated with ``wanted``, whose values are spelled as on the
     command line.
+
+    Args:
+        usd_chosen: Whether the user chose the run's cost limit; otherwise it is the default.
+
+    Raises:
+        UsageError: A value is not valid, a limit to raise does not exist, or a cost limit cannot be enforced.
     """
     values = {
         field: _value(name, str(wanted[name]), getattr(limits, field), field)
@@ -76,7 +86,15 @@ def _value(name: str, given: str, had: float | None, field: str) -> float | None
 def check_usd(
     limits: Limits, model: str, price: Price | None, *, chosen: bool, source: str = "", named: str = "the model"
 ) -> Limits:
-    """Return ``limits`` without a cost limit that cannot be enforced for this model."""
+    """Return ``limits`` without a cost limit that cannot be enforced for this model.
+
+    Args:
+        source: The setting of the cost limit, at the start of the message.
+        named: The name of the model in the message.
+
+    Raises:
+        UsageError: The user chose a cost limit that cannot be enforced.
+    """
     if limits.usd is None or is_known(price) or is_free(model):
         return limits
     if chosen:
@@ -88,7 +106,11 @@ def check_usd(
 
 
 def refuse_spent(state: State, has: str = "the run has") -> None:
-    """Raise if a limit is already used up, because the run would end immediately."""
+    """Raise if a limit is already used up, because the run would end immediately.
+
+    Raises:
+        UsageError: The message names the limit and how to raise it.
+    """
     spent = core_limits.spent_limit(state)
     if spent is not None:
         word = spent.removeprefix("limit:")

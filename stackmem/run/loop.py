@@ -35,7 +35,14 @@ def run(
     record: Callable[[Event, State], None],
     interrupts: Interrupts,
 ) -> State:
-    """Play a run to its end, starting from ``state``, with ``first`` as the next event or effect."""
+    """Play a run to its end, starting from ``state``, with ``first`` as the next event or effect.
+
+    Args:
+        record: Stores each fact before the run continues from it. Also receives the resulting state.
+
+    Raises:
+        TraceError: A fact could not be stored. All facts before it are stored.
+    """
     follow_jobs(state, world.workspace)
     upcoming = first
     while upcoming is not None:  # This is the agent loop.

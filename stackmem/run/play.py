@@ -47,6 +47,13 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     """Play the run from ``state`` with ``first`` as the next event or effect, and save its result next to its patch.
 
     If ``first`` is None, the run had already ended and only its result is missing.
+
+    Args:
+        known: Known facts that follow ``state``. They are recorded first, without a call to an observer.
+
+    Raises:
+        TraceError: The trace or the result cannot be written. Earlier records are complete.
+        WorkspaceError: The patch cannot be created. The result is saved.
     """
     parts, places, world = opened.parts, opened.places, opened.parts.world
     writer, signer = opened.writer, opened.signer

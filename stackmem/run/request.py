@@ -78,7 +78,14 @@ def read_request(run_dir: Path) -> RunRequest:
 
 
 def with_model(request: RunRequest, state: State, name: str | None) -> RunRequest:
-    """Return the request with the model that the run has now, if it began without one."""
+    """Return the request with the model that the run has now, if it began without one.
+
+    Args:
+        name: The value of ``--model``; None if the user did not set it.
+
+    Raises:
+        UsageError: The user set a model, and the run has a different one.
+    """
     own = state.begun.model
     if name is None:
         had_none = request.program is not None and request.flags.get("model") == NOBODY

@@ -70,7 +70,22 @@ def resume(
     tell_stopped: Callable[[Stopped], object] = id,  # called with the stopped run before it continues
     person: Person | None = None,  # the user of the run; None answers nothing
 ) -> ResumeResult:
-    """Continue a stopped run until it ends."""
+    """Continue a stopped run until it ends.
+
+    Args:
+        wanted: ``isolation``, ``model``, ``said`` (the user's message to an agent) and limits as flags spell them. None
+            means not set.
+        stop: Ends the program with an exit code, without cleanup, on the second Ctrl-C.
+
+    Raises:
+        TraceError: The trace is broken or cannot be written, or another process writes it. Earlier records are
+            complete.
+        RulesDiffer: Today's rules derive something else from the trace.
+        WorkspaceError: The workspace is gone, or its isolation is not available.
+        UsageError: A limit is not valid, or the limit that ended the run is still used up.
+        KeyboardInterrupt: Ctrl-C came before the first fact, and nothing has changed (SIGTERM: ``SystemExit``).
+        Halted: ``person.watch`` ended the program before it continued, and nothing has changed.
+    """
     load_plugins()
     run_dir = run_dir.resolve()  # absolute, because the sandbox mounts files from it
     person = replace(person or Person(), observe=observe, stop=stop)
@@ -110,7 +125,11 @@ def resume(
 def _beginning(
     run_dir: Path, stopped: Stopped, wanted: Mapping[str, str | None], environ: Mapping[str, str], lock: Lock
 ) -> Resumed:
-    """Return the resumed run with its current model."""
+    """Return the resumed run with its current model.
+
+    Raises:
+        UsageError: The run is a redacted copy or never started, or a wanted change is not possible.
+    """
     begun = stopped.state.begun
     if begun.redacted is not UNSET:
         raise UsageError(
@@ -192,7 +211,12 @@ def _only_judged(state: State, reopening: RunResumed) -> bool:
 
 
 def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event, ...], Event | Effect | None]:
-    """Return the events to record first and what happens next. Files are restored to their state before it."""
+    """Return the events to record first and what happens next. Files are restored to their state before it.
+
+    Raises:
+        WorkspaceError: Commands would see the workspace at a different path than the recorded one.
+        MayRepeat: A call may have been made already, and the user has not allowed repeating it.
+    """
     stopped, state, parts = beginning.stopped, beginning.stopped.state, opened.parts
     if parts.workspace.path != state.begun.workspace:
         raise WorkspaceError(

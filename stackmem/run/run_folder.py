@@ -57,7 +57,11 @@ def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
 
 @contextmanager
 def removed_on_failure(folder: Path) -> Iterator[None]:
-    """Remove a new run directory again if filling it fails."""
+    """Remove a new run directory again if filling it fails.
+
+    Raises:
+        TraceError: There is no disk space for it.
+    """
     try:
         yield
     except OSError as error:

@@ -32,7 +32,19 @@ def solve(
     notice: Callable[[str], object] = str,
     person: PersonPort | None = None,  # the user that the agent talks to; None if unattended
 ) -> RunResult:
-    """Run the prepared request in a separate workspace and record it."""
+    """Run the prepared request in a separate workspace and record it.
+
+    Args:
+        stop: Ends the program with an exit code, without cleanup, on the second Ctrl-C.
+        agree, notice: As in ``Person``.
+
+    Raises:
+        UsageError: The request is not possible.
+        WorkspaceError: The workspace or its isolation is not available.
+        TraceError: The trace or the result cannot be written. Earlier records are complete.
+        KeyboardInterrupt: Ctrl-C came before the first fact (SIGTERM: ``SystemExit``). As after ``UsageError`` and
+            ``WorkspaceError``, no files are left behind.
+    """
     plan = plan_run(prepared, environ)
     if prepared.resolved.settings.heap is not None and not any(tool.name == "heap_read" for tool in plan.tools):
         raise UsageError(f"the strategy {plan.strategy.name} has no heap; omit --heap, or use another strategy")

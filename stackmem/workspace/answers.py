@@ -25,7 +25,12 @@ _LOST_CHARS = 600
 
 
 def relative(path: str, inside: str) -> bytes:
-    """Return a path relative to ``inside``. The code that opens it handles ``..`` and symlinks."""
+    """Return a path relative to ``inside``. The code that opens it handles ``..`` and symlinks.
+
+    Raises:
+        ToolRefused: A file cannot have this name.
+        OSError: EXDEV if the path is absolute and outside ``inside``.
+    """
     try:
         raw = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

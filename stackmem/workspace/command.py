@@ -78,7 +78,15 @@ def run(
     level: Level, seat: Seat, command: str, seconds: float, *, apart_bytes: int = 0, job: JobOrder | None = None,
     crowd: Crowd | None = None,  # applies the limits together with other commands that run at the same time
 ) -> CommandEnd:  # fmt: skip
-    """Run a command until it ends or reaches a limit."""
+    """Run a command until it ends or reaches a limit.
+
+    Args:
+        apart_bytes: Capture stdout and stderr separately, up to this many bytes each. 0 captures them together.
+
+    Raises:
+        SetUpFailed: The sandbox could not be created; the command never started.
+        CommandInterrupted: Ctrl-C came.
+    """
     with nullcontext() if level.contains else uncontained, ExitStack() as stack:
         watchdog = stack.enter_context(crowd.member()) if crowd else Watchdog(seat.profile, seat.fd)
         launch = level.launch(seat, command, stack)

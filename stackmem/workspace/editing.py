@@ -29,7 +29,15 @@ _SHORT_BYTES = 1_500
 def edited(
     path: str, raw: bytes, old: str, new: str, *, every: bool, scrub: Callable[[str], str]
 ) -> tuple[bytes, ToolOutcome]:
-    """Return the file's new bytes and the answer. Bytes that are not UTF-8 are preserved."""
+    """Return the file's new bytes and the answer. Bytes that are not UTF-8 are preserved.
+
+    Args:
+        every: Replace all matches. Otherwise exactly one match must exist.
+        scrub: Removes secrets from a line before it is cut.
+
+    Raises:
+        ToolRefused: The edit is not possible. The message gives the reason and similar lines.
+    """
     if len(raw) > EDITED_BYTES:
         raise ToolRefused(f"{named(path)} is over {EDITED_BYTES:,} bytes; change it with run_command")
     if b"\0" in raw:

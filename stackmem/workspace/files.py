@@ -150,7 +150,11 @@ class Files:
             raise ToolRefused(refusal(error, "list", named(path), shown_name(self._inside))) from error
 
     def make_directory(self, path: str) -> None:
-        """Create a directory and its parents. It may already exist."""
+        """Create a directory and its parents. It may already exist.
+
+        Raises:
+            ToolRefused: The directory cannot be created, with the reason.
+        """
         try:
             self._make(path, self._relative(path))
         except OSError as error:

@@ -74,7 +74,12 @@ def arranged(
     prefix: bytes,
     shown_bytes: int,
 ) -> str:
-    """Return the listing of these entries, sorted by name. The flag says that there are more."""
+    """Return the listing of these entries, sorted by name. The flag says that there are more.
+
+    Args:
+        below_one: Returns at most this many entries of a directory, why they are not available, and whether there are
+            more.
+    """
     lines: list[str] = []
     top, cut_short = found
     remaining = ENTRIES - len(top)

@@ -55,7 +55,11 @@ class PythonInstallation(Struct, frozen=True):
 
 
 def running_interpreter() -> PythonInstallation:
-    """Return the installation behind the virtual environment that runs stackmem."""
+    """Return the installation behind the virtual environment that runs stackmem.
+
+    Raises:
+        WorkspaceError: Mounting the installation would expose a whole home or root folder to commands.
+    """
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     prefix = Path(os.path.realpath(sys.base_prefix))
     if prefix == Path("/") or Path.home().resolve().is_relative_to(prefix):
@@ -70,7 +74,11 @@ def running_interpreter() -> PythonInstallation:
 
 
 def build_toolchain(cache: Path, interpreter: PythonInstallation | None = None) -> Toolchain:
-    """Return the environment in ``cache``, creating it if necessary."""
+    """Return the environment in ``cache``, creating it if necessary.
+
+    Raises:
+        WorkspaceError: The cache folder cannot be written, or pytest is not installed next to stackmem.
+    """
     chosen = interpreter or running_interpreter()
     path = cache / f"python-of-{_digest(str(chosen.executable), *_installed())}"
     target = cache / path.readlink().name if path.is_symlink() else path

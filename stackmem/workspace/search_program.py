@@ -29,7 +29,12 @@ SKIPPED = frozenset({".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__
 
 
 def search(order: dict[str, Any]) -> dict[str, Any]:
-    """Return matches with their surrounding lines, in path order."""
+    """Return matches with their surrounding lines, in path order.
+
+    Args:
+        order: ``pattern``, ``path``, ``glob``, ``context``, the maximum number of matches (``most``), and ``prefilter``
+            for ``candidates``.
+    """
     context, most = order["context"], order["most"]
     try:
         pattern = re.compile(order["pattern"])
@@ -66,7 +71,11 @@ def grouped(name: str, lines: list[str], hits: list[int], context: int) -> list[
 
 
 def candidates(prefilter: str | None, names: list[str]) -> list[str]:
-    """Return the files that may match, according to ripgrep if it is available; otherwise all of them."""
+    """Return the files that may match, according to ripgrep if it is available; otherwise all of them.
+
+    Args:
+        prefilter: An expression for ripgrep that matches every line that the pattern matches; None if there is none.
+    """
     program = shutil.which("rg", path=SYSTEM) if prefilter and len(names) > FEW_FILES else None
     if not program:
         return names

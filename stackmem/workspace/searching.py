@@ -50,7 +50,14 @@ class SearchAnswer(msgspec.Struct, frozen=True):
 
 
 def search_command(python: str, pattern: str, path: str, glob: str, context: int) -> str:
-    """Return the command that runs the search."""
+    """Return the command that runs the search.
+
+    Args:
+        path: Relative to the workspace.
+
+    Raises:
+        ToolRefused: The pattern or ``context`` is not allowed.
+    """
     if len(pattern) > _PATTERN_CHARS:
         raise ToolRefused(f"the pattern is {len(pattern):,} characters, the limit is {_PATTERN_CHARS:,}; shorten it")
     if own := _OWN.search(pattern):

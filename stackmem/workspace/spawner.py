@@ -50,7 +50,12 @@ class StartJob:
         return self._claim.acquire(blocking=False)
 
     def result(self, seconds: float = -1) -> Popen[bytes]:
-        """Wait for the process. May be called repeatedly."""
+        """Wait for the process. May be called repeatedly.
+
+        Raises:
+            TimeoutError: The process is not available after ``seconds``.
+            Exception: The exception that the start raised.
+        """
         if not self._over:
             # there is only one waiter, and it does not acquire the lock again later
             self._ended.acquire(timeout=seconds)

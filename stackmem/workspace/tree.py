@@ -17,6 +17,12 @@ from .clip import shown_name
 def remove_tree(path: Path, held: tuple[int, ...] = ()) -> None:
     """Remove a tree of any depth, even if its directories are not writable. It may be missing; links are not
     followed.
+
+    Args:
+        held: Descriptors, such as a lock, that stay open until the tree is gone, even if this process is killed first.
+
+    Raises:
+        WorkspaceError: Something remains: another user's file, or a mount.
     """
     # shutil.rmtree recurses and fails about a thousand levels down.
     removed = _run("rm", "-rf", "--", os.fspath(path), held=held)
@@ -71,7 +77,11 @@ def _run(*command: str, held: tuple[int, ...] = ()) -> subprocess.CompletedProce
 
 
 def copy_folder(source: Path, target: Path) -> Path:
-    """Copy a folder with modes, times and links. Shares blocks if the file system supports it."""
+    """Copy a folder with modes, times and links. Shares blocks if the file system supports it.
+
+    Raises:
+        WorkspaceError: The copy failed because of missing disk space or permissions.
+    """
     process = _run("cp", "-a", "--reflink=auto", "--no-target-directory", "--", str(source), str(target))
     if process.returncode:
         reason = tail(process.stderr.decode(errors="replace").strip(), 1, 300)

@@ -55,7 +55,12 @@ def plain_name(name: str) -> str:
 
 
 def save(name: str, content: Any, summary: str = "", taken: Iterable[str] = ()) -> Doing:
-    """Store ``content``, replacing an artifact of the same name. Returns the ``Artifact``."""
+    """Store ``content``, replacing an artifact of the same name. Returns the ``Artifact``.
+
+    Args:
+        content: A text, or a value that is stored as JSON.
+        taken: Names of the existing artifacts. A different name that would produce the same file is refused.
+    """
     chunk, text, summary = plain_name(name), as_text(content), _one_line(summary)
     if not name.strip():
         return Artifact(name, chunk, failed="an artifact needs a name")

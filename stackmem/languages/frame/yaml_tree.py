@@ -72,7 +72,12 @@ class YamlError(Exception):
 
 
 def parse_yaml(text: str) -> Tree:
-    """Parse the single document in ``text``. An empty document is a null scalar."""
+    """Parse the single document in ``text``. An empty document is a null scalar.
+
+    Raises:
+        YamlError: The text is not YAML, or has several documents, a tag, a key that is not a plain scalar, or too many
+            aliases.
+    """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
     from ruamel.yaml.reader import ReaderError

@@ -26,7 +26,11 @@ class EditedSources:
     def __init__(
         self, request: ProgramRequest, edited: EditedProgram, places: tuple[str, Path], scrub: Callable[[str], str]
     ) -> None:
-        """Prepare to read the sources of ``edited``."""
+        """Prepare to read the sources of ``edited``.
+
+        Args:
+            places: The path of the workspace for its tools, and the history of its files.
+        """
         self._edited, self._file, self._scrub = edited, Path(edited.file), scrub
         self._workspace = places[0]
         self._program = posixpath.join(places[0], edited.program)

@@ -191,7 +191,12 @@ class PythonCalls:
     def use(
         self, given: dict[str, Any], seconds: float, workspace: Workspace, scrub: Callable[[str], str]
     ) -> ToolAnswered:
-        """Start or continue a call; see ``Live.next``."""
+        """Start or continue a call; see ``Live.next``.
+
+        Raises:
+            ToolRefused: The call's files cannot be written.
+            WorkspaceError: The sandbox failed.
+        """
         folder = given["folder"]
         live = self._live.pop(folder, None)
         if live is not None and not live.continues(given):

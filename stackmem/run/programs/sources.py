@@ -30,7 +30,11 @@ class Loader:
     """The sources that one program may read."""
 
     def __init__(self, program: Path, folders: tuple[Path, ...] = (), files: tuple[str, Files] | None = None) -> None:
-        """Allow sources next to ``program``, in ``folders``, and in the workspace ``files``."""
+        """Allow sources next to ``program``, in ``folders``, and in the workspace ``files``.
+
+        Args:
+            files: The path of the workspace for its tools, and its files; None before the workspace exists.
+        """
         self._program = program
         self._folders = [program.parent, *folders]
         self._files = files

@@ -173,6 +173,11 @@ def _find_context(arguments: dict[str, Any], context: ToolContext) -> ToolAnswer
     """Return the names of heap chunks and text files in the workspace that match a query.
 
     SQLite's FTS5 ranks them, best first; equal ranks are sorted by name.
+
+    Args:
+        arguments: ``query``; ``strategy`` is ``content`` (search the texts) or ``metadata`` (search names and
+            descriptions); ``chunks`` with ``name``, ``description`` and ``content``; ``most`` is the maximum number of
+            names.
     """
     words = list(dict.fromkeys(_WORD.findall(str(arguments.get("query") or "").lower())))[:MAX_QUERY_WORDS]
     if not words:

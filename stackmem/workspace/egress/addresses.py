@@ -64,7 +64,12 @@ def public_ones(texts: list[str]) -> list[str]:
 
 
 async def look_up(resolve: Resolve, host: str, port: int, seconds: float) -> list[str]:
-    """Call a blocking resolver in a thread, and wait for at most ``seconds``."""
+    """Call a blocking resolver in a thread, and wait for at most ``seconds``.
+
+    Raises:
+        OSError: The name has no address.
+        TimeoutError: The resolver did not answer in time.
+    """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
 

@@ -224,7 +224,13 @@ def start_through(network: NetworkList | None, start: Start, listener: int, stac
 
 
 def start_behind(network: NetworkList | None, start: Start, python: str, stack: ExitStack, above: int = 2) -> Start:
-    """Start a command with its own door if its network is a list."""
+    """Start a command with its own door if its network is a list.
+
+    Args:
+        python: The interpreter in the sandbox.
+        stack: Closes everything that is opened here after the command has ended.
+        above: The inherited descriptor gets a larger number than this.
+    """
     if network is None:
         return start
     door = Door(network, stack)

@@ -52,7 +52,14 @@ def read_hosts(texts: tuple[str, ...]) -> tuple[AllowedHost, ...]:
 def read_credentials(
     texts: tuple[str, ...], hosts: tuple[AllowedHost, ...], environ: Mapping[str, str], folder: Path
 ) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Parse ``HOST:NAME=$VARIABLE`` or ``HOST:NAME=@FILE`` into headers for hosts. Commands never see the values."""
+    """Parse ``HOST:NAME=$VARIABLE`` or ``HOST:NAME=@FILE`` into headers for hosts. Commands never see the values.
+
+    Args:
+        folder: Base of a relative file path.
+
+    Raises:
+        UsageError: A text is malformed, its value is not available, or the header would be sent unencrypted or unseen.
+    """
     headers: dict[str, tuple[tuple[str, str], ...]] = {}
     for text in texts:
         match = _CREDENTIAL.fullmatch(text)

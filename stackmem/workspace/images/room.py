@@ -49,7 +49,12 @@ def open_in_image(
     scrub: Callable[[str], str] = str,
     network_list: NetworkList | None = None,
 ) -> Workspace:
-    """Open a folder as a workspace in an image."""
+    """Open a folder as a workspace in an image.
+
+    Raises:
+        UsageError: The isolation level does not support roots.
+        WorkspaceError: The root cannot be mounted.
+    """
     must_have_roots(isolation)
     store = image_store()
     inside = image.inside

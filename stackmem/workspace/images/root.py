@@ -63,7 +63,15 @@ def open_root(
     store: ImageStore, image: Image, path: Path, network: str, mounts: tuple[Mount, ...] = (),
     below: tuple[Path, ...] = (),  # folders above the image's layers, used as layers of another root
 ) -> ImageRoot:  # fmt: skip
-    """Mount a root whose changes go to ``path``. Earlier changes there are included."""
+    """Mount a root whose changes go to ``path``. Earlier changes there are included.
+
+    Args:
+        network: As in a profile. ``none`` and ``list`` create a separate network.
+        mounts: Bind mounts. The parent folders of a writable mount cannot be moved.
+
+    Raises:
+        WorkspaceError: The root cannot be mounted; run ``stackmem doctor``.
+    """
     folder, starts = limit_shell(store)
     places = OverlayPlaces(path / UPPER, path / "overlay", path / "hidden", path / "root")
     try:
@@ -145,6 +153,9 @@ def _opened_in(layer: str, name: str, flags: int) -> Iterator[int]:
 def limit_shell(store: ImageStore) -> tuple[Path, tuple[str, ...]]:
     """Copy this machine's bash for a root that may lack it. Returns the folder to mount and the arguments to start
     bash.
+
+    Raises:
+        WorkspaceError: This machine has no bash, or its libraries cannot be determined.
     """
     bash = Path(_BASH).resolve()
     try:

@@ -53,7 +53,11 @@ def all_rights(abi: int) -> int:
 
 
 def apply(order: bytes) -> None:
-    """Restrict the calling thread permanently. Children inherit the restrictions."""
+    """Restrict the calling thread permanently. Children inherit the restrictions.
+
+    Raises:
+        OSError: A restriction failed. The thread must then not start any process.
+    """
     wanted = json.loads(order)
     if wanted["loopback"]:
         _switch_loopback_on()

@@ -16,7 +16,13 @@ OWN_TASKS = Path(__file__).resolve().parents[1] / "_tasks"
 def places_to_cover(
     hidden: Iterable[Path], shown: Iterable[tuple[str, str]], needed: Iterable[str | Path] = ()
 ) -> list[str]:
-    """Return the paths inside the sandbox of the hidden folders, without any that are inside another."""
+    """Return the paths inside the sandbox of the hidden folders, without any that are inside another.
+
+    Args:
+        hidden: Host folders. A hidden folder that is itself shown was granted, and is not covered.
+        shown: Pairs of a host path and the path at which commands see it.
+        needed: Host paths that commands must reach at their host location.
+    """
     kept = [os.path.realpath(path) for path in needed]
     # If the user has no access, neither do commands: isdir is False, and nothing needs to be covered.
     folders = [path.resolve() for path in hidden if os.path.isdir(path)]  # noqa: PTH112

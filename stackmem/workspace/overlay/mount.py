@@ -48,7 +48,11 @@ class MountOrder(Struct, frozen=True):
 
 
 def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) -> WorkspaceView:
-    """Mount a folder, without the ``hidden`` paths, under a writable layer. ``hidden`` must be sorted."""
+    """Mount a folder, without the ``hidden`` paths, under a writable layer. ``hidden`` must be sorted.
+
+    Raises:
+        WorkspaceError: The kernel does not support or allow it. No mount is left behind.
+    """
     below = (places.over, folder) if places.over else (folder,)
     try:
         fds = _mounted((places.hide, places.upper, places.work, places.view, *below), hidden)
@@ -58,7 +62,11 @@ def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) 
 
 
 def mount_root(below: tuple[Path, ...], places: OverlayPlaces, order: MountOrder) -> tuple[WorkspaceView, int]:
-    """Mount a root over folders, topmost first. Return it with the listening socket of its network, or -1."""
+    """Mount a root over folders, topmost first. Return it with the listening socket of its network, or -1.
+
+    Raises:
+        WorkspaceError: As ``mount_overlay``.
+    """
     folders = (places.hide, places.upper, places.work, places.view, *below)
     try:
         merged, mounts, *rest = _mounted(folders, (), structs.asdict(order))
@@ -90,7 +98,11 @@ def make_network(user: int, port: int) -> tuple[dict[str, int], int]:
 
 
 def show_read_only(folder: Path, others: Iterable[tuple[Path, bytes]]) -> WorkspaceView:
-    """Mount other folders read-only at the paths of empty folders in ``folder``."""
+    """Mount other folders read-only at the paths of empty folders in ``folder``.
+
+    Raises:
+        WorkspaceError: The kernel does not support or allow it. No mount is left behind.
+    """
     given = [part for other, path in others for part in (os.fsencode(other), path)]
     try:
         fds = _mounted((folder,), given)

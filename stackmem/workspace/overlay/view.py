@@ -49,7 +49,11 @@ class WorkspaceView(Struct):
 
 
 def folder_view(root: Path) -> WorkspaceView:
-    """Return a view of a host folder."""
+    """Return a view of a host folder.
+
+    Raises:
+        WorkspaceError: ``root`` is not a directory, or a symlink to a directory.
+    """
     try:
         return WorkspaceView(root, os.open(root, _FOLDER))
     except OSError as error:

@@ -56,7 +56,13 @@ def is_file(path: Path) -> bool:
 
 
 def find_interpreter(folder: Path, names: Iterable[str], granted: tuple[str, ...]) -> Interpreter | None:
-    """Return the interpreter of the first of these environments that exists."""
+    """Return the interpreter of the first of these environments that exists.
+
+    Args:
+        folder: The project, an absolute path without links.
+        names: Paths of environments below it.
+        granted: Host folders that the user lets commands see.
+    """
     for name in names:
         path = folder / name
         if settings := read_small(path / "pyvenv.cfg"):
@@ -170,7 +176,12 @@ def _editable(environment: Path) -> list[Path]:
 
 
 def find_node(folder: Path, search: str, granted: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the Node installation on the user's PATH, and messages about what is missing."""
+    """Return the Node installation on the user's PATH, and messages about what is missing.
+
+    Args:
+        search: The user's PATH.
+        granted: Host folders that the user lets commands see.
+    """
     if not is_file(folder / "package.json"):
         return (), ()
     for location in search.split(":"):

@@ -59,7 +59,13 @@ class Project(Struct, frozen=True):
 def find_project(
     folder: Path, include: tuple[str, ...] = (), search: str = "", granted: tuple[str, ...] = (), place: str = ""
 ) -> Project:
-    """Inspect a folder. ``search`` is the user's PATH; if it is empty, all programs are assumed to be installed."""
+    """Inspect a folder. ``search`` is the user's PATH; if it is empty, all programs are assumed to be installed.
+
+    Args:
+        include: Ignored paths that are copied too; an environment may be one of them.
+        granted: Host folders that the user lets commands see.
+        place: The working folder of commands, relative to the folder. What it contains comes first.
+    """
     root = folder.resolve()
     here = root / place
     own = (f"{place}/{name}" for name in _ENVIRONMENTS if place)

@@ -105,7 +105,12 @@ def _test_files(folder: Path) -> Iterator[Path]:
 
 
 def uninstalled(folder: Path, root: Path, environment: str) -> Iterator[str]:
-    """Yield messages about dependencies that the tests may need and the folder lacks."""
+    """Yield messages about dependencies that the tests may need and the folder lacks.
+
+    Args:
+        root: The project that contains the folder.
+        environment: The Python environment, even if it does not work; empty if it does not exist.
+    """
     python = next((name for name in lock_files(folder) if name in LOCKS[:_PYTHON_LOCKS]), "")
     if not python and is_file(folder / "pyproject.toml") and (folder / "src").is_dir():
         python = "pyproject.toml"
