@@ -72,7 +72,12 @@ def _own_command(name: str) -> Any:
 
 
 def _plugin_command(name: str) -> Any:
-    """Load a plug-in's command."""
+    """Load a plug-in's command.
+
+    Raises:
+        KeyError: No plug-in provides the command.
+        UsageError: A plug-in cannot be used, or typer cannot read the command.
+    """
     brought = _brought()[name]
     parent = typer.Typer(**_PLAIN)
     try:
@@ -87,7 +92,11 @@ def _plugin_command(name: str) -> Any:
 
 
 def _brought() -> dict[str, Any]:
-    """Return the commands of plug-ins; used for unknown commands and in the help."""
+    """Return the commands of plug-ins; used for unknown commands and in the help.
+
+    Raises:
+        UsageError: A plug-in cannot be used.
+    """
     if _ASKED or not any_plugin():
         return {}
     from .options import load_commands

@@ -84,7 +84,11 @@ def limits(start: str, had: str) -> dict[str, Any]:
 
 
 def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Replace ``parameter`` of a command with these flags, and pass their values to it as one dict."""
+    """Replace ``parameter`` of a command with these flags, and pass their values to it as one dict.
+
+    Args:
+        options: Setting name to typer option.
+    """
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
         @functools.wraps(command)
@@ -122,7 +126,11 @@ def run_folder(named: str, runs_dir: str | None) -> Path:
 
 @contextmanager
 def kept_or_packed(named: str, runs_dir: str | None = None) -> Iterator[Path]:
-    """Return a run's folder; an archive from ``trace pack`` is unpacked until the context ends."""
+    """Return a run's folder; an archive from ``trace pack`` is unpacked until the context ends.
+
+    Raises:
+        UsageError: No run has this name, or the file is not such an archive.
+    """
     path = Path(os.path.expanduser(named))
     if path.suffix == ".zip" and path.is_file():
         load_plugins()  # the run may use a strategy from a plug-in

@@ -37,7 +37,13 @@ def _resolve(resolve: Callable[..., Any], ctx: Any, args: list[str]) -> Any:
 
 
 def _refusal(group: str, name: str, typed: list[Any], subcommand: Any) -> str:
-    """Return a message that names the misplaced options and shows the correct order."""
+    """Return a message that names the misplaced options and shows the correct order.
+
+    Args:
+        group: The group as the user called it: ``stackmem runs``.
+        name: The name of the subcommand.
+        typed: The group's options that come before the subcommand.
+    """
     path = f"{group} {name}"
     accepted = {flag for param in subcommand.params for flag in param.opts}
     movable = [_flag(param) for param in typed if accepted.intersection(param.opts)]

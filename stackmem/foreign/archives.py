@@ -41,7 +41,12 @@ def budget_for(file: BinaryIO) -> ArchiveBudget:
 
 @contextmanager
 def opened(archive: Path) -> Iterator[io.BufferedReader[io.FileIO]]:
-    """Open an archive that the user named."""
+    """Open an archive that the user named.
+
+    Raises:
+        ArchiveError: The archive is not a regular file.
+        OSError: The archive cannot be opened.
+    """
     fd = os.open(archive, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with io.BufferedReader(io.FileIO(fd), _BUFFER) as file:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -60,7 +65,16 @@ def first_name(file: BinaryIO, budget: ArchiveBudget) -> str:
 def unpack_layer(
     file: BinaryIO, tree: UnpackedTree, budget: ArchiveBudget, *, whiteouts: bool = True, leaves: Leaves | None = None
 ) -> None:
-    """Write the content of a tar archive over that of earlier layers, without following their links."""
+    """Write the content of a tar archive over that of earlier layers, without following their links.
+
+    Args:
+        whiteouts: Whether entries named ``.wh.NAME`` delete files of earlier layers, as in a layer of an image.
+        leaves: Selects entries to leave out, by name.
+
+    Raises:
+        ArchiveError: The archive is damaged, too large, or contains an entry that cannot be written.
+        OSError: The disk is full, or the folder cannot be written.
+    """
     with _readable():
         reader = TarReader(plain(file), budget)
         tree.begin_layer()
@@ -108,7 +122,11 @@ def _take_away(tree: UnpackedTree, parts: Parts) -> None:
 
 
 def unpack_folder(source: Path, tree: UnpackedTree) -> None:
-    """Write the content of a folder: files, folders and links, but not the targets of links."""
+    """Write the content of a folder: files, folders and links, but not the targets of links.
+
+    Raises:
+        OSError: A file cannot be read or written.
+    """
     top = os.fsencode(source)
     for place, folders, files, fd in os.fwalk(top, onerror=_raise):
         at = _parts(place.removeprefix(top))
@@ -169,7 +187,11 @@ def layer_digest(file: BinaryIO, budget: ArchiveBudget) -> str:
 
 
 class SavedFiles:
-    """The files of a ``docker save`` archive by name. Nothing is written to disk."""
+    """The files of a ``docker save`` archive by name. Nothing is written to disk.
+
+    Args:
+        file: The archive, uncompressed.
+    """
 
     def __init__(self, file: BinaryIO, budget: ArchiveBudget) -> None:
         self._file, self._budget = file, budget

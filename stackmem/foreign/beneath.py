@@ -47,7 +47,11 @@ def open_by_kernel(root: int, path: bytes, flags: int) -> int:
 
 
 def open_in_root(root: int, path: bytes, flags: int) -> int:
-    """Resolve like a process whose root is this directory: absolute links and ``..`` stay inside."""
+    """Resolve like a process whose root is this directory: absolute links and ``..`` stay inside.
+
+    Raises:
+        OSError: As ``open(2)``; ENOSYS if the kernel does not have ``openat2``.
+    """
     return _open_by_kernel(root, path, flags, _RESOLVE_IN_ROOT)
 
 

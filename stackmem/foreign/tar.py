@@ -224,7 +224,12 @@ class TarReader:
             remaining -= len(self._bytes(min(remaining, _PART), counted=True))
 
     def _bytes(self, size: int, *, may_end: bool = False, counted: bool = False) -> bytes:
-        """Read exactly ``size`` bytes."""
+        """Read exactly ``size`` bytes.
+
+        Args:
+            may_end: The archive may end here; the result is then empty.
+            counted: The bytes are already in the budget.
+        """
         data = self._file.read(size)
         self.position += len(data)
         if not counted:

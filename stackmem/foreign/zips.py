@@ -107,7 +107,12 @@ class Zipped:
 
 @contextmanager
 def opened_zip(archive: Path | bytes) -> Iterator[Zipped]:
-    """Open an archive by its path or content."""
+    """Open an archive by its path or content.
+
+    Raises:
+        ArchiveError: The archive is damaged.
+        OSError: The archive cannot be read.
+    """
     try:
         with (
             io.BytesIO(archive) if isinstance(archive, bytes) else open_regular(archive) as file,

@@ -52,7 +52,12 @@ def export_run(
     endpoint: str | None,  # a collector, for ``otel``
     content: bool,  # whether spans include prompts and replies, for ``otel``
 ) -> Exported:
-    """Export the run in the format."""
+    """Export the run in the format.
+
+    Raises:
+        UsageError: The format is unknown, or the collector did not accept everything.
+        TraceError: A record is broken, or the run's strategy is not installed.
+    """
     from stackmem.formats.exports import EXPORTS
     from stackmem.formats.exports.otel import otel_with_content, requests
     from stackmem.formats.exports.otlp import send
@@ -75,7 +80,18 @@ def export_run(
 
 
 def export_predictions(run_or_folder: str, runs_dir: Path, write: Callable[[bytes], object], out: Path | None) -> int:
-    """Write the changes of runs for SWE-bench: JSON Lines, or one object if the file's name ends in ``.json``."""
+    """Write the changes of runs for SWE-bench: JSON Lines, or one object if the file's name ends in ``.json``.
+
+    Args:
+        run_or_folder: A run, or a folder of runs or of a bench.
+
+    Returns:
+        The number of predictions.
+
+    Raises:
+        UsageError: The run does not exist, a run has no patch, or one object cannot contain all predictions.
+        TraceError: A trace is broken.
+    """
     predictions = _predictions(run_or_folder, runs_dir)
     texts = _prediction_text(predictions, by_instance=out is not None and out.suffix == ".json")
     _write((text.encode() for text in texts), write, out)
@@ -151,7 +167,11 @@ def _run_folders(run_or_folder: str, runs_dir: Path) -> list[Path]:
 
 
 def _prediction_text(predictions: Iterable[Prediction], *, by_instance: bool) -> Iterator[str]:
-    """Format the predictions as JSON Lines, or as one object keyed by instance."""
+    """Format the predictions as JSON Lines, or as one object keyed by instance.
+
+    Raises:
+        UsageError: Two predictions are for the same instance, and an object has room for only one.
+    """
     if not by_instance:
         for prediction in predictions:
             yield msgspec.json.encode(prediction).decode() + "\n"

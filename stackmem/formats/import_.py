@@ -51,7 +51,15 @@ class ImportedRun(Struct, frozen=True):
 
 
 def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[ImportedRun, ...]:
-    """Import each session of the file as a new run, without the secrets in it."""
+    """Import each session of the file as a new run, without the secrets in it.
+
+    Args:
+        spelled: The format; None detects it from the content.
+
+    Raises:
+        UsageError: The file cannot be read or does not match its format. The failed session leaves no files.
+        TraceError: A trace cannot be written.
+    """
     if spelled is not None and spelled not in IMPORTERS:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(IMPORTERS))}")
     content, scrub = _read(file), scrubber_of(os.environ).scrub
@@ -72,7 +80,11 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[Import
 
 
 def sessions_of(file: Path) -> Iterator[tuple[RecordedSession, tuple[TimedFact, ...]]]:
-    """Yield the sessions of a recording with their facts, without storing them."""
+    """Yield the sessions of a recording with their facts, without storing them.
+
+    Raises:
+        UsageError: The file cannot be read, or its format is unknown.
+    """
     try:
         for session in read_sessions(file):
             yield session, facts_of(session)

@@ -330,7 +330,11 @@ def chunk_name(name: str) -> str:
 def settle_chunk(
     asked: KeepChunk | ReadChunk | DropChunk | ListChunks, state: State, called: dict[str, str]
 ) -> ChunkKept | ChunkDropped | ChunkAnswer | tuple[tuple[str, int, str], ...]:
-    """Return the event that settles a heap operation, or its answer."""
+    """Return the event that settles a heap operation, or its answer.
+
+    Args:
+        called: Chunk name to the name that the program used.
+    """
     heap = state.heap
     if isinstance(asked, ListChunks):
         return tuple((chunk.name, len(chunk.content), chunk.description) for chunk in heap.chunks.values())

@@ -48,6 +48,9 @@ def read_price(text: str) -> Price:
     """Parse ``--price``: ``IN,OUT[,READ[,WRITE]]``, or the name of a known model.
 
     Cache prices that are left out equal the input price.
+
+    Raises:
+        UsageError: The text is not a price or a known model.
     """
     row = lookup(text.strip())
     if row is not None and row.price is not None:

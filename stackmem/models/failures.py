@@ -158,7 +158,12 @@ def page_title(text: str) -> str:
 
 
 def retry_after_seconds(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Return the delay requested in ``retry-after-ms``, or ``retry-after`` as seconds or a date; None without one."""
+    """Return the delay requested in ``retry-after-ms``, or ``retry-after`` as seconds or a date; None without one.
+
+    Args:
+        headers: Names in lower case, or a mapping that ignores case.
+        now: Seconds since the epoch; by default the clock.
+    """
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     value = headers.get("retry-after")

@@ -56,6 +56,10 @@ def contents(view: View, *, signed: bool = True, filled: bool = False, sight: Si
     """Convert the conversation. Roles alternate, and results precede the text of the same message.
 
     Without ``sight``, images are left out.
+
+    Args:
+        signed: Whether to send signatures back. A server refuses signatures that another server made.
+        filled: Whether a message's first call gets a placeholder if its signature is missing.
     """
     sight = sight or Sight(view, None, no_image)
     made: list[Json] = []

@@ -178,7 +178,11 @@ class OpenAIModel:
         self._connection: Connection | None = None
 
     def ask_server(self) -> None:
-        """Fill missing values from the server's model list; OpenAI's own list contains none."""
+        """Fill missing values from the server's model list; OpenAI's own list contains none.
+
+        Raises:
+            UsageError: No server answers at the address, or its context window is too small for a prompt.
+        """
         if self._endpoint.url == OPENAI.default_url + OPENAI.path:
             return
         served = ask_server(self._endpoint, self._model, headers=self._asked.headers)

@@ -91,7 +91,11 @@ def open_model(
     price: str | None = None,
     asked: Asked = NOTHING_ASKED,
 ) -> Model:
-    """Open the model named by ``--model``, without contacting a server yet (see ``introduced``)."""
+    """Open the model named by ``--model``, without contacting a server yet (see ``introduced``).
+
+    Raises:
+        UsageError: The kind of model is unknown, its key is missing, or its address or script is not valid.
+    """
     spelled = f"anthropic/{name}" if name.startswith("claude-") else name
     prefix = next((prefix for prefix in MODELS if _has(spelled, prefix)), None)
     if prefix is None:

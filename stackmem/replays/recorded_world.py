@@ -155,7 +155,12 @@ class Recorded(Struct):
 
 
 def in_recorded_order(tail: list[Record], made: list[Any], effect: Parallel) -> Parallel:
-    """Return only the branch that was answered next in the recording, so that the runs can be compared fact by fact."""
+    """Return only the branch that was answered next in the recording, so that the runs can be compared fact by fact.
+
+    Args:
+        tail: The recorded events.
+        made: The facts so far, one per record.
+    """
     event: Event | None = tail[len(made)].event if len(made) < len(tail) else None
     candidates = (each for each in effect.branches if event is not None and answers(type(each[1]), event, each[0]))
     return Parallel((next(candidates, effect.branches[0]),))
@@ -163,7 +168,16 @@ def in_recorded_order(tail: list[Record], made: list[Any], effect: Parallel) -> 
 
 @contextmanager
 def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str], recorded: Recorded) -> Iterator[Opened]:
-    """Yield the world of one of the run's states: the one after record ``at``."""
+    """Yield the world of one of the run's states: the one after record ``at``.
+
+    Args:
+        recorded: Answers everything outside the run's workspace.
+
+    Raises:
+        UsageError: The run's task is gone, or its files were not kept.
+        TraceError: Its history or its request is missing.
+        WorkspaceError: The workspace or its isolation is not available.
+    """
     load_plugins()
     must_be_original(run, "executed again")
     base, request = state.begun, read_request(run.folder)

@@ -81,7 +81,12 @@ class StepView(Struct, frozen=True):
 
 
 def view_step(run: Run, step: int) -> StepView:
-    """Return a step of a run, from 1."""
+    """Return a step of a run, from 1.
+
+    Raises:
+        UsageError: The step does not exist.
+        TraceError: The trace is broken before this step, or its strategy is not installed.
+    """
     moment = run.moment(step)
     view = run.rendered(moment)
     reply = moment.record.event
@@ -125,7 +130,11 @@ def prompt_parts(view: View) -> tuple[ShownPart, ...]:
 
 
 def last_step_of(frames: tuple[FrameSpan, ...], name: str) -> int:
-    """Return the last step of the frame with this id or name. Its prompt contains the frame's whole conversation."""
+    """Return the last step of the frame with this id or name. Its prompt contains the frame's whole conversation.
+
+    Raises:
+        UsageError: The frame does not exist or had no step, or several frames have this name.
+    """
     matches = [frame for frame in frames if frame.id == name] or [frame for frame in frames if frame.name == name]
     if not matches:
         names = ", ".join(f"{frame.id} {frame.name!r}" for frame in frames[:10])

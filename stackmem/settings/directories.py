@@ -38,7 +38,11 @@ def checkout(cwd: Path, source: Path = SOURCE) -> Path | None:
 
 
 def runs_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
-    """Return the directory for runs, creating it if necessary."""
+    """Return the directory for runs, creating it if necessary.
+
+    Raises:
+        UsageError: The directory cannot be created or written.
+    """
     return _make_folder("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd, source), environ)
 
 
@@ -46,6 +50,9 @@ def runs_folder(name: str | None, environ: Mapping[str, str], cwd: Path) -> Path
     """Return the directory of runs that a command reads: the named one, or the one in the settings.
 
     It need not exist or be writable.
+
+    Raises:
+        UsageError: A setting is not valid.
     """
     settings = resolve({"runs_dir": name}, environ, cwd).settings
     return _place("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd), environ)[0]
@@ -65,7 +72,11 @@ def runs_places(name: str | None, environ: Mapping[str, str], cwd: Path) -> list
 
 
 def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
-    """Return the directory for workspaces, creating it if necessary."""
+    """Return the directory for workspaces, creating it if necessary.
+
+    Raises:
+        UsageError: The directory cannot be created or written.
+    """
     home = checkout(cwd, source) if settings.sandbox_dir is None else None
     if home is not None and not _can_mount(settings):
         home = None

@@ -74,7 +74,11 @@ class HeapStore:
         self.path, self.folder = path, folder
 
     def read(self) -> dict[str, HeapChange]:
-        """Return the chunks by name, oldest write first. An incomplete last line from a crash is ignored."""
+        """Return the chunks by name, oldest write first. An incomplete last line from a crash is ignored.
+
+        Raises:
+            UsageError: The file cannot be read, or is not a heap file.
+        """
         try:
             raw = read_regular(self.path)
         except FileNotFoundError:
@@ -101,7 +105,12 @@ class HeapStore:
         return _bounded(changes)
 
     def write(self, changes: list[HeapChange]) -> None:
-        """Append lines durably."""
+        """Append lines durably.
+
+        Raises:
+            TraceError: The lines cannot be written. Earlier lines are complete.
+            UsageError: The file is not a heap file.
+        """
         if not changes:
             return
         try:
@@ -184,7 +193,11 @@ class HeapKeeper:
         self._known: dict[str, KeptChunk] = {}
 
     def taken_over(self, budgets: Budgets, digest: Callable[[str], str]) -> KeptHeap:
-        """Return the heap that a run starts with: the most recent chunks that fit its budgets."""
+        """Return the heap that a run starts with: the most recent chunks that fit its budgets.
+
+        Args:
+            digest: Returns the digest of a file of the folder as it is now.
+        """
         held = [change.chunk for change in self.store.read().values() if change.chunk is not None]
         fitting: list[KeptChunk] = []
         heap = Heap()
@@ -314,7 +327,8 @@ class FirstCommit(Struct, frozen=True, forbid_unknown_fields=True):
 def first_commit(folder: Path, path: Path) -> str:
     """Return the oldest root commit of the repository that contains a folder.
 
-    Empty without a repository or commit, and in a shallow clone, which lacks its first commit.
+    Empty without a repository or commit, and in a shallow clone, which lacks its first commit. If git is too slow: a
+    name for HEAD that a first commit never has, so that another repository does not get this heap.
     """
     from stackmem.history.origin import find_origin, work_tree_of  # imported here, because most commands do not need it
 

@@ -50,7 +50,11 @@ _MAX_BYTES = 1 << 20
 
 
 def signing_key(environ: Mapping[str, str]) -> SigningKey:
-    """Return the machine's own key, creating it on first use."""
+    """Return the machine's own key, creating it on first use.
+
+    Raises:
+        Unsigned: The key is not available. The message gives the reason and the fix.
+    """
     path = _folder(environ) / "signing.pem"
     if (key := _read_key(path)) is not None:
         return key
@@ -102,7 +106,12 @@ def _read_key(path: Path) -> SigningKey | None:
 
 
 def trusted_keys(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return names by public key: the machine's own key if it is usable, and the trusted keys of other people."""
+    """Return names by public key: the machine's own key if it is usable, and the trusted keys of other people.
+
+    Raises:
+        UsageError: The trusted keys cannot be read.
+        NoPackage: The package for signatures is not installed.
+    """
     try:
         folder = _folder(environ)
         own = _read_key(folder / "signing.pem")
@@ -118,7 +127,11 @@ def trusted_keys(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def trust_key(environ: Mapping[str, str], key: str, name: str | None) -> None:
-    """Trust a key under a name. Without a name, stop trusting it."""
+    """Trust a key under a name. Without a name, stop trusting it.
+
+    Raises:
+        UsageError: The key or the name is not valid, or the trusted keys cannot be written.
+    """
     if not _KEY.fullmatch(key):
         raise UsageError(f"{key[:80]!a} is not a key; stackmem keys export prints one, with 64 hex digits")
     if name is not None:

@@ -83,7 +83,11 @@ class Server(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], tuple[str, ...]]:
-    """Return ``(servers by name, warnings)``: the user's own, then those of the current folder if it is trusted."""
+    """Return ``(servers by name, warnings)``: the user's own, then those of the current folder if it is trusted.
+
+    Raises:
+        UsageError: A file is broken, or two servers have the same name.
+    """
     known: dict[str, Server] = {}
     warnings: list[str] = []
     own = user_folder(environ, "XDG_CONFIG_HOME", ".config", "mcp.toml")
@@ -102,7 +106,11 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
 
 
 def read_folder(folder: Path) -> FolderServers:
-    """Return the servers of a folder, with the digest for recording trust."""
+    """Return the servers of a folder, with the digest for recording trust.
+
+    Raises:
+        UsageError: The file cannot be read, or has an unknown key or value.
+    """
     path = folder.resolve()
     raw = read_within(path / SERVERS_FILE, MAX_FILE_BYTES)
     named = _parsed(path / SERVERS_FILE, raw)

@@ -48,7 +48,11 @@ class ValuePlace:
 
 
 def read_value(option: Option, raw: Any, place: ValuePlace) -> Any:
-    """Return the parsed value."""
+    """Return the parsed value.
+
+    Raises:
+        UsageError: The value has the wrong type, is empty or out of range, or is not one of the choices.
+    """
     if isinstance(raw, str):
         _refuse_unfit(option, raw, place)
     if option.none_means and (raw == "none" or (option.kind == "texts" and raw in (["none"], ("none",)))):

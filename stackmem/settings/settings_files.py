@@ -48,6 +48,10 @@ def project_file(cwd: Path, home: str) -> SettingsFile | None:
     """Return the closest settings file, from the working directory up to the root of its git repository.
 
     Outside of a repository, only the folder itself is searched. A pyproject.toml counts if it has ``[tool.stackmem]``.
+
+    Raises:
+        UsageError: A file cannot be read, is broken, or sets something that a project may not set, or one folder has
+            two files with settings.
     """
     for folder in _folders(cwd):
         own = _own_file(folder / _PROJECT_FILE, cwd, home, project=True)
@@ -63,7 +67,11 @@ def project_file(cwd: Path, home: str) -> SettingsFile | None:
 
 
 def user_file(path: Path, cwd: Path, home: str) -> SettingsFile | None:
-    """Return the user's own settings, which may set everything."""
+    """Return the user's own settings, which may set everything.
+
+    Raises:
+        UsageError: The file cannot be read, is broken, or has an unknown key.
+    """
     file = _own_file(path, cwd, home, project=False)
     if file:
         _refuse_foreign_keys(file)

@@ -132,7 +132,11 @@ class Task(Struct, frozen=True):
 
 
 def read_task(folder: Path) -> Task:
-    """Read the task in a folder."""
+    """Read the task in a folder.
+
+    Raises:
+        UsageError: The folder, its task.toml, its instruction or its checks are missing or broken.
+    """
     folder = folder.absolute()
     if not folder.is_dir():
         raise UsageError(f"no task folder {folder}; 'stackmem tasks list' shows the available tasks")

@@ -38,7 +38,12 @@ _USAGE = """usage: ./work plan A-B              what units A to B need, at most 
 
 
 def run(files: dict[str, str], words: list[str]) -> tuple[str, int]:
-    """Run a command; return its output (ASCII, whole lines) and its exit code."""
+    """Run a command; return its output (ASCII, whole lines) and its exit code.
+
+    Args:
+        files: Path to text; changed in place.
+        words: The command's words without the name of the program.
+    """
     try:
         world = _opened(files.get(PLAN, ""))
     except (ValueError, KeyError, RecursionError):
@@ -62,7 +67,12 @@ def run(files: dict[str, str], words: list[str]) -> tuple[str, int]:
 
 
 def verdict(files: dict[str, str], answers: dict[str, Any]) -> tuple[float, str]:
-    """Judge the files: return a reward from 0 to 1 (1 is solved) and the reason."""
+    """Judge the files: return a reward from 0 to 1 (1 is solved) and the reason.
+
+    Args:
+        answers: ``units``: the digest of each unit done with the values that were true then. ``repeats``: how often a
+            failed candidate may be tried again; null for any number.
+    """
     wanted = answers["units"]
     units, repeats = _journal(files)
     right = sum(1 for done, want in zip(units, wanted, strict=False) if done == want)

@@ -77,7 +77,11 @@ def command(
 
 
 def play_or_ask(play: Callable[[], None], wanted: Flags, *, asks: bool) -> None:
-    """Play; if that could repeat a call, ask at the terminal and play again with ``yes``."""
+    """Play; if that could repeat a call, ask at the terminal and play again with ``yes``.
+
+    Raises:
+        MayRepeat: The user refuses, or stdin is not a terminal.
+    """
     try:
         play()
     except MayRepeat as error:

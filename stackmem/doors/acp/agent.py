@@ -65,7 +65,12 @@ _OPTIONS = [("allow_once", "Allow"), ("allow_always", "Always allow this tool"),
 
 
 class EditorAgent:
-    """Implements the methods that the ``acp`` library calls; the library dictates their names."""
+    """Implements the methods that the ``acp`` library calls; the library dictates their names.
+
+    Args:
+        runs_dir: Returns the folder for the runs of a folder.
+        mode: Which calls need permission in a new session.
+    """
 
     def __init__(self, turns: Turns, runs_dir: Callable[[Path], Path], mode: Approve) -> None:
         self._turns, self._runs_dir, self._mode = turns, runs_dir, mode

@@ -57,7 +57,11 @@ class Shown(Struct, frozen=True):
 
 
 def updates(event: facts.Event, before: State, after: State, shown: Shown) -> list[Update]:
-    """Return the editor updates for an event, in order."""
+    """Return the editor updates for an event, in order.
+
+    Args:
+        before, after: The states before and after the event.
+    """
     sent = _ended_calls(event, before, after, shown)
     sent += [message(f"({text})\n") for text in keeping.messages_about(event, before, after)]
     match event:

@@ -93,7 +93,13 @@ _BY = {"user": "you", "agent": "the agent", "wording": "its wording", "upkeep": 
 
 
 class Look:
-    """The read-only commands."""
+    """The read-only commands.
+
+    Args:
+        say: Shows lines unchanged.
+        tell: Shows prose.
+        diff: Shows a diff with colors.
+    """
 
     def __init__(
         self,

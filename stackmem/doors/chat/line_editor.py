@@ -65,7 +65,11 @@ class LineEditor:
     def __init__(
         self, completer: Completer, history: Path | None, status: Callable[[], str], *, vim: bool = False
     ) -> None:
-        """Prepare the line; entering the context shows it."""
+        """Prepare the line; entering the context shows it.
+
+        Args:
+            status: Returns the line below the input; called several times a second.
+        """
         self.on_line: Callable[[str], object] = _nothing
         self.on_pause: Callable[[], object] = _nothing
         self.format_live: Callable[[str, int], str] | None = None
@@ -141,7 +145,13 @@ class LineEditor:
         self._session.app.invalidate()
 
     def ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:
-        """Wait for a line; return None if the user quits."""
+        """Wait for a line; return None if the user quits.
+
+        Args:
+            draft: The initial text of the line.
+            confirms: Whether the line answers a permission question. Text typed before the question is then not an
+                answer, and is put back afterwards.
+        """
         before = ""
         if confirms:
             before = self._session.default_buffer.text

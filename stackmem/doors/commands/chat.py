@@ -162,7 +162,11 @@ def _must_be_one_of(flag: str, given: str, known: tuple[str, ...]) -> None:
 
 
 def _policy(asked: str | None, strategy: str) -> Policy:
-    """Return the requested policy, or the one that suits the strategy."""
+    """Return the requested policy, or the one that suits the strategy.
+
+    Raises:
+        UsageError: The strategy has no frames.
+    """
     framed = has_frames(open_strategy(strategy))
     if asked == "frame" and not framed:
         raise UsageError(f"the strategy {strategy} has no frames; use --policy flat or another strategy")

@@ -103,7 +103,11 @@ class DebugSession:
                 self.tell(f"{happening.report}\n", "stderr")
 
     def __call__(self, moment: DebugMoment, state: State) -> None:
-        """Block before a line executes if the editor wants to stop there."""
+        """Block before a line executes if the editor wants to stop there.
+
+        Raises:
+            Halted: The editor ends the program.
+        """
         reason = self._reason(moment)
         if reason:
             self._stop(reason, moment, state)
@@ -127,7 +131,11 @@ class DebugSession:
             return "pause" if paused else self._stepper.reason(self._stepper.locate(moment))
 
     def _stop(self, reason: str, moment: DebugMoment, state: State) -> bool:
-        """Wait until the editor resumes; return whether it goes backwards."""
+        """Wait until the editor resumes; return whether it goes backwards.
+
+        Raises:
+            Halted: The editor ends the program.
+        """
         with self._lock:
             now, moment = self._now, self._stepper.locate(moment)
             now.stop, now.pause = Inspection(moment, state), False

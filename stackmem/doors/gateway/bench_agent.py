@@ -67,6 +67,12 @@ def read_agent(text: str, cwd: Path, search: str) -> tuple[str, ...]:
 
     NAME=VALUE words before the program are kept. ``harbor:NAME PROGRAM ...`` runs that Harbor agent; the programs
     it needs are listed if they are not installed next to Harbor.
+
+    Args:
+        search: The user's PATH.
+
+    Raises:
+        UsageError: The text is not a command, does not take an instruction, or its program does not exist.
     """
     try:
         variables, words = _parted(shlex.split(text))
@@ -132,7 +138,11 @@ def solve_by_agent(
     places: tuple[Path, Path],  # the folder for runs, and a scratch folder
     environ: Mapping[str, str],
 ) -> AgentTrial:
-    """Let the agent work on a task, behind a gateway that applies the trial's strategy."""
+    """Let the agent work on a task, behind a gateway that applies the trial's strategy.
+
+    Raises:
+        UsageError, WorkspaceError, TraceError: As ``solve`` and ``serving``.
+    """
     runs, scratch = places
     scratch.mkdir(parents=True, exist_ok=True)
     given = trial.settings

@@ -93,7 +93,12 @@ class Conversations:
     def place(
         self, request: ForeignRequest, chain: PrefixChain, group: bytes, body: bytes, ids: AgentIds = _NO_IDS
     ) -> Placed:
-        """Assign a request; ``body`` is the digest of its bytes. The request counts as in progress from here on."""
+        """Assign a request; ``body`` is the digest of its bytes. The request counts as in progress from here on.
+
+        Args:
+            chain: The request's chain.
+            group: The same for all agents of one client.
+        """
         with self._lock:
             return replace(self._place(request, chain, group, body, ids), ids=ids, group=group)
 

@@ -42,7 +42,11 @@ _MAX_DOUBLED = 8
 
 
 def foreign_strategy(spelled: str) -> OneConversation | Summarizing | None:
-    """Open a strategy with its parameters; None for ``full``, which changes nothing."""
+    """Open a strategy with its parameters; None for ``full``, which changes nothing.
+
+    Raises:
+        UsageError: The strategy does not exist, or needs something that other agents do not have.
+    """
     name = spelled.partition(":")[0]
     if name in STRATEGIES and name not in ("full", *FITTING):
         raise UsageError(

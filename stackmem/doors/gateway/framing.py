@@ -35,7 +35,11 @@ _LOOKED_AT = 1_000
 
 
 def cutter_of(spelled: str) -> Cutter | FrameCutter | None:
-    """Return the cutter for a strategy with its parameters; None for ``full``, which changes nothing."""
+    """Return the cutter for a strategy with its parameters; None for ``full``, which changes nothing.
+
+    Raises:
+        UsageError: The strategy does not exist, or does not work with other agents.
+    """
     if spelled == FRAMES:
         return FrameCutter()
     strategy = foreign_strategy(spelled)

@@ -274,7 +274,12 @@ class GatewayLedger:
 def reply_of(
     wire: WireFormat, answer: httpx2.Response | None, kept: list[bytes], reason: str, secret: str = ""
 ) -> tuple[ModelReplied | ModelFailed, bytes]:
-    """Parse an answer's bytes; return the reply and the decompressed bytes."""
+    """Parse an answer's bytes; return the reply and the decompressed bytes.
+
+    Args:
+        answer: Status and headers; None without an answer.
+        reason: Why the answer was cut off; empty if it is complete.
+    """
     if answer is None:
         return failed("connection", reason, secret), b""
     try:

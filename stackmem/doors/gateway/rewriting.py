@@ -61,7 +61,12 @@ class Rewriter:
     def rewrite(
         self, body: bytes, wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened
     ) -> bytes:
-        """Apply the cut to a body; return the same body if there is nothing to change."""
+        """Apply the cut to a body; return the same body if there is nothing to change.
+
+        Raises:
+            ValueError: The body's messages cannot be replaced, or no message has room for the note about dropped
+                messages.
+        """
         if not cut.exchanges or not (cut.dropped or cut.short or cut.bound):
             return body
         key = id(request.messages[0])

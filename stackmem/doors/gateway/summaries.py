@@ -40,7 +40,15 @@ _fields = msgspec.json.Decoder(dict[str, Raw])
 
 
 def summary_body(body: bytes, wire: WireFormat, model: str, wanted: SummaryWanted, system: str) -> bytes:
-    """Build the body of a summary request."""
+    """Build the body of a summary request.
+
+    Args:
+        body: The client's request. The question for the summary follows its messages.
+        system: The system prompt of a request outside the conversation.
+
+    Raises:
+        ValueError: The body is not a request.
+    """
     if wanted.cold:
         return msgspec.json.encode(wire.plain(model, system, (part.text for part in wanted.cold)))
     fields, raw = _fields.decode(body), wire.read(body).raw
@@ -83,7 +91,16 @@ class Summaries:
         self, came: CameRequest, wire: WireFormat, wanted: SummaryWanted, beginning: bytes,
         to: tuple[str, Iterable[tuple[bytes, bytes]]], take: Callable[[str], None],
     ) -> bool:  # fmt: skip
-        """Request a summary and wait for it; return whether the client stayed. Only one waiting request records it."""
+        """Request a summary and wait for it; return whether the client stayed. Only one waiting request records it.
+
+        Args:
+            beginning: The digest of the conversation so far.
+            to: The address and the headers.
+            take: Receives the summary, or an empty text if there is none.
+
+        Raises:
+            ValueError: The summary request cannot be made from the client's request.
+        """
         summary = self._underway.get(beginning)
         if summary is None:
             asked = came.asked

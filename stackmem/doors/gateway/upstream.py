@@ -102,7 +102,11 @@ def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
 
 
 def to_upstream(headers: Iterable[tuple[bytes, bytes]], own: tuple[bytes, bytes] | None = None) -> Headers:
-    """Return the headers to send upstream; accepted encodings are limited to those that can be decoded here."""
+    """Return the headers to send upstream; accepted encodings are limited to those that can be decoded here.
+
+    Args:
+        own: The header with the user's key, which replaces every key of the client.
+    """
     given = list(headers)
     dropped = _NOT_SENT | _named_by_connection(given) | (set(_KEYS) if own else set())
     kept = [(name, value) for name, value in given if name.lower() not in dropped] + ([own] if own else [])

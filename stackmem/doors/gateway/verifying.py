@@ -48,7 +48,12 @@ class FollowedConversation(Struct):
 
 
 def verify_gateway_run(folder: Path) -> GatewayVerified:
-    """Derive the trace again, and repeat every cut decision."""
+    """Derive the trace again, and repeat every cut decision.
+
+    Raises:
+        TraceError: The files cannot be read, or a line is not an exchange.
+        RulesDiffer: The trace does not follow from the lines, or a cut does not follow from its conversation.
+    """
     try:
         trace = read_regular(folder / TRACE)
     except OSError as error:

@@ -151,7 +151,11 @@ class ClientCalls:
                 asked.answer.set_result(ClientAnswer(reason, failed=True))
 
     def next_call(self, view: View, scrub: Scrubber) -> ToolCall:
-        """Answer the current call from the prompt that followed it, then wait for the next call."""
+        """Answer the current call from the prompt that followed it, then wait for the next call.
+
+        Raises:
+            Left: The client has disconnected.
+        """
         if self._under_way is not None:
             self._under_way.answer.set_result(_answer(view))
             self._under_way = None
@@ -185,7 +189,13 @@ def _answer(view: View) -> ClientAnswer:
 def open_client_run(
     plan: ClientPlan, calls: ClientCalls, environ: Mapping[str, str], interrupts: Interrupts
 ) -> Iterator[Opened]:
-    """Open everything the run needs while it is played."""
+    """Open everything the run needs while it is played.
+
+    Raises:
+        UsageError: The run's folder cannot be created.
+        TraceError: The trace cannot be written.
+        WorkspaceError: The folder is gone.
+    """
     scrubber = scrubber_of(environ)
     with ExitStack() as stack:
         workspace = WatchedFolder(plan.folder)

@@ -52,7 +52,17 @@ def load_library() -> None:
 def serve_memory(
     plan: ClientPlan, environ: Mapping[str, str], http: tuple[int, str] | None, ready: Callable[[str], object]
 ) -> RunResult | None:
-    """Serve until the client leaves or a signal arrives; return the run's result, or None without a call."""
+    """Serve until the client leaves or a signal arrives; return the run's result, or None without a call.
+
+    Args:
+        http: Port (0 for any free port) and token. None serves over stdin and stdout.
+        ready: Receives the address once the server listens over HTTP.
+
+    Raises:
+        UsageError: The extra is not installed, the port is not available, or the run's folder cannot be created.
+        TraceError: The trace cannot be written.
+        WorkspaceError: The folder is gone.
+    """
     load_library()
     from .protocol import memory_server
 

@@ -50,7 +50,11 @@ class Places:
     """All shown folders. A run's name has two parts: the number of its folder, and its path in it."""
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        """Scan each folder once; a folder may also contain benches."""
+        """Scan each folder once; a folder may also contain benches.
+
+        Raises:
+            UsageError: A folder does not exist, or is a run.
+        """
         self.all: list[ShownFolder] = []
         self.looked = False  # whether every folder has been scanned once
         for folder in dict.fromkeys(folders):

@@ -37,7 +37,11 @@ _STATUS = {"popped": "Submitted", "limit:steps": "LimitsExceeded", "limit:usd": 
 
 
 def mini(records: Iterable[Record], run: str) -> Iterator[str]:
-    """Yield one JSON object. Its cost is null if the price of the model is unknown."""
+    """Yield one JSON object. Its cost is null if the price of the model is unknown.
+
+    Raises:
+        TraceError: A record is broken, or the run's strategy is not installed.
+    """
     messages: list[Json] = []
     open_calls: list[str] = []
     last: Moment | None = None

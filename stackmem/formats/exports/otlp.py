@@ -104,7 +104,14 @@ _BUSY = (429, 502, 503, 504)
 
 
 def send(requests: Iterable[dict[str, Any]], endpoint: str) -> int:
-    """Send the requests. Returns the number of accepted spans."""
+    """Send the requests. Returns the number of accepted spans.
+
+    Args:
+        endpoint: ``http://HOST:PORT``, to which ``/v1/traces`` is added. An address with a path is used unchanged.
+
+    Raises:
+        UsageError: The address is not valid, the collector does not answer, or it did not accept everything.
+    """
     url = collector(endpoint, "--endpoint")
     target = f"{url.path}?{url.query}" if url.query else url.path
     sent = 0
@@ -119,7 +126,11 @@ def send(requests: Iterable[dict[str, Any]], endpoint: str) -> int:
 
 
 def collector(endpoint: str, flag: str) -> SplitResult:
-    """Return the collector's address, with ``/v1/traces`` if it has no path."""
+    """Return the collector's address, with ``/v1/traces`` if it has no path.
+
+    Raises:
+        UsageError: The address is not valid, or contains a login.
+    """
     wrong = f"{flag} {endpoint!r} is not the address of a collector; write it as http://HOST:4318"
     try:
         url = urlsplit(endpoint)

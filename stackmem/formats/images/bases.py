@@ -51,7 +51,12 @@ _ENGINES = ("podman", "docker")
 
 
 def add_base(store: ImageStore, given: str) -> SystemRoot:
-    """Add the base of ``NAME=PATH`` to the store. Content that is already there is not unpacked again."""
+    """Add the base of ``NAME=PATH`` to the store. Content that is already there is not unpacked again.
+
+    Raises:
+        UsageError: The text is malformed, or the path is not a root or does not have the digest in the name.
+        WorkspaceError: The base cannot be unpacked.
+    """
     named, equals, location = given.partition("=")
     path = Path(os.path.expanduser(location)).absolute()
     if not equals or not named.strip() or not location:

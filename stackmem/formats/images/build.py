@@ -119,7 +119,12 @@ def source_digest(store: ImageStore, source: ImageSource) -> str:
 
 
 def build_image(store: ImageStore, source: ImageSource, rules: BuildRules) -> Image:
-    """Build the image of a source, reusing existing layers."""
+    """Build the image of a source, reusing existing layers.
+
+    Raises:
+        BuildFailed: A base is missing, or a step is not possible or failed.
+        WorkspaceError: No sandbox is available for its steps.
+    """
     for name in bases_of(source.steps()):
         if store.base(name) is None:
             base_of_engine(store, name)

@@ -57,7 +57,14 @@ def _opened(root: int, plain: bytes, path: str) -> int:
 
 
 def copy_in(sources: Iterable[Path], root: int, target: str, *, many: bool, mode: int | None, leaves: Leaves) -> None:
-    """Copy files, and the content of folders, to a path of a root, like COPY."""
+    """Copy files, and the content of folders, to a path of a root, like COPY.
+
+    Args:
+        target: An absolute path. With a final ``/`` it is a folder.
+        many: There are several sources, so the target is a folder.
+        mode: Mode of the copies; None keeps the mode of each file.
+        leaves: Selects paths below a folder to leave out.
+    """
     for source in sources:
         if is_folder(source):
             _copy_folder(source, root, target, mode, leaves)
@@ -157,7 +164,14 @@ def leave_nothing(path: PurePosixPath) -> bool:
 
 
 def unpacked(source: Path, context: Path, scratch: Path) -> Path:
-    """Unpack an archive for ADD and return the folder; return any other file unchanged."""
+    """Unpack an archive for ADD and return the folder; return any other file unchanged.
+
+    Args:
+        context: Links are not followed outside this folder.
+
+    Raises:
+        UsageError: The archive cannot be unpacked, or is a link to a file outside ``context``.
+    """
     mode = source.lstat().st_mode
     if (not stat.S_ISREG(mode) and not stat.S_ISLNK(mode)) or is_folder(source):
         return source

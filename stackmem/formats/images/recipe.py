@@ -37,7 +37,11 @@ class RecipeStep(Struct, frozen=True):
 
 
 def read_recipe(path: Path) -> tuple[RecipeStep, ...]:
-    """Read the steps of a Dockerfile."""
+    """Read the steps of a Dockerfile.
+
+    Raises:
+        UsageError: The file cannot be read or is not a Dockerfile, or the parser is not installed.
+    """
     try:
         import dockerfile  # type: ignore[import-not-found]
     except ImportError as error:
@@ -79,7 +83,11 @@ def _step(command: object) -> RecipeStep:
 
 
 def filled_in(text: str, variables: Mapping[str, str]) -> str:
-    """Substitute ``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}`` in a value."""
+    """Substitute ``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}`` in a value.
+
+    Raises:
+        UsageError: ``${NAME:?word}`` names a variable that is not set.
+    """
 
     def one(match: re.Match[str]) -> str:
         if match[1]:

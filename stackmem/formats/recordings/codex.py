@@ -84,7 +84,11 @@ def _is_head(value: Json) -> bool:
 
 
 def read_codex(text: str, where: str) -> RecordedSession:
-    """Read the rollout as a session. Lines that are not JSON are counted and left out."""
+    """Read the rollout as a session. Lines that are not JSON are counted and left out.
+
+    Raises:
+        UsageError: A line does not match the format. The message names it.
+    """
     reader = _CodexReader()
     for location, value in _lines(text, where, reader.session.left_out):
         reader.line(shaped(value, _RolloutLine, location), location)

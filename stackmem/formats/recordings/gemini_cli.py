@@ -96,7 +96,11 @@ def is_gemini(value: Any) -> bool:
 
 
 def read_gemini(text: str, location: str) -> RecordedSession:
-    """Read the chat as a session. If a message appears twice, the last version counts."""
+    """Read the chat as a session. If a message appears twice, the last version counts.
+
+    Raises:
+        UsageError: A line does not match the format. The message names it.
+    """
     session, others = RecordedSession("gemini-cli", "chat", turns=[], left_out=[]), Counter[str]()
     messages = _messages(text, location, session)
     unique = {message.id or str(position): message for position, message in enumerate(messages)}

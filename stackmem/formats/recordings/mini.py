@@ -37,7 +37,11 @@ class _MiniTrajectory(Struct, frozen=True):
 
 
 def read_mini(value: object, location: str) -> RecordedSession:
-    """Read a trajectory as a session."""
+    """Read a trajectory as a session.
+
+    Raises:
+        UsageError: It is not a trajectory of a known version.
+    """
     whole = shaped(value, _MiniTrajectory, location)
     formats = ("mini-swe-agent-1", "mini-swe-agent-1.1")
     if whole.trajectory_format not in formats:

@@ -90,7 +90,11 @@ def is_openhands(value: object) -> bool:
 
 
 def read_openhands(text: str, where: str) -> list[RecordedSession]:
-    """Return the sessions of a file: one for a list of events, or one per task."""
+    """Return the sessions of a file: one for a list of events, or one per task.
+
+    Raises:
+        UsageError: The content has another form. The message names the line.
+    """
     torn: list[str] = []
     try:
         values = [load(text, where)]

@@ -143,7 +143,11 @@ class RecordedSession(Struct):
 
 
 def load(text: str, location: str) -> Any:
-    """Parse JSON. Unpaired surrogates, which UTF-8 cannot encode, become ``?``."""
+    """Parse JSON. Unpaired surrogates, which UTF-8 cannot encode, become ``?``.
+
+    Raises:
+        UsageError: The text is not JSON.
+    """
     try:
         return _whole(strict_value(text))
     except (ValueError, RecursionError) as error:
@@ -151,7 +155,11 @@ def load(text: str, location: str) -> Any:
 
 
 def json_lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the values of JSON Lines with their places. Invalid lines are counted, because writers get interrupted."""
+    """Yield the values of JSON Lines with their places. Invalid lines are counted, because writers get interrupted.
+
+    Raises:
+        UsageError: No line is JSON.
+    """
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     torn, first = [], None
     for number, line in lines:

@@ -26,7 +26,14 @@ KINDS: dict[str, Callable[[Path, Path, Path | None], Iterator[ImportedTask | Tas
 def import_tasks(
     kind: str, path: Path, out: Path, repo: Path | None = None, *, hosted: bool = False
 ) -> Iterator[ImportedTask | TaskRefused]:
-    """Yield a task folder in ``out`` for each task in ``path``, or the reason why it was refused."""
+    """Yield a task folder in ``out`` for each task in ``path``, or the reason why it was refused.
+
+    Args:
+        hosted: Only for ``harbor``: use this machine's tools instead of the task's image.
+
+    Raises:
+        UsageError: The kind is unknown, or ``path`` contains no task of this kind.
+    """
     if kind not in KINDS:
         raise UsageError(f"no kind of tasks {kind!r}; known: {', '.join(sorted(KINDS))}")
     if repo is not None and kind != "swebench":

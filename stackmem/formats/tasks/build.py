@@ -29,7 +29,11 @@ def build_rules(
     cwd: Path,
     tell: Callable[[str], object],
 ) -> BuildRules:
-    """Return the build rules from flags and settings."""
+    """Return the build rules from flags and settings.
+
+    Raises:
+        UsageError: An argument is not valid.
+    """
     resolved = resolve(flags, environ, cwd)
     args = {}
     for each in arguments:
@@ -48,7 +52,12 @@ def build_rules(
 
 
 def build_task(task: Task, rules: BuildRules) -> Image | None:
-    """Build the task's image, or return None if the task uses this machine's tools."""
+    """Build the task's image, or return None if the task uses this machine's tools.
+
+    Raises:
+        BuildFailed: The build failed; the message gives the reason.
+        WorkspaceError: No sandbox is available for its steps.
+    """
     source = task_source(task)
     return None if source is None else build_image(image_store(), source, rules)
 

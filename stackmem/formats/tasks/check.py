@@ -36,7 +36,12 @@ class TaskFinding(Struct, frozen=True):
 
 
 def check_task(name: str, isolation: str | None, cwd: Path) -> Iterator[TaskFinding]:
-    """Yield one finding per property, as soon as it is known."""
+    """Yield one finding per property, as soon as it is known.
+
+    Raises:
+        UsageError: The task does not exist.
+        WorkspaceError: The isolation is not available.
+    """
     subject = find_subject(name, None, cwd)
     task = subject.task
     if task is None:
@@ -73,7 +78,12 @@ def _twice(task: Task, what: str, verdicts: list[tuple[bool, str]], wanted: bool
 
 
 def stub_passes(name: str, cwd: Path) -> bool:
-    """Return whether a task's checks pass on an unmodified workspace."""
+    """Return whether a task's checks pass on an unmodified workspace.
+
+    Raises:
+        UsageError: The task does not exist, or its image is not built.
+        WorkspaceError: The isolation is not available.
+    """
     subject = find_subject(name, None, cwd)
     scratch = Path(tempfile.mkdtemp(prefix="stackmem-task-check-"))
     try:

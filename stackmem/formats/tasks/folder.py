@@ -72,7 +72,13 @@ def write(path: Path, text: str, *, run: bool = False) -> None:
 
 
 def write_judge(tests: Path, groups: Mapping[str, list[str]], steering: list[str] | None = None) -> None:
-    """Write the pytest judge and the record of tests that must pass."""
+    """Write the pytest judge and the record of tests that must pass.
+
+    Args:
+        groups: Name to the ids of tests, relative to the workspace.
+        steering: Paths of files that may control pytest. With None, pytest runs without any, and all tests that it
+            reports must pass.
+    """
     record = {"groups": groups, "whole": steering is None, "settings": steering is not None, "steering": steering or []}
     write(tests / "record.json", msgspec.json.encode(record).decode() + "\n")
     judge = resources.files("stackmem.formats.tasks").joinpath("pytest_judge.py").read_text("utf-8")

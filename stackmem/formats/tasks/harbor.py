@@ -31,7 +31,14 @@ _LEFT_BEHIND = shutil.ignore_patterns(".git", "__pycache__")
 def from_harbor(
     path: Path, out: Path, repo: Path | None = None, *, hosted: bool = False
 ) -> Iterator[ImportedTask | TaskRefused]:
-    """Yield a task for each folder with a task.toml: ``path`` itself, or its subfolders."""
+    """Yield a task for each folder with a task.toml: ``path`` itself, or its subfolders.
+
+    Args:
+        hosted: Use this machine's tools.
+
+    Raises:
+        UsageError: There is no such folder.
+    """
     folders = [path] if (path / "task.toml").is_file() else sorted(config.parent for config in path.glob("*/task.toml"))
     if not folders:
         raise UsageError(f"no task.toml in {path} or its subfolders; name a task of Harbor, or a folder of tasks")

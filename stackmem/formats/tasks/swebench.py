@@ -63,7 +63,11 @@ class Instance(Struct, frozen=True):
 
 
 def from_swebench(path: Path, out: Path, repo: Path | None) -> Iterator[ImportedTask | TaskRefused]:
-    """Yield a task for each record of a ``.json`` or ``.jsonl`` file."""
+    """Yield a task for each record of a ``.json`` or ``.jsonl`` file.
+
+    Raises:
+        UsageError: The file has no records, or the clone is missing.
+    """
     if repo is None:
         raise UsageError("a SWE-bench record needs the repository; name a local clone of it with --repo")
     records = _records(path)
@@ -190,7 +194,11 @@ class Clone:
         self._own = Path(self._git("rev-parse", "--path-format=absolute", "--git-path", "objects").decode().strip())
 
     def files(self, commit: str) -> dict[str, CloneEntry]:
-        """Return every file of a commit by path, without submodules."""
+        """Return every file of a commit by path, without submodules.
+
+        Raises:
+            UsageError: The clone does not contain the commit.
+        """
         try:
             listing = self._git("ls-tree", "-r", "-z", "--full-tree", f"{commit}^{{commit}}")
         except UsageError as error:

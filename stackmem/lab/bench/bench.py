@@ -65,7 +65,13 @@ def run_bench(
     begin: Callable[[BenchPlan, Mapping[str, Row]], None] | None = None,
     tell: Callable[[BenchProgress], None] | None = None,  # called for every row, and from time to time without one
 ) -> Came:
-    """Run every trial of the plan that has no row in the folder yet, and write the results."""
+    """Run every trial of the plan that has no row in the folder yet, and write the results.
+
+    Raises:
+        UsageError: The folder or the engine cannot be used, the budget cannot be enforced, or a plug-in has changed.
+        TraceError: The ledger cannot be written, or another process runs this bench.
+        WorkspaceError: The scheduler is gone.
+    """
     folder = folder.absolute()
     refuse_unlike_plugins(plan.plugins)
     prices = model_prices(plan, environ)

@@ -33,7 +33,14 @@ class DaskEngine:
         *,
         trial_seconds: float | None = None,
     ) -> None:
-        """Connect to the cluster, or start the local processes."""
+        """Connect to the cluster, or start the local processes.
+
+        Args:
+            trial_seconds: Time after which a trial's worker is killed and restarted by its nanny; None for never.
+
+        Raises:
+            UsageError: The extra is not installed, or the scheduler does not answer.
+        """
         try:
             import cryptography  # noqa: F401 - for the cluster's certificates
             import distributed

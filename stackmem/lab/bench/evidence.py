@@ -118,7 +118,15 @@ def study(
     folder: Path, rows: Path, jobs: int, done: Callable[[RecordingEntry], None],
     strategies: tuple[str, ...] = STRATEGIES,
 ) -> tuple[RecordingEntry, ...]:  # fmt: skip
-    """Return the entries of every recording in a folder, adding only those that ``rows`` lacks."""
+    """Return the entries of every recording in a folder, adding only those that ``rows`` lacks.
+
+    Args:
+        rows: JSON Lines; each new entry is appended.
+        done: Receives the bills of each new entry.
+
+    Raises:
+        UsageError: The folder does not exist, or the rows cannot be read or written.
+    """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; name the folder with the recordings")
     entries = {(entry.file, entry.session): entry for entry in read_entries(rows)}
@@ -143,7 +151,11 @@ def study(
 
 
 def read_entries(rows: Path) -> list[RecordingEntry]:
-    """Read a file of rows. An incomplete last line is ignored."""
+    """Read a file of rows. An incomplete last line is ignored.
+
+    Raises:
+        UsageError: Another line is not an entry.
+    """
     if not rows.exists():
         return []
     entries, lines = [], read_regular(rows).split(b"\n")

@@ -43,7 +43,11 @@ _MAX_INTEGER = 1 << 63  # the results cannot store larger integers
 
 
 def read_rows(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a bench folder in the order in which they ended, without an incomplete last line."""
+    """Yield the rows of a bench folder in the order in which they ended, without an incomplete last line.
+
+    Raises:
+        TraceError: The ledger cannot be read, or a line is broken. The message names the line.
+    """
     kinds = columns()
     for number, line in enumerate(_read_lines(folder), 1):
         yield _row(line, number, folder, kinds)
@@ -112,7 +116,11 @@ def read_plan(folder: Path) -> BenchPlan | None:
 
 
 def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
-    """Raise unless the new plan contains every trial of the old one, measured in the same way."""
+    """Raise unless the new plan contains every trial of the old one, measured in the same way.
+
+    Raises:
+        UsageError: The plans differ. The message names the first difference.
+    """
     way_out = "choose another -o DIR, or use the original flags"
     if old.version != VERSION:
         raise UsageError(
@@ -141,7 +149,15 @@ class Ledger:
     """The ledger of one bench, open for writing until ``close``."""
 
     def __init__(self, folder: Path, plan: BenchPlan, *, without_errors: bool = False) -> None:
-        """Start a bench folder, or continue an existing one."""
+        """Start a bench folder, or continue an existing one.
+
+        Args:
+            without_errors: Whether trials that ended with an error are run again.
+
+        Raises:
+            UsageError: The folder cannot be created, contains something else, or belongs to another plan.
+            TraceError: Another process runs this bench, or the existing files cannot be read.
+        """
         self._path = folder / LEDGER
         _make(folder)
         self._lock = Lock(self._path, "bench")
@@ -169,7 +185,11 @@ class Ledger:
             raise
 
     def add(self, row: dict[str, Any]) -> None:
-        """Append the row of a trial, unless the trial has a row already."""
+        """Append the row of a trial, unless the trial has a row already.
+
+        Raises:
+            TraceError: The row was not written completely. Earlier rows are complete.
+        """
         if row["id"] in self.rows:
             return
         line = msgspec.json.encode(row) + b"\n"

@@ -236,7 +236,11 @@ def _fixed(name: str, cwd: Path, *, demo: bool, memory: bool) -> TrialSubject:
 
 
 def folder_digest(folder: Path) -> str:
-    """Return the SHA-256 over the names and contents of a folder's files, without ``__pycache__``."""
+    """Return the SHA-256 over the names and contents of a folder's files, without ``__pycache__``.
+
+    Raises:
+        UsageError: A file cannot be read.
+    """
     digest = hashlib.sha256()
     try:
         for path in sorted(folder.rglob("*")):

@@ -127,6 +127,11 @@ def compare(
 
     Strategies without a complete pair are omitted. ``least`` is the smallest difference that matters, by default
     ``SHARE_OF_INTEREST`` for yes/no figures and ``AMOUNT_OF_INTEREST`` for amounts.
+
+    Args:
+        pairs: Strategy to a pair for each unit: its figure and that of the baseline. A missing figure is nan.
+        wanted: Whether a larger or a smaller figure is better.
+        yes_no: The figures are shares from 0 to 1. Otherwise they are amounts, and amounts of 0 are left out.
     """
     gaps = {name: _gaps(unit_pairs, yes_no=yes_no) for name, unit_pairs in pairs.items()}
     gaps = {name: unit_gaps for name, unit_gaps in gaps.items() if unit_gaps}

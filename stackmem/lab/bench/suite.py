@@ -121,7 +121,11 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
 
 
 def read_setting(name: str, raw: Any, place: ValuePlace) -> Any:
-    """Check the value of a run option and convert it to a form that JSON can store."""
+    """Check the value of a run option and convert it to a form that JSON can store.
+
+    Raises:
+        UsageError: A bench does not have this option, or the value is not accepted.
+    """
     if name not in SETTINGS:
         raise UsageError(f"{place.source}: {name[:60]!a} is not a setting of a bench; {suggestion(name, SETTINGS)}")
     value = read_value(OPTIONS[name], raw, place)

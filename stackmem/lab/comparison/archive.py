@@ -59,7 +59,11 @@ def pack_archive(
     commands: tuple[str, str],  # the original command, and the one that repeats it
     worlds: Mapping[str, str],
 ) -> ArchiveManifest:
-    """Write a zip archive with the given parts and this machine's code digest, environment and prices."""
+    """Write a zip archive with the given parts and this machine's code digest, environment and prices.
+
+    Raises:
+        UsageError: The archive cannot be written.
+    """
     original_command, repeat_command = commands
     files = {
         PLAN: plan,
@@ -88,7 +92,12 @@ def pack_archive(
 
 
 def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, Any]]]:
-    """Return the manifest, the plan as bytes, and the rows, after checking their digests."""
+    """Return the manifest, the plan as bytes, and the rows, after checking their digests.
+
+    Raises:
+        UsageError: The archive cannot be read.
+        TraceError: A digest does not match. The message names the part.
+    """
     try:
         if path.stat().st_size > MAX_BYTES:
             raise UsageError(f"{path} is too large for an archive of results")

@@ -48,7 +48,11 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_evidence(entries: Sequence[RecordingEntry], path: Path) -> None:
-    """Write the tables of a study to a file."""
+    """Write the tables of a study to a file.
+
+    Raises:
+        UsageError: The file has an unknown suffix, or cannot be written.
+    """
     all_tables = tables(entries)
     match path.suffix.lower():
         case ".md":

@@ -145,7 +145,11 @@ class Curve(Struct, frozen=True):
 
 
 def loss_curves(trials: Sequence[TrialRow], column: str) -> list[Curve]:
-    """Return one curve per strategy; empty if losses were not measured or never occurred."""
+    """Return one curve per strategy; empty if losses were not measured or never occurred.
+
+    Args:
+        column: ``first_loss_step``: lost from the prompt. ``first_gone_step``: lost from every heap too.
+    """
     # Losses are not measured across several sessions in a row.
     looked = [trial for trial in trials if trial.text("session") != "new"]
     counted = [trial for trial in looked if not trial.failed and trial.number("steps") > 0]

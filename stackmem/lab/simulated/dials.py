@@ -69,7 +69,11 @@ def luck(*words: str) -> float:
 
 
 def read_dial(dials: ReaderDials, text: str) -> ReaderDials | None:
-    """Return the dials of a setting, or ``dials`` with ``NAME=SHARE`` applied; None if ``text`` is neither."""
+    """Return the dials of a setting, or ``dials`` with ``NAME=SHARE`` applied; None if ``text`` is neither.
+
+    Raises:
+        UsageError: The share of a dial is not valid.
+    """
     if text in SETTINGS:
         return SETTINGS[text]
     name, equals, raw = text.partition("=")

@@ -122,7 +122,11 @@ def _may_hold(knowledge: Knowledge, row: SeenChunk, key: str) -> bool:
 
 
 def _read_on(knowledge: Knowledge, key: str, path: str, *, believing: bool = True) -> ChosenCall | None:
-    """Return a call for the first part of a file that was not read since the fact was last in doubt."""
+    """Return a call for the first part of a file that was not read since the fact was last in doubt.
+
+    Args:
+        believing: Whether a part counts as read if the agent's own text says so.
+    """
     since = knowledge.doubted_since(key)
     spans = [span for span in knowledge.spans.get(path, ()) if span.order > since and (believing or not span.told)]
     return read_from(path, spans, f"{key} stands in {path}")

@@ -19,7 +19,11 @@ _BATCH = 4
 
 
 def store_now(sight: ReaderSight, *, due: bool) -> ChosenCall | None:
-    """Return a call that only stores, if one is due."""
+    """Return a call that only stores, if one is due.
+
+    Args:
+        due: Store everything, because the frame ends or a child starts, and neither call stores.
+    """
     knowledge, names = sight.known, sight.offered.names
     if sight.variant == "forgetful" or not sight.offered.remembers:
         return None

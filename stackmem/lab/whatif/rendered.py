@@ -280,7 +280,11 @@ _ASKED = re.compile(r"at most ([\d,_]{1,9}) characters")
 
 
 def extract_summary(view: View) -> str:
-    """Return the newest lines that contain a literal missing from all newer lines, in their order."""
+    """Return the newest lines that contain a literal missing from all newer lines, in their order.
+
+    Args:
+        view: The request for the summary. Its last message asks for the summary and is not quoted.
+    """
     request = view.messages[-1].parts[-1] if view.messages and view.messages[-1].parts else Text("")
     match = _ASKED.search(request.text) if isinstance(request, Text) else None
     room = int(match[1].replace(",", "").replace("_", "")) if match else MAX_CHARS

@@ -105,7 +105,14 @@ class _Try(Struct, frozen=True):
 
 
 def design(family: str, seed: int, horizon: int, noise: float, repository: Path | None = None) -> Made:
-    """Return a world whose oracle needs ``horizon`` calls, with a tolerance of 2 %."""
+    """Return a world whose oracle needs ``horizon`` calls, with a tolerance of 2 %.
+
+    Args:
+        repository: The repository whose commits ``history`` uses; None is the one of this project.
+
+    Raises:
+        UsageError: The family is unknown, or a parameter is out of range.
+    """
     _refuse(family, seed, horizon, noise)
     size, build = Size(horizon, noise), _builder(family, repository)
     salt = hashlib.sha256(f"{family} {seed} {horizon} {noise:g}".encode()).hexdigest()[:16]

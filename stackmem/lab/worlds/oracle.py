@@ -57,7 +57,11 @@ class Oracle:
         return self._workspace.files
 
     def play(self) -> list[OracleCall]:
-        """Play the world to its end and return all calls."""
+        """Play the world to its end and return all calls.
+
+        Raises:
+            UsageError: The world cannot be solved, which is a bug in its family.
+        """
         for unit in range(1, self._units + 1):
             if unit not in self._ways:
                 last = min(self._units, unit + _PLAN_UNITS - 1)

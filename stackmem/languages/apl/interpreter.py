@@ -294,6 +294,9 @@ def _in_rounds(run: Run, step: Foreach, items: list[Any], pointer: Pointer, path
     """Run the rounds of a loop in parallel, and return the value of each round's last step, in item order.
 
     Each round has its own scope: variables that it sets are discarded when it ends.
+
+    Raises:
+        Halt: The halt of the first round, in item order, that cannot continue. The other rounds are abandoned.
     """
 
     def in_own_scope(number: int, item: Any) -> Doing:

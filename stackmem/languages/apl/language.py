@@ -219,7 +219,12 @@ def _run(launch: Launch) -> Doing:
 
 
 def _load(launch: Launch, *, check: bool) -> Reading:
-    """Return ``(program, config, registry for all programs, the program's registry, skipped tool files)``."""
+    """Return ``(program, config, registry for all programs, the program's registry, skipped tool files)``.
+
+    Raises:
+        UsageError: The program does not have this input.
+        Halt: The program would halt with any inputs.
+    """
     program = read_program(launch.path, launch.text)
     known = [each.name for each in program.inputs]
     for name in launch.inputs:

@@ -127,7 +127,12 @@ class Registry(Struct, frozen=True):
         return tool
 
     def with_custom(self, found: Iterable[tuple[Tool | BrokenFile, str]], place: str) -> Registry:
-        """Return a registry with custom tools added. They override existing tools except built-ins."""
+        """Return a registry with custom tools added. They override existing tools except built-ins.
+
+        Args:
+            found: Tools, each with its file. Of two tools with one name, the later one counts.
+            place: ``global`` or ``local``.
+        """
         tools, lines, broken = dict(self.tools), list(self.shadowed), list(self.broken)
         for tool, source in found:
             old = tools.get(tool.name)

@@ -107,7 +107,11 @@ class Scope:
         return self._as_halts(lambda: evaluate(expression, self.variables, self.results), expression)
 
     def by_name(self, value: Any, *, literal: bool) -> Any:
-        """Resolve a parameter that accepts a variable's name, a template, or the value itself."""
+        """Resolve a parameter that accepts a variable's name, a template, or the value itself.
+
+        Args:
+            literal: Whether a name without a variable is a text. Otherwise it counts as missing.
+        """
         if isinstance(value, str) and "{" not in value and _NAME.fullmatch(value):
             if value.split(".", 1)[0] in self.variables:
                 return self._own(self.evaluate(value))
@@ -133,6 +137,9 @@ def bind_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: Sc
     """Set the inputs in ``scope`` and return it.
 
     Defaults may be templates over earlier inputs.
+
+    Raises:
+        Halt: A required input is missing, or an input is unknown.
     """
     known = {each.name for each in declared}
     unknown = [name for name in given if name not in known]

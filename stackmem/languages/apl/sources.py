@@ -99,7 +99,11 @@ def _config(source: Source) -> Config:
 
 
 def base_of(config: Config, own: Any) -> Reading:
-    """Build the registry that all programs share: built-ins, library, manifest and global tools."""
+    """Build the registry that all programs share: built-ins, library, manifest and global tools.
+
+    Raises:
+        Halt: A named file is missing or broken.
+    """
     library = yield from _library(config)
     registry = base_registry(library, own)
     if not config.path:
@@ -135,7 +139,11 @@ def _tools_of_library(source: Source) -> tuple[Tool, ...]:
 
 
 def registry_of(program: Program, source: str, base: Registry) -> Reading:
-    """Build the registry of one program: its own tools on top of ``base``."""
+    """Build the registry of one program: its own tools on top of ``base``.
+
+    Raises:
+        Halt: A named folder or file is missing or broken.
+    """
     name = "local_tool_paths"
     try:
         found = yield from _tools_in(program.local_tool_paths, source)
@@ -176,7 +184,11 @@ def _tool(source: Source) -> Tool | BrokenFile:
 
 
 def load_program_at(name: str, pointer: Pointer) -> Generator[LoadSource, Source, tuple[Program, str, str]]:
-    """Load a program that a step names: a file, or a folder with ``main.apl``. Returns ``(program, path, folder)``."""
+    """Load a program that a step names: a file, or a folder with ``main.apl``. Returns ``(program, path, folder)``.
+
+    Raises:
+        Halt: The program is missing or broken.
+    """
     wanted = name
     if not name.lower().endswith(".apl"):
         listing: Source = yield LoadSource(name, pointer.source, listing=True)

@@ -200,7 +200,13 @@ def templates(step: Step, *, variables: bool = True) -> Iterator[str]:
 def own_mentions(
     step: Step, *, command: bool = False, variables: bool = True, expressions: bool = True
 ) -> Iterator[Mention]:
-    """Yield the variables that the step's own texts need."""
+    """Yield the variables that the step's own texts need.
+
+    Args:
+        command: Skip the literal parts of a shell command.
+        variables: Include variables in the values of ``vars``; each may use an earlier one.
+        expressions: Include its conditions.
+    """
     for condition in conditions(step) if expressions else ():
         yield from mentions(condition, expression=True)
     for text in templates(step, variables=variables):

@@ -77,7 +77,12 @@ def interface(launch: Launch) -> Reading:
 
 
 def _load(launch: Launch) -> Reading:
-    """Load the agent and all its sub-agents, and check inputs and tools."""
+    """Load the agent and all its sub-agents, and check inputs and tools.
+
+    Raises:
+        Halted: A definition is broken, or a tool is missing.
+        UsageError: An input is unknown or does not fit.
+    """
     try:
         loaded: LoadedAgent = yield from load_agents(launch.path, launch.text)
     except BrokenDefinition as broken:

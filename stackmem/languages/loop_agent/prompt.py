@@ -255,7 +255,13 @@ _PAYLOAD_CHARS = 30_000
 def system_prompt(
     agent: Agent, params: PromptParams, parent: str = "", described: dict[str, str] | None = None, given: Any = None
 ) -> str:
-    """Build the system prompt."""
+    """Build the system prompt.
+
+    Args:
+        parent: Name of the calling agent; empty at the top.
+        described: Descriptions of the sub-agents whose entry has none.
+        given: Template parameters, which the agent's own prompt may use.
+    """
     parts = [*_contract(agent, params), *_capabilities(agent, params, parent, described or {})]
     parts += _definition(agent, params, parent, given if isinstance(given, dict) else {})
     parts += _documents(params)

@@ -74,7 +74,12 @@ def ask_agents(session: AgentSession, asks: Sequence[tuple[str, Ask]], payload: 
 
 
 def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, apart: bool = False) -> Routine:
-    """Ask a sub-agent and return its answer. The payload is not changed; see ``SubAgentAnswer.writes``."""
+    """Ask a sub-agent and return its answer. The payload is not changed; see ``SubAgentAnswer.writes``.
+
+    Args:
+        payload: The sub-agent's initial payload, limited to what it may read, which overrides its own definition.
+        apart: Whether it runs in parallel with others, without a frame.
+    """
     known = agent_of(session, ask.name)
     if isinstance(known, str):
         return SubAgentAnswer(ActionOutcome(ask.name[:80], ok=False, code="UNKNOWN_AGENT", told=known))

@@ -50,7 +50,15 @@ def _must_be_known(name: str, known: list[str]) -> None:
 
 
 def entries_of(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) -> Entries:
-    """Map each agent to its entry playbooks and their arguments."""
+    """Map each agent to its entry playbooks and their arguments.
+
+    Args:
+        named: The playbook of ``--entry``, with or without its agent's name. If it is empty, the BGN playbooks, or else
+            the first.
+
+    Raises:
+        UsageError: No playbook has this name, or the inputs do not match its parameters.
+    """
     chosen = choose_entries(program, named)
     known = list(dict.fromkeys(param.name for _, book in chosen for param in book.params))
     given = {name.lstrip("$"): value for name, value in inputs.items()}

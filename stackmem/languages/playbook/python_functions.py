@@ -31,7 +31,11 @@ _MAX_CHARS = 200_000
 
 
 def functions_of(block: str, first_line: int) -> tuple[Playbook, ...]:
-    """Return the functions of a block whose first line is line ``first_line`` of the file."""
+    """Return the functions of a block whose first line is line ``first_line`` of the file.
+
+    Raises:
+        PlaybookError: The block is not Python, or a function cannot be called by name with JSON values.
+    """
     if len(block) > _MAX_CHARS:
         raise PlaybookError("Long Block", f"the block has over {_MAX_CHARS:,} characters; split it", first_line)
     try:

@@ -220,7 +220,11 @@ class Execution(Struct, frozen=True):
         return (yield from self.run(there, book, arguments))
 
     def enter(self, name: str, intent: str) -> Routine:
-        """Open a frame on the shared stack."""
+        """Open a frame on the shared stack.
+
+        Raises:
+            Halted: There are too many frames. The message names the line of the call.
+        """
         frame = EnterFrame(name, intent)
         try:
             yield frame

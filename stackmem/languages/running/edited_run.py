@@ -71,7 +71,16 @@ def continue_program(
     person: Person,
     tell_parted: Callable[[Divergence], object] = id,  # called at the point of divergence, before anything is asked
 ) -> ProgramResult:
-    """Run ``file`` in place of the run's program, using the recorded answers while it asks the same questions."""
+    """Run ``file`` in place of the run's program, using the recorded answers while it asks the same questions.
+
+    Raises:
+        UsageError: It is not a program's run, or a call that may have been made would be repeated.
+        TraceError: The run's trace is broken, or files or sources are missing.
+        RulesDiffer: Today's interpreter behaves differently in the original run.
+        WorkspaceError: The workspace or its isolation is not available.
+        KeyboardInterrupt: Ctrl-C came before the first fact (SIGTERM: ``SystemExit``).
+        Halted: ``person.watch`` ended the program before it continued.
+    """
     load_plugins()
     run = Run(run_dir.resolve())
     must_be_original(run, "continued")

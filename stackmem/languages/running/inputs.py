@@ -20,7 +20,11 @@ MAX_BRACKETS = 200
 
 
 def read_inputs(given: Iterable[str], file: str | None, cwd: Path) -> dict[str, Any]:
-    """Map names to values: first those from the file, then ``k=TEXT``, ``k:=JSON`` and ``k=@FILE``."""
+    """Map names to values: first those from the file, then ``k=TEXT``, ``k:=JSON`` and ``k=@FILE``.
+
+    Raises:
+        UsageError: A text has another form, a name is given twice, or a file cannot be read.
+    """
     found: dict[str, Any] = {}
     if file is not None:
         read = read_yaml(file, cwd, "--inputs")
@@ -52,7 +56,11 @@ def _input(text: str, cwd: Path) -> tuple[str, Any]:
 
 
 def read_answers(file: str | None, cwd: Path) -> list[str]:
-    """Read the answers of ``--answers`` in order, from a list or from the values of a mapping."""
+    """Read the answers of ``--answers`` in order, from a list or from the values of a mapping.
+
+    Raises:
+        UsageError: The file cannot be read, or is neither a list nor a mapping.
+    """
     if file is None:
         return []
     read = read_yaml(file, cwd, "--answers")
@@ -64,7 +72,11 @@ def read_answers(file: str | None, cwd: Path) -> list[str]:
 
 
 def read_yaml(file: str, cwd: Path, flag: str) -> Any:
-    """Read a YAML file as plain values. Dates and times become texts."""
+    """Read a YAML file as plain values. Dates and times become texts.
+
+    Raises:
+        UsageError: The file cannot be read, or is not YAML.
+    """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
     from ruamel.yaml.scanner import Scanner

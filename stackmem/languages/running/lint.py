@@ -46,7 +46,11 @@ def lint_all(
     config: str | None = None,  # configuration to use instead of the one that a run would find
     libraries: tuple[str, ...] = (),  # the values of ``--lib``
 ) -> tuple[Linted, ...]:
-    """Lint files, and every file in folders that is named like a program or a part of one."""
+    """Lint files, and every file in folders that is named like a program or a part of one.
+
+    Raises:
+        UsageError: A named file cannot be checked, or a folder contains no file that can.
+    """
     load_plugins()
     if language is not None:
         open_language(language)

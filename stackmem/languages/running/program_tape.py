@@ -42,6 +42,12 @@ def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[st
     """Collect the answers of a run, without provider failures.
 
     If the run halted, the answer to its last question is left out.
+
+    Args:
+        repeatable: Tools that may be called twice.
+
+    Raises:
+        TraceError: It is not a program's run, or a source is missing.
     """
     walk, begun, heard, isolation = RecordWalk(records, text_of), None, list[Heard](), ""
     reopened = False  # the previous record undid a halt

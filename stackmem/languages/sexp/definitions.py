@@ -159,7 +159,11 @@ def _instructions(clause: Form | None, form: Form, faults: Faults) -> str:
 
 
 def _option(node: Node, key: str, budget: Budget | None) -> Any:
-    """Read the value of an optional clause."""
+    """Read the value of an optional clause.
+
+    Raises:
+        SexpEvaluationError: The clause does not exist, or its value is not allowed.
+    """
     if not isinstance(node, Form) or not key:
         raise SexpEvaluationError(f"An optional argument of 'defatom' is (name value), got: {_datum_source(node)}")
     items = node.items

@@ -52,7 +52,12 @@ class Evaluation:
         self.machine = Machine(forms, added, budget, calls.knows, calls.invoke, calls.apply_named, watch)
 
     def run(self, nodes: list[Node], env: SexpEnvironment) -> Doing:
-        """Evaluate the nodes and return the last value. Yields requests."""
+        """Evaluate the nodes and return the last value. Yields requests.
+
+        Raises:
+            SexpEvaluationError: An expression cannot be evaluated.
+            TaskError: A budget is used up, or a collaborator raised it.
+        """
         names = bound_names(nodes)
         scope: SexpEnvironment | None = env
         while scope is not None:
@@ -92,12 +97,27 @@ class SexpEvaluator:
         log: Callable[[str], object] = id,  # receives the texts of ``log-message``
         read_text: Callable[[str, str], tuple[str, str]] | None = None,
     ) -> None:
-        """Store the collaborators without calling them. A None disables tasks, tools or memory."""
+        """Store the collaborators without calling them. A None disables tasks, tools or memory.
+
+        Args:
+            read_text: Returns ``(path, text)`` of a library or schema for ``(path, the file that names it)``. Without
+                it, sources cannot load any.
+        """
         self.budget = budget or Budget()
         self._host = _Collaborators(task_system, handler, memory_system, log, read_text)
 
     def evaluate_string(self, sexp_string: str, initial_env: SexpEnvironment | None = None) -> Any:
-        """Evaluate a source and return the value of its last top-level expression."""
+        """Evaluate a source and return the value of its last top-level expression.
+
+        Args:
+            initial_env: The root scope, which ``bind`` changes. None creates a new one.
+
+        Raises:
+            TypeError: ``sexp_string`` is not a text.
+            SexpSyntaxError: The source cannot be parsed.
+            SexpEvaluationError: An expression cannot be evaluated.
+            TaskError: A budget is used up, or a collaborator raised it.
+        """
         nodes = read(sexp_string, "", self.budget.source)
         env = SexpEnvironment() if initial_env is None else initial_env
         doing = Evaluation(self._host, self.budget).run(nodes, env)

@@ -105,7 +105,12 @@ def _tried(
 
 
 def libraries(named: Iterable[object]) -> Reading:
-    """Load the libraries that ``--lib`` names, as a list of ``SourcePart``."""
+    """Load the libraries that ``--lib`` names, as a list of ``SourcePart``.
+
+    Raises:
+        UsageError: A library cannot be read.
+        SexpSyntaxError: A library cannot be parsed.
+    """
     parts = []
     for path in named:
         source: Source = yield LoadSource(str(path))
@@ -116,7 +121,11 @@ def libraries(named: Iterable[object]) -> Reading:
 
 
 def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpec, ...]) -> Reading:
-    """Check a program (the last of ``parts``), its libraries, and everything they load. Returns a ``LintResult``."""
+    """Check a program (the last of ``parts``), its libraries, and everything they load. Returns a ``LintResult``.
+
+    Args:
+        names: Other bound names: the inputs.
+    """
     own_tools = frozenset(plain_name(tool.name) for tool in tools)
     loads = []
     for part in parts:

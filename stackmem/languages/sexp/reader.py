@@ -31,7 +31,13 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0"}
 
 
 def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
-    """Parse every top-level expression."""
+    """Parse every top-level expression.
+
+    Raises:
+        TypeError: ``text`` is not a text.
+        SexpSyntaxError: The text is empty, unbalanced or too long, or contains something that the language does not
+            have.
+    """
     if not isinstance(text, str):
         raise TypeError(f"a workflow is a text, not {type(text).__name__}")
     if len(text) > most:
@@ -170,7 +176,11 @@ MOST = {"steps": 1_000_000_000, "depth": 100_000}
 
 
 def split_budget(nodes: list[Node]) -> tuple[list[Node], Budget]:
-    """Return the expressions without a leading budget form, and the budget."""
+    """Return the expressions without a leading budget form, and the budget.
+
+    Raises:
+        SexpSyntaxError: The form is malformed, or requests more than the maximum.
+    """
     first = nodes[0]
     head = first.items[0] if isinstance(first, Form) and first.items else None
     if not isinstance(first, Form) or not isinstance(head, Name) or head.name != "budgets":

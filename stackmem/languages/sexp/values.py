@@ -150,7 +150,11 @@ def _strange(value: Any, budget: Budget, meter: Meter | None) -> bool:
 
 
 def containers(value: Any, budget: Budget) -> Iterator[Any]:
-    """Yield every list and mapping in a value, including itself, each once."""
+    """Yield every list and mapping in a value, including itself, each once.
+
+    Raises:
+        TaskError: A container is nested deeper or is longer than the budget allows.
+    """
     seen: dict[int, Any] = {}
     waiting = [(value, 1)]
     while waiting:
@@ -207,7 +211,12 @@ CYCLE = "#<cycle>"
 
 
 def to_source(value: Any, most: int = 10_000_000, meter: Meter | None = None) -> str:
-    """Return the value as source text, which parses to an equal value if one can be written."""
+    """Return the value as source text, which parses to an equal value if one can be written.
+
+    Args:
+        most: Longer texts are cut at this length, with a mark.
+        meter: Charged for the text. A value that exceeds the maximum length of a text is then refused.
+    """
     parts: list[str] = []
     size = 0
     open_: dict[int, Any] = {}

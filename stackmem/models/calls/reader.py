@@ -120,7 +120,10 @@ def _unquoted(searched: str) -> str | None:
 
 
 def _unreadable(text: str, searched: str, beginning: int, opener: re.Match[str] | None) -> FoundCalls | None:
-    """Return a malformed call for call markup around unparsable text."""
+    """Return a malformed call for call markup around unparsable text.
+
+    The model then learns what is wrong with its call.
+    """
     body = "" if opener is None else _CLOSING_TAG.sub("", searched[opener.end() :].strip()).strip()
     if opener is None or not body:
         return None

@@ -43,7 +43,12 @@ class Recovered(Struct, frozen=True):
 
 
 def recover_run(run_dir: Path) -> Recovered:
-    """Save the intact beginning of a run. The broken run is not changed."""
+    """Save the intact beginning of a run. The broken run is not changed.
+
+    Raises:
+        UsageError: The run's file is intact.
+        TraceError: Nothing can be saved, a process is writing the run, or the disk has no room for the new run.
+    """
     lock = Lock(run_dir / TRACE)
     try:
         start = Run(run_dir).start

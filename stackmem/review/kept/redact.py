@@ -40,6 +40,8 @@ def redact_run(run_dir: Path, patterns: Sequence[str]) -> Redacted:
 
     Raises:
         UsageError: A pattern is missing or matches nothing, or the copy is not possible with these patterns.
+        TraceError: The run's trace is broken, or the copy cannot be written.
+        RulesDiffer: The run was made under other rules.
     """
     load_plugins()
     if not patterns:

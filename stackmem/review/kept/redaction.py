@@ -90,7 +90,11 @@ def mask_of(patterns: Iterable[str]) -> Mask:
 
 
 def mask_value(value: Any, mask: Mask) -> Any:
-    """Mask every text in a value, including keys of mappings, except an event's fields with our own words."""
+    """Mask every text in a value, including keys of mappings, except an event's fields with our own words.
+
+    Raises:
+        UsageError: Two keys of a mapping become equal.
+    """
     match value:
         case str():
             return mask(value)
@@ -126,8 +130,12 @@ def redact(
 ) -> Iterator[Record]:
     """Yield the records of the copy.
 
+    Args:
+        sources: For a program's run: the digest of a source in the copy, and the copy's text for that digest.
+
     Raises:
         UsageError: The copy is not possible with these patterns.
+        RulesDiffer: The run was made under other rules, so its facts cannot be derived again.
     """
     state, strategy, program, names = State(), None, None, ProgramNames()
     agent: AgentDecider | None = None
@@ -252,7 +260,11 @@ def mask_fact(event: facts.Event, mask: Mask, source_of: SourceOf) -> facts.Even
 
 
 def outside_answer(event: facts.Event, effect: Effect, state: State, number: int) -> facts.Event:
-    """Return the answer from outside for the prompt that the copy's program requests."""
+    """Return the answer from outside for the prompt that the copy's program requests.
+
+    Raises:
+        UsageError: After masking, the program makes a different request.
+    """
     if isinstance(event, facts.RunEnded):
         return rewrite_stop(event, effect, state)
     answered_effect = answered(effect, event)
@@ -282,7 +294,11 @@ def rewrite_stop(event: facts.RunEnded, upcoming: facts.Event | Effect | None, s
 
 
 def rederive_in_program(event: facts.Event, derived: facts.Event | None, mask: Mask, number: int) -> facts.Event:
-    """Return the fact that the program derives in the copy in place of the recorded one."""
+    """Return the fact that the program derives in the copy in place of the recorded one.
+
+    Raises:
+        UsageError: The fact differs, or still contains a match.
+    """
     if derived is None or _shape(derived) != _shape(event):
         kind = "nothing" if derived is None else type(derived).__name__
         raise UsageError(

@@ -163,6 +163,8 @@ def remove_run(run_dir: Path) -> None:
 
     Raises:
         UsageError: Forks start from the run.
+        TraceError: A process is writing the run. As after ``UsageError``, nothing was removed.
+        WorkspaceError: A part cannot be removed. The message names it.
     """
     run_dir = run_dir.resolve()
     forks = sorted(other.name for other in run_dir.parent.iterdir() if run_dir.name in _needs(other))

@@ -229,6 +229,11 @@ def _start_time(name: str) -> str:
 def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
     """Return the first ``limit`` rows that satisfy all conditions, in order.
 
+    Args:
+        conditions: ``FIELD=PATTERN`` or ``FIELD!=PATTERN`` with ``*`` and ``?``, ignoring case; for numbers also ``>``,
+            ``<``, ``>=`` and ``<=``. Unknown values satisfy only ``!=``.
+        order: A field, smallest first; with ``-`` before it, largest first. Unknown values come last.
+
     Raises:
         UsageError: A condition, the order or the limit is invalid.
     """

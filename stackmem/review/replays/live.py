@@ -53,7 +53,16 @@ class LiveTools(Struct, frozen=True):
 def replay_live(
     run: Run, environ: Mapping[str, str], first: int = 1, observe: Callable[[WorkspaceCall], None] | None = None
 ) -> LiveTools:
-    """Run the calls from step ``first`` on, up to the first one whose result differs."""
+    """Run the calls from step ``first`` on, up to the first one whose result differs.
+
+    Args:
+        observe: Receives each call before it is executed.
+
+    Raises:
+        UsageError: The step does not exist, or the run cannot be executed again.
+        TraceError: The trace is broken, or its files are missing.
+        WorkspaceError: The workspace or its isolation is not available.
+    """
     if first > 1 or not _of_program(run):  # a program may run without a model
         run.moment(first)
     begin = run.moment(first - 1)

@@ -64,6 +64,9 @@ def replay_model(
 
     Raises:
         UsageError: ``first`` is 0, or the run was resumed or forked after that step.
+        TraceError: The trace is broken, or its files are missing.
+        WorkspaceError: The workspace or its isolation is not available.
+        KeyboardInterrupt: Ctrl-C came, and nothing is kept (SIGTERM: ``SystemExit``).
     """
     moment = run.moment(first)
     if first < 1:

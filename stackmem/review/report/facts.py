@@ -26,7 +26,12 @@ HIDDEN: frozenset[VoiceKind] = frozenset({"internal", "run", "reply", "program"}
 
 
 def fact_of(event: facts.Event, texts: Texts, frames: Mapping[str, int], result: Result | None) -> PageFact | None:
-    """Return a page's fact for an event; None for events that are not displayed."""
+    """Return a page's fact for an event; None for events that are not displayed.
+
+    Args:
+        frames: Frame id to index.
+        result: The last result that the running frame received.
+    """
     ref = texts.ref
     match event:
         case facts.ToolReturned():

@@ -79,7 +79,13 @@ class Breaks:
         self._last: dict[str, _Last] = {}
 
     def why(self, frame: str, at: float, usage: Usage, same: int, messages: int) -> str:
-        """Return the reason; empty if the cache still had the frame's last request, or ``same`` is negative: none."""
+        """Return the reason; empty if the cache still had the frame's last request, or ``same`` is negative: none.
+
+        Args:
+            at: Time of the reply.
+            same: Messages that start both the frame's last prompt and this one; -1 for a frame's first prompt.
+            messages: Number of messages in this prompt.
+        """
         last = self._last.get(frame)
         held = usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
         self._last[frame] = _Last(at, held, messages)

@@ -27,7 +27,12 @@ class LiveRun:
     """One run, shared by all pages that show it; thread-safe."""
 
     def __init__(self, folder: Path, at_once: int = 500, kept_bytes: int = 32_000_000) -> None:
-        """Prepare; the first ``refresh`` starts reading."""
+        """Prepare; the first ``refresh`` starts reading.
+
+        Args:
+            at_once: As in ``FollowedRun``.
+            kept_bytes: Maximum size of the stored changes. The last change is always kept.
+        """
         self._lock, self._kept_bytes = Lock(), kept_bytes
         self._texts, self._parts = Texts(), list[Any]()
         self._followed = FollowedRun(
@@ -39,7 +44,14 @@ class LiveRun:
         self.version = 0  # number of changes
 
     def refresh(self, seconds: float = inf) -> int:
-        """Read new records, and return the version."""
+        """Read new records, and return the version.
+
+        Args:
+            seconds: How long to read. ``reading`` reports whether there is more.
+
+        Raises:
+            TraceError: The trace is broken.
+        """
         with self._lock:
             page = self._followed.read(seconds)
             first = self._page is None

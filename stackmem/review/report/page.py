@@ -56,7 +56,12 @@ def page(shown: PageContent) -> bytes:
 
 
 def live_page(content: bytes, more: str) -> bytes:
-    """Build a page that is connected to a server, which sends changes and runs commands."""
+    """Build a page that is connected to a server, which sends changes and runs commands.
+
+    Args:
+        content: A ``PageContent`` as JSON.
+        more: Head elements that give the page the address of the server.
+    """
     return _run_page(gzip.compress(content, 1), ("commands", "live"), more, connects=True)
 
 
@@ -108,7 +113,16 @@ def _digest(text: str) -> str:
 
 
 def write_page(folders: Sequence[Path], output: str | None) -> Path:
-    """Write the page of one or more runs atomically, replacing an existing file; return its path."""
+    """Write the page of one or more runs atomically, replacing an existing file; return its path.
+
+    Args:
+        output: The file. By default ``view.html`` in the first run's folder, whose name includes the second run; if
+            that folder is read-only, the working directory.
+
+    Raises:
+        UsageError: The page cannot be written.
+        TraceError: A trace is broken.
+    """
     name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
     if output is not None:
         path = Path(os.path.expanduser(output))
@@ -121,7 +135,11 @@ def write_page(folders: Sequence[Path], output: str | None) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically, replacing an existing one."""
+    """Write a file atomically, replacing an existing one.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
     try:
         _replace(path, content)
     except OSError as error:

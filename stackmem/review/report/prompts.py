@@ -53,7 +53,11 @@ class Prompts:
         self._conversations: dict[str, _FramePrompts] = {}
 
     def add(self, frame: str, view: View, *, appends: bool) -> tuple[list[int], int]:
-        """Add a prompt; return its triples, and the number of messages shared with the frame's last one (-1: first)."""
+        """Add a prompt; return its triples, and the number of messages shared with the frame's last one (-1: first).
+
+        Args:
+            appends: Whether the strategy declares that a frame's messages are only appended to.
+        """
         held = self._conversations.get(frame)
         first = held is None
         if held is None:

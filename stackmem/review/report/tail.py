@@ -33,6 +33,9 @@ class RunTail:
     def fresh(self) -> Iterator[Record]:
         """Return the records that were not returned before. The first call returns all, including those of a fork's
         parents.
+
+        Raises:
+            TraceError: A line is broken, a parent is missing, or the file was changed.
         """
         return self._all() if self._place is None else self._added(*self._place)
 

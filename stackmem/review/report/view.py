@@ -58,7 +58,11 @@ def pictures_of(folder: Path) -> Callable[[ImageRef], str]:
 
 
 def read_runs(folders: Sequence[Path]) -> PageContent:
-    """Read one run, or several to compare; for two, also find where they differ."""
+    """Read one run, or several to compare; for two, also find where they differ.
+
+    Raises:
+        TraceError: A trace is broken, or a parent of a fork is missing.
+    """
     texts, parts = Texts(), list[Any]()
     numbers: dict[bytes, int] = {}
     runs = [
@@ -78,6 +82,10 @@ def parting(
 
     Runs that share records diverge where they were forked. Other runs diverge, as in ``stackmem diff``, at the
     first different event.
+
+    Args:
+        records, other: The records of each run, read twice if they share none.
+        histories: The folders with the files of each run.
     """
     steps = 0
     for shared, (first, second) in enumerate(zip_longest(records, other)):

@@ -38,7 +38,11 @@ def own_commits() -> tuple[Commit, ...]:
 
 
 def commits_of(folder: Path) -> tuple[Commit, ...]:
-    """Return the commits of the repository that contains ``folder``, oldest first, without merges."""
+    """Return the commits of the repository that contains ``folder``, oldest first, without merges.
+
+    Raises:
+        UsageError: The folder is not in a readable repository, or the repository has too few commits.
+    """
     from stackmem.history.origin import find_origin, work_tree_of  # needed only with --repository
 
     try:

@@ -270,7 +270,11 @@ _ITERATING = ("some", "every", "find", "filter", "map", "reduce")
 
 
 def call_method(owner: Any, method: str, arguments: list[Any], visit: Visit) -> Any:
-    """Call a method and return its value."""
+    """Call a method and return its value.
+
+    Raises:
+        ConditionFault: The method does not exist, or its arguments do not fit.
+    """
     first = arguments[0] if arguments else UNDEFINED
     own = isinstance(owner, dict) and method in owner
     if method in ("toString", "valueOf") and not own and not (arguments and type_of(owner) == "number"):
