@@ -120,7 +120,11 @@ def copy_regular(source: StrPath, target: StrPath, limit: int) -> None:
 
 
 def bounded_blocks(file: BinaryIO, limit: int) -> Iterator[bytes]:
-    """Yield the content of an open file in blocks."""
+    """Yield the content of an open file in blocks.
+
+    Raises:
+        OSError: The file is larger than the limit.
+    """
     if os.fstat(file.fileno()).st_size > limit:
         raise _too_large(limit, file.name)
     remaining = limit
@@ -132,7 +136,11 @@ def bounded_blocks(file: BinaryIO, limit: int) -> Iterator[bytes]:
 
 
 def bounded_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[bytes]:
-    """Yield the lines of an open file with their newlines; the last one may lack it."""
+    """Yield the lines of an open file with their newlines; the last one may lack it.
+
+    Raises:
+        OSError: A line is longer than the limit.
+    """
     number = 0
     while line := file.readline(limit + 1):
         number += 1

@@ -75,7 +75,11 @@ class Zipped:
         self.files = [ZippedFile(info.filename, info.file_size, info.compress_type in _METHODS) for info in self._infos]
 
     def unpack(self, into: Path) -> None:
-        """Write every file below a folder, readable only for its owner. Existing files are not replaced."""
+        """Write every file below a folder, readable only for its owner. Existing files are not replaced.
+
+        Raises:
+            ArchiveError: A name leads out of the folder, or exists already.
+        """
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         with UnpackedTree(into, replaces=False, folder_mode=0o700) as tree:
             for info in self._infos:

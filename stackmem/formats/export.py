@@ -144,6 +144,9 @@ def _predictions(run_or_folder: str, runs_dir: Path) -> list[Prediction]:
 
     Repeated runs of one task with the same model and strategy get the suffixes ``#2``, ``#3`` and so on, in the order
     of their names.
+
+    Raises:
+        UsageError: The folder contains no run, or a run has no patch.
     """
     times: Counter[tuple[str, str]] = Counter()
     predictions = []

@@ -74,11 +74,19 @@ class CheckedCopy:
         return kind in self._kinds and (kind != "tests" or self.existed(path))
 
     def put_back_settings(self) -> tuple[str, ...]:
-        """Restore the settings of test runners, although no initial file looks like a test."""
+        """Restore the settings of test runners, although no initial file looks like a test.
+
+        Raises:
+            WorkspaceError: As ``put_back_steering``.
+        """
         return self.put_back(lambda path: steers(path) == "settings")
 
     def put_back(self, chosen: Callable[[bytes], bool]) -> tuple[str, ...]:
-        """Restore the chosen files. Returns the names of those that differed."""
+        """Restore the chosen files. Returns the names of those that differed.
+
+        Raises:
+            WorkspaceError: As ``put_back_steering``.
+        """
         other = []
         for path in filter(chosen, self.candidates):
             before, now = self.found(path), current(self._copy.view.fd, path)
@@ -93,7 +101,11 @@ class CheckedCopy:
         return now is not None and (now[0] == LINK or not path.endswith(b".py") or runs_something(now[1]))
 
     def remove_added(self, paths: Iterable[bytes]) -> tuple[str, ...]:
-        """Remove files and folders that did not exist initially, and return their names."""
+        """Remove files and folders that did not exist initially, and return their names.
+
+        Raises:
+            WorkspaceError: As ``put_back_steering``.
+        """
         added = [path for path in sorted({*paths}) if self.exists(path) and not self.existed(path)]
         for path in added:
             self._replace(path, None)
@@ -262,7 +274,11 @@ def _is_opaque(path: bytes) -> bool:
 
 
 def open_above(root: int, path: bytes) -> tuple[int, bytes]:
-    """Open the parent folder of a path without following links. Returns it with the file's name."""
+    """Open the parent folder of a path without following links. Returns it with the file's name.
+
+    Raises:
+        OSError: The folder does not exist.
+    """
     *parents, name = path.split(b"/")
     folder = os.dup(root)
     try:
@@ -276,7 +292,11 @@ def open_above(root: int, path: bytes) -> tuple[int, bytes]:
 
 
 def current(root: int, path: bytes) -> Found | None:
-    """Return the file at a path below an open folder, or None if there is none or a link leads there."""
+    """Return the file at a path below an open folder, or None if there is none or a link leads there.
+
+    Raises:
+        WorkspaceError: The file cannot be read, or is too large.
+    """
     try:
         folder, name = open_above(root, path)
         try:

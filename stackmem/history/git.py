@@ -49,7 +49,11 @@ _SAFE = (
 
 @lru_cache(maxsize=1)
 def git_program() -> str:
-    """Return the absolute path of git."""
+    """Return the absolute path of git.
+
+    Raises:
+        UsageError: git is not installed.
+    """
     found = shutil.which("git")
     if found is None:
         raise UsageError(

@@ -229,7 +229,11 @@ class History:
         return self._store.add_folders(self.files(tree).items()) if self.of_layer else tree
 
     def sync(self) -> None:
-        """Make all trees so far survive a power loss."""
+        """Make all trees so far survive a power loss.
+
+        Raises:
+            WorkspaceError: The disk reports an error.
+        """
         self._store.sync()
         if self._forced != self._tree:
             try:

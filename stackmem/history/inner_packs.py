@@ -72,7 +72,11 @@ def _names_in(inner: InnerGit, index: Path) -> Iterator[str]:
 
 
 def pack(inner: InnerGit, names: list[str]) -> list[Path]:
-    """Pack these objects of the user's repository and return the files. ``read_packed`` must check their content."""
+    """Pack these objects of the user's repository and return the files. ``read_packed`` must check their content.
+
+    Raises:
+        WorkspaceError: The packs do not contain exactly these objects.
+    """
     return _packed(inner, names, inner.seeing())
 
 

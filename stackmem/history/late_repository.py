@@ -92,7 +92,11 @@ class LateRepository:
                 self._arriving.release()
 
     def wait(self) -> str:
-        """Return once it is ready. The result says what part of the history is still missing, if any."""
+        """Return once it is ready. The result says what part of the history is still missing, if any.
+
+        Raises:
+            WorkspaceError: The repository cannot be created.
+        """
         if self.made is None:
             self._wait_for_it()
         if self._rest is None:
@@ -159,6 +163,10 @@ def put_in_place(building: Path, repository: Path, place: Path) -> None:
     """Move a repository into the empty folder ``place``, and remove ``building``, where it was created.
 
     Its configuration comes last, because its timestamp marks when commands could first change the repository.
+
+    Raises:
+        OSError: The new repository cannot be moved.
+        WorkspaceError: ``building`` cannot be removed.
     """
     for name in sorted(os.listdir(repository), key="config".__eq__):
         (repository / name).rename(place / name)

@@ -48,7 +48,11 @@ class Layer(Protocol):
     granted: tuple[Path, ...]
 
     def copy(self, place: Path) -> Layer:
-        """Copy the files to an existing folder, so that changes there are independent."""
+        """Copy the files to an existing folder, so that changes there are independent.
+
+        Raises:
+            WorkspaceError: The disk has no room for the copy.
+        """
         ...
 
     def close(self) -> None: ...
@@ -60,7 +64,11 @@ class OwnFolder:
     ready: Callable[[], object] = bool
 
     def __init__(self, work: Path, lent: Mapping[bytes, Path] | None = None) -> None:
-        """Open the folder. Folders of ``lent`` are mounted if the workspace has an empty folder for them."""
+        """Open the folder. Folders of ``lent`` are mounted if the workspace has an empty folder for them.
+
+        Raises:
+            WorkspaceError: The folder cannot be opened, or mounts are not possible.
+        """
         self.kept = work
         # the user's folders that are visible in it read-only, by path: mounted or linked
         self.lent = dict(lent or {})
@@ -206,7 +214,11 @@ def why_no_layer(folder: Path, sandbox: Path) -> str:
 
 
 def _lock(path: Path) -> int:
-    """Open and lock the overlay's folder."""
+    """Open and lock the overlay's folder.
+
+    Raises:
+        WorkspaceError: Another process has the lock.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     for _ in range(_TRIES):
         try:

@@ -59,6 +59,9 @@ class Connection:
 
         Args:
             read: Changes the bytes of an answer before the SDK reads them.
+
+        Args:
+            most_bytes: Maximum size of an answer that the SDK reads. None if ``event_stream`` counts the bytes.
         """
         import httpx2
 

@@ -28,6 +28,10 @@ def server_events(
 
     An event without its closing blank line is dropped, because the stream broke there. ``deadline`` is the time on
     ``clock`` after which a trickling stream is abandoned.
+
+    Raises:
+        TimeoutError: The deadline passed.
+        ValueError: The stream is longer than ``most_bytes``.
     """
     pending = bytearray()
     is_stream: bool | None = None

@@ -72,6 +72,9 @@ class GeminiModel:
         """Prepare the model; the SDK is imported and the address resolved only by the first request.
 
         Missing values come from the model table, except for local servers, whose model names may mean anything.
+
+        Raises:
+            UsageError: The SDK is not installed.
         """
         if find_spec("google") is None or find_spec("google.genai") is None:
             raise UsageError(f"gemini/NAME needs the google-genai package; install it: {install_command('gemini')}")
@@ -98,7 +101,11 @@ class GeminiModel:
         self._connection: Connection | None = None
 
     def ask_server(self) -> None:
-        """Ask the server for the window size, unless the user or the table states it."""
+        """Ask the server for the window size, unless the user or the table states it.
+
+        Raises:
+            UsageError: No server answers at the address.
+        """
         if self._known:
             return
         client, connection = self._connected()

@@ -164,6 +164,9 @@ def read_chunks(chunks: Iterable[GenerateContentResponse], facts: int) -> ModelR
     """Assemble the reply; return a failure if the stream ended without a finish reason.
 
     Calls without an id are named after ``facts``, so that results can be matched to them.
+
+    Raises:
+        ValueError: The chunks are malformed.
     """
     reply = _Reply([], [], [], [])
     for chunk in chunks:

@@ -142,6 +142,9 @@ class OpenAIModel:
 
         An unknown window is assumed to be 32,768 tokens. Replies are limited to a quarter of the window, and to
         32,000 tokens or the table's limit.
+
+        Raises:
+            UsageError: The SDK is not installed.
         """
         if find_spec("openai") is None:
             raise UsageError(f"{wire.prefix}/NAME needs the openai package; install it: {install_command('openai')}")

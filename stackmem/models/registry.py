@@ -120,7 +120,11 @@ def open_model(
 
 
 def introduced(model: Model) -> Model:
-    """Ask the model's server for missing values such as the window size, if it has a server; return the model."""
+    """Ask the model's server for missing values such as the window size, if it has a server; return the model.
+
+    Raises:
+        UsageError: No server answers at the address.
+    """
     if isinstance(model, OpenAIModel | GeminiModel):
         model.ask_server()
     return model

@@ -56,7 +56,11 @@ class ServedModel(Struct, frozen=True):
 def ask_server(
     endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS, headers: Mapping[str, str] = _NONE
 ) -> ServedModel:
-    """Query the server's model list once, limited in time and size."""
+    """Query the server's model list once, limited in time and size.
+
+    Raises:
+        UsageError: No server answers at the address, or its model is still loading.
+    """
     from .server.advice import is_loading
 
     status, text = _listed(endpoint, seconds, headers)

@@ -107,7 +107,11 @@ def must_be_original(run: Run, doing: str) -> None:
 
 
 def plan_kept(prepared: Prepared, request: RunRequest, base: RunStarted, environ: Mapping[str, str]) -> RunPlan:
-    """Return the plan for a run that continues from ``base``, with the recorded sandbox profile."""
+    """Return the plan for a run that continues from ``base``, with the recorded sandbox profile.
+
+    Raises:
+        UsageError: As ``plan_run``.
+    """
     plan = plan_run(prepared, environ)
     if request.program is not None:
         plan = with_mounts(plan, request.program, Path(request.subject))

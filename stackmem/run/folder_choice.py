@@ -30,7 +30,12 @@ def profile_in_force(resolved: Resolved, cwd: Path) -> Profile:
 
 
 def with_copy(prepared: Prepared) -> Prepared:
-    """Add the overlay or copy plan. This scans the folder, which can be slow, so do cheaper checks first."""
+    """Add the overlay or copy plan. This scans the folder, which can be slow, so do cheaper checks first.
+
+    Raises:
+        UsageError: The folder cannot be read, or an included path cannot be copied.
+        WorkspaceError: The isolation is not available, or an overlay was requested and is not possible.
+    """
     folder, resolved = prepared.subject.folder, prepared.resolved
     if folder is None:
         return prepared
@@ -51,6 +56,9 @@ def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:
     """Return how a copy accesses the folder's installed packages at the current isolation level.
 
     ``sandbox`` is the directory for the run's files.
+
+    Raises:
+        WorkspaceError: The isolation is not available.
     """
     isolation = resolved.settings.isolation
     if isolation == MEMORY:
@@ -64,7 +72,16 @@ def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:
 def layer_over(
     folder: Path, include: tuple[str, ...], resolved: Resolved, cwd: Path, folders: tuple[Path, Path]
 ) -> tuple[LayerPlan | None, str]:
-    """Return the plan for an overlay over the folder, or None and the reason why there cannot be one."""
+    """Return the plan for an overlay over the folder, or None and the reason why there cannot be one.
+
+    Args:
+        include: Paths below the folder that are shown even if git ignores them.
+        folders: The runs directory and the sandbox directory.
+
+    Raises:
+        UsageError: The folder cannot be read, or an included path cannot be shown.
+        WorkspaceError: The isolation is not available.
+    """
     settings = resolved.settings
     if settings.isolation == MEMORY:
         return None, "its files are in memory"

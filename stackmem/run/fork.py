@@ -150,7 +150,11 @@ def fork(
 
 
 def _beginning(run: Run, moment: StepMoment, changes: ForkChanges, environ: Mapping[str, str]) -> Forked:
-    """Return the fork, with the recorded values for everything that is not changed."""
+    """Return the fork, with the recorded values for everything that is not changed.
+
+    Raises:
+        UsageError: The program had not started, a change is not possible, or a cost limit cannot be enforced.
+    """
     state, base = moment.settled, moment.settled.begun
     request = with_model(read_request(run.folder), state, None)
     if request.program is not None and state.program is None:

@@ -175,6 +175,9 @@ def bring(origin: Origin, request: RunRequest, into: RepositoryPlaces) -> tuple[
 
     Args:
         into: The new workspace, and the run's folder, which stores the request now and again when it is complete.
+
+    Raises:
+        WorkspaceError: The folder cannot be created.
     """
     work = into.work
     try:

@@ -83,7 +83,11 @@ def checkpoints_of(
 
 
 def asked_of(settings: Settings, environ: Mapping[str, str]) -> Asked:
-    """Return the provider options from the settings, everything besides the prompt."""
+    """Return the provider options from the settings, everything besides the prompt.
+
+    Raises:
+        UsageError: A temperature or a header is not valid.
+    """
     return Asked(
         temperature=read_temperature(settings.temperature),
         effort=settings.effort,

@@ -41,7 +41,11 @@ def is_run(folder: Path | os.DirEntry[str]) -> bool:
 
 
 def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
-    """Create an empty directory named ``<utc>-<task>-<strategy>-<hash>``."""
+    """Create an empty directory named ``<utc>-<task>-<strategy>-<hash>``.
+
+    Raises:
+        UsageError: ``runs_dir`` cannot be written.
+    """
     utc = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     name = f"{utc}-{_plain(task)}-{_plain(strategy)}-{secrets.token_hex(3)}"
     try:

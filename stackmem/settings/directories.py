@@ -61,6 +61,9 @@ def runs_folder(name: str | None, environ: Mapping[str, str], cwd: Path) -> Path
 def runs_places(name: str | None, environ: Mapping[str, str], cwd: Path) -> list[Path]:
     """Return the directories to search for a run: that of ``runs_folder``, and unless the user named it, also the other
     one of the checkout's and the user's directories.
+
+    Raises:
+        UsageError: A setting is not valid.
     """
     configured = resolve({"runs_dir": name}, environ, cwd).settings.runs_dir
     first = runs_folder(name, environ, cwd)

@@ -178,7 +178,11 @@ def _server(path: Path, name: str, table: Any) -> Server:
 
 
 def trusted_path(environ: Mapping[str, str]) -> Path:
-    """Return the file in which trust is recorded."""
+    """Return the file in which trust is recorded.
+
+    Raises:
+        UsageError: Neither XDG_STATE_HOME nor HOME is set.
+    """
     path = user_folder(environ, "XDG_STATE_HOME", ".local/state", "trusted.json")
     if path is None:
         raise UsageError("neither XDG_STATE_HOME nor HOME is an absolute path; set one, trust is recorded there")

@@ -115,7 +115,11 @@ def came_from(run_dir: Path) -> str:
 
 
 def parent_of(run_dir: Path, fork: RunForked) -> Path:
-    """Return the folder of the run that another run was forked from."""
+    """Return the folder of the run that another run was forked from.
+
+    Raises:
+        TraceError: The parent does not exist.
+    """
     runs = run_dir.resolve().parent
     name = fork.parent
     plain = name not in ("", ".", "..") and not {"/", "\0"} & set(name) and len(name.encode()) <= 255

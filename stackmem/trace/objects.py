@@ -50,7 +50,11 @@ class Objects:
         return [own, *(own / os.fsdecode(line) for line in lines if line)]
 
     def path(self, name: str) -> Path:
-        """Return the file that contains an object."""
+        """Return the file that contains an object.
+
+        Raises:
+            TraceError: The name is not valid, or the object does not exist.
+        """
         if _ID.fullmatch(name):
             for folder in self.places():
                 path = folder / name[:2] / name[2:]
@@ -62,7 +66,11 @@ class Objects:
         )
 
     def read(self, name: str, kind: str) -> bytes:
-        """Return the content of an object."""
+        """Return the content of an object.
+
+        Raises:
+            TraceError: The object is missing, damaged, or of another kind.
+        """
         path = self.path(name)
         try:
             whole = zlib.decompressobj().decompress(read_regular(path, LARGEST_BYTES), LARGEST_BYTES)

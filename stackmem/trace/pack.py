@@ -200,7 +200,11 @@ def unpack(archive: Path, into: Path, most_bytes: int = _MAX_BYTES) -> Path:
 
 
 def _judge(entries: list[ZippedFile], archive: Path, most_bytes: int) -> str:
-    """Check the file list of an archive and return the name of its only run."""
+    """Check the file list of an archive and return the name of its only run.
+
+    Raises:
+        UsageError: The archive lists a file that a run cannot contain, or too much content.
+    """
     total = sum(entry.size for entry in entries)
     if len(entries) > _MAX_FILES or total > most_bytes:
         raise _no_pack(archive, f"it would contain more than {most_bytes:,} bytes")

@@ -35,7 +35,11 @@ def no_sources(digest: str) -> str:
 
 
 def keep_source(run_dir: Path, text: str) -> str:
-    """Store the text of a source in the run's folder and return its digest."""
+    """Store the text of a source in the run's folder and return its digest.
+
+    Raises:
+        TraceError: The source cannot be written.
+    """
     return keep_bytes(run_dir / SOURCES, text.encode(), "source")
 
 

@@ -111,7 +111,11 @@ class SigningKey:
 
 
 def is_signed(key: str, signature: str, message: bytes) -> bool:
-    """Return whether the key's owner signed the message."""
+    """Return whether the key's owner signed the message.
+
+    Raises:
+        NoPackage: The package for signatures is not installed.
+    """
     try:
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey

@@ -103,7 +103,11 @@ class FileChange(Struct, frozen=True):
 def changes(
     before: Snapshot, after: Snapshot, paths: Iterable[str] | None = None, *, diffs: bool = True
 ) -> list[FileChange]:
-    """Return the changes of all files, or of ``paths``, in the order of their paths."""
+    """Return the changes of all files, or of ``paths``, in the order of their paths.
+
+    Raises:
+        TraceError: One of the snapshots is not available.
+    """
     if before.tree == after.tree:
         return []
     among = sorted(before.entries.keys() | after.entries.keys()) if paths is None else paths

@@ -52,7 +52,11 @@ class RecordWalk:
 
     @property
     def strategy(self) -> MemoryStrategy:
-        """The current strategy."""
+        """The current strategy.
+
+        Raises:
+            TraceError: The strategy is not installed.
+        """
         if self._strategy is None:
             try:
                 self._strategy = open_strategy(self._named)

@@ -110,7 +110,11 @@ class Files:
         return self._answer("write", path, lambda: self._edit(path, old, new, every=every))
 
     def spelled(self, path: str) -> str:
-        """Return a path from the model relative to the workspace. The path must exist."""
+        """Return a path from the model relative to the workspace. The path must exist.
+
+        Raises:
+            ToolRefused: The path does not exist, or leads out of the workspace.
+        """
         try:
             raw = self._spelled(self._relative(path))
             os.close(self._open(self.fd, raw, os.O_PATH))
@@ -137,7 +141,11 @@ class Files:
             raise ToolRefused(refusal(error, "read", named(path), shown_name(self._inside))) from error
 
     def names(self, path: str) -> tuple[str, ...]:
-        """Return the sorted names in a directory; those of directories end with a slash."""
+        """Return the sorted names in a directory; those of directories end with a slash.
+
+        Raises:
+            ToolRefused: The directory cannot be listed, with the reason.
+        """
         try:
             fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_DIRECTORY)
             try:

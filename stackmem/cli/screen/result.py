@@ -28,7 +28,11 @@ _PATHS_SHOWN = 40
 
 
 def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
-    """Say what a run works on, and ask before making a large copy."""
+    """Say what a run works on, and ask before making a large copy.
+
+    Raises:
+        UsageError: The user did not agree.
+    """
 
     def agrees(question: str) -> bool:
         return not as_json and sys.stdin.isatty() and typer.confirm(question, err=True)

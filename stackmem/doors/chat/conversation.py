@@ -161,7 +161,11 @@ class ChatSession:
         return self.person.run_dir
 
     def _obey(self, line: str) -> None:
-        """Execute a command; if it needs another run, leave this one."""
+        """Execute a command; if it needs another run, leave this one.
+
+        Raises:
+            Left: The command ends the conversation.
+        """
         if self._looks(line):
             return
         name, _, rest = line.strip().partition(" ")

@@ -123,7 +123,11 @@ class DebugSession:
                 reason = (moments.backward(self._reason) or "entry") if back else ""
 
     def _reason(self, moment: DebugMoment) -> str:
-        """Return the reason to stop at this moment; empty if there is none."""
+        """Return the reason to stop at this moment; empty if there is none.
+
+        Raises:
+            Halted: The editor ends the program.
+        """
         with self._lock:
             if self._now.ended:
                 raise Halted("Stopped", "Program halted: the debugger ended the program")

@@ -37,7 +37,11 @@ class TerminalDebugger:
         self._goes_back = False
 
     def __call__(self, moment: DebugMoment, state: State) -> None:
-        """Stop before a line executes if a breakpoint or step asks for it."""
+        """Stop before a line executes if a breakpoint or step asks for it.
+
+        Raises:
+            Halted: The user ends the program.
+        """
         moment = self._stepper.locate(moment)
         reason = self._stepper.reason(moment)
         if reason:

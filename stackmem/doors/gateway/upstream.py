@@ -87,7 +87,11 @@ def own_keys(environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
 
 
 def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
-    """Return the addresses from the environment or the defaults; ``named`` is one provider, or one URL for all."""
+    """Return the addresses from the environment or the defaults; ``named`` is one provider, or one URL for all.
+
+    Raises:
+        UsageError: An address is not valid.
+    """
     own = {name: environ.get(_ADDRESS_VARIABLES[name]) or address for name, address in ADDRESSES.items()}
     if named in ADDRESSES:
         own = {name: address if name == named else "" for name, address in own.items()}

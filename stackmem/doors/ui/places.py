@@ -89,7 +89,11 @@ class Places:
         return sum(folder.runs.version for folder in self.all) + self.looked
 
     def folder_of(self, run: str) -> Path:
-        """Return the folder of a run."""
+        """Return the folder of a run.
+
+        Raises:
+            UsageError: No run is listed under this name.
+        """
         number, _, path = run.partition("/")
         folder = self.place(number).runs.folder_of(path)
         if folder is None:
@@ -103,7 +107,11 @@ class Places:
         return self.all[int(number)]
 
     def rows(self, wanted: str, conditions: Sequence[str], order: str, limit: int) -> dict[str, Any]:
-        """Return the runs that contain a text and meet every condition, with counts per outcome."""
+        """Return the runs that contain a text and meet every condition, with counts per outcome.
+
+        Raises:
+            UsageError: As ``choose_runs``.
+        """
         rows = {f"{number}/{path}": row for number, folder in enumerate(self.all) for path, row in _rows(folder)}
         names = {id(row): name for name, row in rows.items()}
         text = wanted.casefold()

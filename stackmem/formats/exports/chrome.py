@@ -24,6 +24,9 @@ def chrome(records: Iterable[Record], run: str) -> Iterator[str]:
 
     Readers reconstruct the nesting from the times alone. Slices that touch or have no duration would mislead them. A
     slice that starts at the last record becomes an instant.
+
+    Raises:
+        TraceError: A record is broken.
     """
     yield '{"displayTimeUnit":"ms","otherData":' + compact({"run": run}) + ',"traceEvents":[\n'
     began = 0.0

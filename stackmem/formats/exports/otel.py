@@ -25,12 +25,20 @@ _FINISH = {"call": "tool_call", "end": "stop", "truncated": "length", "refused":
 
 
 def otel(records: Iterable[Record], run: str) -> Iterator[str]:
-    """Yield lines of OTLP JSON without content, each a complete request of at most 1,000 spans."""
+    """Yield lines of OTLP JSON without content, each a complete request of at most 1,000 spans.
+
+    Raises:
+        TraceError: A record is broken.
+    """
     return (compact(each) + "\n" for each in requests(records, run))
 
 
 def otel_with_content(records: Iterable[Record], run: str) -> Iterator[str]:
-    """Yield the same as ``otel``, with first prompts, replies, arguments and results."""
+    """Yield the same as ``otel``, with first prompts, replies, arguments and results.
+
+    Raises:
+        TraceError: A record is broken, or the run's strategy is not installed.
+    """
     return (compact(each) + "\n" for each in requests(records, run, content=True))
 
 

@@ -143,7 +143,11 @@ def collector(endpoint: str, flag: str) -> SplitResult:
 
 
 def _protobuf(request: Json, endpoint: str) -> bytes:
-    """Return the request as protobuf, whose JSON form encodes ids in base64."""
+    """Return the request as protobuf, whose JSON form encodes ids in base64.
+
+    Raises:
+        UsageError: The extra is not installed.
+    """
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
         raise UsageError(
             f"the collector at {endpoint} does not accept JSON; protobuf needs the extra: {install_command('otel')}"

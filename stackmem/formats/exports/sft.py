@@ -39,6 +39,9 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
 
     A span is marked ``elsewhere`` if another sample contains the reply as its own: an earlier sample, or one of the
     parent frame.
+
+    Raises:
+        TraceError: A record is broken, or the run's strategy is not installed.
     """
     last: dict[str, _Ended] = {}
     ended: list[_Ended] = []

@@ -40,6 +40,9 @@ def table(records: Iterable[Record], run: str) -> Iterator[str]:
     """Yield the header, then the rows in order of their steps.
 
     A row is complete when its calls are answered. The answer to a push comes when the child pops.
+
+    Raises:
+        TraceError: A record is broken.
     """
     yield _line(COLUMNS)
     waiting: dict[int, _Answered] = {}

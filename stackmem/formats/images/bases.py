@@ -186,7 +186,12 @@ def _texts(value: Any) -> tuple[str, ...]:
 def _saved(
     path: Path, archive: BinaryIO, stack: ExitStack, scratch: Path, budget: ArchiveBudget
 ) -> tuple[list[BinaryIO], ImageConfig, tuple[str, ...]] | None:
-    """Return layers, configuration and digests of a ``docker save`` archive, or None for the archive of a root."""
+    """Return layers, configuration and digests of a ``docker save`` archive, or None for the archive of a root.
+
+    Raises:
+        ArchiveError: The archive is damaged, or contradicts its digests.
+        UsageError: Its manifest is not that of ``docker save``.
+    """
     if not _looks_saved(first_name(archive, structs.replace(budget))):
         return None
     files = SavedFiles(

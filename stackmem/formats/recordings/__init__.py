@@ -52,7 +52,11 @@ _HEAD_LINES = 200
 
 
 def guess(file: RecordingFile) -> str:
-    """Detect the format of a file by its content."""
+    """Detect the format of a file by its content.
+
+    Raises:
+        UsageError: The format is unknown.
+    """
     if is_zip(file.content):
         return "inspect"
     text = file.text

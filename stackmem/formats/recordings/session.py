@@ -203,7 +203,11 @@ def shaped(value: object, kind: type[T], location: str) -> T:
 
 
 def seconds(stamp: str | float | None, location: str) -> float | None:
-    """Return a time as seconds since 1970. A time without a zone is in UTC."""
+    """Return a time as seconds since 1970. A time without a zone is in UTC.
+
+    Raises:
+        UsageError: The value is not a time.
+    """
     if stamp is None or stamp == "":
         return None
     try:

@@ -56,7 +56,11 @@ class _SweTrajectory(Struct, frozen=True):
 
 
 def read_swe_agent(value: object, location: str) -> RecordedSession:
-    """Read the trajectory as a session. A demonstration is added to the system prompt, as it is not part of the run."""
+    """Read the trajectory as a session. A demonstration is added to the system prompt, as it is not part of the run.
+
+    Raises:
+        UsageError: It is not a trajectory.
+    """
     whole = shaped(value, _SweTrajectory, location)
     info, opening = whole.info, _opening(whole.history)
     session = RecordedSession(

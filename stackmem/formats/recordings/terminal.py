@@ -29,7 +29,11 @@ def is_terminal_log(text: str) -> bool:
 
 
 def read_terminal(text: str, location: str) -> RecordedSession:
-    """Read the conversation as a session. Its cost is the last one that the screen shows."""
+    """Read the conversation as a session. Its cost is the last one that the screen shows.
+
+    Raises:
+        UsageError: The recording shows no step.
+    """
     screen = _RULE.sub("", _WAITING.sub("", _CODES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")))
     heads = list(_HEAD.finditer(screen))
     if not any(head[2] for head in heads):

@@ -111,7 +111,11 @@ def quoted(text: str) -> str:
 
 
 def beneath(folder: Path, name: object) -> Path:
-    """Return the path of a file named by an untrusted record, which must be a regular file inside the folder."""
+    """Return the path of a file named by an untrusted record, which must be a regular file inside the folder.
+
+    Raises:
+        UsageError: The path does not exist, or leads out of the folder.
+    """
     given = PurePosixPath(name) if isinstance(name, str) and name and "\0" not in name else None
     if given is None or given.is_absolute() or ".." in given.parts:
         raise UsageError(f"{folder} names {name!r} as a file; give paths inside the folder")

@@ -206,7 +206,11 @@ class Clone:
         return _entries(listing)
 
     def patched(self, commit: str, *patches: str) -> dict[str, CloneEntry]:
-        """Return every file of the commit after applying the patches in order."""
+        """Return every file of the commit after applying the patches in order.
+
+        Raises:
+            UsageError: A patch does not apply.
+        """
         self._index.unlink(missing_ok=True)
         self._git("read-tree", f"{commit}^{{commit}}")
         for patch in filter(str.strip, patches):

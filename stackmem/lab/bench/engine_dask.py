@@ -88,7 +88,11 @@ class DaskEngine:
         future.add_done_callback(self._ended.put)
 
     def wait(self, seconds: float) -> list[Report]:
-        """Return new reports, waiting at most ``seconds`` for the first."""
+        """Return new reports, waiting at most ``seconds`` for the first.
+
+        Raises:
+            WorkspaceError: The scheduler is gone.
+        """
         reports: list[Report] = []
         with suppress(queue.Empty):
             reports += self._reported(self._ended.get(timeout=seconds))

@@ -90,7 +90,11 @@ def _fits(row: dict[str, Any], name: str, kind: str) -> bool:
 
 
 def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the current row of each trial, by trial id, with only the columns in ``KEPT``."""
+    """Return the current row of each trial, by trial id, with only the columns in ``KEPT``.
+
+    Raises:
+        TraceError: As ``read_rows``.
+    """
     latest: dict[str, dict[str, Any]] = {}
     for row in read_rows(folder):
         if row["id"] not in latest or latest[row["id"]]["outcome"] == "error":
@@ -99,7 +103,11 @@ def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_plan(folder: Path) -> BenchPlan | None:
-    """Read the plan of a bench folder. Returns None if there is none yet."""
+    """Read the plan of a bench folder. Returns None if there is none yet.
+
+    Raises:
+        TraceError: The plan cannot be read.
+    """
     try:
         plan = decode_json(read_regular(folder / PLAN), BenchPlan)
         for subject in plan.subjects:

@@ -114,7 +114,11 @@ def _refuse_sessions(plan: BenchPlan) -> None:
 
 
 def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price | None]:
-    """Return the price of each model; None if it is free or the price is unknown (see ``is_free``)."""
+    """Return the price of each model; None if it is free or the price is unknown (see ``is_free``).
+
+    Raises:
+        UsageError: A model cannot be opened.
+    """
     prices: dict[str, Price | None] = {}
     for model in plan.models:
         if model == "human":
@@ -154,7 +158,11 @@ def split_strategies(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def numbers(text: str, what: str) -> tuple[float, ...]:
-    """Parse a list such as ``60,300``."""
+    """Parse a list such as ``60,300``.
+
+    Raises:
+        UsageError: A part is not a number.
+    """
     try:
         return tuple(float(piece) for piece in text.split(",") if piece.strip())
     except ValueError as error:

@@ -83,7 +83,11 @@ _VIEWS = {
 
 
 def write_results(folder: Path, rows: Iterable[dict[str, Any]], suite: Mapping[str, str]) -> Path:
-    """Write a new ``results.sqlite``. Open readers of the old file can read it to the end."""
+    """Write a new ``results.sqlite``. Open readers of the old file can read it to the end.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
     path = folder / RESULTS
     fresh = folder / f"{RESULTS}.new"
     try:
@@ -132,7 +136,11 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of a bench's ``results.sqlite`` as mappings from column name to value."""
+    """Return the rows of a bench's ``results.sqlite`` as mappings from column name to value.
+
+    Raises:
+        TraceError: The results do not exist, or cannot be read.
+    """
     path = folder / RESULTS
     if not path.is_file():
         raise TraceError(f"missing results {path}; stackmem bench -o {folder} creates them from the bench's ledger")

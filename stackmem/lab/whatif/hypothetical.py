@@ -39,7 +39,11 @@ class HandOverBand(Struct, frozen=True):
 
 
 def phase_rule(text: str) -> PhaseRule | None:
-    """Parse ``--phases``. Returns None for ``none``."""
+    """Parse ``--phases``. Returns None for ``none``.
+
+    Raises:
+        UsageError: The rule is unknown.
+    """
     name = text.strip()
     if name == "none":
         return None

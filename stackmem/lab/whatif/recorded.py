@@ -77,7 +77,11 @@ class WhatIf(Struct, frozen=True):
 
 
 def parse_strategies(text: str) -> tuple[str, ...]:
-    """Parse ``all`` or a list of strategies. Commas within parameters do not separate strategies."""
+    """Parse ``all`` or a list of strategies. Commas within parameters do not separate strategies.
+
+    Raises:
+        UsageError: A strategy is unknown.
+    """
     if text.strip() == "all":
         return tuple(STRATEGIES)
     spellings = [

@@ -57,7 +57,11 @@ def read_program(path: str, text: str) -> Program:
 
 
 def read_config(name: str, beside: str) -> Reading:
-    """Load the configuration at a path; empty if no path is given."""
+    """Load the configuration at a path; empty if no path is given.
+
+    Raises:
+        Halt: The file is missing or broken.
+    """
     if not name:
         return Config()
     return _config((yield from _load(LoadSource(name, beside), "The configuration could not be read.")))

@@ -73,7 +73,11 @@ def render(text: str, scope: Mapping[str, Any], results: Container[str] = ()) ->
 
 
 def evaluate(expression: str, scope: Mapping[str, Any], results: Container[str] = ()) -> Any:
-    """Evaluate an expression without braces."""
+    """Evaluate an expression without braces.
+
+    Raises:
+        TemplateFault, MalformedOutputError: As ``render``.
+    """
     try:
         _LANGUAGE.rounds, _LANGUAGE.results = 0, results
         template, looked_up = _compile_expression(expression.strip())
@@ -91,6 +95,9 @@ def holds(condition: str, scope: Mapping[str, Any], results: Container[str] = ()
     """Return whether the condition of an ``if`` or ``while`` is true.
 
     Braces around the whole condition are optional.
+
+    Raises:
+        TemplateFault, MalformedOutputError: As ``render``.
     """
     return bool(evaluate(bare(condition), scope, results))
 
@@ -115,7 +122,11 @@ def literal_stretches(command: str) -> tuple[tuple[int, int], ...]:
 
 
 def render_command(command: str, scope: Mapping[str, Any], results: Container[str] = ()) -> str:
-    """Fill the holes in a shell command, except in its literal parts."""
+    """Fill the holes in a shell command, except in its literal parts.
+
+    Raises:
+        TemplateFault, MalformedOutputError: As ``render``.
+    """
     stretches = literal_stretches(command)
     if not stretches:
         return text_of(render(command, scope, results))

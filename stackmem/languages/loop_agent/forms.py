@@ -75,7 +75,11 @@ class ResponseForm(Struct, frozen=True):
 
 
 def read_form(value: Any) -> ResponseForm:
-    """Parse a form."""
+    """Parse a form.
+
+    Raises:
+        Misfit: A part does not fit.
+    """
     location = "responseForm"
     if not isinstance(value, dict):
         raise Misfit(f"{location} must be an object")
@@ -320,6 +324,9 @@ def ask_form(message: str, form: ResponseForm) -> Routine:
     """Ask the questions of a form. Returns the answers as a JSON object by question id; empty answers are null.
 
     An answer that is a JSON object of question ids answers the rest of the form. Questions missing from it are empty.
+
+    Raises:
+        AgentEnded: A question had too many invalid answers.
     """
     head = [message, *(text for text in (form.title, form.description) if text and text != message)]
     found: dict[str, Any] = {}

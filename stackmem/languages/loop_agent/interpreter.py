@@ -52,7 +52,11 @@ from .sub_agents import agent_of
 
 
 def run_agent(session: AgentSession) -> Routine:
-    """Run an agent to its end and return its ``Finish``."""
+    """Run an agent to its end and return its ``Finish``.
+
+    Raises:
+        AgentEnded: The agent cannot continue.
+    """
     system = system_prompt(session.agent, session.params, session.parent, _descriptions(session), session.data)
     yield from watch(session)
     name, prompt = (session.agent.places[key].line if key in session.agent.places else 0 for key in ("name", "prompt"))
@@ -206,7 +210,11 @@ def _perform_step(session: AgentSession, response: Response) -> Routine:
 
 
 def _count_failure(session: AgentSession, *, ok: bool) -> None:
-    """Count consecutive failed steps, and end the agent at its limit."""
+    """Count consecutive failed steps, and end the agent at its limit.
+
+    Raises:
+        AgentEnded: The number of failures has reached its limit.
+    """
     session.failed = 0 if ok else session.failed + 1
     if session.failed >= session.agent.limits.failures:
         raise AgentEnded("Failed", f"{session.failed} steps failed in a row; the last: {session.fault[:500]}")
@@ -235,6 +243,9 @@ def _success(session: AgentSession, finish: Finish) -> Finish | None:
     """Accept the agent's end, if it is allowed.
 
     Returns None if actions must run first or the payload does not fit its schema; the model then reads why.
+
+    Raises:
+        AgentEnded: The last payload does not fit its schema, and the agent gets no further attempt.
     """
     short = [
         f"{action.name} ({session.runs.get(action.name, 0)} of {action.min_runs})"

@@ -50,7 +50,11 @@ def compiled_path(path: str) -> str:
 
 
 def compile_program(path: str, text: str) -> Routine:
-    """Compile a plain program. Returns ``(program, text)`` of the coded form."""
+    """Compile a plain program. Returns ``(program, text)`` of the coded form.
+
+    Raises:
+        Halted: The model's answers are not a coded program.
+    """
     source = read_program(text)
     kept: Source = yield LoadSource(compiled_path(path), path)
     program = kept_program(text, kept.text)
@@ -84,7 +88,11 @@ def kept_program(text: str, kept: str) -> PlaybookProgram | None:
 
 
 def _read_coded(text: str, source: PlaybookProgram) -> PlaybookProgram:
-    """Read a compiled program and check that it differs from its source only in the codes."""
+    """Read a compiled program and check that it differs from its source only in the codes.
+
+    Raises:
+        PlaybookError: The text is not a coded program, or changes a part that must not be compiled.
+    """
     program = read_program(text)
     for _, book in program.all():
         if book.plain:

@@ -35,6 +35,9 @@ def check_inputs(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]
     """Reject inputs that the program cannot start with.
 
     This also works if only the compiled form will show where the program starts.
+
+    Raises:
+        UsageError: As ``entries_of``.
     """
     if named or not program.plain_triggers:
         entries_of(program, named, inputs)
@@ -105,7 +108,11 @@ class _Thread(Struct, eq=False):
 def run_agents(
     world: PlaybookState, entries: dict[str, list[tuple[Playbook, dict[str, Any]]]], watch: MomentListener | None = None
 ) -> Routine:
-    """Run the entry playbooks of each agent and return the value of the first agent's last one."""
+    """Run the entry playbooks of each agent and return the value of the first agent's last one.
+
+    Raises:
+        Halted: All agents wait, and there is no message to deliver.
+    """
     threads = []
     for name, todo in entries.items():
         here = Execution(world, world.agents[name], [], run_playbook, watch)
@@ -163,7 +170,12 @@ _ABSENT = object()
 
 
 def run_playbook(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
-    """Run a playbook or function and return its value, or a ``CallFailure`` if a function failed."""
+    """Run a playbook or function and return its value, or a ``CallFailure`` if a function failed.
+
+    Raises:
+        Exit: The program ends.
+        Halted: The playbook cannot continue.
+    """
     if book.python:
         return (yield from run_function(here, book, arguments))
     agent = here.agent
@@ -243,7 +255,11 @@ def _continuation(frame: PlaybookFrame, lines: list[str]) -> str:
 
 
 def _count_miss(here: Execution, frame: PlaybookFrame, turn: Turn, reply: str) -> str:
-    """Return the model's next instruction after a reply that broke the contract."""
+    """Return the model's next instruction after a reply that broke the contract.
+
+    Raises:
+        Halted: The number of misses exceeds its limit.
+    """
     frame.misses += 1
     shown_text = brief(turn.text or reply, 200)
     if frame.misses > MAX_MISSES:

@@ -241,7 +241,11 @@ _NAME = re.compile(r"\s*+\$?([A-Za-z_]\w*)\s*+(?::\s*+([A-Za-z_][\w\[\] |.]*+)\s
 
 
 def read_params(text: str, line: int) -> tuple[Param, ...]:
-    """Parse a parameter list, in order."""
+    """Parse a parameter list, in order.
+
+    Raises:
+        PlaybookError: A parameter is malformed, or two have the same name.
+    """
     found: dict[str, Param] = {}
     at = 0
     text = text.rstrip()

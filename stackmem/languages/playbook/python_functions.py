@@ -131,7 +131,11 @@ _ERROR_CHARS = 2_000
 
 
 def run_function(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
-    """Run a function and return its value or a ``CallFailure``. Its output is printed for the user."""
+    """Run a function and return its value or a ``CallFailure``. Its output is printed for the user.
+
+    Raises:
+        Exit: The function, or something that it called, ended the program.
+    """
     for param in book.params:
         if param.name in arguments and not fits(arguments[param.name], param.kind):
             return CallFailure(f"{param.name} of {book.name} must be {param.kind}")

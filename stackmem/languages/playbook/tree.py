@@ -314,7 +314,11 @@ def is_plain_trigger(text: str) -> bool:
 
 
 def trigger_line(text: str, line: int, position: int) -> Trigger:
-    """Parse a trigger from its list item. Without a number it gets that of its position."""
+    """Parse a trigger from its list item. Without a number it gets that of its position.
+
+    Raises:
+        PlaybookError: The trigger has no code.
+    """
     match = _TRIGGER.match(text)
     if not match or len(match[1] or "") > _MAX_DIGITS:
         raise PlaybookError("Bad Trigger", "a trigger is written `T1:CND text`, with BGN, CND or EVT", line)

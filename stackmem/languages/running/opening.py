@@ -71,7 +71,11 @@ def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:
 
 
 def open_language(name: str) -> Language:
-    """Return the language called ``name``."""
+    """Return the language called ``name``.
+
+    Raises:
+        UsageError: The language does not exist.
+    """
     known = sorted(set(INTERPRETERS.values()))
     if name not in known:
         raise UsageError(f"no language {name[:80]!r}; known: {', '.join(known) or 'none'}")

@@ -61,7 +61,11 @@ class PreparedProgram(Struct, frozen=True):
 def prepare_program(
     asked: ProgramArguments, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path
 ) -> PreparedProgram:
-    """Determine the program to run, its settings, and where its run is stored."""
+    """Determine the program to run, its settings, and where its run is stored.
+
+    Raises:
+        UsageError: The program, an input or a setting is not valid.
+    """
     load_plugins()
     path, language = find_program(asked.named, asked.language, cwd)
     text = read_program(path)
@@ -98,7 +102,11 @@ def _recordable(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_outline(ready: PreparedProgram) -> PreparedProgram:
-    """Check the program's inputs, resolve its tools, and add the outline."""
+    """Check the program's inputs, resolve its tools, and add the outline.
+
+    Raises:
+        UsageError: The program does not have this input.
+    """
     request = ready.request
     place = Path(request.path)
     folders = reachable_folders(request, ready.prepared.subject.folder)

@@ -24,7 +24,15 @@ from .prepare import PreparedProgram, ProgramArguments, prepare_program
 
 
 def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Person) -> ProgramResult:
-    """Run a program in a new workspace and store the complete run."""
+    """Run a program in a new workspace and store the complete run.
+
+    Raises:
+        UsageError: The request is not possible.
+        WorkspaceError: The workspace or its isolation is not available.
+        TraceError: The trace or the result cannot be written. Earlier records are complete.
+        KeyboardInterrupt: Ctrl-C came before the first fact (SIGTERM: ``SystemExit``). As after ``UsageError`` and
+            ``WorkspaceError``, no files are left behind.
+    """
     folder = ready.prepared.subject.folder
     plan = with_mounts(plan_run(ready.prepared, environ), ready.request, folder)
     prepared = with_copy(ready.prepared)

@@ -223,7 +223,11 @@ def schema_fault(named: Any) -> SexpEvaluationError:
 
 
 def read_schema(text: str) -> dict[str, Any]:
-    """Parse a text as a JSON Schema."""
+    """Parse a text as a JSON Schema.
+
+    Raises:
+        SexpEvaluationError: The text is not a schema.
+    """
     value, fault = read_json(text)
     if fault or not isinstance(value, dict):
         raise SexpEvaluationError("The schema of 'output_format' is not a JSON object.", "", fault)

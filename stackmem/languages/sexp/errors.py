@@ -177,7 +177,11 @@ class Meter:
         return True
 
     def charge(self, steps: int) -> None:
-        """Charge extra steps, for operations whose cost depends on the length of lists and texts."""
+        """Charge extra steps, for operations whose cost depends on the length of lists and texts.
+
+        Raises:
+            TaskError: The steps are used up.
+        """
         self.steps += steps
         if self.steps > self.budget.steps:
             raise exhaustion("steps", self.budget.steps, "evaluation steps")

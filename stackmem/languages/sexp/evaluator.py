@@ -190,7 +190,11 @@ class _Collaborators:
         return next((tools[tool] for tool in sorted(tools) if tool.replace(":", "_") == plain), None)
 
     def answer(self, ask: Request) -> Any:
-        """Answer a request with the help of the collaborators."""
+        """Answer a request with the help of the collaborators.
+
+        Raises:
+            SexpEvaluationError: A collaborator failed. Its own ``TaskError`` is passed through unchanged.
+        """
         match ask:
             case SubtaskRequest():
                 return self._task(ask)

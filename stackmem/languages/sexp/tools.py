@@ -68,7 +68,11 @@ def listed_parameters(tool: ToolSpec) -> tuple[str, ...] | None:
 
 
 def call_tool(request: ToolRequest, known: tuple[str, ...] | None, budget: Budget) -> Doing:
-    """Run a tool through effects. Returns its TaskResult."""
+    """Run a tool through effects. Returns its TaskResult.
+
+    Raises:
+        SexpEvaluationError: The arguments do not fit the tool.
+    """
     name = plain_name(request.name)
     given = {key: as_json(value, budget) for key, value in request.arguments.items()}
     if name not in PARAMETERS:

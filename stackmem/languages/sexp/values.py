@@ -311,6 +311,9 @@ def as_json(value: Any, budget: Budget) -> Any:
     """Convert to JSON.
 
     Only nil becomes null; a symbol becomes its name; cycles and functions become their source form.
+
+    Raises:
+        TaskError: The value is nested too deeply.
     """
     if is_null(value):
         return None

@@ -71,7 +71,11 @@ def same_digest(digest: str, packaged: bool) -> str:
 
 
 def mask_of(patterns: Iterable[str]) -> Mask:
-    """Return a function that masks every match of the regular expressions."""
+    """Return a function that masks every match of the regular expressions.
+
+    Raises:
+        UsageError: A pattern is not valid.
+    """
     compiled = []
     for pattern in patterns:
         try:
@@ -333,7 +337,11 @@ class ProgramNames:
         self._was: dict[tuple[type, str], str] = {}
 
     def refuse_alike(self, event: facts.Event, now: facts.Event, number: int) -> None:
-        """Register a name, and refuse it if a different original name already became the same."""
+        """Register a name, and refuse it if a different original name already became the same.
+
+        Raises:
+            UsageError: Two names have become equal.
+        """
         if not isinstance(event, ChunkKept | VariableSet) or not isinstance(now, ChunkKept | VariableSet):
             return
         if self._was.setdefault((type(now), now.name), event.name) != event.name:

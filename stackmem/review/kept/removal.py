@@ -45,7 +45,11 @@ class Pruned(Struct, frozen=True):
 
 
 def read_age(text: str) -> float:
-    """Return the seconds in ``30d``, ``12h`` or ``4w``."""
+    """Return the seconds in ``30d``, ``12h`` or ``4w``.
+
+    Raises:
+        UsageError: The text is not an age.
+    """
     parts = _AGE.fullmatch(text.strip())
     if parts is None:
         raise UsageError(f"{text!r} is not a valid age; write hours, days or weeks, such as 12h, 30d or 4w")

@@ -97,7 +97,11 @@ class _Start(Struct):
 
 
 def list_runs(runs_dir: Path) -> list[RunRow]:
-    """Return a row for every run in a folder, the oldest first."""
+    """Return a row for every run in a folder, the oldest first.
+
+    Raises:
+        UsageError: ``runs_dir`` cannot be read.
+    """
     return [run_row(folder) for folder in run_folders(runs_dir)]
 
 
@@ -118,6 +122,9 @@ def run_folders(runs_dir: Path) -> list[Path]:
 def find_runs(runs_dir: Path, conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
     """Return the runs that ``choose_runs`` selects, with sizes and requests, which are read for as few runs as
     possible.
+
+    Raises:
+        UsageError: As ``list_runs`` and ``choose_runs``.
     """
     rows = list_runs(runs_dir)
     if any("disk_bytes" in text or "request" in text for text in (order, *conditions)):

@@ -56,6 +56,9 @@ def cached_steps(
 
     A request counts as sent when the record before its reply was written, plus the wait that the rules require. Failed
     attempts are assumed to cache nothing.
+
+    Raises:
+        UsageError: The run's strategy is not installed.
     """
     cache, request = ServerCache(count) if server_cache else Cache(minimum_tokens, count), 0
     for moment in with_prompts(run):
@@ -78,7 +81,11 @@ def cached_steps(
 
 
 def with_prompts(run: Iterable[Moment]) -> Iterator[Moment]:
-    """Yield the run with the prompt of every answer rendered, so that several folds can share it."""
+    """Yield the run with the prompt of every answer rendered, so that several folds can share it.
+
+    Raises:
+        UsageError: A strategy of the run is not installed.
+    """
     strategies: dict[str, MemoryStrategy] = {}
     for moment in run:
         answer, before = moment.event, moment.before

@@ -51,6 +51,9 @@ class ImageRoom(Struct, frozen=True):
         """Open the agent's workspace, or a copy to be judged.
 
         A judged copy sees what the agent wrote outside the workspace, but cannot change it.
+
+        Raises:
+            WorkspaceError: The root cannot be mounted.
         """
         path = view.root.parent / ROOT
         apart = self.task.image is not None and self.task.image.apart

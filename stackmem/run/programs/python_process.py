@@ -100,6 +100,10 @@ class Live:
         """Return the process's next message after its answers: a ``call``, or ``stdout``, ``stderr`` and ``exit_code``.
 
         A restarted program's earlier requests are compared with the recorded ones as they arrive.
+
+        Raises:
+            TimeoutError: The call has used up its time.
+            WorkspaceError: The sandbox failed.
         """
         answers, recorded = given["answers"], given["session"]["asked"] if self._program else []
         compared = len(self._answers)

@@ -68,7 +68,11 @@ class ToolContext(Struct):
 
 
 def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:
-    """Run a built-in tool and return its answer."""
+    """Run a built-in tool and return its answer.
+
+    Raises:
+        WorkspaceError: The sandbox failed. The run can be resumed.
+    """
     if call.tool == "find_context":
         return _find_context(call.arguments, context)
     fault = _fault(call)

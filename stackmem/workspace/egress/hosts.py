@@ -64,7 +64,11 @@ def joined(host: str, port: int) -> str:
 
 
 def read_allowed(text: str) -> AllowedHost:
-    """Parse one entry."""
+    """Parse one entry.
+
+    Raises:
+        UsageError: The text is not a valid entry.
+    """
     target, *methods = text.split(",")
     match = _ENTRY.fullmatch(target.strip())
     if match is None:

@@ -45,7 +45,11 @@ class NetworkList(Struct, frozen=True):
 
 
 def read_hosts(texts: tuple[str, ...]) -> tuple[AllowedHost, ...]:
-    """Parse the entries and remove duplicates."""
+    """Parse the entries and remove duplicates.
+
+    Raises:
+        UsageError: An entry is not valid.
+    """
     return tuple(dict.fromkeys(read_allowed(text) for text in texts))
 
 

@@ -118,7 +118,11 @@ def shell_of(layers: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def user_of(layers: tuple[str, ...], named: str) -> tuple[int, str]:
-    """Return the uid and home folder of a user, according to the topmost layer with a list of users."""
+    """Return the uid and home folder of a user, according to the topmost layer with a list of users.
+
+    Raises:
+        WorkspaceError: No layer lists the name.
+    """
     name = named.partition(":")[0]
     text = next((found for layer in layers if (found := _passwd(layer)) is not None), "")
     for line in text.splitlines():

@@ -89,7 +89,11 @@ class ImageStore:
         self.folder = folder
 
     def make_ready(self) -> None:
-        """Create the folder. Only the user may enter it, because files in images can have any mode."""
+        """Create the folder. Only the user may enter it, because files in images can have any mode.
+
+        Raises:
+            WorkspaceError: The store cannot be created.
+        """
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.folder.chmod(0o700)

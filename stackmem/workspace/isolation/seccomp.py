@@ -194,6 +194,9 @@ def build_filter(
         own_ipc: Allow shared memory, semaphores and message queues, which an IPC namespace confines.
         one_user: Let changes of ownership succeed without effect, for a root whose files all have the same owner.
         machine: As returned by ``platform.machine``; empty for this machine.
+
+    Raises:
+        WorkspaceError: The table of system calls for this machine is missing.
     """
     name = machine or platform.machine()
     if name not in _MACHINES:

@@ -106,7 +106,11 @@ def find_instructions(folder: Path) -> Instructions:
 
 
 def read_instructions(path: Path) -> Instructions:
-    """Return the instructions in a file that the user names."""
+    """Return the instructions in a file that the user names.
+
+    Raises:
+        UsageError: The file cannot be read, or is empty.
+    """
     if not (text := _read(path).strip()):
         raise UsageError(f"the instructions {path} cannot be read, or are empty; name a text file, or none")
     return instructions_of(((path.name, text),))

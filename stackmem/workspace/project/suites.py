@@ -45,6 +45,9 @@ def find_suites(
 
     A test command that the project defines comes before the defaults of Cargo and Go, because their files may belong to
     a part of the project only. ``has`` returns whether commands find a program.
+
+    Args:
+        environment: The Python environment, relative to the folder; empty if it does not exist.
     """
     return tuple(
         suite

@@ -108,7 +108,11 @@ class _ConditionToken(Struct, frozen=True):
 
 
 def parse(text: Any) -> Node | None:
-    """Parse a condition. None if it is only whitespace."""
+    """Parse a condition. None if it is only whitespace.
+
+    Raises:
+        ConditionFault: The text is not a condition.
+    """
     if not isinstance(text, str) or not text:
         raise ConditionFault("Expression must be a non-empty string")
     if len(text) > MAX_CHARS:

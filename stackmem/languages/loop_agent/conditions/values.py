@@ -181,7 +181,11 @@ def _numeral(text: str) -> float:
 
 
 def text_of(value: Any, visit: Visit) -> str:
-    """Return ``String(value)``."""
+    """Return ``String(value)``.
+
+    Raises:
+        ConditionFault: The text has more than 100,000 characters.
+    """
     match value:
         case str():
             return value
