@@ -38,6 +38,7 @@ from stackmem.run.companion.find import find_run
 from stackmem.trace.imported import Stated, imported_from, stated_by_recording
 
 from .calibration import calibrated, recorded_life, warm_tokens
+from .checkpoints import Answering, answering_under, without_checkpoints
 from .hypothetical import MISSED, HandOverBand, bands, is_flat, lookup_bands, start_with_frames
 from .hypothetical_frames import estimated_outputs
 from .lookups import Lookups
@@ -202,20 +203,22 @@ def _cost(outcome: WhatIfOutcome | None) -> float | None:
 def _rows(
     run: tuple[Moment, ...], start: RunStarted, question: WhatIfQuestion, terms: Terms, stated: str
 ) -> Iterator[WhatIfRow]:
-    facts = {flat: facts_used(run, flat=flat) for flat in (False, True)}
-    own = open_strategy(start.strategy)
+    complete, own = _flat_run(run, question), open_strategy(start.strategy)
     if imported_from(start):
         terms = replace(terms, life=recorded_life(run), warm_tokens=warm_tokens(run))
-    recorded = as_recorded(run, facts[not has_frames(own)], terms)
+    recorded = as_recorded(run, complete.facts[not has_frames(own)], terms)
     base = _cost(recorded)
     yield WhatIfRow(stated or own.name, True, _note(run, own), recorded, 1.0 if base else None)
-    rule = question.phases if is_flat(run) else None
-    flat_run = _FlatRun(run, facts, rule, question.missed, Lookups(run) if rule is not None else None)
+    by_mode: dict[Answering, _FlatRun] = {}
     for spelled in question.strategies:
         strategy = _knowing_life(open_strategy(spelled), terms)
         if strategy.name == own.name and not stated:
             continue
-        row = _row(flat_run, _start_under(start, strategy), strategy, terms)
+        began = _start_under(start, strategy)
+        if began.checkpoints not in by_mode:
+            shorter = without_checkpoints(run, began.checkpoints)
+            by_mode[began.checkpoints] = complete if shorter is run else _flat_run(shorter, question)
+        row = _row(by_mode[began.checkpoints], began, strategy, terms)
         cost = _cost(row.outcome)
         yield replace(row, ratio=round(cost / base, 4) if cost is not None and base else None)
 
@@ -235,6 +238,12 @@ class _FlatRun(Struct, frozen=True):
     rule: PhaseRule | None  # how it is cut into frames; None if it is not cut
     shares: tuple[float, ...]  # of lost facts that are looked up again
     lookups: Lookups | None  # None if nothing is looked up again
+
+
+def _flat_run(run: tuple[Moment, ...], question: WhatIfQuestion) -> _FlatRun:
+    facts = {flat: facts_used(run, flat=flat) for flat in (False, True)}
+    rule = question.phases if is_flat(run) else None
+    return _FlatRun(run, facts, rule, question.missed, Lookups(run) if rule is not None else None)
 
 
 def _row(flat: _FlatRun, start: RunStarted, strategy: MemoryStrategy, terms: Terms) -> WhatIfRow:
@@ -281,7 +290,7 @@ def _start_under(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
     Thinking is sent back as the recording did, whatever the strategy: it is the provider's rule, not the strategy's.
     """
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
-    start = replace(start, strategy=strategy.name, texts=texts or UNSET)
+    start = replace(start, strategy=strategy.name, texts=texts or UNSET, checkpoints=answering_under(start, strategy))
     if imported_from(start):
         return start
     budgets = budgets_of(strategy, start.budgets)
