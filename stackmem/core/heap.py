@@ -34,11 +34,7 @@ _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
 class Chunk(Struct, frozen=True):
-    """A named piece of memory.
-
-    Attributes:
-        created, written, read: Step numbers. ``read`` is None before the first read.
-    """
+    """A named piece of memory."""
 
     name: str
     content: str

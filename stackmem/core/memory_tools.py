@@ -222,11 +222,7 @@ def _digest(state: State, source: str) -> str:
 
 
 class LookupAnswer(Struct, frozen=True):
-    """The result of a look-up. With a ``fault``, nothing has changed.
-
-    Attributes:
-        notes, directory: Their new values, or None if they did not change.
-    """
+    """The result of a look-up. With a ``fault``, nothing has changed."""
 
     text: str = ""
     fault: str = ""

@@ -119,7 +119,7 @@ class RunPlan(Struct, frozen=True):
 
 
 def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
-    """Validate the request and return the plan. All user errors are detected here."""
+    """Validate the request and return the plan. All user errors are detected here, as ``UsageError``."""
     resolved, subject = prepared.resolved, prepared.subject
     settings = resolved.settings
     if subject.image is not None:
@@ -234,7 +234,7 @@ def assemble(
     environ: Mapping[str, str],
     history: History | NoHistory,
 ) -> RunParts:
-    """Open the workspace and assemble the run. Nothing is synced to disk before the trace exists."""
+    """Open the workspace, or raise ``WorkspaceError``, and assemble the run. It syncs no file before the trace exists."""
     subject, settings = prepared.subject, prepared.resolved.settings
     history.withhold(scrubber.held_in)
     workspace, checks = _opened(plan, prepared, places, scrubber)

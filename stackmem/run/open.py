@@ -124,7 +124,7 @@ class Opened(Struct):
 def open_run(
     beginning: Beginning, environ: Mapping[str, str], interrupts: Interrupts, person: Person
 ) -> Iterator[Opened]:
-    """Provide everything that a run needs, until the run is over."""
+    """Provide everything that a run needs until it is over. Except for ``TraceError``, failed setup leaves no files."""
     places = run_places(beginning)
     with ExitStack() as stack:
         if isinstance(beginning, Rehearsed):

@@ -202,7 +202,7 @@ def _programs(subject: Subject, resolved: Resolved, cwd: Path, environ: Mapping[
 def place_run(
     subject: Subject, resolved: Resolved, model: str, here: tuple[Path, Mapping[str, str]], warnings: tuple[str, ...]
 ) -> Prepared:
-    """Return the request with the directories in which it runs and is stored."""
+    """Return the request with its directories, which must be writable. ``here``: working directory and environment."""
     cwd, environ = here
     must_be_text(model, "the name of the model")
     folders = (runs_dir(resolved.settings, cwd, environ), sandbox_dir(resolved.settings, cwd, environ))
@@ -274,7 +274,7 @@ def _shown_sockets(profile: Profile) -> list[str]:
 
 
 def profile_of(settings: Settings, cwd: Path) -> Profile:
-    """Return the named profile, or the profile of the checkout, or the built-in one."""
+    """Return the named, the checkout's, or the built-in profile. ``UsageError`` if the file or a key is not valid."""
     own = home / "sandbox" / "profile.toml" if (home := checkout(cwd)) else None
     if settings.profile is not None:
         return read_profile(settings.profile)
@@ -308,7 +308,7 @@ def must_be_text(value: str, what: str) -> str:
 
 
 def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
-    """Return the task or folder that ``named`` refers to, with the text of ``-t``."""
+    """Return the task or folder ``named``, with the text of ``-t``, which a folder needs and a task cannot have."""
     place = find_task(named, cwd)
     if place is not None:
         if text is not None:

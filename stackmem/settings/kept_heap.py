@@ -281,7 +281,7 @@ def _kept(heap: Heap) -> dict[str, KeptChunk]:
 
 
 def heap_store(name: str, folder: Path | None, cwd: Path, environ: Mapping[str, str]) -> HeapStore:
-    """Return the store that ``--heap`` names."""
+    """Return the store that ``--heap`` names. For a task, ``folder`` is None, and ``keep`` is a ``UsageError``."""
     if name != KEEP:
         return HeapStore((cwd / os.path.expanduser(name)).resolve(), str(folder or ""))
     if folder is None:

@@ -53,11 +53,7 @@ class NoPackage(Unsigned):
 
 
 class Signature(Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of the file.
-
-    Attributes:
-        records, digest: Number and digest of the last record that it covers.
-    """
+    """One line of the file."""
 
     # ``frame`` after the end of a frame, ``end`` at the end of the run, ``found`` for records that already existed,
     # signed or not, when a process continued the run

@@ -34,12 +34,7 @@ class Step(Struct, frozen=True):
 
 
 class FrameSpan(Struct, frozen=True):
-    """One frame from its push to its pop.
-
-    Attributes:
-        first, last: Its own first and last step; 0 if it had no step.
-        forced, verified: As in ``FramePopped``.
-    """
+    """One frame from its push to its pop."""
 
     id: str
     name: str

@@ -181,7 +181,7 @@ class Workspace:
         return self._files.digest(path)
 
     def run_command(self, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
-        """Run a command in the workspace. The last line of the text says how it ended."""
+        """Run a command. The last line of the text says how it ended. ``WorkspaceError`` if it could not run."""
         if refused := refused_command(command):
             return ToolOutcome(refused, failed=True)
         if os.fstat(self._seat.fd).st_nlink == 0:
@@ -369,7 +369,7 @@ class Gate:
 
     @contextmanager
     def entered(self, binds: Callable[[], bool], *, lasting: bool = False) -> Generator[bool]:
-        """Wait until the command may run. Yields whether it mounts ``.git``.
+        """Wait until the command may run. Yields whether it mounts ``.git``: what ``binds`` returns after the wait.
 
         Args:
             lasting: It is a job.

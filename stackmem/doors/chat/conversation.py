@@ -295,7 +295,11 @@ def talk(
     vim: bool = False,
     plain: bool = False,
 ) -> int:
-    """Run a conversation about a folder; return the exit code."""
+    """Run a conversation about a folder; return the exit code.
+
+    Args:
+        first: Starts the conversation or continues an earlier one.
+    """
     color = not (plain or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb")
     screen = ChatScreen(color=color, plain=plain, styled=color)
     screen.place = place_of(folder)

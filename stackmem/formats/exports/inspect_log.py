@@ -37,7 +37,7 @@ _LATEST = 253_402_300_799.0
 
 
 def write_inspect(records: Iterable[Record], run: str, out: Path) -> None:
-    """Write the run to a file."""
+    """Write the run to a file. ``UsageError`` without the extra, ``TraceError`` for a broken record."""
     if out.suffix != ".eval":
         raise UsageError(f"Inspect needs a file name that ends in .eval, not {out}; change it with -o")
     log = inspect_log(records, run)

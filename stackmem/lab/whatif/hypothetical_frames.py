@@ -76,7 +76,13 @@ def handing(strategy: MemoryStrategy, budgets: Budgets) -> Handing | None:
 def framed(
     run: Sequence[Moment], spans: Sequence[range], how: Handing, budgets: Budgets, missed_share: float, count: Count
 ) -> tuple[list[Timed], HandOver]:
-    """Return the events of a flat run with each span of steps in a frame."""
+    """Return the events of a flat run with each span of steps in a frame.
+
+    Args:
+        spans: As returned by ``phases``.
+        missed_share: Share of the handed-over facts that are looked up again, 0 to 1; the same facts in every call.
+        count: Counts the tokens of replies that this function makes up.
+    """
     before, steps = steps_of(run)
     plan = _Plan(run, steps, spans, how, budgets, missed_share)
     writer = _Events(plan, steps, count)

@@ -336,7 +336,7 @@ class OtherStrategy:
         self.state = State()
 
     def take(self, moment: Moment, usage: Usage = _NOTHING) -> None:
-        """Apply one moment."""
+        """Apply one moment. ``usage`` is the usage of a reply under the other strategy."""
         match moment.event:
             case RunStarted():
                 self.state = evolve(State(), self._start)

@@ -295,7 +295,7 @@ def is_coded(text: str) -> bool:
 
 
 def step_line(text: str, line: int, by_place: Number) -> StepLine:
-    """Parse a step from its list item."""
+    """Parse a step from its list item. ``by_place`` is its number if the text does not contain one."""
     match = _CODED.match(text)
     label, code, says = (match[1], match[2], match[3] or "") if match else ("", text[:40], "")
     if code not in CODES:

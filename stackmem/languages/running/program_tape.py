@@ -121,6 +121,9 @@ def play_tape(
     """Run the program against the answers for as long as it asks the same questions.
 
     Returns ``(events, state, number of answers used)``.
+
+    Args:
+        opening: The first events of the run.
     """
     state, events, used = State(), list(opening), 0
     for event in opening:
