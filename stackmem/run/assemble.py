@@ -234,7 +234,7 @@ def assemble(
     environ: Mapping[str, str],
     history: History | NoHistory,
 ) -> RunParts:
-    """Open the workspace, or raise ``WorkspaceError``, and assemble the run. It syncs no file before the trace exists."""
+    """Open the workspace, or raise ``WorkspaceError``, and assemble the run. Sync no file before the trace exists."""
     subject, settings = prepared.subject, prepared.resolved.settings
     history.withhold(scrubber.held_in)
     workspace, checks = _opened(plan, prepared, places, scrubber)

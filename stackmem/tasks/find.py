@@ -16,6 +16,9 @@ def find_task(name_or_path: str, cwd: Path) -> Path | None:
     """Return the task's folder, or None for a folder without task.toml, which needs a prompt.
 
     A folder takes precedence over a name, and ``./tasks`` over the shipped tasks.
+
+    Raises:
+        UsageError: The name is neither a task nor a folder.
     """
     if not name_or_path or "\0" in name_or_path:
         raise UsageError("the task name is empty; name a task ('stackmem tasks list') or a folder")

@@ -238,7 +238,11 @@ class EditorAgent:
         return self._sessions[name]
 
     def _found(self, name: str, folder: Path) -> Path:
-        """Return the run folder of a session about this folder; a run id works as a session name too."""
+        """Return the run folder of a session about this folder; a run id works as a session name too.
+
+        Raises:
+            RequestError: The session does not exist.
+        """
         runs = self._runs_dir(folder)
         run = name
         if _ID.fullmatch(name):

@@ -257,7 +257,11 @@ def _stated(session: RecordedSession) -> tuple[float, ...]:
 
 
 def _tools_beside(file: Path) -> tuple[ToolSpec, ...]:
-    """Read ``tools.json`` from the folder of a recording, if there is one."""
+    """Read ``tools.json`` from the folder of a recording, if there is one.
+
+    Raises:
+        UsageError: The file is not a list of tools.
+    """
     tools_file = file.with_name(TOOLS)
     if not tools_file.is_file():
         return ()

@@ -89,7 +89,11 @@ class LiteralReader:
         return self.text[self.at : self.at + 1]
 
     def value(self, depth: int = 0) -> Any:
-        """Read the value at the current position."""
+        """Read the value at the current position.
+
+        Raises:
+            LiteralFault: The text is not a literal.
+        """
         if depth > MAX_DEPTH:
             raise LiteralFault(f"the value is nested over {MAX_DEPTH} deep", self.at)
         first = self.peek()
@@ -210,7 +214,11 @@ class LiteralReader:
             raise LiteralFault(f"{what} continues with {_excerpt(self.text, self.at)}; a comma belongs there", self.at)
 
     def call(self, depth: int = 0) -> CallTo:
-        """Read the call at the current position."""
+        """Read the call at the current position.
+
+        Raises:
+            LiteralFault: The text is not a call, or an argument is not a value.
+        """
         match = _CALLED.match(self.text, self.at)
         if not match:
             raise LiteralFault(f"{_excerpt(self.text, self.at)} is not a call", self.at)
