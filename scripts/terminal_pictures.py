@@ -13,99 +13,20 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
-from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from scripts.picture import still  # noqa: E402 - from the checkout
+from scripts.terminal_recordings import RECORDINGS, Recording  # noqa: E402 - from the checkout
+from tests.doors.chat.tmux import Tmux  # noqa: E402 - from the checkout
 
 TARGET = ROOT / "docs" / "images" / "terminal"
 COLUMNS, MAX_ROWS = 100, 32
-_SOLVE = "stackmem solve tasks/calculator --model demo"
-_READER = "--model sim/bounded-reader --isolation memory"
-_BENCH = (
-    "stackmem bench spec_map --strategies full,stackheap --models sim/bounded-reader --trials 1 --horizon 60"
-    " --window-tokens 1_000_000 --isolation memory --fsync none -o growth"
-)
 # Sequences that move the cursor or set a title; a picture needs only those of color.
 _NOT_COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-ln-z]|\x1b\][^\x07]*\x07|\x1b[()][0-9A-B]|\x07")
-
-
-class Recording(NamedTuple):
-    """The commands of a picture.
-
-    Attributes:
-        page: The page of the docs that shows the picture.
-        title: The text for readers who do not see the picture.
-        shown: The commands of which the picture shows the output.
-        before: Commands that prepare the home folder.
-    """
-
-    page: str
-    title: str
-    shown: tuple[str, ...]
-    before: tuple[str, ...] = ()
-
-
-RECORDINGS = {
-    "solve": Recording("tutorials/work.md", "A run solves a task", (_SOLVE,)),
-    "runs": Recording("cli.md", "The list of runs", ("stackmem runs",), (_SOLVE, f"{_SOLVE} --max-steps 5")),
-    "trace-show": Recording("trace.md", "The events of a run", ("stackmem trace show last",), (_SOLVE,)),
-    "replay": Recording("replay.md", "A replay verifies a run", ("stackmem replay last",), (_SOLVE,)),
-    "replay-step": Recording("questions.md", "One step of a run", ("stackmem replay last --step 4",), (_SOLVE,)),
-    "fork": Recording("fork.md", "A fork continues a run from step 8 under another strategy",
-                      ("stackmem fork last --at 8 --strategy stackheap:index=delta",), (_SOLVE,)),
-    "diff": Recording("tutorials/traces.md", "The first step in which two runs differ",
-                      ('stackmem diff "$(ls -d runs/* | head -1)" "$(ls -d runs/* | tail -1)"',),
-                      (_SOLVE, "stackmem fork last --at 8 --strategy stackheap:index=delta")),
-    "stats": Recording("metrics.md", "The figures of a run", ("stackmem trace stats last",), (_SOLVE,)),
-    "cache": Recording("cache.md", "The bill of a run under one provider's cache",
-                       ("stackmem trace stats last --simulate claude-sonnet-5-5",), (_SOLVE,)),
-    "whatif": Recording("whatif.md", "The cost of a run under other strategies",
-                        ("stackmem whatif last --strategies full,stackheap,summary",),
-                        ("stackmem worlds make spec_map --seed 1 --horizon 60 -o spec_map",
-                         f"stackmem solve spec_map {_READER}")),
-    "worlds": Recording("worlds.md", "The families of generated worlds", ("stackmem worlds list",)),
-    "tasks": Recording("tasks.md", "The tasks of a checkout",
-                       ("stackmem tasks list", "stackmem tasks check calculator")),
-    "bench": Recording("bench.md", "A bench of two strategies", (_BENCH,)),
-    "report": Recording("tutorials/compare.md", "The report of a bench",
-                        ("stackmem report growth -o growth.md", "head -26 growth.md"), (_BENCH,)),
-    "resume": Recording("resume.md", "A run stops at a limit and is resumed",
-                        (f"{_SOLVE} --max-steps 5", "stackmem resume last --max-steps +50")),
-    "apl": Recording("programs/apl.md", "An APL program plays tic-tac-toe",
-                     ("stackmem run examples/apl/tic-tac-toe --model script:examples/apl/tic-tac-toe/script.yaml",)),
-    "sexp": Recording("programs/sexp.md", "An S-expression counts words",
-                      ("stackmem run examples/sexp/count-words --input most:=10"
-                       " --model script:examples/sexp/count-words/script.yaml",)),
-    "loop": Recording("programs/loop.md", "A loop agent enriches records",
-                      ("stackmem run examples/loop/enrich --model script:examples/loop/enrich/script.yaml",)),
-    "playbook": Recording("programs/playbooks.md", "A playbook asks for a name",
-                          ('stackmem run examples/playbooks/greeting --say hm --say "I am Ada"'
-                           " --model script:examples/playbooks/greeting/script.yaml",)),
-    "python": Recording("programs/python.md", "A Python program writes a changelog",
-                        ("stackmem run examples/python/changelog --input version=2.0 --say yes"
-                         " --model script:examples/python/changelog/script.yaml",)),
-    "examples": Recording("programs/index.md", "The example programs", ("stackmem examples",)),
-    "strategies": Recording("strategies.md", "The memory strategies", ("stackmem strategies",)),
-    "models": Recording("models.md", "The known models and their prices", ("stackmem models",)),
-    "config": Recording("configuration.md", "Every setting and its source", ("stackmem config",)),
-    "simulated": Recording("simulated-model.md", "The simulated model solves a generated world",
-                           (f"stackmem solve trap {_READER} --strategy stackheap",),
-                           ("stackmem worlds make env_trap --seed 7 --horizon 60 -o trap",)),
-    "signed": Recording("trust.md", "A replay checks the signature of a run",
-                        ("stackmem replay last --signed",), (_SOLVE,)),
-    "api": Recording("extending.md", "A run started from Python", ("cat solve.py", "python solve.py"),
-                     ("cp docs/examples/01_solve.py solve.py",)),
-    "docs": Recording("faq.md", "A search in the docs, offline", ("stackmem docs cost",)),
-    "export": Recording("formats.md", "A run written in another format",
-                        ("stackmem export last --format atif -o run.json", "python -m json.tool run.json | head -24"),
-                        (_SOLVE,)),
-    "headless": Recording("headless.md", "The stream of events of a run",
-                          (f"{_SOLVE} --stream-json | head -6 | cut -c1-95",)),
-}  # fmt: skip
 
 
 def record(recording: Recording, home: Path) -> tuple[str, ...]:
@@ -120,13 +41,17 @@ def record(recording: Recording, home: Path) -> tuple[str, ...]:
     for command in recording.before:
         subprocess.run(["/bin/sh", "-c", command], cwd=home, env=environ, check=False, capture_output=True)
     rows: list[str] = []
-    for command in recording.shown:
+    for number, command in enumerate(recording.shown, 1):
         first, *more = _wrapped(command)
         rows += [
             f"\x1b[32m{mark}\x1b[0m \x1b[1m{line}\x1b[0m"
             for mark, line in [("$", first), *((">", each) for each in more)]
         ]
-        rows += map(_cut, _lines(_output(command, home, environ).replace(str(home), "~")))
+        if recording.typed and number == len(recording.shown):
+            lines = _typed(command, recording.typed, home, environ)
+        else:
+            lines = _lines(_output(command, home, environ))
+        rows += [_cut(line.replace(str(home), "~")) for line in lines]
         rows.append("")
     rows.pop()
     if len(rows) > MAX_ROWS:
@@ -153,6 +78,25 @@ def _output(command: str, home: Path, environ: dict[str, str]) -> str:
     os.close(main)
     process.wait()
     return b"".join(chunks).decode("utf-8", "replace")
+
+
+def _typed(command: str, typed: tuple[tuple[str, str], ...], home: Path, environ: dict[str, str]) -> list[str]:
+    """Type into a command in tmux; return the rows of its screen after the last answer."""
+    window = Tmux(home, ["/bin/sh", "-c", command], home, environ, COLUMNS)
+    try:
+        window("resize-window", "-t", "t", "-x", COLUMNS, "-y", MAX_ROWS - 1)
+        time.sleep(3)  # until the prompt is there
+        for words, answer in typed:
+            window("send-keys", "-l", "-t", "t", words)
+            window.type("Enter")
+            window.wait_for(answer)
+            time.sleep(2)  # until the prompt is there again
+        lines = window.screen("-e")
+    finally:
+        window.close()
+    while lines and not _NOT_COLOR.sub("", lines[-1]).strip():
+        lines.pop()
+    return lines
 
 
 def _lines(output: str) -> list[str]:

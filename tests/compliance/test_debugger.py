@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -177,6 +179,19 @@ def test_changes_name_the_place_and_both_values():
     assert changes.lines(moment("line", a={"b": [1]})) == ('a.b = [1] (was [1, {"c": true}, 3])', "text is gone")
     many = {f"n{number}": number for number in range(50)}
     assert changes.lines(moment("line", a={"b": [1]}, **many))[-1] == "and 30 more changes"
+
+
+def test_at_a_terminal_the_command_stays_in_the_line_of_the_prompt(recording, tmp_path):
+    folder, _ = recording("sexp")
+    main, terminal = os.openpty()
+    os.write(main, b"q\n")  # the terminal of this test echoes it before the program starts
+    line = [sys.executable, "-m", "stackmem", "debug", str(folder)]
+    walked = subprocess.run(
+        line, cwd=tmp_path, stdin=terminal, capture_output=True, text=True, check=True, timeout=60
+    )  # fmt: skip
+    os.close(main)
+    os.close(terminal)
+    assert walked.stderr == "main.sexp:1 (entry) main.sexp\ndebug> "
 
 
 def test_the_commands_walk_through_a_run_and_print_changes(recording, tmp_path):

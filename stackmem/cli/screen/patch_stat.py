@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from stackmem.core.text import quantity
+
 _FILES_SHOWN = 40
 _MAX_BAR = 40
 _NARROWEST_PATH = 20
@@ -65,7 +67,7 @@ def stat_lines(stats: list[FileStat], width: int) -> list[str]:
         lines.append(f" and {len(stats) - len(shown):,} more files")
     added, removed = sum(stat.added for stat in stats), sum(stat.removed for stat in stats)
     files = "1 file" if len(stats) == 1 else f"{len(stats):,} files"
-    return [*lines, f" {files} changed, {added:,} lines added, {removed:,} removed"]
+    return [*lines, f" {files} changed, {quantity(added, 'line')} added, {removed:,} removed"]
 
 
 def _bar(stat: FileStat, most: int, width: int) -> str:

@@ -155,7 +155,7 @@ def _tell(bill: GatewayBill) -> None:
         prefix = "about " if run.usage.estimated else ""
         counts = f"{quantity(run.steps, 'step')}, {quantity(run.frames, 'frame')}"
         typer.echo(readable(f"{run.run}: {counts}, {prefix}{run.usage.total:,} tokens, {cost}"), err=True)
-    unpriced = f", and {bill.unpriced:,} replies of unknown price" if bill.unpriced else ""
+    unpriced = f"; replies of unknown price: {bill.unpriced:,}" if bill.unpriced else ""
     guessed = f"; replies without usage, estimated: {bill.estimated:,}" if bill.estimated else ""
     ends = f"{unpriced}{guessed}; stackmem view RUN shows one"
     typer.echo(f"{quantity(len(bill.runs), 'run')}, ${bill.usd:.4f}{ends}", err=True)

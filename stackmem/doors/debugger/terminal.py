@@ -22,6 +22,7 @@ HELP = """commands: c (continue), s (step in), n (step over), o (step out), b [F
 d [FILE:]LINE (delete a breakpoint), v [NAME] (variables), h (heap), r (registers), f (frames of the run),
 w (call stack), q (end the program)"""
 _BACK = "in recorded runs also: rs (step back in), rn (step back over), rc (back to a breakpoint)"
+_PROMPT = "debug> "
 _MODES: dict[str, Mode] = {"c": "run", "s": "in", "n": "over", "o": "out"}
 _SCOPES = {"v": "Variables", "h": "Heap", "r": "Registers", "f": "Frames"}
 
@@ -32,7 +33,7 @@ class TerminalDebugger:
     def __init__(self, folder: Path, reads: TextIO | None = None, say: Callable[[str], None] | None = None) -> None:
         self._folder = folder
         self._reads = reads or sys.stdin
-        self._say = say or (lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201 - a dialogue
+        self._say = say or _print
         self._stepper = Stepper({}, "in")
         self._goes_back = False
 
@@ -72,7 +73,7 @@ class TerminalDebugger:
         if self._stepper.fault:
             self._say(f"the condition cannot be evaluated: {self._stepper.fault}")
         while True:
-            self._say("debug> ")
+            self._say(_PROMPT)
             typed = self._reads.readline()
             if not typed:
                 raise Halted("Stopped", "Program halted: the debugger's input ended")
@@ -126,6 +127,12 @@ class TerminalDebugger:
         for name, value in values.items():
             if not names or name in names or name.lstrip("$") in names:
                 self._say(f"{name} = {json.dumps(value, ensure_ascii=False, default=str)[:2_000]}")
+
+
+def _print(text: str) -> None:
+    """Print a line to stderr. At a terminal, what the user types stays in the line of the prompt."""
+    end = "" if text == _PROMPT and sys.stdin.isatty() else "\n"
+    print(text, file=sys.stderr, end=end, flush=True)  # noqa: T201 - a dialogue
 
 
 def _place(moment: DebugMoment) -> str:

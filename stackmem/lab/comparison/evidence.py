@@ -13,6 +13,7 @@ from importlib.resources import files
 from io import StringIO
 from pathlib import Path
 
+from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.lab.bench.evidence import FIXED, PRICED_AS, READS, RecordingEntry
 from stackmem.lab.bench.evidence_figures import MIN_RUNS, MIN_TASKS, OVERRUN_RATIO, EvidenceLine, EvidenceTable, tables
@@ -70,7 +71,8 @@ def summary(entries: Sequence[RecordingEntry]) -> list[str]:
     """Return sentences about the recordings that were read and those that were not."""
     usable = [entry for entry in entries if entry.told]
     models, tasks = Counter(entry.model for entry in usable), {entry.task for entry in usable}
-    lines = [f"{len(usable):,} recordings of {len(models):,} models and {len(tasks):,} tasks; {_models(models)}"]
+    counts = f"{quantity(len(models), 'model')} and {quantity(len(tasks), 'task')}"
+    lines = [f"{quantity(len(usable), 'recording')} of {counts}; {_models(models)}"]
     unread = [entry for entry in entries if entry.unread]
     if unread:
         lines.append(f"{len(unread):,} files or sessions were not read: {_reasons(unread)}")

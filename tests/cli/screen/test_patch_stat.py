@@ -52,5 +52,9 @@ def test_many_files_are_counted_and_not_listed():
     assert lines[-2] == " and 60 more files"
 
 
+def test_one_line_is_not_many():
+    assert stat_lines([FileStat("a", 1, 0, "")], 80)[-1] == " 1 file changed, 1 line added, 0 removed"
+
+
 def test_an_empty_patch_has_no_files():
     assert stat_lines(patch_stat([]), 80) == [" 0 files changed, 0 lines added, 0 removed"]
