@@ -24,11 +24,7 @@ _JSON_BYTES = 16 << 20
 def checked_pins(files: SavedFiles, config: bytes, layers: Sequence[str], budget: ArchiveBudget) -> tuple[str, ...]:
     """Return the digests of an image from ``docker save``: its manifests, outermost first, then its configuration.
 
-    Returns:
-        An empty tuple if the configuration does not state the digests of the layers.
-
-    Raises:
-        ArchiveError: A layer or a manifest does not have its stated digest.
+    Empty if the configuration does not state the layers' digests. Raises ``ArchiveError`` if a stated digest is wrong.
     """
     stated = json.loads(config).get("rootfs", {}).get("diff_ids")
     if not stated:
