@@ -23,6 +23,8 @@ from tests.doors.chat.tmux import Tmux, until  # noqa: E402 - from the checkout
 COLUMNS, ROWS = 92, 26
 CELL, LINE, EDGE = 8.0, 18.0, 14.0
 COLORS = {30: "#3b4252", 31: "#e06c75", 32: "#98c379", 33: "#e5c07b", 34: "#61afef", 35: "#c678dd", 36: "#56b6c2"}
+# What a code ends: 0 everything, 22 bold and dim, 23 italics, 39 a color; and a color ends the one before it.
+_ENDS = {0: set(range(1, 108)), 22: {1, 2}, 23: {3}, 39: set(COLORS)}
 PLAIN, GROUND = "#d7dae0", "#1e2127"
 _FONT = "text{white-space:pre;font:13.3px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
 _SGR = re.compile(r"\x1b\[([0-9;]*)m|\x1b[^m]*?[@-~]")
@@ -121,7 +123,9 @@ def spans(row: str, codes: set[int]) -> list[tuple[int, str, str]]:
         if match is not None:
             at = match.end()
             for code in map(int, filter(None, (match.group(1) or "0").split(";"))):
-                codes.clear() if code == 0 else codes.add(code)
+                codes -= _ENDS.get(code, set(COLORS) if code in COLORS else set())
+                if code not in _ENDS:
+                    codes.add(code)
     return found
 
 

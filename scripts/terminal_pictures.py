@@ -85,18 +85,26 @@ def _typed(command: str, typed: tuple[tuple[str, str], ...], home: Path, environ
     window = Tmux(home, ["/bin/sh", "-c", command], home, environ, COLUMNS)
     try:
         window("resize-window", "-t", "t", "-x", COLUMNS, "-y", MAX_ROWS - 1)
-        time.sleep(3)  # until the prompt is there
+        _settle(window)
         for words, answer in typed:
             window("send-keys", "-l", "-t", "t", words)
             window.type("Enter")
             window.wait_for(answer)
-            time.sleep(2)  # until the prompt is there again
+            _settle(window)
         lines = window.screen("-e")
     finally:
         window.close()
     while lines and not _NOT_COLOR.sub("", lines[-1]).strip():
         lines.pop()
     return lines
+
+
+def _settle(window: Tmux) -> None:
+    """Wait until the screen has some text and does not change for two seconds."""
+    before: list[str] = []
+    while not any(before) or window.screen() != before:
+        before = window.screen()
+        time.sleep(2)
 
 
 def _lines(output: str) -> list[str]:

@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from scripts.picture import spans
 from scripts.strategy_pictures import STRATEGIES as PANELS
 from scripts.terminal_pictures import RECORDINGS, record
 from tests.stage import ROOT
@@ -63,3 +64,12 @@ def test_the_picture_can_be_made_again(tmp_path):
     made = tmp_path / "session.svg"
     subprocess.run([sys.executable, ROOT / "scripts" / "picture.py", made], check=True, timeout=200)
     assert "applied to" in screens(made)[-1]
+
+
+def test_a_color_ends_where_the_terminal_ends_it():
+    row = "\x1b[36mcode\x1b[39m plain \x1b[1mbold\x1b[22m \x1b[31mred\x1b[32mgreen\x1b[0m end"
+    looks = [(text.strip(), look) for _, text, look in spans(row, set())]
+    assert looks == [
+        ("code", 'fill="#56b6c2"'), ("plain", ""), ("bold", 'font-weight="bold"'), ("red", 'fill="#e06c75"'),
+        ("green", 'fill="#98c379"'), ("end", ""),
+    ]  # fmt: skip
