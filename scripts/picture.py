@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.doors.chat.tmux import Tmux, until  # noqa: E402 - from the checkout
 
-COLUMNS, ROWS = 92, 26
+COLUMNS, ROWS = 92, 30
 CELL, LINE, EDGE = 8.0, 18.0, 14.0
 COLORS = {30: "#3b4252", 31: "#e06c75", 32: "#98c379", 33: "#e5c07b", 34: "#61afef", 35: "#c678dd", 36: "#56b6c2"}
 # What a code ends: 0 everything, 22 bold and dim, 23 italics, 39 a color; and a color ends the one before it.
