@@ -79,9 +79,12 @@ class Live:
     def _run(self) -> None:
         place = self._folder
         python = "PYTHONHASHSEED=0 python3 -s -u" if self._program else "python3 -u"
+        # At the levels landlock and none, nothing else ends the process if this one is killed, so it watches its parent.
         command = (
             f"{python} {place}/run.py {place} & child=$!\n"
-            f"(while [ ! -e {place}/stop ]; do sleep 0.1; done; kill -9 $child) >/dev/null 2>&1 & watch=$!\n"
+            "parent() { kill -0 $PPID 2>/dev/null || [ -d /proc/$PPID ]; }; parent && sees=1\n"
+            f"(while [ ! -e {place}/stop ]; do [ $sees ] && ! parent && break; sleep 0.1; done; kill -9 $child) "
+            ">/dev/null 2>&1 & watch=$!\n"
             f"wait $child; code=$?; kill $watch 2>/dev/null; rm -rf {place}\n"
             "rmdir .stackmem/python .stackmem 2>/dev/null; exit $code"
         )

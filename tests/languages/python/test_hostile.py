@@ -1,6 +1,10 @@
 """Programs that misbehave are stopped, and the report names the line."""
 
 import json
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -136,3 +140,28 @@ def test_a_program_that_does_something_else_halts_with_its_line(stage: Stage) ->
         assert 'recorded: line 7: shell {command: "echo 1"' in report
         assert 'now:      line 7: shell {command: "echo 2"' in report
         assert stage.call("replay", folder).returncode == 0
+
+
+def test_a_process_without_a_sandbox_ends_when_stackmem_is_killed(stage: Stage) -> None:
+    """No namespace ends it there, and it would wait for an answer forever."""
+    path = program(stage, BODY + "    stackmem.wait(100)\n")
+    line = stage.arguments("run", path, "--model", f"script:{stage.root / 'play.yaml'}", "--isolation", "none")
+    with subprocess.Popen(line, cwd=stage.elsewhere, env=stage.environ()) as ran:
+        until = time.monotonic() + 60
+        while not working_in(stage.work) and time.monotonic() < until:
+            time.sleep(0.01)
+        ran.kill()
+    until = time.monotonic() + 60
+    while working_in(stage.work) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert working_in(stage.work) == []
+
+
+def working_in(folder: Path) -> list[str]:
+    """Return the processes whose current folder is below a folder."""
+    numbers = []
+    for each in Path("/proc").iterdir():
+        with suppress(OSError):
+            if each.name.isdecimal() and (each / "cwd").resolve().is_relative_to(folder):
+                numbers.append(each.name)
+    return numbers
