@@ -33,7 +33,6 @@ from stackmem.workspace.secrets import Scrubber
 
 FILES, LINES, WORDS = 3_000, 120, "alpha beta gamma delta value return import count total index result class define"
 LOOK = "git log --oneline | wc -l"
-WAITS = 60  # commands, one a second, until the whole history has arrived
 
 
 def stream(commits: int) -> Iterator[bytes]:
@@ -121,6 +120,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--commits", type=int, default=70_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--waits", type=int, default=60, help="commands, one a second, that look for the whole history")
     options = parser.parse_args()
     with own_folder() as place:
         build_toolchain(cache_folder())
@@ -130,7 +130,7 @@ def main() -> None:
         for _ in range(options.rounds):
             for git, figures in first.items():
                 figures.append(play(folder, place, git, 1)[0][0])
-        times, texts = play(folder, place, "read", WAITS)
+        times, texts = play(folder, place, "read", options.waits)
         late = (pair for pair in zip(times, texts, strict=True) if pair[1][:1].isdigit() and "(git:" not in pair[1])
         whole_s, text = next(late, (0.0, "0"))
         whole = {"whole_history_s": whole_s, "commits": int(text.split()[0])}

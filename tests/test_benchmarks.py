@@ -49,6 +49,12 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
          "resident set over 10 requests",
          *["plain proxy, conversations of 1, 2, 4, 8 turns", "gateway, conv", "gateway under mask, conv"] * 2],
     ),
+    "long_history": (
+        words("--commits", "150", "--rounds", "1", "--waits", "2"),
+        [r"\{", ' "first_command_s": ', '  "none": ', r"   \d", "  ]", '  "read": ', r"   \d", "  ]", " }",
+         ' "beyond_none_s": ', ' "peak_mib": ', ' "whole_history_s": ', ' "commits": 150', r' "objects": \d',
+         ' "git_pack_objects_s": ', ' "pack_s": ', ' "check_and_search_s": ', r"\}"],
+    ),
     "loop_agent": (
         words("--items", "500", "--chars", "500"),
         ["500 items, 16 at a time", "100 items, long results .* 1 failed, in order",
@@ -65,6 +71,7 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
         words("{root}", "--pairs", "1", "--divisor", "50", "--only", "trace"),
         ["trace: fold", "trace: read", "trace: replay"],
     ),
+    "published": (words("--jobs", "2"), [r"\| "] * 25),
     "real_models": (
         words("--tiny"),
         [r"\| strategy \| runs \| solved", r"\|---", r"\| full \| 2 \| 2 \|.*\| not reported \|"],

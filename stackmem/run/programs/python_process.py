@@ -79,7 +79,7 @@ class Live:
     def _run(self) -> None:
         place = self._folder
         python = "PYTHONHASHSEED=0 python3 -s -u" if self._program else "python3 -u"
-        # At the levels landlock and none, nothing else ends the process if this one is killed, so it watches its parent.
+        # At the levels landlock and none nothing else ends the process if this one is killed. So it watches its parent.
         command = (
             f"{python} {place}/run.py {place} & child=$!\n"
             "parent() { kill -0 $PPID 2>/dev/null || [ -d /proc/$PPID ]; }; parent && sees=1\n"

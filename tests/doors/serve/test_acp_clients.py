@@ -37,7 +37,7 @@ def test_the_client_in_typescript_plays_permissions_a_cancel_and_a_load(stage: S
         return json.loads(done.stdout)
 
     first = played("first", str(folder), "")
-    assert (first["protocolVersion"], first["modes"], first["exit"]) == (1, 4, 0)
+    assert (first["protocolVersion"], first["modes"], first["exit"]) == (1, 5, 0)
     assert first["stops"] == ["end_turn", "cancelled"]
     assert first["asked"] == ["edit_file a.txt", "write_file b.txt", "run_command sleep 60"]
     assert "".join(each["content"]["text"] for each in first["told"] if each["sessionUpdate"] == "agent_message_chunk")
