@@ -12,7 +12,7 @@ another source.
 from __future__ import annotations
 
 import argparse
-import tempfile
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import product
@@ -22,6 +22,9 @@ from typing import Any
 
 from msgspec import Struct
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks._folder import own_folder
 from stackmem.lab.bench.plan import Trial, TrialSubject, Variant
 from stackmem.lab.bench.trial import Job, Row, run_trial
 from stackmem.lab.simulated import published
@@ -222,8 +225,8 @@ def main() -> None:
     for row in published.table_rows():
         print(f"| {' | '.join(row)} |")
     print()
-    with tempfile.TemporaryDirectory() as folder:
-        for row in table_rows(measured(Path(folder), jobs)):
+    with own_folder() as folder:
+        for row in table_rows(measured(folder, jobs)):
             print(f"| {' | '.join(row)} |")
 
 
