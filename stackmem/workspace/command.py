@@ -191,7 +191,7 @@ class _Running:
         while (now := time.monotonic()) < deadline:
             if now >= look_at:
                 look_at = now + LOOK_SECONDS
-                members = self._tree.members(process)
+                members = self._tree.members(process, self._seat.profile.process_limit)
                 first_to_go(each.pid for each in members if each.pid not in seen)
                 seen |= {each.pid for each in members}
                 if reason := watchdog.look(members):

@@ -39,10 +39,13 @@ class Tree:
         self._before = {} if contains else {each.pid: each.started for each in descendants(self._me)}
         self._inner: tuple[int, int] | None = None  # process id and descriptor
 
-    def members(self, process: Popen[bytes]) -> list[Process]:
-        """Return the command's processes, including zombies, without the sandbox's own outer process."""
+    def members(self, process: Popen[bytes], most: int | None = None) -> list[Process]:
+        """Return the command's processes, including zombies, without the sandbox's own outer process.
+
+        If the sandbox contains them, the search ends when more than ``most`` are found.
+        """
         if self._contains:
-            return descendants(process.pid)
+            return descendants(process.pid, most)
         return self._strays()
 
     def hold(self, process: Popen[bytes], inner: int) -> None:

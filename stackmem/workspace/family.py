@@ -52,11 +52,15 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def descendants(root: int) -> list[Process]:
-    """Return the processes below ``root``, without it. No other processes of the host are read."""
+def descendants(root: int, most: int | None = None) -> list[Process]:
+    """Return the processes below ``root``, without it. No other processes of the host are read.
+
+    Args:
+        most: Stop when more than this many are found. Without it, a fork bomb could grow faster than it is read.
+    """
     processes: dict[int, Process] = {}
     waiting = [root]
-    while waiting:
+    while waiting and (most is None or len(processes) <= most):
         for pid in children(waiting.pop()):
             process = read_process(pid)
             if process is not None and pid not in processes:

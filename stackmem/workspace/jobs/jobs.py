@@ -34,6 +34,7 @@ MAX_RUNNING = 32
 """Jobs that may run at a time."""
 MAX_SECONDS = 24 * 3600
 """Maximum life of a job."""
+_MAX_SIGNALLED = 10_000
 _FIRST_SECONDS = 0.5
 _TERM_SECONDS = 3.0
 _END_SECONDS = 15.0
@@ -90,7 +91,7 @@ class BackgroundJob:
         """Send SIGTERM to the processes of the job."""
         if self.process is None or self.over:
             return
-        for each in descendants(self.process.pid):
+        for each in descendants(self.process.pid, _MAX_SIGNALLED):
             with suppress(OSError):
                 fd = os.pidfd_open(each.pid)
                 try:
