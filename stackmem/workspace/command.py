@@ -25,7 +25,7 @@ from .capture import Capture
 from .ending import Tree, uncontained
 from .family import first_to_go
 from .isolation import confine
-from .isolation.launch import CommandLaunch, Level, Seat, SetUpFailed
+from .isolation.launch import CommandLaunch, Level, Seat, SetUpFailed, bound_processes, process_numbers
 from .jobs.crowd import Crowd, CrowdMember
 from .jobs.log import JobLog
 from .outcome import ToolOutcome
@@ -136,7 +136,7 @@ class _Running:
         if self._order is not None:
             self.capture = self._order.log
         self.errors = Capture(apart_bytes) if apart_bytes else None
-        self.status = b""
+        self.status, self._is_bound = b"", False
         self._output, self._write_end = _pipe(stack)
         self._pipes: dict[int, Capture | JobLog] = {self._output: self.capture}
         self._errors_end = self._write_end
@@ -204,6 +204,7 @@ class _Running:
                 if not self._read_status():
                     poll.unregister(self._launch.status_fd)
                 self._hold(process)
+                self._bound_processes()
             if self._printed > self._seat.profile.output_mib << 20:
                 return "output"
             if pidfd in ready:
@@ -250,6 +251,12 @@ class _Running:
     def _hold(self, process: Popen[bytes]) -> None:
         if inner := _inner(self.status):
             self._tree.hold(process, inner)
+
+    def _bound_processes(self) -> None:
+        inner, numbers = _inner(self.status), process_numbers(self._seat.profile)
+        if inner and numbers and not self._is_bound:
+            self._is_bound = True
+            bound_processes(inner, numbers)
 
     def _close_write_ends(self) -> None:
         for end in {self._write_end, self._errors_end}:

@@ -6,8 +6,9 @@ the judged code (``python -I -S confine.py apart FOLDER… -- COMMAND…``). So 
 
 An order is JSON: ``abi``; ``grants`` (pairs of a path and ``read``, ``write`` or ``device``); ``tcp`` and ``scope``
 (whether to restrict these); ``loopback`` (whether to enable it, in a new network namespace); ``cover`` (folders to
-cover with an empty one, in a new mount namespace); ``filter`` (the program in base64); and ``environ`` (variables for
-the command that this script starts).
+cover with an empty one, in a new mount namespace); ``numbers`` (how many process numbers a new process namespace has;
+0 changes nothing); ``filter`` (the program in base64); and ``environ`` (variables for the command that this script
+starts).
 
 Source: landlock(7), capset(2), seccomp(2), netdevice(7).
 """
@@ -61,6 +62,9 @@ def apply(order: bytes) -> None:
     wanted = json.loads(order)
     if wanted["loopback"]:
         _switch_loopback_on()
+    if wanted["numbers"]:
+        with open("/proc/sys/kernel/pid_max", "w") as most:  # noqa: PTH123 - as in ``main``
+            most.write(str(wanted["numbers"]))
     for path in wanted["cover"]:
         _check(f"cover {path}", _libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", _READ_ONLY, b"size=4096,mode=755"))
     _check("no_new_privs", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))

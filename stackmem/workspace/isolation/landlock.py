@@ -17,7 +17,7 @@ from stackmem.errors import WorkspaceError
 from .bare import host_environment, plain_code, private_tmp
 from .confine import landlock_abi
 from .cover import places_to_cover
-from .launch import CommandLaunch, Seat, limited
+from .launch import CommandLaunch, Seat, limited, process_numbers
 from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
 from .skeleton import copied_names, mounted_names
 
@@ -68,6 +68,7 @@ def build_order(
         "cover": _covered(seat, [path for path, _ in grants]) if own_namespaces else [],
         "environ": dict(seat.environ),
         "scope": True,
+        "numbers": process_numbers(seat.profile) if own_namespaces else 0,
         "filter": base64.b64encode(program).decode(),
     }
     return json.dumps(order).encode()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shlex
+import subprocess
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from subprocess import Popen
 from types import MappingProxyType
@@ -22,6 +24,8 @@ from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import Toolchain
 from stackmem.workspace.renames.supervisor import RenameSupervisor
+
+_BOUND_SECONDS = 5.0
 
 
 class SetUpFailed(WorkspaceError):  # noqa: N818 - named like the errors in stackmem.errors
@@ -205,6 +209,34 @@ def limited(
     run = 'exec "$@"' if left < 0 else f'{{ "$@" 2>&8 8>&- {left}>&-; }} 8>&2 2>/dev/null; code=$?; '
     script += run if left < 0 else run + _REPORT.format(left=left)
     return (*starts, "-c", script, "sh", *shell, command)
+
+
+def process_numbers(profile: Profile) -> int:
+    """Return how many process numbers a command's namespace shall have, or 0 to leave the machine's number.
+
+    The kernel does not apply RLIMIT_NPROC to root, so a fork bomb of root can grow faster than the watchdog counts it.
+    Since Linux 6.14 each process namespace has its own ``pid_max``. Before, the file sets that of the machine. The
+    number leaves room for the watchdog, which names the limit, and for 300 numbers that the kernel reserves.
+    """
+    release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    if os.geteuid() != 0 or release is None or (int(release[1]), int(release[2])) < (6, 14):
+        return 0
+    return 300 + 2 * profile.process_limit
+
+
+def bound_processes(inside: int, numbers: int) -> None:
+    """Set how many process numbers the namespace of a process has. It does nothing if the process has ended.
+
+    Args:
+        inside: A process of the namespace, by its number outside.
+    """
+    script = f"echo {numbers} >/proc/sys/kernel/pid_max"
+    with suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            ["nsenter", f"--target={inside}", "--pid", "/bin/sh", "-c", script],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
+            timeout=_BOUND_SECONDS, env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+        )  # fmt: skip
 
 
 def host_path(path: str, mounts: tuple[Mount, ...]) -> str:
