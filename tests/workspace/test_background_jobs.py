@@ -46,6 +46,15 @@ def test_a_fork_bomb_in_a_job_is_bounded_and_commands_go_on(place, level, opened
 
 
 @hostile(*CONTAINED, moot=REFUSED)
+def test_a_fork_bomb_in_a_command_is_bounded_and_commands_go_on(place, level, opened):
+    bounds = ("more processes than a command may", "Resource temporarily unavailable")
+    with opened(place, level, process_limit=200) as workspace:
+        text = sh(workspace, ":(){ :|:& };:; sleep 3").text
+        assert any(bound in text for bound in bounds), text
+        assert sh(workspace, "echo well").text == "well\n[exit 0]"
+
+
+@hostile(*CONTAINED, moot=REFUSED)
 def test_jobs_that_together_take_too_many_processes_are_killed_until_they_fit(place, level, opened):
     with opened(place, level, process_limit=100) as workspace:
         for _ in range(4):
