@@ -13,12 +13,12 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from stackmem.core.messages import ToolSpec
-from stackmem.core.program_facts import ProgramEvent
+from stackmem.core.program_facts import ProgramEvent, ToolAnswered
 from stackmem.core.requests import LoadSource
 from stackmem.errors import Halted
 
 from .debugger import MomentListener
-from .operations import Answer, Operation, Program, ReplyRefused, Source
+from .operations import Answer, Completion, FrameAnswer, Operation, Program, ReplyRefused, Source
 
 Happening = Operation | ProgramEvent | Answer | ReplyRefused
 """An operation before it is settled, the event and the answer that settle it, and each note when it is yielded.
@@ -28,6 +28,20 @@ Happenings are reported in order.
 
 Announcer = Callable[[Happening], tuple[str, ...]]
 """Returns the lines to show the user for a happening. It may keep state between calls."""
+
+
+def answer_lines(happening: Happening) -> tuple[str, ...]:
+    """Return the lines for an answer: the result of a frame, a completion's text, or why an operation failed."""
+    match happening:
+        case FrameAnswer() | Completion() | ToolAnswered() if happening.failed:
+            return (f"  failed ({happening.failed}): {happening.detail}",)
+        case FrameAnswer():
+            return (f"  {happening.result}",)
+        case Completion():
+            return (f"  {happening.text}",)
+        case _:
+            return ()
+
 
 Reading = Generator[LoadSource, Source, Any]
 """A part of a program's work that only reads sources."""

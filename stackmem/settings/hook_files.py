@@ -15,7 +15,6 @@ Each table of a file is named after the event, and may be repeated::
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -24,12 +23,11 @@ import msgspec
 from msgspec import Struct
 
 from stackmem.core.conversation.hook_facts import Hook, HookEvent
-from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
 
 from .mcp_servers import FolderServers, NamedFile, Server, named_files
 from .options import suggestion
-from .settings_files import MAX_FILE_BYTES, line_of, read_within, user_folder
+from .settings_files import MAX_FILE_BYTES, line_of, read_tables, read_within, user_folder
 
 HOOKS_FILE = "stackmem.hooks.toml"
 """A project's own hooks."""
@@ -75,11 +73,7 @@ def project_hooks(folder: Path) -> tuple[tuple[Hook, ...], FolderServers]:
 
 
 def _parsed(path: Path, raw: bytes, source: str) -> tuple[Hook, ...]:
-    try:
-        text = raw.decode()
-        tables: dict[str, Any] = parse_toml(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise UsageError(f"{path} is not valid TOML ({error}); fix it") from error
+    text, tables = read_tables(path, raw)
     hooks: list[Hook] = []
     for event, entries in tables.items():
         location = f"{path}:{line_of(text, (event,)) or 1}"

@@ -24,7 +24,6 @@ import hashlib
 import json
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -32,11 +31,10 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
 from stackmem.foreign.files import open_regular, read_regular_text
 
-from .settings_files import MAX_FILE_BYTES, read_within, user_folder
+from .settings_files import MAX_FILE_BYTES, read_tables, read_within, user_folder
 
 SERVERS_FILE = "stackmem.mcp.toml"
 """A folder's own servers; ignored until the folder is trusted."""
@@ -150,10 +148,7 @@ def _content(file: BinaryIO, folder: Path) -> str:
 
 
 def _parsed(path: Path, raw: bytes) -> dict[str, Server]:
-    try:
-        tables: dict[str, Any] = parse_toml(raw.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UsageError(f"{path} is not valid TOML ({error}); fix it") from error
+    _, tables = read_tables(path, raw)
     return {name: _server(path, name, table) for name, table in tables.items()}
 
 

@@ -17,18 +17,16 @@ Each file has up to three tables. A key is a tool, a value one pattern or severa
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 from stackmem.core.person_facts import PermissionEffect, PermissionRule
-from stackmem.core.strict_json import parse_toml
 from stackmem.errors import UsageError
 
 from .mcp_servers import FolderServers, NamedFile
 from .options import suggestion
-from .settings_files import MAX_FILE_BYTES, line_of, read_within, user_folder
+from .settings_files import MAX_FILE_BYTES, line_of, read_tables, read_within, user_folder
 
 PERMISSIONS_FILE = "stackmem.permissions.toml"
 """A project's own rules."""
@@ -60,11 +58,7 @@ def project_rules(folder: Path, tools: Collection[str] | None) -> tuple[tuple[Pe
 
 
 def _parsed(path: Path, raw: bytes, tools: Collection[str] | None, source: str) -> tuple[PermissionRule, ...]:
-    try:
-        text = raw.decode()
-        tables: dict[str, Any] = parse_toml(text)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise UsageError(f"{path} is not valid TOML ({error}); fix it") from error
+    text, tables = read_tables(path, raw)
     rules: list[PermissionRule] = []
     for effect, table in tables.items():
         location = f"{path}:{line_of(text, (effect,)) or 1}"

@@ -108,6 +108,19 @@ def read_within(path: Path, most: int) -> bytes:
     return raw
 
 
+def read_tables(path: Path, raw: bytes) -> tuple[str, dict[str, Any]]:
+    """Return the text of a TOML file and its tables.
+
+    Raises:
+        UsageError: It is not valid.
+    """
+    try:
+        text = raw.decode()
+        return text, parse_toml(text)
+    except (RecursionError, ValueError) as error:  # also TOMLDecodeError and UnicodeDecodeError
+        raise UsageError(f"{path} is not valid TOML ({error}); fix it") from error
+
+
 def spell(path: Path, cwd: Path, home: str) -> str:
     """Shorten a path: relative to the working directory or the home folder if it is inside, otherwise absolute."""
     if path.is_relative_to(cwd) or (cwd.is_relative_to(path.parent) and path.parent != Path("/")):

@@ -6,7 +6,7 @@ import ast
 import posixpath
 from collections.abc import Iterator
 
-from stackmem.core.program_facts import StepEntered, StepFailed, ToolAnswered
+from stackmem.core.program_facts import StepEntered, StepFailed
 from stackmem.core.requests import AskUser, InvokeTool
 from stackmem.errors import Halted
 from stackmem.languages.language import (
@@ -17,9 +17,10 @@ from stackmem.languages.language import (
     Launch,
     ProgramInterface,
     Reading,
+    answer_lines,
     inputs_schema,
 )
-from stackmem.languages.operations import Completion, FrameAnswer, Program
+from stackmem.languages.operations import Program
 
 from .interpreter import PythonProcess
 from .lint import findings_of
@@ -119,14 +120,8 @@ def _lines(happening: Happening) -> tuple[str, ...]:
             return ()
         case tuple():
             return tuple(line for each in happening for line in _lines(each))
-        case FrameAnswer() | Completion() | ToolAnswered() if happening.failed:
-            return (f"  failed ({happening.failed}): {happening.detail}",)
-        case FrameAnswer():
-            return (f"  {happening.result}",)
-        case Completion():
-            return (f"  {happening.text}",)
         case _:
-            return ()
+            return answer_lines(happening)
 
 
 LANGUAGE = Language(

@@ -18,10 +18,11 @@ from stackmem.languages.language import (
     Launch,
     ProgramInterface,
     Reading,
+    answer_lines,
     inputs_schema,
     leading_comment,
 )
-from stackmem.languages.operations import Completion, FrameAnswer, Program, Say, Value
+from stackmem.languages.operations import Program, Say, Value
 
 from .analysis import Analysis
 from .definitions import definitions_of
@@ -62,14 +63,8 @@ def _lines(happening: Happening) -> tuple[str, ...]:
             return (f"{happening.path} done",)
         case tuple():
             return tuple(line for each in happening for line in _lines(each))
-        case FrameAnswer() | Completion() | ToolAnswered() if happening.failed:
-            return (f"  failed ({happening.failed}): {happening.detail}",)
-        case FrameAnswer():
-            return (f"  {happening.result}",)
-        case Completion():
-            return (f"  {happening.text}",)
         case _:
-            return ()
+            return answer_lines(happening)
 
 
 PROMPT = "sexp>"
