@@ -155,10 +155,11 @@ def report_of_left(seat: Seat, stack: ExitStack, above: int = 2) -> tuple[int, i
     return read_end, moved, (moved,)
 
 
-# Prints a character for each process that is left, except the sandbox's first one and this shell.
+# Prints a character for each process that is left, except the sandbox's first one and this shell. The parent of a
+# process that was put in from outside, as ``bound_processes`` does, is 0.
 _REPORT = (
     "for p in /proc/[0-9]*; do p=${{p#/proc/}}; [ $p = 1 ] || [ $p = $$ ] && continue; "
-    'read -r s </proc/$p/stat || continue; case "${{s##*) }}" in [ZX]*) continue; esac; '
+    'read -r s </proc/$p/stat || continue; case "${{s##*) }}" in [ZX]*|?\\ 0\\ *) continue; esac; '
     "printf x; done >&{left} 2>/dev/null; exit $code"
 )
 

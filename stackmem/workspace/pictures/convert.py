@@ -165,5 +165,14 @@ def _confinement() -> list[Any]:
         return []
     if not abi:
         return []
-    order = {"abi": abi, "grants": [], "tcp": True, "scope": True, "loopback": False, "cover": [], "filter": filtered}
+    order = {
+        "abi": abi,
+        "grants": [],
+        "tcp": True,
+        "scope": True,
+        "loopback": False,
+        "cover": [],
+        "numbers": 0,
+        "filter": filtered,
+    }
     return [str(Path(confine.__file__)), order]
