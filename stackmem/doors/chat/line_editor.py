@@ -18,7 +18,6 @@ from queue import SimpleQueue
 from typing import Any, Self
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition, is_searching, vi_insert_mode
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
@@ -30,8 +29,9 @@ from prompt_toolkit.output import ColorDepth
 from stackmem.cli.screen.text import readable, rows_of
 from stackmem.tools.bounded_calls import next_of
 
+from .editing_keys import EditingKeys
 from .mentions import is_mention
-from .pastes import Pastes, kept_history
+from .pastes import kept_history
 
 GRACE_SECONDS = 0.35
 """A new question ignores keys for this long, because the user was still typing something else."""
@@ -60,6 +60,7 @@ class LineEditor:
         on_line: Receives lines typed while nothing waits for one.
         format_live: Renders the end of a streaming text for a width, with colors. None shows it as it is.
         on_pause: Called for Escape or Ctrl-C while nothing waits for a line.
+        images: The images that the user pasted.
     """
 
     def __init__(
@@ -84,9 +85,9 @@ class LineEditor:
         self._asks = False
         self._deaf_until = 0.0
         self._draft = ""
-        self._pastes = Pastes()
-        self._escaped_at = self._prefixed_at = 0.0  # when Escape and Ctrl-X were pressed last
-        self._is_in_editor = False
+        self._editing = EditingKeys(self.say, self._insert)
+        self.images = self._editing.images
+        self._escaped_at = 0.0  # when Escape was pressed last
         self._answers: SimpleQueue[str | BaseException | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._ends = threading.Event()
@@ -100,7 +101,7 @@ class LineEditor:
             completer=completer,
             complete_while_typing=Condition(self._shows_menu),
             complete_in_thread=True,
-            history=kept_history(history, self._pastes),
+            history=kept_history(history, self._editing.pastes),
             search_ignore_case=True,
             enable_suspend=True,
             tempfile_suffix=".md",
@@ -207,7 +208,7 @@ class LineEditor:
                 if not self._asks:
                     self.on_pause()
                 continue
-            self._draft, line = "", self._pastes.sent(line)
+            self._draft, line = "", self._editing.pastes.sent(line)
             if self._asks:
                 self._asks = False  # the next line belongs to the next question
                 self._answers.put(line)
@@ -228,7 +229,7 @@ class LineEditor:
         The library's own method leaves raw mode for a moment, in which Enter would become a different key.
         """
         app = self._session.app
-        if self._is_in_editor:
+        if self._editing.is_in_editor:
             return
         if not app.is_running:
             self._write_rest()
@@ -329,7 +330,12 @@ class LineEditor:
             if not event.current_buffer.text:
                 event.app.exit(exception=EOFError)
 
-        self._add_editing_keys(keys)
+        @keys.add(_FOCUS_IN, eager=True)
+        @keys.add(_FOCUS_OUT, eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._set_focused(event.key_sequence[0].key is _FOCUS_IN)
+
+        self._editing.add_to(keys, ~Condition(self._is_deaf), self._wake)
         return keys
 
     def _notify(self) -> None:
@@ -347,43 +353,12 @@ class LineEditor:
     def _set_focused(self, is_focused: bool) -> None:
         self._is_focused = is_focused
 
-    def _add_editing_keys(self, keys: KeyBindings) -> None:
-        """Fold large pastes, and open the line in the user's editor.
-
-        Key sequences of the library have to arrive within a hundredth of a second here, because Escape is a key too.
-        """
-
-        @keys.add(Keys.BracketedPaste, filter=~Condition(self._is_deaf))
-        def _(event: KeyPressEvent) -> None:
-            event.current_buffer.insert_text(self._pastes.folded(event.data))
-
-        @keys.add(_FOCUS_IN, eager=True)
-        @keys.add(_FOCUS_OUT, eager=True)
-        def _(event: KeyPressEvent) -> None:
-            self._set_focused(event.key_sequence[0].key is _FOCUS_IN)
-
-        @keys.add("c-x")
-        def _(event: KeyPressEvent) -> None:
-            self._prefixed_at = time.monotonic()
-
-        @keys.add("c-x", "c-e")
-        @keys.add("c-e", filter=Condition(self._is_prefixed), eager=True)
-        def _(event: KeyPressEvent) -> None:
-            self._open_editor(event.current_buffer)
-
-    def _is_prefixed(self) -> bool:
-        return time.monotonic() - self._prefixed_at < 2 * _TWICE_SECONDS
-
-    def _open_editor(self, buffer: Buffer) -> None:
-        """Open the text in ``$VISUAL`` or ``$EDITOR``. Output waits until the editor closes."""
-        buffer.text = self._pastes.unfolded(buffer.text)
-        self._is_in_editor = True
-
-        def closed(_: object) -> None:
-            self._is_in_editor = False
-            self._wake()
-
-        buffer.open_in_editor().add_done_callback(closed)
+    def _insert(self, text: str) -> None:
+        """Insert a text at the cursor, or at the start of the next line if none is being edited."""
+        if self._session.app.is_running:
+            self._session.default_buffer.insert_text(text)
+        else:
+            self._draft += text
 
     def _shows_menu(self) -> bool:
         """Return whether to show a menu while the user types: for a command at the start, and for ``@``."""

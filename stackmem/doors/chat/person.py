@@ -99,8 +99,9 @@ class TerminalPerson:
         """Attach the files that the words mention, before the next request to the model."""
         if memory_line(words) is None:
             found, messages = mentions(words, self._folder, self._is_file_of_agent)
-            self._attached += found
-            self.screen.tell(*messages, color="yellow")
+            images, more = self.editor.images.attached(words)
+            self._attached += [*found, *images]
+            self.screen.tell(*messages, *more, color="yellow")
         return words
 
     def _is_file_of_agent(self, path: str) -> bool:

@@ -9,6 +9,7 @@ from stackmem.doors.acp.turns import command_of
 from stackmem.doors.acp.updates import Shown, updates
 from stackmem.doors.chat.chat import ChatScreen
 from stackmem.doors.chat.commands import COMMANDS, IN_EDITORS, Look
+from stackmem.doors.chat.pasted_images import PastedImages
 from stackmem.doors.chat.person import TerminalPerson
 from stackmem.run.ports import Left
 from stackmem.trace.open_run import Run
@@ -21,6 +22,7 @@ class Editor:
 
     def __init__(self, *lines: str) -> None:
         self.lines = list(lines)
+        self.images = PastedImages()
 
     def ask(self, prompt: str, *, draft: str = "", confirms: bool = False) -> str | None:
         return self.lines.pop(0) if self.lines else None

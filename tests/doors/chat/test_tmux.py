@@ -1,8 +1,5 @@
 """A conversation in tmux, a terminal by others: it types, resizes, pastes, closes, and reports the screen."""
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,27 +10,10 @@ from stackmem.core.person_facts import PersonAttached, PersonSaid, PersonStepped
 from stackmem.run.run_folder import is_run
 from tests.stage import Stage, command
 
-from .tmux import Tmux, until
+from .tmux import until
 
 TEXT = "\n".join(f"line {number} äöü 漢字" for number in range(5_000))
 """100 kB of pasted text."""
-
-
-@pytest.fixture
-def tmux(stage: Stage) -> Iterator[Callable[..., Tmux]]:
-    opened: list[Tmux] = []
-
-    def chat(*arguments: str) -> Tmux:
-        folder = stage.root / "mine"
-        folder.mkdir(exist_ok=True)
-        (folder / "a.txt").write_text("one\n")
-        line = [sys.executable, "-m", "stackmem", "chat", *arguments]
-        opened.append(Tmux(stage.root, line, folder, stage.environ()))
-        return opened[-1]
-
-    yield chat
-    for each in opened:
-        subprocess.run(["tmux", "-S", each.socket, "kill-server"], capture_output=True, check=False)
 
 
 def only_run(stage: Stage) -> Path:

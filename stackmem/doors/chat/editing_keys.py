@@ -1,0 +1,99 @@
+"""Keys of the input line that paste texts and images, and that open the line in the user's editor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition, Filter, vi_navigation_mode
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+
+from .pasted_images import PastedImages, PasteRefused, clipboard_image
+from .pastes import Pastes
+
+_PREFIX_SECONDS = 1.4
+
+
+class EditingKeys:
+    """Adds the keys, and stores what was pasted.
+
+    Key sequences of the library have to arrive within a hundredth of a second here, because Escape is a key too. So
+    Ctrl-X Ctrl-E is two keys.
+
+    Attributes:
+        is_in_editor: Whether the user's editor has the terminal.
+        insert: Inserts a text at the cursor, also after the line was sent.
+    """
+
+    def __init__(self, say: Callable[..., object], insert: Callable[[str], object]) -> None:
+        self.pastes, self.images = Pastes(), PastedImages()
+        self.is_in_editor = False
+        self.insert = insert
+        self._say = say
+        self._prefixed_at = 0.0  # when Ctrl-X was pressed last
+
+    def add_to(self, keys: KeyBindings, accepts: Filter, closed: Callable[[], object]) -> None:
+        """Add the keys.
+
+        Args:
+            accepts: Whether the line accepts pastes now.
+            closed: Called after the user's editor has closed.
+        """
+
+        @keys.add(Keys.BracketedPaste, filter=accepts)
+        def _(event: KeyPressEvent) -> None:
+            self._paste(event.data)
+
+        @keys.add("c-v", filter=~vi_navigation_mode & accepts)
+        def _(event: KeyPressEvent) -> None:
+            self._read_clipboard()
+
+        @keys.add("c-x")
+        def _(event: KeyPressEvent) -> None:
+            self._prefixed_at = time.monotonic()
+
+        @keys.add("c-x", "c-e")
+        @keys.add("c-e", filter=Condition(self._is_prefixed), eager=True)
+        def _(event: KeyPressEvent) -> None:
+            self._open_editor(event.current_buffer, closed)
+
+    def _paste(self, pasted: str) -> None:
+        if not pasted:  # what some terminals paste if the clipboard has an image
+            self._read_clipboard()
+            return
+        labels, messages = self.images.dropped(pasted)
+        self._say(*messages)
+        self.insert(labels or self.pastes.folded(pasted))
+
+    def _read_clipboard(self) -> None:
+        reading = asyncio.get_running_loop().run_in_executor(None, clipboard_image, os.environ)
+        reading.add_done_callback(self._add_from_clipboard)
+
+    def _add_from_clipboard(self, reading: asyncio.Future[bytes]) -> None:
+        if reading.cancelled():
+            return
+        try:
+            label, message = self.images.add(reading.result(), "the image on the clipboard")
+        except PasteRefused as refused:
+            self._say(str(refused))
+            return
+        self._say(message)
+        self.insert(f"{label} ")
+
+    def _is_prefixed(self) -> bool:
+        return time.monotonic() - self._prefixed_at < _PREFIX_SECONDS
+
+    def _open_editor(self, buffer: Buffer, closed: Callable[[], object]) -> None:
+        """Open the text in ``$VISUAL`` or ``$EDITOR``. Output waits until the editor closes."""
+        buffer.text = self.pastes.unfolded(buffer.text)
+        self.is_in_editor = True
+
+        def end(_: object) -> None:
+            self.is_in_editor = False
+            closed()
+
+        buffer.open_in_editor().add_done_callback(end)
