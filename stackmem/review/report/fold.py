@@ -15,6 +15,7 @@ from stackmem.core.state import Compaction, Frame, Notice, Reply, Result, State,
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
+from stackmem.memory.shared.break_even import rates
 from stackmem.review.measure.cache import Cache, CacheRequest
 from stackmem.review.measure.prefix import PromptBlock, text_of
 from stackmem.trace.imported import imported_from
@@ -25,7 +26,7 @@ from stackmem.trace.walk import state_after
 from .facts import fact_of, program_fact
 from .files import TreeChanges
 from .heap import Lanes
-from .prompts import Prompts, part_chars
+from .prompts import Prompts, part_chars, standing_chars
 from .rows import PageFrame, PageStep, RunPage
 from .texts import Texts
 
@@ -198,6 +199,8 @@ class PageFold:
         page.model, page.strategy, page.isolation = start.model, start.strategy, start.isolation
         page.version, page.window_tokens, page.heap_chars = start.version, start.window_tokens, start.budgets.heap_chars
         page.started = page.started or at
+        page.standing, prices = standing_chars(start), rates(start.price)
+        page.rates = [prices.read, prices.write, prices.output]
         try:
             self._strategy = open_strategy(start.strategy)
         except UsageError:

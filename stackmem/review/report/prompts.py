@@ -11,15 +11,46 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import accumulate
 from typing import Any, assert_never
 
-from msgspec import json
+from msgspec import UNSET, json
 
+from stackmem.core.facts import RunStarted
 from stackmem.core.images import ImageRef, listed
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, View
+from stackmem.core.strategy import budgets_of
+from stackmem.core.text import fill
+from stackmem.core.tool_schemas import prompt_slots, spec
+from stackmem.core.tools import OPTIONAL_TOOLS
+from stackmem.memory import open_strategy
+from stackmem.prompts import prompt_text
+from stackmem.trace.imported import imported_from
 
 from .texts import Texts, chars_of
 
+COMPARED = ("full", "mask", "summary", "adaptive")
+"""Strategies whose prompts a page estimates."""
+
 Range = tuple[int, int, int]
+
+
+def standing_chars(start: RunStarted) -> dict[str, list[int]]:
+    """Return the characters that a run would have in each prompt under the strategies to compare with.
+
+    The lists contain those of the tools, of the system prompt, and of the texts that the strategy adds later. Empty for
+    imported runs and for small models, whose prompts a strategy does not replace.
+    """
+    if imported_from(start) or start.small is not UNSET:
+        return {}
+    chars_by_strategy = {}
+    for name in COMPARED:
+        strategy = open_strategy(name)
+        slots = prompt_slots(budgets_of(strategy, start.budgets), start.command_seconds)
+        tools = [spec(tool, slots) for tool in strategy.tools]
+        tools += [tool for tool in start.tools if tool.name in OPTIONAL_TOOLS and tool.name not in start.registered]
+        texts = [len(fill(prompt_text(text), slots)) for text in getattr(strategy, "texts", ()) if name == "adaptive"]
+        chars = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in tools)
+        chars_by_strategy[name] = [chars, len(fill(prompt_text(strategy.prompt), slots)), *texts]
+    return chars_by_strategy
 
 
 def no_picture(ref: ImageRef) -> str:

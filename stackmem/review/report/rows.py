@@ -79,6 +79,10 @@ class RunPage(Struct):
     files_missing: str = ""  # why file changes cannot be shown
     torn_bytes: int = 0
     heap_chars: int = 0
+    # for each strategy that the page can compare with: characters of its tools, its system prompt, and texts that it
+    # adds later; empty if prompts of other strategies would have the recorded ones, as for imported runs
+    standing: dict[str, list[int]] = field(default_factory=dict)
+    rates: list[float] = field(default_factory=list)  # of tokens read, written and replied, relative to an input token
     # average over the rendered prompts; a prompt with the whole history would have the first prompt's tokens plus
     # ``turns`` of the step at this rate
     tokens_per_char: float = 0.0

@@ -134,7 +134,7 @@ def test_a_page_of_thousands_of_prompts_draws_one_bar_per_pixel_pair(show, tmp_p
     assert life(page)
 
 
-def test_it_says_where_the_tokens_went_and_what_another_strategy_would_send(show, made):
+def test_it_says_where_the_tokens_went(show, made):
     page = show(made["invoices"]).open()
     page.locator("summary", has_text="Where the tokens went").press("Enter")
     kinds = page.get_by_role("table", name="Tokens by kind").locator("tbody tr")
@@ -142,14 +142,27 @@ def test_it_says_where_the_tokens_went_and_what_another_strategy_would_send(show
     assert 98 <= sum(int(cell.split()[0]) for cell in kinds.locator("td:nth-of-type(2)").all_inner_texts()) <= 102
     frames = page.get_by_role("table", name="Tokens by frame").locator("tbody tr")
     assert frames.first.locator("td").all_inner_texts()[:3] == ["30.8k", "132k", "$0.14"]
-    page.locator("summary", has_text="another strategy").press("Enter")
+
+
+def test_another_strategy_has_a_strip_on_the_same_scale_and_a_sentence(show, made):
+    page = show(made["invoices"]).open()
+    other = page.get_by_role("group", name="Compare with")
+    other.get_by_role("button", name="full").press("Enter")
+    expect(page.get_by_role("img", name="The prompts under full as bars")).to_be_visible()
     difference = page.locator(".difference")
-    expect(difference).to_contain_text("With full, the same 39 steps would send")
+    expect(difference).to_contain_text("With full, the same 39 steps would send 288k tokens instead of 130k")
     first = difference.inner_text()
-    page.get_by_role("combobox", name="Other strategy").select_option("mask")
-    expect(difference).to_contain_text("With mask, the same 39 steps")
-    page.get_by_role("slider", name="Price of a cached token").fill("1")
+    page.get_by_role("slider", name="price of a cached token").fill("1")
     expect(difference).not_to_have_text(first)
+    page.get_by_role("slider", name="pauses that outlast the cache").fill("7")
+    expect(page.locator(".other output").nth(2)).to_have_text("at every step")
+    other.get_by_role("button", name="adaptive").press("Enter")
+    expect(difference).to_contain_text("With adaptive, the same 39 steps")
+    expect(page.locator(".other-body")).to_contain_text("simulated in this page")
+    page.keyboard.press("End")
+    expect(page.locator(".memory h2")).to_contain_text("step 39 of")
+    other.get_by_role("button", name="nothing").press("Enter")
+    expect(difference).to_be_hidden()
 
 
 def test_a_printed_page_has_the_picture_and_no_controls(show, made):

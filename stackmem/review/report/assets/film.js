@@ -12,9 +12,33 @@ const BAND = 12;
 const SAMPLES = 5; // per pixel
 const NARROWEST = 2; // pixels of a bar
 
+// The prompts of a run as they were sent.
+export class SentPrompts {
+  constructor(run, sizes) {
+    Object.assign(this, { run, sizes });
+  }
+
+  get peak() {
+    return this.run.peak;
+  }
+
+  tokens(step) {
+    return this.run.rows[step - 1][2];
+  }
+
+  read(step) {
+    return this.run.rows[step - 1][3];
+  }
+
+  sample(step, places) {
+    return this.sizes.sample(step, places);
+  }
+}
+
 export class Film {
-  constructor(timeline, run, sizes, tooltip) {
-    Object.assign(this, { timeline, run, sizes, life: null });
+  // `prompts` has the tokens of each prompt, those read from the cache, and the kinds in it; `label` names a strategy.
+  constructor(timeline, run, prompts, tooltip, label = "") {
+    Object.assign(this, { timeline, run, prompts, label, life: null });
     this.surface = new Surface(timeline, this.name(), (context, width) => this.draw(context, width));
     this.surface.height = HEIGHT;
     this.band = new Surface(timeline, "", (context, width) => this.drawBand(context, width));
@@ -40,13 +64,14 @@ export class Film {
   }
 
   name() {
-    const { run } = this;
-    return `Every prompt of the run as a bar: ${count(run.count)} steps, the largest with ${count(run.peak)} tokens`;
+    const { run, label, prompts } = this;
+    const whose = label ? `The prompts under ${label} as bars` : "Every prompt of the run as a bar";
+    return `${whose}: ${count(run.count)} steps, the largest with ${count(prompts.peak)} tokens`;
   }
 
-  // The highest prompt of all runs on the page.
+  // The highest prompt of all strips on the page.
   get most() {
-    return Math.max(1, ...this.timeline.runs.map((run) => run.peak));
+    return Math.max(1, this.timeline.compared?.peak ?? 0, ...this.timeline.runs.map((run) => run.peak));
   }
 
   // Returns the bars as [first, last, shown] steps; several steps share a bar if there are many.
@@ -56,7 +81,7 @@ export class Film {
     for (let first = 1; first <= this.run.count; first += each) {
       const last = Math.min(this.run.count, first + each - 1);
       let shown = first;
-      for (let step = first; step <= last; step += 1) if (this.run.rows[step - 1][2] > this.run.rows[shown - 1][2]) shown = step;
+      for (let step = first; step <= last; step += 1) if (this.prompts.tokens(step) > this.prompts.tokens(shown)) shown = step;
       found.push([first, last, shown]);
     }
     return found;
@@ -78,10 +103,11 @@ export class Film {
   }
 
   bar(context, left, width, step, colours, card) {
-    const row = this.run.rows[step - 1];
-    const height = Math.max(1, (row[2] / this.highest) * (HEIGHT - 2));
-    const kinds = mostFrequent(this.sizes.sample(step, SAMPLES * Math.max(1, Math.round(height))));
-    const cached = (row[3] / Math.max(1, row[2])) * kinds.length;
+    const { prompts } = this;
+    const tokens = prompts.tokens(step);
+    const height = Math.max(1, (tokens / this.highest) * (HEIGHT - 2));
+    const kinds = mostFrequent(prompts.sample(step, SAMPLES * Math.max(1, Math.round(height))));
+    const cached = (prompts.read(step) / Math.max(1, tokens)) * kinds.length;
     const unit = height / kinds.length;
     for (let from = 0; from < kinds.length; ) {
       let to = from + 1;
@@ -131,10 +157,10 @@ export class Film {
   }
 
   lines(step) {
-    const { run } = this;
+    const { run, prompts, label } = this;
     if (!run.count) return [];
-    const row = run.rows[step - 1];
-    return [el("strong", { text: `step ${count(step)}` }), el("span", { text: `${compact(row[2])} tokens, ${share(row)} from the cache` }), el("span", { class: "faint", text: stepLine(run, step) })];
+    const [tokens, read] = [prompts.tokens(step), prompts.read(step)];
+    return [el("strong", { text: `step ${count(step)}${label ? ` under ${label}` : ""}` }), el("span", { text: `${compact(tokens)} tokens, ${percent(read, tokens)} from the cache` }), el("span", { class: "faint", text: stepLine(run, step) })];
   }
 
   mark() {
@@ -156,7 +182,8 @@ export class Film {
   }
 }
 
-export const share = (row) => `${Math.round((100 * row[3]) / Math.max(1, row[2]))} %`;
+const percent = (part, whole) => `${Math.round((100 * part) / Math.max(1, whole))} %`;
+export const share = (row) => percent(row[3], row[2]);
 
 // Returns the most frequent kind of each pixel.
 function mostFrequent(kinds) {

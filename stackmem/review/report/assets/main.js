@@ -12,7 +12,6 @@ import { tone, whatHappened } from "./headline.js";
 import { answer, certainty, difference, failureStep, subtitleOf, titleOf } from "./answer.js";
 import { Memory } from "./memory.js";
 import { spentCard } from "./spent.js";
-import { OtherStrategy } from "./other.js";
 import { Search } from "./search.js";
 
 class Tooltip {
@@ -282,7 +281,6 @@ async function show(more) {
       more.actions?.(timeline) ?? "",
       memory.element,
       spentCard(timeline, (run) => memory.sizesOf(run)),
-      new OtherStrategy(timeline).element,
       el(
         "div",
         { class: "work" },

@@ -4,7 +4,8 @@ import { el, keepPlace, plain, preview, count, plural, block } from "./text.js";
 import { forgetColours } from "./theme.js";
 import { Sizes, KINDS } from "./sizes.js";
 import { Field } from "./field.js";
-import { Film, share } from "./film.js";
+import { Film, SentPrompts, share } from "./film.js";
+import { OtherStrategy } from "./other.js";
 import { describe } from "./parts.js";
 import { stepLine } from "./inspector.js";
 import { lifeOfPart, lifeOfText, lifeOfChunk, lifeOfFrame, lifeOfFile, pathOf, textOf } from "./life.js";
@@ -20,7 +21,8 @@ export class Memory {
   constructor(timeline, tooltip) {
     Object.assign(this, { timeline, sizes: new Map(), selected: null, playing: 0 });
     this.field = new Field(timeline, (run) => this.sizesOf(run), tooltip, (part) => this.selectPart(part));
-    this.films = timeline.runs.map((run) => new Film(timeline, run, this.sizesOf(run), tooltip));
+    this.films = timeline.runs.map((run) => new Film(timeline, run, new SentPrompts(run, this.sizesOf(run)), tooltip));
+    this.other = new OtherStrategy(timeline, (run) => this.sizesOf(run), tooltip, () => this.paintFilms());
     this.stack = el("div", { class: "boxes" });
     this.heap = el("div", { class: "blocks" });
     this.heapHead = el("span", { class: "faint" });
@@ -43,6 +45,7 @@ export class Memory {
       ),
       this.controls(),
       ...this.films.map((film) => film.element),
+      this.other.element,
       this.detail,
     );
     this.legend();
@@ -283,7 +286,7 @@ export class Memory {
   grow() {
     this.field.scale();
     this.legend();
-    for (const film of this.films) film.paint();
+    this.paintFilms();
     if (this.selected) this.selected.life = this.selected.live();
     if (this.selected) this.follow();
     else this.show();
@@ -292,6 +295,11 @@ export class Memory {
   paint() {
     forgetColours();
     this.field.surface.paint();
+    this.paintFilms();
+    this.other.film?.paint();
+  }
+
+  paintFilms() {
     for (const film of this.films) film.paint();
   }
 }
