@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from . import limits
 from .facts import ContextCompacted
-from .guidance import sizing
+from .guidance import reading, sizing
 from .images import image_chars
 from .messages import ReplyPart, Text, View
 from .requests import AskModel, Compact, Effect
@@ -35,6 +35,7 @@ def model_request(state: State, view: View) -> AskModel:
         expects="any" if _takes_answers(state) else "call",
         reply_tokens=sizing.reply_tokens(state),
         announced=sizing.announced(state),
+        reads_together=reading.allows(state.begun),
     )
 
 

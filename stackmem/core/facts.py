@@ -82,6 +82,8 @@ class RunStarted(Struct, frozen=True, tag=True):
         hooks: The hooks of the user. Omitted if there are none.
         unseen: What the agent does not see, or sees changed, one sentence each. Omitted if it sees everything.
         vision: How the model takes images. Omitted if it cannot see any.
+        read_calls: ``many`` if several read-only calls in one reply are answered together (guidance/reading.py).
+            Omitted in other runs.
     """
 
     task: str
@@ -127,6 +129,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     permissions: tuple[PermissionRule, ...] | UnsetType = UNSET
     hooks: tuple[Hook, ...] | UnsetType = UNSET
     vision: Vision | UnsetType = UNSET
+    read_calls: Literal["many"] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:

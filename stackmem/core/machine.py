@@ -45,7 +45,7 @@ from .facts import (
     ToolReturned,
     VerifyReturned,
 )  # fmt: skip
-from .guidance import lessons, program_calls, repetition, sizing
+from .guidance import lessons, program_calls, reading, repetition, sizing
 from .images import Images
 from .jobs import rules as jobs
 from .jobs.calls import JobCall
@@ -347,10 +347,12 @@ def _take_reply(state: State, event: ModelReplied) -> State:
         window_tokens=0 if event.answerer is UNSET else event.answerer.window_tokens,
     )  # fmt: skip
     calls = tuple([part for part in event.parts if isinstance(part, ToolCall)])
-    pending = Pending(calls, event.stop, read(calls[0]) if calls else None, first=event.repairs is not UNSET)
+    together = reading.are_together(state.begun, calls, event.stop)
+    first = read(calls[0]) if calls else None
+    pending = Pending(calls, event.stop, first, first=event.repairs is not UNSET, together=together)
     return replace(
         state.with_cost(event), stack=(*state.stack[:-1], grown), step=step, pending=pending,
-        several=state.several + 1 if len(calls) > 1 else 0,
+        several=state.several + 1 if len(calls) > 1 and not together else 0,
     )  # fmt: skip
 
 
@@ -361,9 +363,9 @@ def _answer(
     """Return the state with the pending call answered."""
     heap = state.heap.with_digests(digests)
     call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
-    answered = replace(state, heap=heap, pending=None, idle=0)
+    answered = replace(state, heap=heap, pending=reading.remaining(state.pending, text), idle=0)
     after = frames.tell(answered, Result(call_id, text, failed, heap, state.step, read, images))
-    after = retries.without_others(state, after) if state.several else after
+    after = retries.without_others(state, after) if state.several else retries.with_words(state.pending, after)
     return hooks.after_tool(state, after, text, failed=failed)
 
 

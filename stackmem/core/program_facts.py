@@ -271,6 +271,23 @@ class ProgramReturned(Struct, frozen=True, tag=True):
         return Voice("program", f"returned {self.kind}, size {self.size:,}")
 
 
+class ProgramState(Struct, frozen=True):
+    """The status of a program.
+
+    Attributes:
+        path: Position of the step that was entered last, of which there were ``entered``.
+        said: Number of texts printed so far.
+        halted, returned: How it ended, once it has. Resuming withdraws a halt.
+    """
+
+    start: ProgramStarted
+    path: str = ""
+    entered: int = 0
+    said: int = 0
+    halted: ProgramHalted | None = None
+    returned: ProgramReturned | None = None
+
+
 Note = StepEntered | StepLeft | StepFailed | VariableSet | PhaseEnded
 """Facts that an interpreter reports on its own: it yields the fact, and receives None."""
 

@@ -24,6 +24,7 @@ from .program_facts import (
     ProgramHalted,
     ProgramReturned,
     ProgramStarted,
+    ProgramState,
     Said,
     StepEntered,
     StepFailed,
@@ -31,7 +32,7 @@ from .program_facts import (
     VariableSet,
 )
 from .schemas.json_schema import first_fault, read_json
-from .state import Frame, PoppedFrame, ProgramState, Registers, State
+from .state import Frame, PoppedFrame, Registers, State
 from .tools import Refusal, StoreEntry
 
 Derived = (

@@ -60,6 +60,7 @@ class AskModel(Struct, frozen=True):
             "text" if the reply is not searched for calls.
         reply_tokens: The maximum length of the reply in this run. None uses the model's own limit.
         announced: Tools that the conversation announced, in addition to those of the view.
+        reads_together: Whether the reply may have several calls, if all of them only read.
         image: Returns the bytes of the view's images. Set when the request is performed.
     """
 
@@ -76,6 +77,7 @@ class AskModel(Struct, frozen=True):
     expects: Literal["call", "any", "text"] = "call"
     reply_tokens: int | None = None
     announced: tuple[ToolSpec, ...] = ()
+    reads_together: bool = False
     image: ImageBytes = no_image
 
 

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 
 from .facts import CallRejected, Event, ModelFailed, ReplyNudged, RunEnded, Stop
 from .frames import forced_pop, partial_result, tell
+from .guidance import reading
 from .guidance.lessons import example_call
 from .limits import closing_refusal, ending_tool
 from .messages import Text
-from .state import Pending, Reply, Result, State
+from .state import Notice, Pending, Reply, Result, State
 from .tools import Refusal
 
 ATTEMPTS = 6
@@ -70,10 +71,9 @@ def unusable(state: State, pending: Pending) -> ReplyNudged | Refusal | None:
         )
     if pending.stop in CUT_SHORT:
         return _naming(ending_tool(state), CUT_SHORT[pending.stop])
-    if len(pending.calls) > 1 and not performs_first(state):
-        reason = f"not executed: one call per reply, and this reply had {len(pending.calls)}"
-        return Refusal("several_calls", reason, "make only the first call")
-    return None
+    if len(pending.calls) > 1 and not pending.together and not performs_first(state):
+        return reading.several_calls(state, len(pending.calls))
+    return reading.no_room(state, pending)
 
 
 def performs_first(state: State) -> bool:
@@ -82,8 +82,9 @@ def performs_first(state: State) -> bool:
     Some servers cannot be limited to one call per reply, and would otherwise be refused forever. Calls that were read
     from text are always handled this way.
     """
-    if state.pending is not None and state.pending.first:
-        return True
+    pending = state.pending
+    if pending is not None and (pending.first or pending.together):
+        return not pending.together  # calls that only read may all be performed
     return state.several > 1 and state.begun.several_calls == "first"
 
 
@@ -116,17 +117,29 @@ def without_others(state: State, answered: State) -> State:
     return answered
 
 
+def with_words(before: Pending | None, answered: State) -> State:
+    """Return the state with the notices about the calls of a reply, once its last call is answered."""
+    if before is None or answered.pending is not None:
+        return answered
+    for words in before.words:
+        answered = tell(answered, Notice(words, answered.heap))
+    return answered
+
+
 def reject(state: State, event: CallRejected) -> State:
     """Return the state after the calls of a reply were refused."""
-    calls = state.pending.calls if state.pending else ()
+    pending, closed = state.pending, closing_refusal(state) is not None
+    calls = pending.calls if pending else ()
+    together = pending is not None and pending.together
     after = state
-    for call in calls[:1] if performs_first(state) else calls:
+    for call in calls[:1] if together or performs_first(state) else calls:
         after = tell(after, Result(call.id, event.reason, failed=True, heap=state.heap, step=state.step))
     after = without_others(state, after)
     frame = replace(
         after.running,
-        refused=after.running.refused + (closing_refusal(state) is not None),
+        refused=after.running.refused + (closed and not (pending and pending.refused)),
         unfit=after.running.unfit + (event.code == "misfit"),
     )
-    idle = state.idle + 1 if state.pending and state.pending.stop in CUT_SHORT else 0
-    return replace(after, stack=(*after.stack[:-1], frame), pending=None, idle=idle)
+    idle = state.idle + 1 if pending and pending.stop in CUT_SHORT else 0
+    waiting = reading.remaining(pending, event.reason, refused=closed)
+    return with_words(pending, replace(after, stack=(*after.stack[:-1], frame), pending=waiting, idle=idle))

@@ -266,6 +266,8 @@ def _stop(state: State, session: Session) -> State:
     after = state
     for call in state.pending.calls if state.pending else ():
         after = tell(after, Result(call.id, _NOT_MADE, True, state.heap, state.step))
+    for words in state.pending.words if state.pending else ():
+        after = tell(after, Notice(words, state.heap))
     in_frames = len(state.stack) > 1
     stopped = session.working and (in_frames or session.rules.policy == "flat")
     return replace(

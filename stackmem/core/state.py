@@ -26,7 +26,7 @@ from .memory_directory import Directory
 from .messages import ReplyPart, ToolCall, Usage
 from .person_facts import PersonDecided, RecallFound, SessionRules, WordsAsked
 from .pricing import reply_usd
-from .program_facts import ProgramHalted, ProgramReturned, ProgramStarted
+from .program_facts import ProgramState
 from .tools import Call
 
 
@@ -188,6 +188,10 @@ class Pending(Struct, frozen=True):
         digests, verified: Digests of the sources that it names, and the outcome of the verify command, once known.
         decided, earlier, hooked: The user's decision, the result of a search, and the hooks that ran before the call.
         first: Whether the first call is performed and the others are answered as not performed.
+        together: Whether the calls only read and are all answered (guidance/reading.py). Answered ones are left out.
+        used: Bytes of the results of the same reply so far.
+        words: Notices that follow the last result.
+        refused: Whether an earlier call of the reply was refused because the frame is closed.
     """
 
     calls: tuple[ToolCall, ...]
@@ -199,6 +203,10 @@ class Pending(Struct, frozen=True):
     earlier: RecallFound | None = None
     hooked: tuple[HookRan, ...] = ()
     first: bool = False
+    together: bool = False
+    used: int = 0
+    words: tuple[str, ...] = ()
+    refused: bool = False
 
 
 class Grant(Struct, frozen=True):
@@ -241,23 +249,6 @@ class Session(Struct, frozen=True):
     unasked: str = ""
     ran: tuple[str, ...] = ()
     images: tuple[ImageRef, ...] = ()
-
-
-class ProgramState(Struct, frozen=True):
-    """The status of a program.
-
-    Attributes:
-        path: Position of the step that was entered last, of which there were ``entered``.
-        said: Number of texts printed so far.
-        halted, returned: How it ended, once it has. Resuming withdraws a halt.
-    """
-
-    start: ProgramStarted
-    path: str = ""
-    entered: int = 0
-    said: int = 0
-    halted: ProgramHalted | None = None
-    returned: ProgramReturned | None = None
 
 
 class State(Struct, frozen=True):
@@ -360,10 +351,12 @@ class State(Struct, frozen=True):
     def shown_bytes(self) -> int:
         """Maximum bytes of one tool result as the model sees it.
 
-        32 KiB, an eighth of the window, or the setting for a small model, whichever is least.
+        32 KiB, an eighth of the window, or the setting for a small model, whichever is least. The results of one reply
+        together have twice as many.
         """
-        limit, small = self.written_bytes, self.begun.small
-        return limit if small is UNSET else min(limit, small.result_bytes)
+        limit, small, pending = self.written_bytes, self.begun.small, self.pending
+        limit = limit if small is UNSET else min(limit, small.result_bytes)
+        return limit if pending is None or not pending.together else max(0, min(limit, 2 * limit - pending.used))
 
     @property
     def written_bytes(self) -> int:

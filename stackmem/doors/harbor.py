@@ -160,8 +160,8 @@ class _Members:
 
 _SETTINGS = frozenset({
     "strategy", *LIMIT_OPTIONS, "command_seconds", "window_tokens", "heap_chars",
-    "heap_chunks", "depth", "checkpoints", "isolation", "base_url", "price", "temperature", "effort", "service_tier",
-    "text_calls", "vision", "call_schema",
+    "heap_chunks", "depth", "checkpoints", "read_calls", "isolation", "base_url", "price", "temperature", "effort",
+    "service_tier", "text_calls", "vision", "call_schema",
 })  # fmt: skip
 
 

@@ -83,6 +83,8 @@ class AnthropicModel:
         longest = min(self._max_tokens, request.reply_tokens or self._max_tokens)
         sight = Sight(request.view, self.vision, request.image)
         body = request_body(request.view, self._model, longest, self._thinking, learned, sight)
+        if request.reads_together and "tool_choice" in body:
+            body["tool_choice"] = {"type": "auto"}  # without ``disable_parallel_tool_use``
         answer = sight.noted(self._attempt(body, self._endpoint.attempt_seconds(request.left_seconds)))
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)

@@ -261,6 +261,8 @@ class OpenAIModel:
         create = speech.with_streaming_response.create
         body = self._wire.body(request.view, self._model, self._extras, Sight(request.view, self.vision, request.image))
         body |= {name: value for name, value in self._extra.items() if value is not None}
+        if request.reads_together and "parallel_tool_calls" in body:
+            body["parallel_tool_calls"] = True
         if self._asked.text_calls == "prompt":
             body = _as_text(body)
         if self._endpoint.is_local and self._wire is CHAT:

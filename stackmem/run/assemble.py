@@ -275,7 +275,7 @@ def assemble(
         project=scrubber.scrub(prepared.project.text) or UNSET,
         place=subject.place or UNSET, window_source=window_source(plan.model),
         session=prepared.session or UNSET, permissions=prepared.permissions or UNSET, hooks=hooks.recorded() or UNSET,
-        questions="end",
+        questions="end", read_calls="many" if settings.read_calls == "many" else UNSET,
         heap=UNSET if keeper is None else _kept(keeper, prepared, plan, workspace),
         allowed=spelled(plan.network),
         index="escaped",

@@ -70,6 +70,7 @@ class ForkChanges(Struct, frozen=True):
     prompt: Path | None = None
     isolation: str | None = None
     checkpoints: str | None = None
+    read_calls: str | None = None
     chunks: Mapping[str, str] = {}  # chunk name to content
     dropped: tuple[str, ...] = ()  # chunks to remove from the heap
     limits: Mapping[str, str | None] = {}  # spelled as on the command line: ``50``, ``+50``, ``none``
@@ -85,12 +86,17 @@ class ForkChanges(Struct, frozen=True):
             "prompt": self.prompt,
             "isolation": self.isolation,
             "checkpoints": self.checkpoints,
+            "read_calls": self.read_calls,
         }
         if self.model is not None:  # address, window and price belong to the old model, so reset them too
             return {name: value for name, value in given.items() if value is not None or name in _OF_A_MODEL}
         return {name: value for name, value in given.items() if value is not None}
 
 
+FORK_SETTINGS = (
+    "strategy", "model", "base_url", "window_tokens", "price", "prompt", "isolation", "checkpoints", "read_calls",
+)  # fmt: skip
+"""The settings that a fork may change."""
 _OF_A_MODEL = ("base_url", "window_tokens", "price")
 
 
@@ -221,6 +227,7 @@ def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunPa
         texts=base.texts if changes.strategy is None else parts.start.texts,
         small=base.small if changes.strategy is None else plan.small,
         vision=parts.start.vision,
+        read_calls=parts.start.read_calls if changes.read_calls else base.read_calls,
         checkpoints=parts.start.checkpoints if changes.strategy or changes.checkpoints else base.checkpoints,
     )
     # A provider may sign the model's thinking together with the preceding prompt and reject it after a change.
@@ -287,7 +294,7 @@ def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[s
         UsageError: A flag is not accepted, or a file cannot be read.
     """
     known = {}
-    for name in ("strategy", "model", "base_url", "window_tokens", "price", "prompt", "isolation", "checkpoints"):
+    for name in FORK_SETTINGS:
         text = flags.get(name)
         if text is not None:
             place = ValuePlace(OPTIONS[name].flag, folder=cwd, home=os.environ.get("HOME", ""))

@@ -295,6 +295,12 @@ _TABLE = (
         choices=("auto", "on", "off"), project=True,
     ),
     Option(
+        "read_calls", "choice", "one",
+        "How many calls one reply may have: one, or many if all of them only read (read_file, list_files, "
+        "search_files, heap_read). They are answered together, as one step.",
+        choices=("one", "many"), project=True,
+    ),
+    Option(
         "jobs", "choice", "auto",
         "Whether the agent may run commands in the background, such as a development server. auto allows it in your "
         "own folder.",

@@ -72,6 +72,7 @@ class Settings(Struct, frozen=True):
     heap_chunks: int = 64
     depth: int = 5
     checkpoints: Literal["auto", "on", "off"] = "auto"
+    read_calls: Literal["one", "many"] = "one"
     jobs: Literal["auto", "on", "off"] = "auto"
     upkeep: Literal["off", "on"] = "off"
     literal_mib: int = 10

@@ -10,12 +10,10 @@ from stackmem.cli.options import Flags, JsonResult, Quiet, RunName, flag, limits
 from stackmem.cli.screen.live import is_played_by_person, open_screen, stop_at_once
 from stackmem.cli.screen.result import say_missing, show_result
 from stackmem.cli.screen.text import echo_json, readable, say
-from stackmem.run.fork import fork, read_changes
+from stackmem.run.fork import FORK_SETTINGS, fork, read_changes
 
 
-@takes(
-    "flags", settings("strategy", "model", "base_url", "window_tokens", "price", "prompt", "isolation", "checkpoints")
-)
+@takes("flags", settings(*FORK_SETTINGS))
 @takes("limits", limits("the start of the oldest run", "of the run"))
 def command(
     run: RunName,

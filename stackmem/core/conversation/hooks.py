@@ -137,7 +137,10 @@ def apply_hook(state: State, event: HookRan) -> State:
     after = replace(after, due=replace(due, done=due.done + 1) if more else None)
     if due.event != "after_tool" or not event.text or (event.outcome == "failed" and not event.hook.required):
         return after
-    return tell(after, Notice(f"{event.hook.name} says about {due.tool}:\n{event.text}", heap))
+    words, pending = f"{event.hook.name} says about {due.tool}:\n{event.text}", after.pending
+    if pending is not None and pending.together:  # nothing may come between the results of one reply
+        return replace(after, pending=replace(pending, words=(*pending.words, words)))
+    return tell(after, Notice(words, heap))
 
 
 def listing(state: State) -> list[str]:

@@ -17,6 +17,8 @@ from stackmem.core.messages import ToolCall
 from stackmem.core.state import Reply, Result, State
 from stackmem.core.tools import PopCall, PushFrame, Refusal, tool_name
 
+from . import reading
+
 NOTICED_AFTER = 3
 REFUSED_AFTER = 6
 STALLED_AFTER = REFUSED_AFTER + 3
@@ -50,6 +52,8 @@ def repeats(state: State) -> int:
     """Count how many times in a row the running frame made its last call with the same result."""
     if state.begun.circles is UNSET:
         return 0
+    if reading.allows(state.begun):
+        return _repeated_replies(state)
     frame = state.running
     last: list[tuple[str, bytes, str | None]] | None = None
     count, results = 0, set[str]()
@@ -68,6 +72,28 @@ def repeats(state: State) -> int:
             if len(results) > 1:
                 break
             last, count = calls, count + 1
+    return count
+
+
+def _repeated_replies(state: State) -> int:
+    """Count as ``repeats`` does, if a reply may have several calls that are all answered."""
+    last: list[tuple[str, bytes, str | None]] | None = None
+    count, seen, answers = 0, set[tuple[str, ...]](), list[str]()
+    unanswered = state.pending is not None
+    for turn in reversed(state.running.turns):
+        if isinstance(turn, Result):
+            answers.append(turn.text)
+        elif isinstance(turn, Reply):
+            calls = [
+                (part.name, json.encode(part.arguments), part.malformed)
+                for part in turn.parts
+                if isinstance(part, ToolCall)
+            ]
+            if not unanswered and not all(text.startswith(_REFUSED) for text in answers):
+                seen.add(tuple(answers))
+            if not calls or (last is not None and calls != last) or len(seen) > 1:
+                break
+            last, count, answers, unanswered = calls, count + 1, [], False
     return count
 
 

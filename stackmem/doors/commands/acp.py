@@ -27,7 +27,7 @@ from stackmem.tools.mcp_servers import own_servers
     "include", "git", "extra_tools", "instructions", "skills", "programs", "learn", "layer", "runs_dir", "sandbox_dir",
     *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "price", "temperature", "effort", "service_tier", "headers",
-    "text_calls", "vision", "call_schema", "seed", "heap_chars", "heap_chunks", "depth", "checkpoints",
+    "text_calls", "vision", "call_schema", "seed", "heap_chars", "heap_chunks", "depth", "checkpoints", "read_calls",
     "jobs", "upkeep", "otel", "fsync",
 ))  # fmt: skip
 def command(

@@ -29,7 +29,7 @@ from stackmem.tools.mcp_servers import own_servers
     "include", "git", "layer", "runs_dir", "sandbox_dir", *LIMIT_OPTIONS, "command_seconds", "prompt", "profile",
     "base_url", "window_tokens", "size", "price",
     "temperature", "effort", "service_tier", "headers", "text_calls", "call_schema",
-    "heap", "heap_chars", "heap_chunks", "depth", "checkpoints",
+    "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "read_calls",
     "literal_mib", "otel", "fsync", "apply", "yes",
 ))  # fmt: skip
 def command(

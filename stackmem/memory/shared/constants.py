@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from stackmem.core.budgets import SmallSize
 from stackmem.core.facts import RunStarted
+from stackmem.core.guidance.reading import advice
 from stackmem.core.limits import RUN_LIMITS
 
 _LEVELS = {
@@ -62,6 +63,7 @@ def run_constants(start: RunStarted) -> str:
                 f"Commands run in the folder of the files; paths are relative to it; {network}.",
                 *([f"conversation: {_SESSION}"] if start.session is not UNSET else []),
                 *([start.project] if start.project else []),
+                *advice(start),
                 *_unseen(start),
                 *([start.instructions] if start.instructions else []),
             )
@@ -75,6 +77,7 @@ def run_constants(start: RunStarted) -> str:
             f"limits of the run: {', '.join(limits) or 'none'}; {start.command_seconds:g} s per command",
             *([f"conversation: {_SESSION}"] if start.session is not UNSET else []),
             *([start.project] if start.project else []),
+            *advice(start),
             *_unseen(start),
             *([start.instructions] if start.instructions else []),
         )
