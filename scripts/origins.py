@@ -5,7 +5,7 @@
     python scripts/origins.py playbook copy v0.3.5    at a tag, a branch or a commit
 
 COPY is a git repository, with or without a work tree. The files of one commit are read from it. They are neither kept
-nor executed. Test folders are skipped. ``docs/programs/origins.md`` contains the counts.
+nor executed. Programs in test folders are counted separately. ``docs/programs/origins.md`` contains the counts.
 """
 
 from __future__ import annotations
@@ -154,9 +154,8 @@ ORIGINS: dict[str, Origin] = {
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return every file of the copy outside test folders, sorted by path."""
-    every = sorted(path for path in folder.rglob("*") if path.is_file())
-    return [path for path in every if not TESTS.search(path.relative_to(folder).as_posix())]
+    """Return every file of the copy, sorted by path."""
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def rows(language: str, folder: Path) -> list[Row]:
@@ -195,12 +194,20 @@ def table(found: list[Row]) -> str:
     for row in found:
         codes = ", ".join(dict.fromkeys([row.halted, *row.errors, *row.warnings])).removeprefix(", ")
         lines.append(f"| `{row.path}` | {_yes(not row.halted)} | {_yes(not row.errors)} | {codes} |")
-    loads, lints = (
-        sum(1 for row in found if not each(row)) for each in (lambda row: row.halted, lambda row: row.errors)
-    )
-    plain = sum(1 for row in found if not (row.halted or row.errors or row.warnings))
-    counts = f"{len(found)} programs: {loads} load, {lints} lint without an error, {plain} without a finding"
-    return "\n".join([*lines, "", counts])
+    return "\n".join([*lines, "", *counts(found)])
+
+
+def counts(found: list[Row]) -> list[str]:
+    """Return the counts of the programs outside test folders, and those of the programs in them, if there are any."""
+    tests = [row for row in found if TESTS.search(row.path)]
+    lines = [_counted("programs", [row for row in found if row not in tests])]
+    return [*lines, _counted("in test folders", tests)] if tests else lines
+
+
+def _counted(what: str, found: list[Row]) -> str:
+    loads, lints = sum(not row.halted for row in found), sum(not row.errors for row in found)
+    plain = sum(not (row.halted or row.errors or row.warnings) for row in found)
+    return f"{len(found)} {what}: {loads} load, {lints} lint without an error, {plain} without a finding"
 
 
 def _yes(held: bool) -> str:

@@ -26,8 +26,9 @@ def found(tmp_path: Path) -> dict[str, origins.Row]:
     return {row.path: row for row in origins.rows("playbook", tmp_path)}
 
 
-def test_programs_are_known_by_name_by_first_line_and_in_documents_and_tests_are_left_out(found):
-    assert set(found) == {"README.md#1", "examples/broken.pb", "examples/good.pb", "examples/none.pb", "examples/tool"}
+def test_programs_are_known_by_name_by_first_line_and_in_documents(found):
+    examples = {"examples/broken.pb", "examples/good.pb", "examples/none.pb", "examples/tool"}
+    assert set(found) == {"README.md#1", *examples, "tests/data/left.pb"}
 
 
 def test_a_row_says_what_keeps_a_program_from_loading_and_what_the_linter_finds(found):
@@ -39,7 +40,12 @@ def test_a_row_says_what_keeps_a_program_from_loading_and_what_the_linter_finds(
 def test_the_table_ends_with_its_counts(found):
     told = origins.table(list(found.values()))
     assert "| `examples/none.pb` | no | no | Missing Agent, playbook/missing-agent |" in told
-    assert told.endswith("5 programs: 4 load, 3 lint without an error, 3 without a finding")
+    assert told.endswith(
+        "5 programs: 4 load, 3 lint without an error, 3 without a finding\n"
+        "1 in test folders: 1 load, 1 lint without an error, 1 without a finding"
+    )
+    examples = [row for path, row in found.items() if path.startswith("examples")]
+    assert origins.table(examples).endswith("4 programs: 3 load, 2 lint without an error, 2 without a finding")
 
 
 DEMO = '''"""A demo."""

@@ -25,11 +25,11 @@ APL_MISTAKES = {
 }
 
 
-def lint(language: Language, text: str) -> list[str]:
+def lint(language: Language, text: str, severity: str = "error") -> list[str]:
     def load(asked: LoadSource) -> Source:
         return Source(asked.path, PACKAGED)
 
-    return [each.message for each in read_with(language.lint("/w/main", text), load) if each.severity == "error"]
+    return [each.message for each in read_with(language.lint("/w/main", text), load) if each.severity == severity]
 
 
 @pytest.mark.parametrize(("step", "message"), APL_MISTAKES.items())
@@ -61,10 +61,44 @@ def test_a_tab_is_named(text: str) -> None:
         ("(defun f (x) x)", "nothing here binds 'defun'; write (define (name parameter) body)"),
         ("(setq x 1)", "nothing here binds 'setq'; write (set! name value)"),
         ("(log-message 'x')", "A quote is followed by nothing. A text is written in double quotes."),
+        ("(log-message 'two words')", "A quote is followed by nothing. A text is written in double quotes."),
+        ("'x'", "A quote is followed by nothing. A text is written in double quotes."),
     ],
 )
 def test_sexp_says_how_it_is_written_here(text: str, message: str) -> None:
     assert message in lint(SEXP, text)
+
+
+TASK = '(defatom ask (params) (instructions "Say yes."))\n(define (f x) x)\n'
+MISUSED = {
+    '(string-append "out: " (shell (command "ls")))': "'string-append' gets a task's result; write (task-content",
+    '(let ((r (ask))) (string=? r "yes"))': "'string=?' gets a task's result; write (task-content result)",
+    "(let* ((r (ask)) (n (+ 1 r))) n)": "'+' gets a task's result; write (task-content result) for its value",
+    '(define r (ask)) (equal? r "yes")': "'equal?' gets a task's result; write (task-content result)",
+    '(length (read_file (path "a")))': "'length' gets a task's result; write (task-content result)",
+    "(if (ask) 1 2)": "'if' gets a task's result, which is always true; write (task-ok? result)",
+    '(write_file (path "a") (content (ask)))': "'content' gets a task's result; write (task-content result)",
+}
+WELL_USED = (
+    '(string-append "out: " (task-content (shell (command "ls"))))',
+    "(let ((r (ask))) (if (task-ok? r) (task-content r) (task-exit-code r)))",
+    '(let ((r (ask))) (list r (null? r) (get-field r "status")))',
+    "(equal? (ask) (ask))",
+    "(length (f (ask)))",
+    '(let ((r (ask))) (set! r "text") (string-append r "."))',
+    "(quote (string-append (ask)))",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), MISUSED.items())
+def test_sexp_names_the_content_of_a_task_result(text: str, message: str) -> None:
+    (found,) = lint(SEXP, TASK + text, "warning")
+    assert message in found
+
+
+@pytest.mark.parametrize("text", WELL_USED)
+def test_a_task_result_may_be_used_whole(text: str) -> None:
+    assert not [each for each in lint(SEXP, TASK + text, "warning") if "task's result" in each]
 
 
 def test_a_task_result_names_the_way_to_its_value() -> None:

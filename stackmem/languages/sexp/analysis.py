@@ -7,21 +7,24 @@ would catch are warnings.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
-from itertools import islice
+from itertools import chain
 
 from .call_checks import (
     ANY,
     ARITY,
+    CONTENT,
     UNKNOWN,
     Check,
     Given,
     arity_fault,
+    calls_of,
     clause_faults,
     context_faults,
     counted,
     form_value_fault,
+    lambda_count,
     literal,
+    result_misuse,
     setting_faults,
     task_faults,
     tool_faults,
@@ -32,16 +35,15 @@ from .calls import least_count, optional_params
 from .definitions import TaskDefinition, definition_of, definitions_of
 from .evaluator import ADDITIONS, OPERATORS
 from .interpreter import source_of
-from .lint_scopes import FOREIGN_OPERATORS, Bound, Fault, LintScope, Surroundings
+from .lint_scopes import Bound, Fault, LintScope, Surroundings, operator_hint
 from .loops import SHAPES, LoopShape
 from .primitives import ADDED, DOCUMENT
-from .tools import PARAMETERS, plain_name
-from .tree import Form, Name, Node, Symbol, name_of, pair_of, walk
+from .tools import KINDS, PARAMETERS, plain_name
+from .tree import Form, Name, Node, Symbol, name_of, pair_of
 from .values import to_source
 
 _MAX_SUGGESTED = 20
-_MAX_COMPARED = 1_000
-"""Maximum number of unknown names that get suggestions, and of candidates compared, so hostile sources stay fast."""
+"""Maximum number of unknown names that get suggestions, so hostile sources stay fast."""
 
 
 class Analysis:
@@ -56,7 +58,7 @@ class Analysis:
         self.needed: dict[str, Node] = {}
         self._around = around or Surroundings()
         self._scopes: list[LintScope] = []
-        self._changed = {name_of(form.items[1]) for form in _calls(nodes, "set!") if len(form.items) > 1}
+        self._changed = {name_of(form.items[1]) for form in calls_of(nodes, "set!") if len(form.items) > 1}
         self._tasks: dict[str, TaskDefinition | None] = {}
         for task in definitions_of(nodes):
             name = task.template["name"]
@@ -92,13 +94,16 @@ class Analysis:
     def _wait(self, nodes: Iterable[Node], scope: LintScope) -> None:
         self._waiting += [(node, scope) for node in nodes]
 
-    def _bind(self, scope: LintScope, name: Name, *, quiet: bool, params: int | None = None) -> None:
+    def _bind(
+        self, scope: LintScope, name: Name, *, quiet: bool, params: int | None = None, value: Node | None = None
+    ) -> None:
         if name.name in ADDITIONS:
-            self._warn(
-                name, "shadowed addition", f"'{name.name}' is a function of the language; this definition replaces it"
-            )
+            message = f"'{name.name}' is a function of the language; this definition replaces it"
+            self._warn(name, "shadowed addition", message)
+        params = lambda_count(value) if value else params
         known = name.name not in scope.names and name.name not in self._changed | self._around.names
-        scope.names[name.name] = Bound(name.at, quiet=quiet, params=params if known else None)
+        is_result = known and self._is_result(value, scope)
+        scope.names[name.name] = Bound(name.at, quiet=quiet, params=params if known else None, is_result=is_result)
 
     def _body(self, nodes: list[Node], scope: LintScope, *, quiet: bool = False) -> None:
         """Bind the names of ``bind`` and ``define`` in this scope, then visit the nodes."""
@@ -110,7 +115,7 @@ class Analysis:
             head = name_of(node.items[0])
             target = node.items[1] if len(node.items) > 1 else None
             if head in ("bind", "define") and isinstance(target, Name):
-                self._bind(scope, target, quiet=quiet, params=_lambda_count(node.items[-1]))
+                self._bind(scope, target, quiet=quiet, value=node.items[-1])
             elif head == "define" and isinstance(target, Form) and target.items and isinstance(target.items[0], Name):
                 self._bind(scope, target.items[0], quiet=quiet, params=len(target.items) - 1)
                 continue
@@ -150,6 +155,13 @@ class Analysis:
                 self._unknown_operator(head, name, scope)
             self._wait([pair[1] if (pair := pair_of(item)) else item for item in args], scope)
 
+    def _is_result(self, node: Node | None, scope: LintScope) -> bool:
+        """Return whether the value of a node is the result of a task or tool."""
+        if isinstance(node, Form) and node.items and isinstance(node.items[0], Name):
+            name = node.items[0].name
+            return not (name in OPERATORS and name not in ADDITIONS) and (name in self._tasks or self._is_tool(name))
+        return isinstance(node, Name) and (bound := scope.find(node.name)) is not None and bound.is_result
+
     def _is_tool(self, name: str) -> bool:
         return plain_name(name) in PARAMETERS or plain_name(name) in self._around.tools
 
@@ -157,10 +169,7 @@ class Analysis:
         self.free.setdefault(name, head)
         known = {*OPERATORS, *self._tasks, *PARAMETERS, *self._around.names, *self._around.tools}
         bound = (each for scope in self._scopes for each in scope.names)
-        wide = [] if len(self.free) > _MAX_SUGGESTED else [*known, *islice(bound, _MAX_COMPARED)][:_MAX_COMPARED]
-        near = get_close_matches(name[:80], sorted(wide), 1, 0.75)
-        foreign = FOREIGN_OPERATORS.get(name.lower())
-        hint = f"; write {foreign}" if foreign else f"; is '{near[0]}' meant?" if near else ""
+        hint = operator_hint(name, chain(known, bound) if len(self.free) <= _MAX_SUGGESTED else ())
         message = f"nothing here binds '{name}'{hint}"
         if self._around.is_whole and "__" not in name:  # tools of a server are named SERVER__TOOL
             self._error(head, "unknown operator", message, scope)
@@ -199,7 +208,7 @@ class Analysis:
             if self._around.is_whole and not self._is_global(called) and called not in self._around.names:
                 self._error(function, "unknown operator", f"'{called[:80]}' names no function, task or tool", scope)
         elif isinstance(function, Form):
-            params = _lambda_count(function)
+            params = lambda_count(function)
             takes = None if params is None else (params, params)
         elif isinstance(function, Name):
             bound = scope.find(called)
@@ -270,6 +279,8 @@ class Analysis:
             self._applied(args[0], count, node, scope, name=name)
         elif message := value_fault(name, args) or form_value_fault(name, args):
             self._error(node, "value", message, scope)
+        if message := result_misuse(name, args, [at for at, arg in enumerate(args) if self._is_result(arg, scope)]):
+            self._warn(node, "task result", message)
         self._wait(args, scope)
 
     def _definition(self, node: Form, scope: LintScope) -> None:
@@ -305,7 +316,7 @@ class Analysis:
             if pair is None:
                 self._error(binding, "clause", f"a binding of '{name}' is (symbol expression)", scope)
                 continue
-            self._bind(inner, pair[0], quiet=False, params=_lambda_count(pair[1]))
+            self._bind(inner, pair[0], quiet=False, value=pair[1])
             self._wait([pair[1]], inner if name == "let*" else scope)
         self._body(body, inner)
 
@@ -369,6 +380,9 @@ class Analysis:
             self._report(setting_faults(given, history=False), node, scope)
         else:
             self._report(tool_faults(name, PARAMETERS[plain_name(name)] or (), given), node, scope)
+            for key, value in given:
+                if key.name in KINDS and self._is_result(value, scope):
+                    self._warn(value, "task result", f"'{key.name}' gets a task's result; {CONTENT}")
 
     def _pairs(self, node: Form, name: str, scope: LintScope) -> Given:
         """Return the arguments of a call that are pairs, each name once. The others are faults."""
@@ -384,16 +398,3 @@ class Analysis:
             given.setdefault(pair[0].name, pair)
             self._wait([pair[1]], scope)
         return list(given.values())
-
-
-def _calls(nodes: list[Node], name: str) -> list[Form]:
-    forms = (node for node in walk(nodes) if isinstance(node, Form) and node.items)
-    return [form for form in forms if name_of(form.items[0]) == name]
-
-
-def _lambda_count(node: Node) -> int | None:
-    """Return how many arguments a literal lambda accepts."""
-    if not isinstance(node, Form) or len(node.items) < 3 or name_of(node.items[0]) != "lambda":
-        return None
-    params = node.items[1]
-    return len(params.items) if isinstance(params, Form) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import product
 from typing import Any
 
@@ -13,7 +13,7 @@ from .loops import LoopShape, setup_fault
 from .outside_forms import CONTEXT_KEYS, context_fault
 from .primitives import ADDED, DOCUMENT
 from .tools import KINDS, NEEDED, plain_name
-from .tree import Atom, Form, Name, Node, datum, name_of, pair_of
+from .tree import Atom, Form, Name, Node, datum, name_of, pair_of, walk
 from .values import to_source
 
 ANY = 1_000
@@ -32,6 +32,8 @@ ARITY: dict[str, tuple[int, int]] = {
 UNKNOWN = object()
 _DEEPEST = 50
 _MAX_UNKNOWN = 2
+_RESULT = {"content": "a", "status": "COMPLETE", "notes": {}}
+"""Substitute for the result of a task."""
 _SAMPLES: tuple[Any, ...] = (1, "a", [])
 """Substitutes for unknown values. Whatever a primitive accepts, it accepts with one of these."""
 
@@ -66,13 +68,14 @@ def counted(least: int, most: int) -> str:
     return f"{wanted} argument{'' if wanted == '1' else 's'}"
 
 
-def value_fault(name: str, args: list[Node]) -> str:
+def value_fault(name: str, args: list[Node], results: Collection[int] = ()) -> str:
     """Return the error a primitive raises for its literal arguments whatever the others are.
 
-    Empty if some values of the other arguments would be accepted.
+    Empty if some values of the other arguments would be accepted. ``results`` are the positions of the arguments that
+    are results of tasks.
     """
     primitive = DOCUMENT.get(name) or ADDED.get(name)
-    values = [literal(arg) for arg in args]
+    values = [_RESULT if at in results else literal(arg) for at, arg in enumerate(args)]
     unknown = [number for number, value in enumerate(values) if value is UNKNOWN]
     if primitive is None or len(unknown) == len(values) or len(unknown) > _MAX_UNKNOWN:
         return ""
@@ -89,6 +92,40 @@ def value_fault(name: str, args: list[Node]) -> str:
         else:
             return ""
     return message
+
+
+CONTENT = "write (task-content result) for its value"
+_TAKES_ANYTHING = ("string-append", "string-join", "length", "eq?", "equal?")
+"""Functions that accept a task's result, but are hardly ever meant to get the whole of it."""
+
+
+def result_misuse(name: str, args: list[Node], results: Collection[int]) -> str:
+    """Return a message if a function gets a task's result where its content is wanted; otherwise an empty text.
+
+    ``results`` are the positions of the arguments that are results of tasks.
+    """
+    if not results:
+        return ""
+    if name in ("if", "when", "not") and 0 in results:
+        return f"'{name}' gets a task's result, which is always true; write (task-ok? result)"
+    compares_results = name in ("eq?", "equal?") and len(results) == len(args)
+    if (name in _TAKES_ANYTHING and not compares_results) or value_fault(name, args, results):
+        return f"'{name}' gets a task's result; {CONTENT}"
+    return ""
+
+
+def calls_of(nodes: list[Node], name: str) -> list[Form]:
+    """Return every form whose operator has this name."""
+    forms = (node for node in walk(nodes) if isinstance(node, Form) and node.items)
+    return [form for form in forms if name_of(form.items[0]) == name]
+
+
+def lambda_count(node: Node) -> int | None:
+    """Return how many arguments a literal lambda accepts."""
+    if not isinstance(node, Form) or len(node.items) < 3 or name_of(node.items[0]) != "lambda":
+        return None
+    params = node.items[1]
+    return len(params.items) if isinstance(params, Form) else None
 
 
 def task_faults(task: TaskDefinition, given: Given) -> Iterator[Check | tuple[None, str, str]]:

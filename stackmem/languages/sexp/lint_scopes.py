@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
@@ -22,10 +25,11 @@ class Bound:
     Attributes:
         params: The number of arguments of its function, if known.
         quiet: Whether it may stay unused without a warning.
+        is_result: Whether its value is the result of a task or tool.
     """
 
-    def __init__(self, at: int, *, quiet: bool, params: int | None = None) -> None:
-        self.at, self.quiet, self.params = at, quiet, params
+    def __init__(self, at: int, *, quiet: bool, params: int | None = None, is_result: bool = False) -> None:
+        self.at, self.quiet, self.params, self.is_result = at, quiet, params, is_result
         self.used = False
 
 
@@ -54,7 +58,7 @@ class Surroundings(Struct, frozen=True):
     is_whole: bool = True  # whether the names are complete; otherwise, unknown names may be bound too
 
 
-FOREIGN_OPERATORS = {
+_FOREIGN_OPERATORS = {
     "defun": "(define (name parameter) body)",
     "defn": "(define (name parameter) body)",
     "def": "(define name value)",
@@ -67,3 +71,12 @@ FOREIGN_OPERATORS = {
     "fn": "(lambda (parameter) body)",
 }
 """Operators of other Lisps that do not exist here, and what to write instead."""
+_MAX_COMPARED = 1_000
+
+
+def operator_hint(name: str, known: Iterable[str]) -> str:
+    """Return what to write instead of an unknown operator, or a similar known name; empty if there is neither."""
+    if foreign := _FOREIGN_OPERATORS.get(name.lower()):
+        return f"; write {foreign}"
+    near = get_close_matches(name[:80], sorted(islice(known, _MAX_COMPARED)), 1, 0.75)
+    return f"; is '{near[0]}' meant?" if near else ""

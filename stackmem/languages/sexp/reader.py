@@ -18,6 +18,7 @@ from .tree import MAX_NESTED, Atom, Form, Name, Node, SourceText
 MAX_DIGITS = 10_000
 
 UNBALANCED = "S-expression syntax error: Unbalanced parentheses or brackets."
+_QUOTE = "A quote is followed by nothing. A text is written in double quotes."
 
 _TOKEN = re.compile(
     r"""(?P<blank>\s+|;[^\n]*)|(?P<open>\()|(?P<close>\))|(?P<quote>')"""
@@ -102,7 +103,9 @@ class _Reader:
                 case "word":
                     self._add(self._word(token[0], token.start(), at), at)
         if self._open:
-            raise self._error(UNBALANCED, self._open[-1][0])
+            began, _, quote = self._open[-1]
+            closes_text = quote and began > 0 and not text[began - 1].isspace()  # as in 'x'
+            raise self._error(_QUOTE if closes_text else UNBALANCED, began)
         return self._done
 
     def _begin(self, at: int, *, quote: bool) -> None:
@@ -116,7 +119,7 @@ class _Reader:
             raise self._error("Unexpected content after the main expression.", at)
         began, items, quote = self._open.pop()
         if quote:
-            raise self._error("A quote is followed by nothing. A text is written in double quotes.", began)
+            raise self._error(_QUOTE, began)
         self._add(Form(items, began, end, self._source), end)
 
     def _add(self, node: Node, end: int) -> None:
