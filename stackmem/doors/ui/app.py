@@ -28,7 +28,8 @@ from stackmem.review.report.page import index_page, live_page
 from stackmem.review.report.view import read_runs
 
 from .commands import StartedCommand, command_of, shown
-from .places import Places
+from .home import Home
+from .places import ALL, Places
 
 MAX_ROWS = 2_000
 MAX_COMPARED = 6
@@ -47,6 +48,7 @@ class Studio:
     def __init__(self, places: Places) -> None:
         """Serve these places."""
         self.places = places
+        self._home = Home(places)
         self.jobs: list[StartedCommand] = []
         self._live: OrderedDict[Path, LiveRun] = OrderedDict()
         self._lock = Lock()
@@ -58,6 +60,7 @@ class Studio:
         routes = [
             Route("/", self.index),
             Route("/rows", self.rows),
+            Route("/home", self.home),
             Route("/benches", self.benches),
             Route("/changes", self.changes),
             Route("/run", self.run),
@@ -105,10 +108,15 @@ class Studio:
         if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= MAX_ROWS:
             raise UsageError(f"limit must be from 1 to {MAX_ROWS:,} runs")
         conditions = [text for text in asked.getlist("filter") if text.strip()]
+        sort, scope = asked.get("sort", "-started"), asked.get("in", ALL)
         try:
-            return _json(self.places.rows(asked.get("q", ""), conditions, asked.get("sort", "-started"), int(limit)))
+            return _json(self.places.rows(asked.get("q", ""), conditions, sort, int(limit), scope))
         except UsageError as error:  # an incomplete condition is not a failed request
             return _json({"unclear": str(error)})
+
+    def home(self, request: Request) -> Response:
+        with self._lock:
+            return _json(self._home.state())
 
     def benches(self, request: Request) -> Response:
         return _json(self.places.benches())

@@ -20,7 +20,7 @@ from typing import IO
 from stackmem.errors import UsageError
 
 _FLAGS: Mapping[str, tuple[str, ...]] = {
-    "resume": ("max-steps", "max-usd"),
+    "resume": ("say", "max-steps", "max-usd"),
     "fork": ("at", "strategy", "model", "max-steps", "max-usd"),
     "export": ("format", "out"),
     "rm": (),

@@ -16,6 +16,7 @@ from stackmem.review.kept.run_list import RunRow, choose_runs
 from stackmem.run.run_folder import LEDGER, is_run
 from stackmem.trace.lock import is_held
 
+ALL, RUNS_ONLY = "all", "runs"
 _LATELY = 50  # trials used to estimate the time left
 
 
@@ -106,13 +107,18 @@ class Places:
             raise UsageError("no such folder; go back to the list")
         return self.all[int(number)]
 
-    def rows(self, wanted: str, conditions: Sequence[str], order: str, limit: int) -> dict[str, Any]:
+    def rows(self, wanted: str, conditions: Sequence[str], order: str, limit: int, scope: str = ALL) -> dict[str, Any]:
         """Return the runs that contain a text and meet every condition, with counts per outcome.
 
+        Args:
+            scope: ``all``, ``runs`` for those outside benches, or the number of a folder. If every shown folder is a
+                bench, ``runs`` is ``all``.
+
         Raises:
-            UsageError: As ``choose_runs``.
+            UsageError: As ``choose_runs`` and ``place``.
         """
-        rows = {f"{number}/{path}": row for number, folder in enumerate(self.all) for path, row in _rows(folder)}
+        folders = self._in_scope(scope)
+        rows = {f"{number}/{path}": row for number, folder in folders for path, row in _rows(folder)}
         names = {id(row): name for name, row in rows.items()}
         text = wanted.casefold()
         holding = [row for row in rows.values() if not text or text in _text(row)]
@@ -129,6 +135,14 @@ class Places:
             "outcomes": outcomes,
             "places": [{"name": folder.name, "bench": folder.is_bench} for folder in self.all],
         }
+
+    def _in_scope(self, scope: str) -> list[tuple[int, ShownFolder]]:
+        numbered = list(enumerate(self.all))
+        if scope not in (ALL, RUNS_ONLY):
+            folder = self.place(scope)
+            return [(self.all.index(folder), folder)]
+        plain = [(number, folder) for number, folder in numbered if not folder.is_bench]
+        return plain if scope == RUNS_ONLY and plain else numbered
 
     def benches(self) -> list[BenchState]:
         """Return the state of every bench, by folder number."""

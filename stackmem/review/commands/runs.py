@@ -11,7 +11,7 @@ from stackmem.cli.options import JsonArray, argument, flag, option, run_folder, 
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, spell_cost, terminal_width
 from stackmem.errors import UsageError
 from stackmem.review.kept.removal import prune, prune_histories, read_age, remove_run
-from stackmem.review.kept.run_list import INTERRUPTED, UNBEGUN, RunRow, choose_runs, find_runs
+from stackmem.review.kept.run_list import UNBEGUN, RunRow, choose_runs, find_runs, is_resumable
 from stackmem.run.run_folder import LEDGER
 
 _HEADINGS = ("run", "outcome", "steps", "frames", "tokens", "cost", "seconds", "size", "model", "from", "request")
@@ -146,8 +146,7 @@ def _cells(row: RunRow) -> dict[str, str]:
 
 def how_to_resume(rows: Sequence[RunRow]) -> str:
     """Return a hint on resuming, with the newest interrupted run; empty if there is none."""
-    own = (row for row in rows if not row.strategy.startswith("imported:") and "recording)" not in row.strategy)
-    stopped = sorted(row.run for row in own if row.outcome == INTERRUPTED)
+    stopped = sorted(row.run for row in rows if is_resumable(row))
     return f"to continue an interrupted run: stackmem resume {one_line(stopped[-1])}" if stopped else ""
 
 

@@ -67,6 +67,7 @@ FIELDS: tuple[str, ...] = RunRow.__struct_fields__
 _RUN_NAME = re.compile(r"\d{8}T\d{6}Z-.+")
 _STAMP = re.compile(r"\d{8}T\d{6}Z(-|$)", re.ASCII)
 _CONDITION = re.compile(r"\s*(\w+)\s*(!=|>=|<=|=|>|<)\s*(.*?)\s*", re.DOTALL)
+_WORDS = re.compile(rf"\s+(?=(?:{'|'.join(FIELDS)})\s*[!<>=])|(?:^|\s+)--filter(?:\s+|=)")
 _ORDERS: dict[str, Callable[[float, float], bool]] = {">": gt, "<": lt, ">=": ge, "<=": le, "=": eq, "!=": ne}
 _NUMBERS = ("steps", "frames", "tokens", "cost_usd", "wall_seconds", "disk_bytes")
 
@@ -233,12 +234,17 @@ def _start_time(name: str) -> str:
         return ""
 
 
+def is_resumable(row: RunRow) -> bool:
+    """Return whether a run that was interrupted can be resumed. Recordings of other agents cannot."""
+    return row.outcome == INTERRUPTED and not (row.strategy.startswith("imported:") or "recording)" in row.strategy)
+
+
 def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
     """Return the first ``limit`` rows that satisfy all conditions, in order.
 
     Args:
         conditions: ``FIELD=PATTERN`` or ``FIELD!=PATTERN`` with ``*`` and ``?``, ignoring case; for numbers also ``>``,
-            ``<``, ``>=`` and ``<=``. Unknown values satisfy only ``!=``.
+            ``<``, ``>=`` and ``<=``. Unknown values satisfy only ``!=``. One text may contain several conditions.
         order: A field, smallest first; with ``-`` before it, largest first. Unknown values come last.
 
     Raises:
@@ -246,12 +252,18 @@ def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, l
     """
     if limit is not None and limit < 1:
         raise UsageError(f"--limit {limit} is too small; use 1 or more")
-    holds = [_condition(text) for text in conditions]
+    holds = [_condition(text) for texts in conditions for text in _split(texts)]
     matching = [row for row in rows if all(condition(row) for condition in holds)]
     field = _field(order.removeprefix("-"))
     known = [row for row in matching if getattr(row, field) not in (None, "")]
     known.sort(key=lambda row: (getattr(row, field), row.run), reverse=order.startswith("-"))
     return [*known, *(row for row in matching if getattr(row, field) in (None, ""))][:limit]
+
+
+def _split(text: str) -> list[str]:
+    """Split conditions before each field's name. Text copied from a command line may contain its flags and quotes."""
+    parts = [part.strip() for part in _WORDS.split(text)]
+    return [re.sub(r"^(['\"])(.*)\1$", r"\2", part, flags=re.DOTALL) for part in parts if part] or [text]
 
 
 def _condition(text: str) -> _Condition:

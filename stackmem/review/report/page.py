@@ -74,7 +74,7 @@ def _run_page(packed: bytes, last: Sequence[str], more: str, *, connects: bool) 
 
 def index_page() -> bytes:
     """Build a page without data; it requests runs and benches from its server."""
-    program = _program(("text", "theme", "commands", "index"))
+    program = _program(("text", "theme", "commands", "home", "index"))
     return _document(("page.css", "index.css"), ("", program), "", "", connects=True)
 
 

@@ -12,7 +12,7 @@ const FORMATS = ["atif", "chrome", "csv", "inspect", "mini", "otel", "sft", "swe
 
 // Each action: its button, a description, and its fields as [flag, label, hint, choices].
 export const ACTIONS = {
-  resume: ["Resume", "Continues the run from where it stopped.", [["max-steps", "Steps", "+20 adds to the limit"], ["max-usd", "USD", "+0.50 adds to the limit"]]],
+  resume: ["Resume", "Continues the run from where it stopped.", [["say", "Say", "an answer, or the next request"], ["max-steps", "Steps", "+20 adds to the limit"], ["max-usd", "USD", "+0.50 adds to the limit"]]],
   fork: ["Fork", "Starts a new run from a step of this run.", [["at", "After step", "0 is the start"], ["strategy", "Strategy", "as it was"], ["model", "Model", "as it was"], ["max-steps", "Steps", "the limit it had"]]],
   export: ["Export", "Writes the run in another tool's format.", [["format", "Format", "", FORMATS], ["out", "File", "where the server was started"]]],
   rm: ["Remove", "Removes the run with its workspace. This cannot be undone.", []],

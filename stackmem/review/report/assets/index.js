@@ -3,6 +3,7 @@
 import { el, keepPlace, plain, cost, count, compact, usd, duration, plural, size } from "./text.js";
 import { DARK, switchTheme, isDark } from "./theme.js";
 import { ask, openCommand } from "./commands.js";
+import { homeParts, lookAtHome, showFirstStep } from "./home.js";
 
 const AT_ONCE = 200;
 const MAX_ROWS = 2_000;
@@ -22,12 +23,14 @@ const COLUMNS = [
 ];
 const GOOD = ["solved", "finished"];
 
-const wanted = { q: "", filters: [], sort: "-started", limit: AT_ONCE };
+const RUNS = "runs"; // the scope without the trials of benches
+const wanted = { in: RUNS, q: "", filters: [], sort: "-started", limit: AT_ONCE };
 const picked = new Set();
 let shown = { rows: [], matched: 0, total: 0, unread: 0, outcomes: {}, places: [] };
 
 const text = el("input", { type: "search", placeholder: "Search   /", "aria-label": "Search runs by task, strategy, model, outcome, request or id", autocomplete: "off", spellcheck: "false" });
-const conditions = el("input", { type: "text", placeholder: "outcome=solved steps>20", "aria-label": "Filter: conditions as for stackmem runs --filter", autocomplete: "off", spellcheck: "false" });
+const conditions = el("input", { type: "text", placeholder: "outcome=solved cost_usd<0.50", "aria-label": "Filter: conditions as for stackmem runs --filter", autocomplete: "off", spellcheck: "false" });
+const scope = el("select", { "aria-label": "Show", hidden: true, onchange: () => choosePlace(scope.value) });
 const status = el("p", { class: "faint", role: "status" });
 const wrong = el("p", { class: "warn", role: "alert" });
 const outcomes = el("div", { class: "outcomes", role: "group", "aria-label": "Outcomes" });
@@ -66,6 +69,21 @@ function line(row) {
   return el("tr", {}, el("td", {}, el("label", { class: "pick" }, pick)), ...cells);
 }
 
+// Shows the runs outside benches, those of one bench, or all.
+function choosePlace(place) {
+  wanted.in = place;
+  wanted.limit = AT_ONCE;
+  return look();
+}
+
+function showScope() {
+  const known = shown.places.map((place, at) => [String(at), place.bench ? `trials of ${plain(place.name)}` : ""]).filter(([, name]) => name);
+  scope.hidden = !known.length || known.length === shown.places.length;
+  const options = [[RUNS, "runs outside benches"], ...known, ["all", "all runs and trials"]];
+  if (scope.options.length !== options.length) scope.replaceChildren(...options.map(([value, name]) => el("option", { value, text: name })));
+  scope.value = wanted.in;
+}
+
 function choose(id, box) {
   if (box.checked && picked.size >= MAX_PICKED) box.checked = false;
   if (box.checked) picked.add(id);
@@ -89,11 +107,13 @@ async function showMore() {
 function show() {
   keepPlace(head, () => head.replaceChildren(el("td", {}), ...COLUMNS.map(heading)));
   keepPlace(body, () => body.replaceChildren(...shown.rows.map(line)));
+  showScope();
+  showFirstStep(shown.looked && !shown.total && wanted.in === RUNS && !shown.places.some((place) => place.bench));
   const reading = shown.unread > 0 ? `, ${count(shown.unread)} still to be read` : "";
   status.textContent = shown.total
     ? `${plural(shown.matched, "run")}${shown.matched < shown.total ? ` of ${count(shown.total)}` : ""}${reading}`
     : shown.looked
-      ? "No runs yet. Create one with: stackmem solve calculator"
+      ? "No runs yet"
       : "Reading the folder …";
   more.hidden = shown.rows.length >= Math.min(shown.matched, MAX_ROWS);
   more.textContent = `Show ${count(Math.min(AT_ONCE, shown.matched - shown.rows.length))} more`;
@@ -114,8 +134,8 @@ function show() {
 
 let asked = 0;
 async function look() {
-  const query = new URLSearchParams({ q: wanted.q, sort: wanted.sort, limit: Math.min(wanted.limit, MAX_ROWS) });
-  for (const one of [...wanted.filters, ...conditions.value.split(/\s+(?=\w+\s*[!<>=])/)]) if (one.trim()) query.append("filter", one.trim());
+  const query = new URLSearchParams({ q: wanted.q, sort: wanted.sort, limit: Math.min(wanted.limit, MAX_ROWS), in: wanted.in });
+  for (const one of [...wanted.filters, conditions.value]) if (one.trim()) query.append("filter", one.trim());
   const mine = (asked += 1);
   try {
     const found = await ask(`rows?${query}`);
@@ -134,7 +154,14 @@ function bench(one) {
   const state = one.running ? `running${left}` : one.done < one.total ? "stopped" : "complete";
   const told = one.broken ? el("span", { class: "warn", text: one.broken }) : el("span", { class: "faint", text: `${one.total ? `${count(one.done)} of ` : ""}${plural(one.total || one.done, "trial")}${one.errors ? `, ${plural(one.errors, "error")}` : ""} · bill ${usd(one.bill_usd)} · ${state}` });
   const bar = el("progress", { max: Math.max(1, one.total), value: one.done, "aria-label": `Trials of ${plain(one.name)} that have ended` });
-  return el("li", {}, el("a", { href: `bench/${one.place}/`, text: one.name }), one.broken ? "" : bar, told);
+  const trials = el("button", { type: "button", "data-key": `trials ${one.place}`, "aria-label": `Show the trials of ${plain(one.name)}`, text: "Trials", onclick: () => showTrials(String(one.place)) });
+  return el("li", {}, el("a", { href: `bench/${one.place}/`, text: one.name }), one.broken ? "" : bar, told, one.broken || scope.hidden ? "" : trials);
+}
+
+async function showTrials(place) {
+  await choosePlace(place);
+  scope.scrollIntoView({ block: "nearest" });
+  scope.focus();
 }
 
 async function lookAtBenches() {
@@ -170,11 +197,12 @@ document.body.prepend(
     "main",
     {},
     el("h1", { class: "visually-hidden", text: "Runs and benches" }),
+    ...homeParts,
     benches,
     el(
       "section",
       { class: "card runs", "aria-label": "Runs" },
-      el("div", { class: "bar" }, status, outcomes, conditions, compare, prune),
+      el("div", { class: "bar" }, el("h2", { text: "Recent" }), scope, status, outcomes, conditions, compare, prune),
       wrong,
       el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table of runs" }, el("table", {}, el("thead", {}, head), body)),
       more,
@@ -183,8 +211,8 @@ document.body.prepend(
 );
 showPicked();
 const source = new EventSource("changes");
-source.addEventListener("changed", () => (look(), lookAtBenches()));
+source.addEventListener("changed", () => (look(), lookAbove()));
 source.addEventListener("error", () => (status.textContent = "The server does not respond; this is the last known state."));
-look();
-lookAtBenches();
-setInterval(lookAtBenches, 3000);
+const lookAbove = () => Promise.all([lookAtHome(), lookAtBenches()]).catch(() => {}); // the stream reports a lost server
+look().then(lookAbove);
+setInterval(lookAbove, 3000);

@@ -113,7 +113,7 @@ def test_a_hostile_run_is_text_in_the_list_and_in_its_page(made, serve, visit):
     address, _ = serve(made["hostile"].parent)
     page = visit(address)
     expect(page.locator("tbody tr").first).to_be_visible()
-    page.get_by_role("link", name="hostile", exact=True).click()
+    page.locator("tbody").get_by_role("link", name="hostile", exact=True).click()
     expect(page.locator(".where h2")).to_have_text("Step 1")
     assert page.locator("img, main script, iframe, object").count() == 0
     assert "owned" not in page.title().replace("document.title='owned'", "")

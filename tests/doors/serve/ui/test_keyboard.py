@@ -101,7 +101,7 @@ def address(made, tmp_path_factory):
 def keys(address, visit):
     """Return the keyboard, focused on the list of runs and the bench."""
     page = visit(address)
-    expect(page.locator("tbody tr")).to_have_count(3)
+    expect(page.locator("tbody tr")).to_have_count(2)
     return Keys(page)
 
 
@@ -111,19 +111,19 @@ def test_the_list_is_searched_filtered_and_sorted(keys):
     keys.write("SYST")
     expect(rows).to_have_count(1)
     keys.write("")
-    expect(rows).to_have_count(3)
+    expect(rows).to_have_count(2)
     keys.to(page.get_by_role("textbox", name="Filter"))
     keys.write("cost_usd>")
     expect(page.get_by_text("cost_usd>", exact=False)).to_be_visible()  # an incomplete filter has no effect
-    expect(rows).to_have_count(3)
+    expect(rows).to_have_count(2)
     keys.write("cost_usd>0.2")
     expect(rows).to_have_count(1)
     keys.write("")
-    expect(rows).to_have_count(3)
+    expect(rows).to_have_count(2)
     chip = keys.button("solved 1", exact=True)
     expect(rows).to_have_count(1)
     keys.press("Space")  # it still has the focus
-    expect(rows).to_have_count(3)
+    expect(rows).to_have_count(2)
     expect(chip).to_have_attribute("aria-pressed", "false")
     keys.button("Cost")
     expect(page.locator("th[aria-sort=descending]")).to_have_text("Cost ↓")
@@ -141,11 +141,11 @@ def test_the_list_leads_everywhere(keys):
     keys.link("several")
     expect(page.get_by_role("heading", name="Strategies side by side")).to_be_visible()
     keys.link("stackmem")
-    expect(page.locator("tbody tr")).to_have_count(3)
+    expect(page.locator("tbody tr")).to_have_count(2)
     keys.link("invoices")
     expect(page.locator(".where h2")).to_have_text("Step 1")
     keys.link("stackmem")
-    expect(page.locator("tbody tr")).to_have_count(3)
+    expect(page.locator("tbody tr")).to_have_count(2)
 
 
 def test_runs_are_picked_and_compared(keys):
