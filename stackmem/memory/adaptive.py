@@ -67,7 +67,7 @@ PARAMETERS = (
     Choice("standing", ("ignored", "counted")),
     Choice("results", ("kept", "cleared")),
 )
-PUSHING, POPPING = "adaptive_push", "adaptive_pop"
+PUSHING, POPPING, EACH_STEP = "adaptive_push", "adaptive_pop", "adaptive_each"
 STEP_TOKENS = 700.0
 """Estimated tokens per step, before a run has any."""
 SHOWN_CHARS = 4_000
@@ -207,7 +207,7 @@ class Adaptive(Struct, frozen=True):
     life: Literal["5m", "1h"] = "5m"  # how long cache entries live
     tools: tuple[Tool, ...] = (*WORKSPACE, PUSH_SHORT, POP_SHORT, *HEAP_SHORT)
     prompt: str = "adaptive"
-    texts: tuple[str, ...] = (PUSHING, POPPING)
+    texts: tuple[str, ...] = (PUSHING, POPPING, EACH_STEP)
     prefix_stable: bool = True
 
     def render(self, state: State) -> View:
@@ -263,12 +263,15 @@ class Adaptive(Struct, frozen=True):
             begins = opening(frame, budgets, index_text, registers=not frame.task)
         else:
             begins = small_opening(frame, index_text) if small else task_opening(frame, index_text)
-        blocks = [*([advice_text(advice)] if may_push else []), *([_recorded(start, POPPING)] if frame.depth else [])]
+        each_step = _recorded(start, EACH_STEP)  # empty in older runs
+        child = [_recorded(start, POPPING), *([each_step] if each_step else [])] if frame.depth else []
+        blocks = [*([advice_text(advice)] if may_push else []), *child]
         blocks = [*blocks, begins] if frame.request else [begins, *blocks]  # a user's request comes last
         own = "\n".join([*blocks, *_named_chunks(frame)] if frame.depth else blocks)
         parts, news = first_parts(run_constants(start), frame, own), heap_news("on_change", budgets)
         messages = first_conversation(parts, frame.opened, news, thoughts=start.thinking == "kept")
-        guide, pushing = _recorded(start, PUSHING), prices if may_push else None
+        texts = (_recorded(start, PUSHING), "" if frame.depth else each_step)  # a child has read the latter
+        guide, pushing = "\n".join(filter(None, texts)), prices if may_push else None
         return AdvisedConversation(messages, pushing, guide, advice, 0, Log(), clears=self.clears)
 
     def upkeep(self, state: State) -> Effect | None:

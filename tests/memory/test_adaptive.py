@@ -1,6 +1,7 @@
 """What ``adaptive`` tells the model about frames, and when."""
 
 import pytest
+from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.facts import ToolReturned
@@ -11,22 +12,26 @@ from stackmem.core.tool_schemas import shown_schema
 from stackmem.errors import UsageError
 from stackmem.lab.simulated import policy
 from stackmem.memory import open_strategy
-from stackmem.memory.adaptive import SHOWN_CHARS, STEP_TOKENS, index_tokens
+from stackmem.memory.adaptive import EACH_STEP, SHOWN_CHARS, STEP_TOKENS, index_tokens
 from stackmem.models.tokens import count
 from tests.build import Played, World, alloc, do, play, pop, push, shown_text, started, stored
 
-GUIDE, FAREWELL, ADVICE = (
+GUIDE, FAREWELL, ADVICE, PRIORITIES = (
     "A child sees nothing of this conversation",
     "must be searched for",
     "FRAMES PAY",
+    "do the first that applies",
 )
 OUTPUT = "x" * int(STEP_TOKENS * 2.5)
 
 
 def run(*replies, seconds: float = 0.0, **changes) -> Played:
     """A run whose command ``make`` prints the output of a typical step."""
-    world = World(outputs={"make": ToolReturned(OUTPUT, exit_code=0)}, tick_seconds=seconds)
-    return play(*replies, start=started(changes.pop("strategy", "adaptive"), **changes), world=world)
+    return play(*replies, start=started(changes.pop("strategy", "adaptive"), **changes), world=typical(seconds))
+
+
+def typical(seconds: float = 0.0) -> World:
+    return World(outputs={"make": ToolReturned(OUTPUT, exit_code=0)}, tick_seconds=seconds)
 
 
 def steps(number: int):
@@ -101,6 +106,30 @@ def test_a_child_learns_how_to_pop_and_the_deepest_has_no_frame_advice():
     assert FAREWELL not in shown(run())
 
 
+def test_the_priorities_come_once_in_a_child_and_with_the_push_instructions():
+    assert PRIORITIES not in shown(run())
+    root, child = shown(run(*steps(42))), shown(run(push(), *steps(42)))
+    assert (root.count(GUIDE), root.count(PRIORITIES)) == (1, 1)
+    assert (child.count(GUIDE), child.count(PRIORITIES)) == (1, 1)
+    assert child.index(PRIORITIES) < child.index(GUIDE)
+    order = [PRIORITIES, "heap_alloc", "push", "heap_read", "work", "heap_free", "heap_write", "pop_frame"]
+    places = [root.index(word, root.index(PRIORITIES)) for word in order]
+    assert places == sorted(places)
+
+
+def test_a_run_recorded_without_the_priorities_has_the_same_prompts_as_before():
+    start = started("adaptive")
+    older = replace(start, texts=tuple(text for text in start.texts if text.name != EACH_STEP))
+    for replies in ((push(), *steps(2)), steps(42)):
+        before, now = (
+            shown(play(*replies, start=older, world=typical())),
+            shown(play(*replies, start=start, world=typical())),
+        )
+        assert PRIORITIES not in before
+        (text,) = (text.text for text in start.texts if text.name == EACH_STEP)
+        assert now.replace(f"\n{text}", "") == before
+
+
 def test_a_child_is_shown_the_chunks_that_are_named_to_it_and_the_others_in_the_index():
     entries = [stored("spec", "reals are 80 bits wide"), stored("env", "make -j2"), stored("big", "x" * 3_990)]
     child = shown(run(push(objective="Do it per heap 'spec'.", context="See heap 'big'.", store=entries)))
@@ -125,7 +154,7 @@ def test_stale_chunks_are_not_shown_to_a_child():
         )
         played = play(*replies, start=started("adaptive"), world=World(files={"a.md": "one"}))
         opened = shown_text(played.view).partition("FRAME 'child'")[2]
-        assert (opened.count(told), opened.count("STALE")) == (there, 1 - there)
+        assert (opened.count(told), opened.count("| STALE: ")) == (there, 1 - there)
 
 
 def test_what_no_frame_handed_on_is_found_in_the_conversations_of_the_others():

@@ -93,6 +93,19 @@ def test_instructions_are_in_order_of_priority():
     assert all(len(line.partition(":")[2]) > 10 for line in order), "each line must say when to use it"
 
 
+WITH_FRAMES = ("adaptive", "fold", "isolated", "stack", "stackheap", "stackheap:tools=memory", "stackheap_fork")
+
+
+@pytest.mark.parametrize("name", WITH_FRAMES)
+def test_every_strategy_with_frames_orients_the_model_and_orders_its_actions(name):
+    strategy = open_strategy(name)
+    text = " ".join([prompt_text(strategy.prompt), *map(prompt_text, getattr(strategy, "texts", ()))])
+    assert re.search(r"[Bb]efore each step, check|First check", text)
+    assert re.search(r"objective|R0|task or prompt", text)
+    assert re.search(r"what (will you have )?to report|R1|and report", text)
+    assert text.lower().count("do the first that applies") == 1
+
+
 def test_each_tool_is_described_once():
     sentences = re.findall(r"[^.:\n]{25,}[.:]", re.sub(r"\{.*\}", "", told("stackheap")))
     assert len(sentences) == len(set(sentences))
