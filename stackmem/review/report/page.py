@@ -23,8 +23,8 @@ from stackmem.errors import UsageError
 from .view import PageContent, read_runs
 
 _MODULES = (
-    "text", "store", "theme", "timeline", "layer", "flame", "lanes", "charts", "parts", "inspector", "headline",
-    "answer", "sizes", "life", "field", "film", "estimate", "other", "memory", "spent", "search", "main",
+    "text", "store", "theme", "timeline", "layer", "flame", "lanes", "charts", "parts", "life", "inspector", "headline",
+    "answer", "sizes", "field", "film", "estimate", "other", "promptdiff", "memory", "spent", "search", "main",
 )  # fmt: skip
 _STYLES = ("vendor/uPlot.min.css", "page.css", "memory.css")
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([a-z]+)\.js";$', re.M)

@@ -68,9 +68,14 @@ def test_a_chunk_is_followed_from_its_allocation_to_its_end(show, made):
     expect(page.locator(".selection")).to_contain_text("float 0.35 is not 35/100")
     after.press("Enter")
     expect(page.locator(".memory h2")).to_contain_text("step 37 of")
-    for number in (16, 14):
-        before.press("Enter")
+    page.keyboard.press("c")  # back to its last change: events in between are passed over
+    expect(page.locator(".memory h2")).to_contain_text("step 12 of")
+    expect(page.get_by_role("button", name="run back to its last change")).to_be_disabled()
+    for number in (14, 16):
+        page.keyboard.press("]")
         expect(page.locator(".memory h2")).to_contain_text(f"step {number} of")
+    page.keyboard.press("[")
+    expect(page.locator(".memory h2")).to_contain_text("step 14 of")
 
 
 def test_a_cell_is_reached_by_keyboard_and_its_text_followed(show, made):
@@ -89,13 +94,44 @@ def test_a_cell_is_reached_by_keyboard_and_its_text_followed(show, made):
     assert "step 2 found in a result" in lived
     assert "step 3 stored as spec" in lived
     assert "step 20 read from the heap: spec" in lived
-    assert any("out of the prompt, still on the heap" in line for line in lived)
+    assert "step 5 out of sight: the waiting frame root has it" in lived
 
 
 def test_a_file_is_followed_from_change_to_change(show, made):
     page = open_at(show, made["invoices"], 14)
     page.get_by_role("button", name="follow this file").first.press("Enter")
     assert [line.split(",")[0] for line in life(page)] == ["step 6 new", "step 14 changed", "step 23 changed"]
+
+
+def test_a_register_and_a_result_are_followed_from_the_step(show, made):
+    page = open_at(show, made["invoices"], 16)
+    page.get_by_role("region", name="Registers").get_by_role("button", name="R0 intent").press("Enter")
+    lived = life(page)
+    assert lived[1:3] == ["step 5 set by the push of frame totals", "step 9 set by the push of frame rounding"]
+    expect(page.locator(".selection pre")).to_contain_text("Write invoices/totals.py per heap 'spec'")
+    page.get_by_role("button", name="run back to its last change").press("Enter")
+    expect(page.locator(".memory h2")).to_contain_text("step 14 of")
+    page.keyboard.press("c")
+    expect(page.locator(".memory h2")).to_contain_text("step 9 of")
+    expect(page.locator(".selection h3")).to_have_text("Register R0 intent")
+    expect(page.locator(".selection pre")).not_to_contain_text("Write invoices/totals.py")  # that of the step shown
+    page.get_by_role("button", name="follow this result").press("Enter")
+    lived = life(page)
+    assert lived[0] == "step 6 used in write_file"
+    assert {"step 9 out of sight: the waiting frame totals has it", "step 9 looked up again"} <= set(lived)
+    assert "step 19 lost: out of the prompt and not on the heap" in lived
+
+
+def test_marked_text_is_followed_by_a_key(show, made):
+    page = open_at(show, made["invoices"], 2)
+    page.evaluate("""() => {
+        const text = document.querySelector('[aria-label="Events"] pre').firstChild;
+        const at = text.data.indexOf('never float');
+        getSelection().setBaseAndExtent(text, at, text, at + 11);
+    }""")
+    page.keyboard.press("f")
+    expect(page.locator(".selection h3")).to_have_text("Text “never float”")
+    assert life(page)[0] == "step 2 found in a result"
 
 
 def test_the_film_strip_the_slider_and_play_choose_the_step(show, made):
@@ -163,6 +199,42 @@ def test_another_strategy_has_a_strip_on_the_same_scale_and_a_sentence(show, mad
     expect(page.locator(".memory h2")).to_contain_text("step 39 of")
     other.get_by_role("button", name="nothing").press("Enter")
     expect(difference).to_be_hidden()
+
+
+def test_prompts_of_two_steps_are_compared_by_keyboard(show, made):
+    page = open_at(show, made["invoices"], 17)
+    diff = page.get_by_role("region", name="Prompt diff")
+    page.keyboard.press("m")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("d")
+    expect(diff.get_by_role("heading")).to_have_text("Prompt of step 20 compared with step 17")
+    expect(diff.locator(".difference")).to_have_text(
+        "12 parts in both (8,144 characters), 16 only in step 17 (17,435), 1 changed. The first 12 parts are equal."
+    )
+    expect(diff.locator(".diff-removed")).to_have_count(16)
+    diff.locator(".diff-changed summary").press("Enter")
+    expect(diff.locator(".line.added").first).to_contain_text("FRAME 'refunds'")
+    expect(diff.locator(".line.removed").first).to_contain_text("FRAME 'totals'")
+    diff.get_by_role("spinbutton", name="Step to compare with").fill("20")
+    page.keyboard.press("Enter")
+    expect(diff.locator(".difference")).to_have_text("Both prompts are equal: 13 parts.")
+    diff.get_by_role("button", name="with the last prompt").press("Enter")
+    expect(diff.get_by_role("heading")).to_have_text("Prompt of step 20 compared with step 19")
+    diff.get_by_role("button", name="Close the prompt diff").press("Enter")
+    expect(diff).to_be_hidden()
+
+
+def test_prompts_of_two_runs_are_compared_step_by_step(show, made):
+    page = show(made["invoices"], made["system"]).open("#step=5")
+    page.keyboard.press("d")
+    diff = page.get_by_role("region", name="Prompt diff")
+    expect(diff.get_by_role("heading")).to_have_text("Prompt of A step 5 compared with B step 5")
+    expect(diff.locator(".diff-changed")).not_to_have_count(0)
+    page.keyboard.press("b")
+    expect(diff.get_by_role("heading")).to_have_text("Prompt of B step 5 compared with A step 5")
+    page.get_by_role("combobox", name="Run to compare with").select_option("1")
+    expect(diff.locator(".difference")).to_contain_text("Both prompts are equal")
 
 
 def test_a_printed_page_has_the_picture_and_no_controls(show, made):

@@ -47,7 +47,8 @@ export class Film {
     this.band.height = BAND;
     this.band.element.hidden = true;
     this.head = el("div", { class: "frame-mark" });
-    const bars = el("div", { class: "bars clickable" }, this.surface.element, this.head);
+    this.base = el("div", { class: "frame-mark base-mark", hidden: true });
+    const bars = el("div", { class: "bars clickable" }, this.surface.element, this.base, this.head);
     const letter = run.letter ? el("b", { class: "letter", text: run.letter }) : "";
     this.element = el("div", { class: "film" }, letter, el("div", {}, bars, this.band.element));
     const choose = (event) => timeline.choose(this.stepAt(event), run.place);
@@ -166,12 +167,13 @@ export class Film {
   mark() {
     const { timeline, run } = this;
     const width = this.surface.width;
-    const { step } = timeline.chosen;
-    this.head.hidden = !run.count || timeline.chosen.run !== run.place;
-    if (this.head.hidden) return;
-    const left = this.pixel(step, width);
-    this.head.style.left = `${left - 1}px`;
-    this.head.style.width = `${Math.max(3, this.pixel(step + 1, width) - left + 1)}px`;
+    for (const [node, place] of [[this.head, timeline.chosen], [this.base, timeline.base]]) {
+      node.hidden = !run.count || place?.run !== run.place;
+      if (node.hidden) continue;
+      const left = this.pixel(place.step, width);
+      node.style.left = `${left - 1}px`;
+      node.style.width = `${Math.max(3, this.pixel(place.step + 1, width) - left + 1)}px`;
+    }
   }
 
   paint() {

@@ -1,6 +1,7 @@
 // The inspector of the selected step: its prompt, reply, events, and the state after it.
 
 import { el, keepPlace, block, plain, preview, showText, cost, count, duration, plural } from "./text.js";
+import { REGISTERS, registerOf } from "./life.js";
 import { describe, row, argumentsOf, callPreview, laidOut } from "./parts.js";
 
 const PARTS_AT_ONCE = 30;
@@ -101,7 +102,7 @@ export class Inspector {
     const more = el("button", { type: "button", class: "more" });
     let next = 0;
     const grow = () => {
-      more.before(...factNodes(run, step.facts.slice(next, next + FACTS_AT_ONCE)));
+      more.before(...factNodes(run, step.facts.slice(next, next + FACTS_AT_ONCE), (text) => this.timeline.follow("text", text)));
       next += FACTS_AT_ONCE;
       const left = step.facts.length - next;
       if (left > 0) more.textContent = `show ${count(Math.min(left, FACTS_AT_ONCE))} more of ${count(left)}`;
@@ -125,7 +126,7 @@ export class Inspector {
 
   files(run, step) {
     const section = el("section", { "aria-label": "Files changed" }, el("h3", { text: "Files changed" }));
-    if (step.files.length) section.append(...step.files.map((change) => diff(change, () => this.timeline.selectFile(change.heading))));
+    if (step.files.length) section.append(...step.files.map((change) => diff(change, () => this.timeline.follow("file", change.heading))));
     else section.append(el("p", { class: "faint", text: run.files_missing || "None." }));
     return section;
   }
@@ -170,15 +171,12 @@ export class Inspector {
 
   registers(run, step) {
     const frame = run.frames[step.frame];
-    const rows = [
-      ["R0 intent", run.text(frame.intent)],
-      ["R1 returns", run.text(frame.returns)],
-      ["R3 constraint", run.text(frame.constraint)],
-      ["context", run.text(frame.context)],
-      ["verify", frame.verify],
-    ].filter(([, told]) => told);
     const list = el("dl", { class: "registers" });
-    for (const [name, told] of rows) list.append(el("dt", { text: name }), el("dd", { dir: "auto", text: told }));
+    for (const name of Object.keys(REGISTERS)) {
+      const told = registerOf(run, frame, name);
+      const follow = el("button", { type: "button", class: "crumb", title: `Follow the register ${name}`, onclick: () => this.timeline.follow("register", name), text: name });
+      if (told) list.append(el("dt", {}, follow), el("dd", { dir: "auto", text: told }));
+    }
     return el("section", { "aria-label": "Registers" }, el("h3", { text: "Registers" }), list);
   }
 
@@ -227,9 +225,15 @@ function chunk(run, { lane, version, freed, stale, read, fresh }) {
   return details;
 }
 
-// Returns one node for each event after a reply.
-export function factNodes(run, facts) {
-  return facts.map((fact) => factNode(run, fact)).filter(Boolean);
+// Returns one node for each event after a reply; `follow` is called with the text of a result.
+export function factNodes(run, facts, follow = null) {
+  return facts.map((fact) => withFollow(factNode(run, fact), run, fact, follow)).filter(Boolean);
+}
+
+function withFollow(node, run, fact, follow) {
+  const text = node && follow && fact[0] === "result" ? run.text(fact[1]) : "";
+  if (text) node.firstChild.append(el("button", { type: "button", class: "follow-fact", onclick: () => follow(text), text: "follow this result" }));
+  return node;
 }
 
 function factNode(run, fact) {

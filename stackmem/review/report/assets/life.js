@@ -1,8 +1,16 @@
-// The life of a text, a chunk, a frame or a file: at which steps the model sees it, and at which steps it changes.
+// The life of a text, a chunk, a frame, a register or a file: at which steps the model sees it, and at which it changes.
 
 const REFS = { result: [1], verify: [1], rejected: [1], notice: [1], checks: [1], said: [1], answer: [1, 2], tool: [1, 3] };
 const CALLS = { push_frame: "passed to a child", delegate: "passed to a child", branch: "passed to a child", pop_frame: "returned", return: "returned" };
 const VERSIONS = 20; // of a chunk, whose contents are followed
+const SIGHT = {
+  seen: () => "in the prompt again",
+  waits: (name) => `out of sight: the waiting frame ${name} has it`,
+  stored: () => "out of the prompt, still on the heap",
+  lost: () => "lost: out of the prompt and not on the heap",
+};
+const ORIGIN = /^(?:found in a result|written by the model)/;
+export const REGISTERS = { "R0 intent": "intent", "R1 returns": "returns", "R3 constraint": "constraint", context: "context", verify: "verify" };
 export const NOWHERE = 0;
 export const STORED = 1;
 export const SEEN = 2;
@@ -64,7 +72,8 @@ export function lifeOfPart(run, number) {
   return { parts, states, events: eventsOf(run, null, parts, states) };
 }
 
-// The life of a text: { parts, states, events }; `states` has one value per step, an event is { step, text }.
+// The life of a text: { parts, states, events }; `states` has one value per step, an event is { step, text, change }.
+// `change` marks events at which the selection itself changed, or came into the run.
 export function lifeOfText(run, needle) {
   const parts = matchesOf(run, needle);
   const states = sightOf(run, parts);
@@ -80,17 +89,22 @@ export function lifeOfText(run, needle) {
 function eventsOf(run, needle, parts, states) {
   const events = [];
   const has = (ref) => needle !== null && ref !== null && ref !== undefined && run.text(ref).includes(needle);
-  const tell = (step, text) => events.some((one) => one.step === step && one.text === text) || events.push({ step, text });
+  const tell = (step, text) => events.some((one) => one.step === step && one.text === text) || events.push({ step, text, change: ORIGIN.test(text) });
   let known = false;
   let shown = false; // whether a prompt has contained it
+  let before = "";
+  const last = new Map(); // frame to whether its last prompt contained it
   run.rows.forEach((row, at) => {
     const step = at + 1;
     const seen = states[at] === SEEN;
+    const holder = seen || !shown ? -1 : (run.stackOf(row[0]).findLast((frame) => frame !== row[0] && last.get(frame)) ?? -1);
+    last.set(row[0], seen);
+    const now = seen ? "seen" : holder >= 0 ? "waits" : states[at] === STORED ? "stored" : "lost";
     if (seen && !known) tell(step, "first in the prompt");
     const explained = events.at(-1)?.step === step - 1;
-    if (at > 0 && seen && states[at - 1] !== SEEN && shown && !explained) tell(step, "in the prompt again");
+    if (shown && now !== before && !(now === "seen" && explained)) tell(step, SIGHT[now](run.frames[holder]?.name));
+    before = now;
     shown ||= seen;
-    if (at > 0 && !seen && states[at - 1] === SEEN) tell(step, states[at] === STORED ? "out of the prompt, still on the heap" : "out of the prompt and not on the heap");
     known ||= seen;
     for (const number of row[10]) if (parts.has(number)) for (const text of uses(run, run.parts[number], row[11])) tell(step, text);
     for (const fact of row[11]) {
@@ -99,6 +113,7 @@ function eventsOf(run, needle, parts, states) {
       known ||= text !== "";
     }
   });
+  if (events.length) events[0].change = true;
   return events;
 }
 
@@ -135,8 +150,8 @@ export function lifeOfChunk(run, lane) {
   const moved = contents.flatMap((text, at) => eventsOf(run, text, matches[at], sightOf(run, matches[at])));
   const events = moved.filter(({ text }) => /^(?:passed|returned|looked up|used in)/.test(text));
   for (const one of lane.versions) {
-    events.push({ step: one.start, text: one.start < 1 ? "kept from before the run" : one.again ? "rewritten" : "stored" });
-    if (one.end !== null && !lane.versions.some((other) => other.start === one.end)) events.push({ step: one.end, text: "freed" });
+    events.push({ step: one.start, change: true, text: one.start < 1 ? "kept from before the run" : one.again ? "rewritten" : "stored" });
+    if (one.end !== null && !lane.versions.some((other) => other.start === one.end)) events.push({ step: one.end, change: true, text: "freed" });
     for (let step = one.start + 1; step <= (one.end ?? run.count); step += 1) states[step - 1] ||= STORED;
   }
   for (const step of lane.reads) events.push({ step, text: "read" });
@@ -157,6 +172,27 @@ export function lifeOfFrame(run, number) {
   return { parts: new Set(), states, events: inOrder(events) };
 }
 
+// Returns the value of a register in a frame.
+export const registerOf = (run, frame, name) => (name === "verify" ? frame.verify : run.text(frame[REGISTERS[name]]));
+
+// The life of a register: it changes whenever a frame with another value runs.
+export function lifeOfRegister(run, name) {
+  const events = [];
+  const values = new Set();
+  let before = null;
+  run.rows.forEach((row, at) => {
+    if (at && row[0] === run.rows[at - 1][0]) return;
+    const frame = run.frames[row[0]];
+    const value = registerOf(run, frame, name);
+    if (value) values.add(value);
+    const origin = frame.first === at + 1 ? (frame.parent < 0 ? "set by the task" : `set by the push of frame ${frame.name}`) : `frame ${frame.name} runs again`;
+    if (value !== before) events.push({ step: at + 1, text: value ? origin : `${origin}, without a value`, change: true });
+    before = value;
+  });
+  const parts = new Set([...values].slice(-VERSIONS).flatMap((value) => [...matchesOf(run, value)]));
+  return { parts, states: sightOf(run, parts), events };
+}
+
 // Returns the path in the heading of a file's changes.
 export const pathOf = (heading) => heading.replace(/ \((?:new|deleted)\)$/, "");
 
@@ -166,7 +202,7 @@ export function lifeOfFile(run, path) {
   run.rows.forEach((row, at) => {
     const changed = row[12].find((one) => pathOf(one[0]) === path);
     states[at] = events.length ? STORED : NOWHERE;
-    if (changed) events.push({ step: at + 1, text: `${/ \((new|deleted)\)$/.exec(changed[0])?.[1] ?? "changed"}, +${changed[2]} −${changed[3]}` });
+    if (changed) events.push({ step: at + 1, text: `${/ \((new|deleted)\)$/.exec(changed[0])?.[1] ?? "changed"}, +${changed[2]} −${changed[3]}`, change: true });
   });
   return { parts: new Set(), states, events };
 }

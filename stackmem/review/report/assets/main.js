@@ -183,7 +183,7 @@ function modes(timeline) {
   return el("div", { class: "modes", role: "group", "aria-label": "Meaning of a step's width" }, el("span", { class: "faint", text: "width" }), ...buttons);
 }
 
-function keyboard(timeline, search) {
+function keyboard(timeline, search, memory) {
   const moves = {
     ArrowRight: () => timeline.choose(timeline.chosen.step + 1),
     ArrowLeft: () => timeline.choose(timeline.chosen.step - 1),
@@ -195,6 +195,12 @@ function keyboard(timeline, search) {
     "-": () => timeline.zoomBy(2),
     b: () => timeline.runs.length > 1 && timeline.choose(timeline.chosen.step, (timeline.chosen.run + 1) % timeline.runs.length),
     "/": () => search.field.focus(),
+    d: () => memory.diff.toggle(),
+    m: () => memory.diff.mark(),
+    f: () => memory.followMarked(),
+    c: () => memory.lastChange(),
+    "[": () => memory.jump(-1),
+    "]": () => memory.jump(1),
   };
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select")) return;
@@ -293,12 +299,12 @@ async function show(more) {
         ),
         inspector.element,
       ),
-      el("p", { class: "hints faint" }, "← → step · shift ← → frame · / search · + − zoom · esc whole run", runs.length > 1 ? " · b other run" : ""),
+      el("p", { class: "hints faint" }, "← → step · shift ← → frame · / search · d prompt diff · m compare with this step · f follow the marked text · [ ] its events · c its last change · + − zoom · esc whole run", runs.length > 1 ? " · b other run" : ""),
     ),
     tooltip.element,
     spoken,
   );
-  keyboard(timeline, search);
+  keyboard(timeline, search, memory);
   address(timeline);
   performance.mark("ready");
   document.documentElement.dataset.ready = isDark() ? "dark" : "light";

@@ -6,9 +6,10 @@ import { Sizes, KINDS } from "./sizes.js";
 import { Field } from "./field.js";
 import { Film, SentPrompts, share } from "./film.js";
 import { OtherStrategy } from "./other.js";
+import { PromptDiff } from "./promptdiff.js";
 import { describe } from "./parts.js";
 import { stepLine } from "./inspector.js";
-import { lifeOfPart, lifeOfText, lifeOfChunk, lifeOfFrame, lifeOfFile, pathOf, textOf } from "./life.js";
+import { lifeOfPart, lifeOfText, lifeOfChunk, lifeOfFrame, lifeOfFile, lifeOfRegister, registerOf, pathOf, textOf } from "./life.js";
 
 const CHUNKS = 120; // drawn at once
 const TALLEST = 220; // pixels of a chunk that fills the heap
@@ -23,6 +24,7 @@ export class Memory {
     this.field = new Field(timeline, (run) => this.sizesOf(run), tooltip, (part) => this.selectPart(part));
     this.films = timeline.runs.map((run) => new Film(timeline, run, new SentPrompts(run, this.sizesOf(run)), tooltip));
     this.other = new OtherStrategy(timeline, (run) => this.sizesOf(run), tooltip, () => this.paintFilms());
+    this.diff = new PromptDiff(timeline, () => this.films.forEach((film) => film.mark()));
     this.stack = el("div", { class: "boxes" });
     this.heap = el("div", { class: "blocks" });
     this.heapHead = el("span", { class: "faint" });
@@ -46,12 +48,13 @@ export class Memory {
       this.controls(),
       ...this.films.map((film) => film.element),
       this.other.element,
+      this.diff.element,
       this.detail,
     );
     this.legend();
     timeline.on("choice", () => this.show());
     timeline.on("growth", () => this.grow());
-    timeline.on("file", () => this.selectFile(pathOf(timeline.file)));
+    timeline.on("follow", () => this.selectFollowed(timeline.followed));
     addEventListener("beforeprint", () => this.paint());
     addEventListener("afterprint", () => this.paint());
   }
@@ -79,7 +82,8 @@ export class Memory {
     this.forth = el("button", { type: "button", onclick: () => this.play(1), text: "▶ play" });
     this.previous = el("button", { type: "button", title: "The previous step at which the selection changed", onclick: () => this.jump(-1), text: "⇤ previous change" });
     this.next = el("button", { type: "button", title: "The next step at which the selection changes", onclick: () => this.jump(1), text: "next change ⇥" });
-    return el("div", { class: "controls" }, this.back, this.forth, this.slider, this.previous, this.next);
+    const compare = el("button", { type: "button", title: "What this prompt has and another does not", onclick: () => this.diff.toggle(), text: "prompt diff" });
+    return el("div", { class: "controls" }, this.back, this.forth, this.slider, this.previous, this.next, compare);
   }
 
   show() {
@@ -177,9 +181,17 @@ export class Memory {
     this.select(run, "text", text, () => lifeOfText(run, text));
   }
 
-  selectFile(path) {
+  selectFollowed({ kind, key }) {
     const { run } = this.timeline;
-    this.select(run, "file", path, () => lifeOfFile(run, path));
+    if (kind === "text") this.selectText(key);
+    else if (kind === "register") this.select(run, kind, key, () => lifeOfRegister(run, key));
+    else this.select(run, kind, pathOf(key), () => lifeOfFile(run, pathOf(key)));
+  }
+
+  // Follows the text that the reader has marked anywhere on the page.
+  followMarked() {
+    const marked = String(getSelection()).trim();
+    if (marked) this.selectText(marked);
   }
 
   // `live` computes the life of the selection, again whenever the run has grown.
@@ -212,10 +224,13 @@ export class Memory {
     );
     if (life.events.length > EVENTS) events.push(el("li", { class: "faint", text: `and ${count(life.events.length - EVENTS)} more` }));
     const [name, text] = this.named(run, kind, key);
+    this.body = el("div", {}, block(text));
+    this.bodyText = text;
+    this.runBack = el("button", { type: "button", class: "more", title: "The step that last changed it (c)", onclick: () => this.lastChange(), text: "run back to its last change" });
     return [
-      el("header", {}, el("h3", { text: name }), el("span", { class: "faint", text: life.events.length ? plural(life.events.length, "change") : "It never changes." }), el("button", { type: "button", class: "close", "aria-label": "Close the selection", onclick: () => this.clear(), text: "×" })),
+      el("header", {}, el("h3", { text: name }), el("span", { class: "faint", text: life.events.length ? plural(life.events.length, "event") : "It never changes." }), this.runBack, el("button", { type: "button", class: "close", "aria-label": "Close the selection", onclick: () => this.clear(), text: "×" })),
       el("ol", { class: "life", "aria-label": "Its life" }, ...events),
-      this.followable(block(text)),
+      this.followable(this.body),
     ];
   }
 
@@ -240,12 +255,25 @@ export class Memory {
       const version = run.laneOf.get(key).versions.findLast((one) => one.start <= this.timeline.chosen.step) ?? run.laneOf.get(key).versions[0];
       return [`Chunk ${key}`, run.text(version.content)];
     }
-    if (kind === "file") return [`File ${key}`, key];
+    if (kind === "file") return [`File ${key}`, this.patchOf(run, key)];
+    if (kind === "register") return [`Register ${key}`, registerOf(run, run.frames[run.rows[this.timeline.chosen.step - 1][0]], key) || "(no value)"];
     if (kind === "text") return [`Text “${preview(key, 60)}”`, key];
     return [describe(run, key).title, textOf(run, key)];
   }
 
+  // Returns the last change of a file up to the selected step.
+  patchOf(run, path) {
+    const changes = run.rows.slice(0, this.timeline.chosen.step).flatMap((row) => row[12]);
+    const last = changes.findLast((one) => pathOf(one[0]) === path);
+    return last ? last[1] || `${path}: no lines changed` : `${path} has not changed up to this step.`;
+  }
+
   nowSelected() {
+    const own = this.selected?.run === this.timeline.run;
+    const text = own && this.body ? this.named(this.selected.run, this.selected.kind, this.selected.key)[1] : this.bodyText;
+    if (text !== this.bodyText) this.body.replaceChildren(block(text));
+    this.bodyText = text;
+    if (this.runBack) this.runBack.disabled = this.lastChanged() === undefined;
     const events = this.selected?.run === this.timeline.run ? this.selected.life.events : [];
     const { step } = this.timeline.chosen;
     this.previous.disabled = !events.some((one) => one.step < step && one.step > 0);
@@ -253,8 +281,21 @@ export class Memory {
     for (const node of this.detail.querySelectorAll("[data-step]")) node.toggleAttribute("aria-current", Number(node.dataset.step) === step);
   }
 
-  // Goes to the previous or next change of the selection.
+  // Returns the last step before the selected one at which the selection changed.
+  lastChanged() {
+    const { step } = this.timeline.chosen;
+    const events = this.selected?.run === this.timeline.run ? this.selected.life.events : [];
+    return events.findLast((one) => one.change && one.step > 0 && one.step < step)?.step;
+  }
+
+  lastChange() {
+    const step = this.lastChanged();
+    if (step !== undefined) this.timeline.choose(step);
+  }
+
+  // Goes to the previous or next event of the selection.
   jump(way) {
+    if (!this.selected) return;
     const { step } = this.timeline.chosen;
     const steps = this.selected.life.events.map((one) => one.step).filter((one) => one > 0);
     const to = way > 0 ? steps.find((one) => one > step) : steps.findLast((one) => one < step);

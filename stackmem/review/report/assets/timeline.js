@@ -12,7 +12,7 @@ export class Timeline {
     this.parted = parted;
     this.mode = "steps";
     this.chosen = { run: 0, step: Math.min(1, runs[0].count) };
-    this.listeners = { view: [], choice: [], growth: [], full: [], file: [] };
+    this.listeners = { view: [], choice: [], growth: [], full: [], follow: [] };
     this.showsFull = false;
     this.domain = this.whole();
   }
@@ -95,10 +95,10 @@ export class Timeline {
     this.tell("view");
   }
 
-  // Selects a file, so that its changes can be followed.
-  selectFile(path) {
-    this.file = path;
-    this.tell("file");
+  // Selects a file, a register or a text, so that its life can be followed.
+  follow(kind, key) {
+    this.followed = { kind, key };
+    this.tell("follow");
   }
 
   // After the runs have grown, a view of everything still shows everything.
