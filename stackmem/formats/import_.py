@@ -14,8 +14,9 @@ from stackmem.core.messages import Usage
 from stackmem.core.pricing import Answerer, Price, cost_usd
 from stackmem.core.state import State
 from stackmem.errors import UsageError
-from stackmem.foreign.files import read_regular
-from stackmem.formats.recordings import IMPORTERS, guess
+from stackmem.foreign.databases import MAX_DATABASE_BYTES, SQLITE_START
+from stackmem.foreign.files import digest_of_regular, read_regular, read_start
+from stackmem.formats.recordings import IMPORTERS, guess, is_sqlite
 from stackmem.formats.recordings.facts import TimedFact, facts
 from stackmem.formats.recordings.session import RecordedReply, RecordedSession, RecordingFile
 from stackmem.models.catalog import lookup
@@ -50,11 +51,12 @@ class ImportedRun(Struct, frozen=True):
     strategy: str = ""  # the memory strategy that the recording names; empty if it names none
 
 
-def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[ImportedRun, ...]:
+def import_file(file: Path, spelled: str | None, runs_dir: Path, session_id: str = "") -> tuple[ImportedRun, ...]:
     """Import each session of the file as a new run, without the secrets in it.
 
     Args:
         spelled: The format; None detects it from the content.
+        session_id: The only session to import; empty imports all.
 
     Raises:
         UsageError: The file cannot be read or does not match its format. The failed session leaves no files.
@@ -63,9 +65,9 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path) -> tuple[Import
     if spelled is not None and spelled not in IMPORTERS:
         raise UsageError(f"no format {spelled!r}; known: {', '.join(sorted(IMPORTERS))}")
     content, scrub = _read(file), scrubber_of(os.environ).scrub
-    sha256, imported_runs = hashlib.sha256(content).hexdigest(), []
+    sha256, imported_runs = _digest(file, content), []
     try:
-        format_name, sessions = _sessions(file, content, spelled)
+        format_name, sessions = _sessions(file, content, spelled, session_id)
         if not any(True for session in sessions for _ in session.replies()):
             raise UsageError(
                 f"{file} has the format {format_name}, but no reply of a model; there is nothing to import"
@@ -102,19 +104,36 @@ def facts_of(session: RecordedSession) -> tuple[TimedFact, ...]:
     return tuple(_facts(session))
 
 
-def _sessions(file: Path, content: bytes, spelled: str | None) -> tuple[str, list[RecordedSession]]:
+def _sessions(
+    file: Path, content: bytes, spelled: str | None, session_id: str = ""
+) -> tuple[str, list[RecordedSession]]:
     """Return the name of the format and the sessions. A session without a task name gets the file's name."""
-    recording = RecordingFile(content, str(file), lambda: _subagents(file))
+    recording = RecordingFile(content, str(file), lambda: _subagents(file), file, session_id)
     format_name = spelled or guess(recording)
     sessions = IMPORTERS[format_name](recording)
+    if session_id:
+        sessions = [session for session in sessions if session.id == session_id]
+        if not sessions:
+            raise UsageError(f"{file} does not contain a session {session_id!r} with a reply; name another one")
     for session in sessions:
         session.name = session.name or file.name.split(".", 1)[0]
     return format_name, sessions
 
 
 def _read(file: Path) -> bytes:
+    """Return the content of a file; of a database only its first bytes."""
     try:
-        return read_regular(file, MAX_RECORDING_BYTES)
+        start = read_start(file, len(SQLITE_START))
+        return start if is_sqlite(start) else read_regular(file, MAX_RECORDING_BYTES)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read ({error.strerror}); name the recording's file") from error
+
+
+def _digest(file: Path, content: bytes) -> str:
+    if not is_sqlite(content):
+        return hashlib.sha256(content).hexdigest()
+    try:
+        return digest_of_regular(file, MAX_DATABASE_BYTES)
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror}); name the recording's file") from error
 

@@ -72,10 +72,7 @@ NO_FILE_THERE = "opens no file: a signer, a room, a device that is always there"
 OWN: dict[str, tuple[int, str]] = {
     "stackmem/doors/gateway/harbor_agent.py": (4, "Harbor calls it with its own files and folders"),
     "stackmem/lab/bench/provenance.py": (1, INSTALLED),
-    "stackmem/lab/bench/results.py": (
-        2,
-        "SQLite opens it, after a look at its kind and with a limit on what it computes",
-    ),
+    "stackmem/lab/bench/results.py": (1, WRITES),
     "stackmem/lab/bench/session.py": (1, "copies a world that this bench made"),
     "stackmem/languages/commands/examples.py": (2, INSTALLED),
     "stackmem/cli/completion.py": (1, INSTALLED),

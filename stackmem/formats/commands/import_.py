@@ -17,11 +17,12 @@ def command(
     spelled: str | None = option(
         "--format", "atif, chat, claude-code, codex, gemini-cli, inspect, mini…; detected by default.", "FORMAT"
     ),
+    session: str = option("--session", "Import only the session with this id.", "ID", ""),
     json: Json = False,
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Import another agent's recording as a run that can be viewed, measured and costed, but not replayed."""
-    runs = import_file(file, spelled, runs_folder(runs_dir))
+    runs = import_file(file, spelled, runs_folder(runs_dir), session)
     if json:
         echo_json(runs[0] if len(runs) == 1 else runs)
         return

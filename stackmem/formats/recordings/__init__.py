@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from stackmem.errors import UsageError
+from stackmem.foreign.databases import SQLITE_START
 
 from .aider import is_aider, read_aider
 from .atif import read_atif
@@ -18,7 +19,7 @@ from .gemini_cli import is_gemini, read_gemini
 from .goose import is_goose, read_goose
 from .inspect_log import is_zip, read_inspect
 from .mini import read_mini
-from .opencode import is_opencode, read_opencode
+from .opencode import is_opencode, read_opencode, read_opencode_database
 from .openhands import is_openhands, read_openhands
 from .pi import is_pi, read_pi
 from .session import RecordedSession, RecordingFile, load
@@ -41,7 +42,7 @@ IMPORTERS: dict[str, Callable[[RecordingFile], list[RecordedSession]]] = {
     "goose": lambda file: [read_goose(file.text, file.where)],
     "inspect": read_inspect,
     "mini": _whole(read_mini),
-    "opencode": _whole(read_opencode),
+    "opencode": lambda file: read_opencode_database(file) if is_sqlite(file.content) else _whole(read_opencode)(file),
     "openhands": lambda file: read_openhands(file.text, file.where),
     "pi": lambda file: [read_pi(file.text, file.where)],
     "swe-agent": _whole(read_swe_agent),
@@ -49,6 +50,10 @@ IMPORTERS: dict[str, Callable[[RecordingFile], list[RecordedSession]]] = {
 }
 """Name to reader. A reader returns the sessions of a file in order."""
 _HEAD_LINES = 200
+
+
+def is_sqlite(content: bytes) -> bool:
+    return content.startswith(SQLITE_START)
 
 
 def guess(file: RecordingFile) -> str:
@@ -59,6 +64,8 @@ def guess(file: RecordingFile) -> str:
     """
     if is_zip(file.content):
         return "inspect"
+    if is_sqlite(file.content):
+        return "opencode"
     text = file.text
     detected = _of_value(_json(text)) or next(filter(None, (_of_line(_json(line)) for line in _head(text))), "")
     if not detected and is_terminal_log(text):

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -26,10 +27,12 @@ Count = Annotated[int, Meta(ge=0, le=2**53)]
 class RecordingFile(Struct, frozen=True):
     """A file with one or several recordings."""
 
-    content: bytes
+    content: bytes  # of a database only its first bytes, because its reader opens the file itself
     where: str  # its name in messages
     # name and text of the files next to it that contain its subagents
     subagents: Callable[[], Iterable[tuple[str, str]]] = tuple
+    path: Path | None = None
+    session: str = ""  # id of the only session to read; empty for all
 
     @property
     def text(self) -> str:

@@ -5,23 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from stackmem.errors import TraceError, UsageError
-from stackmem.foreign.files import open_regular
+from stackmem.foreign.databases import SqliteFile
 from stackmem.review.measure.metrics import METRICS, SHIPPED
 from stackmem.tools.plugins import load_plugins
 
 RESULTS = "results.sqlite"
-_STEPS_AT_ONCE = 1_000_000
-_MAX_STEPS = 4_000_000_000
-"""SQLite virtual machine steps per read.
-
-A million trials need a twentieth of this. The limit stops queries in a hostile file that would never end.
-"""
+_MAX_TEXT_BYTES = 8 << 30
 
 _WHO = {
     "id": "TEXT PRIMARY KEY", "task": "TEXT", "family": "TEXT", "horizon": "INTEGER", "noise": "REAL",
@@ -120,21 +115,6 @@ def _stored(value: Any) -> Any:
     return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a results file, which may come from an untrusted source."""
-    open_regular(path).close()  # fails on a FIFO, on which SQLite would block
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-        steps = iter(range(_MAX_STEPS // _STEPS_AT_ONCE))
-        database.set_progress_handler(lambda: next(steps, None) is None, _STEPS_AT_ONCE)
-        database.execute("PRAGMA trusted_schema = OFF")
-        # A view of this name could run any query when it is read.
-        kinds = dict(database.execute("SELECT name, type FROM sqlite_master WHERE name IN ('trials', 'suite')"))
-        if wrong := next((name for name, kind in kinds.items() if kind != "table"), None):
-            raise sqlite3.DatabaseError(f"{wrong} is a {kinds[wrong]}, not a table")
-        yield database
-
-
 def read_results(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of a bench's ``results.sqlite`` as mappings from column name to value.
 
@@ -145,19 +125,20 @@ def read_results(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise TraceError(f"missing results {path}; stackmem bench -o {folder} creates them from the bench's ledger")
     try:
-        with _opened(path) as database:
-            database.row_factory = sqlite3.Row
-            return [dict(row) for row in database.execute("SELECT * FROM trials ORDER BY id")]
-    except (OSError, sqlite3.Error) as error:
-        raise TraceError(f"{path} cannot be read ({error}); stackmem bench -o {folder} creates it again") from error
+        with SqliteFile(path, ("trials",), _MAX_TEXT_BYTES) as database:
+            return database.table("SELECT * FROM trials ORDER BY id")
+    except OSError as error:
+        raise TraceError(
+            f"{path} cannot be read ({error.strerror}); stackmem bench -o {folder} creates it again"
+        ) from error
 
 
 def read_suite(folder: Path) -> dict[str, str]:
     """Return the table ``suite``: what was run, when and where."""
     try:
-        with _opened(folder / RESULTS) as database:
-            return dict(database.execute("SELECT key, value FROM suite ORDER BY key"))
-    except (OSError, sqlite3.Error) as error:
+        with SqliteFile(folder / RESULTS, ("suite",)) as database:
+            return dict(database.rows("SELECT key, value FROM suite ORDER BY key"))
+    except OSError as error:
         raise TraceError(
-            f"{folder / RESULTS} cannot be read ({error}); stackmem bench -o {folder} creates it"
+            f"{folder / RESULTS} cannot be read ({error.strerror}); stackmem bench -o {folder} creates it"
         ) from error
