@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stackmem.core.facts import Event
@@ -24,6 +24,7 @@ def solve(
     *,
     observe: Callable[[Event, State], None] | None = None,
     environ: Mapping[str, str] | None = None,
+    attach: Sequence[str] = (),
     **settings: object,
 ) -> RunResult:
     """Solve a task, or work on a copy of a folder, like ``stackmem solve``.
@@ -33,6 +34,7 @@ def solve(
         text: What to do in that folder.
         observe: Receives every fact and the resulting state as it happens.
         environ: Replaces the process's environment: keys, ``STACKMEM_*``.
+        attach: Files, folders and images for the task. ``path:10-40`` attaches lines.
         settings: Any flag of ``stackmem solve`` with ``_`` for ``-``: ``model="demo"``, ``max_steps=50``.
 
     Raises:
@@ -40,7 +42,7 @@ def solve(
     """
     variables = os.environ if environ is None else environ
     prepared = prepare(os.fspath(task), text, settings, variables, Path.cwd())
-    return solve_prepared(prepared, variables, observe)
+    return solve_prepared(prepared, variables, observe, attached=attach)
 
 
 def replay(run: str | os.PathLike[str]) -> Replayed:

@@ -18,7 +18,7 @@ from .images.vision import Vision
 from .jobs.calls import EndedJob, JobNumbers
 from .messages import FailureKind, PromptText, ReplyPart, Text, ToolCall, ToolSpec, Usage
 from .network import NetworkRequest
-from .person_facts import PermissionRule, PersonEvent, RecallFound, SessionRules
+from .person_facts import Attachment, PermissionRule, PersonEvent, RecallFound, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import OfferedProgram, ProgramEvent
 from .skills import Skill
@@ -84,6 +84,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         vision: How the model takes images. Omitted if it cannot see any.
         read_calls: ``many`` if several read-only calls in one reply are answered together (guidance/reading.py).
             Omitted in other runs.
+        attached: What the user attached to the task. Omitted if there is nothing.
     """
 
     task: str
@@ -130,6 +131,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     hooks: tuple[Hook, ...] | UnsetType = UNSET
     vision: Vision | UnsetType = UNSET
     read_calls: Literal["many"] | UnsetType = UNSET
+    attached: tuple[Attachment, ...] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:
@@ -142,7 +144,8 @@ class RunStarted(Struct, frozen=True, tag=True):
 
     @property
     def _words(self) -> str:
-        return self.task if self.unseen is UNSET else "\n".join((self.task, *(f"note: {one}" for one in self.unseen)))
+        notes = [f"note: {one}" for one in self.unseen or ()]
+        return "\n".join((self.task, *notes, *(f"attached: {one.name}" for one in self.attached or ())))
 
 
 class RunResumed(Struct, frozen=True, tag=True):

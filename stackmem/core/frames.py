@@ -41,15 +41,16 @@ def root(start: RunStarted) -> Frame:
     """Return the frame that a run starts with. Its R0 is the task, cut to the budget."""
     budgets = start.budgets
     intent = mark_cut(" ".join(start.task.split()), budgets.intent_chars)
-    chars = standing_chars(start) + len(start.task)
+    heap, attached = first_heap(start), start.attached or ()
+    chars = standing_chars(start) + len(start.task) + sum(len(one.text) + image_chars(one.images) for one in attached)
     return Frame(
         id="frame-0",
         name="root",
         depth=0,
         registers=Registers(intent, ROOT_RETURNS),
         context="",
-        opened=first_heap(start),
-        turns=Log(),
+        opened=heap,
+        turns=Log([Notice(one.text, heap, one.images) for one in attached]),
         task=start.task,
         opened_chars=chars,
         chars=chars,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import UNSET
 
@@ -14,6 +14,7 @@ from stackmem.errors import UsageError
 
 from .assemble import plan_run
 from .begin import Fresh
+from .companion.attachments import find_attached, with_attached
 from .folder_choice import with_copy
 from .interrupts import Interrupts
 from .open import Observe, Person, everybody_agrees, open_run
@@ -31,6 +32,7 @@ def solve(
     agree: Callable[[Prepared], object] = everybody_agrees,
     notice: Callable[[str], object] = str,
     person: PersonPort | None = None,  # the user that the agent talks to; None if unattended
+    attached: Sequence[str] = (),  # files, folders and images for the task, as ``--attach`` names them
 ) -> RunResult:
     """Run the prepared request in a separate workspace and record it.
 
@@ -48,6 +50,7 @@ def solve(
     plan = plan_run(prepared, environ)
     if prepared.resolved.settings.heap is not None and not any(tool.name == "heap_read" for tool in plan.tools):
         raise UsageError(f"the strategy {plan.strategy.name} has no heap; omit --heap, or use another strategy")
+    files = find_attached(attached, prepared.subject.folder, prepared.cwd)
     prepared = with_copy(prepared)
     agree(prepared)
     beginning = Fresh(prepared, plan)
@@ -55,7 +58,9 @@ def solve(
     with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, talks) as opened:
         if message := kept_notice(opened.parts.start):
             notice(message)
-        return play(opened.parts.start, State(), opened)
+        with interrupts.setting_up("run", opened.places.scratch):
+            start = with_attached(opened.parts.start, files, opened.parts.world)
+        return play(start, State(), opened)
 
 
 def kept_notice(start: RunStarted) -> str:

@@ -34,6 +34,9 @@ def command(
     text: str | None = option("-t --text", "The work to do in DIR; - reads it from standard input."),
     *,
     flags: Flags,
+    attach: list[str] | None = option(
+        "--attach", "A file, folder or image for the task; repeatable. Lines as PATH:10-40.", "PATH"
+    ),
     json: JsonResult = False,
     stream_json: StreamJson = False,
     quiet: Quiet = False,
@@ -51,7 +54,7 @@ def command(
         with stream or open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
             agree = partial(ask_about_size, as_json=json or stream_json)
             person = StreamedUser(stream) if stream is not None else None
-            result = solve(prepared, os.environ, screen, stop_at_once, agree, say, person=person)
+            result = solve(prepared, os.environ, screen, stop_at_once, agree, say, person, attach or ())
         if result.failure:
             say(f"stackmem: {readable(result.failure)}")
         if stream is not None:

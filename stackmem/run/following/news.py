@@ -10,12 +10,11 @@ from stackmem.core.jobs.calls import EndedJob
 from stackmem.core.person_facts import PersonAttached, PersonRan, PersonSteppedIn, PersonStopped
 from stackmem.core.requests import AskModel, AskPerson, Effect, UseOwnTool, UseTool
 from stackmem.core.state import State
-from stackmem.core.tools import ReadFile
 from stackmem.workspace.command import CommandInterrupted
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.workspace import Workspace
 
-from ..companion.images import read_file, shown_image
+from ..companion.attachments import read_attachment
 from ..interrupts import Interrupts, OutOfTime
 from ..perform import INTERRUPTED, World
 from ..ports import Returned, UserFile
@@ -62,16 +61,9 @@ def _ended_jobs(upcoming: Effect, state: State, world: World) -> JobsEnded | Non
 
 
 def read_attached(named: UserFile, state: State, world: World) -> PersonAttached:
-    """Read what the user attached, with the same confinement as a call of the agent."""
-    if named.raw is not None:
-        outcome: Returned = shown_image(world.eyes, named.raw, named.path)
-    elif named.path.endswith("/"):
-        outcome = world.workspace.list_files(named.path.rstrip("/") or ".", state.shown_bytes)
-    else:
-        called = ReadFile(named.path, named.start_line, named.end_line)
-        outcome = read_file(world.workspace, world.eyes, called, state.shown_bytes)
-    path, text = world.scrub(named.path), world.scrub(outcome.text)
-    return PersonAttached(path, text, named.start_line, named.end_line, outcome.failed, outcome.images)
+    """Read what the user attached in a conversation."""
+    found = read_attachment(named, world, state.shown_bytes)
+    return PersonAttached(found.path, found.content, found.start_line, found.end_line, found.failed, found.images)
 
 
 def run_for_user(command: str, state: State, world: World, interrupts: Interrupts) -> PersonRan:

@@ -1,0 +1,129 @@
+"""Files and images that the user attaches: to the task of a run (``solve --attach``), or in a conversation.
+
+Rule 1: Files of the folder that the run works on are read from the workspace, as by a call of the agent.
+Rule 2: Only the task can have files from elsewhere. They are read once, before the run starts.
+Rule 3: What cannot be read refuses the run before it starts. In a conversation the model gets the reason instead.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from stackmem.core.facts import RunStarted
+from stackmem.core.machine import evolve
+from stackmem.core.person_facts import Attachment
+from stackmem.core.state import State
+from stackmem.core.text import clip_bytes
+from stackmem.core.tools import ReadFile
+from stackmem.errors import UsageError
+from stackmem.foreign.files import read_regular
+from stackmem.workspace.clip import visible
+from stackmem.workspace.outcome import ToolOutcome
+from stackmem.workspace.pictures.convert import MAX_FILE_BYTES
+from stackmem.workspace.pictures.headers import media_of
+
+from ..ports import Returned, UserFile
+from .images import read_file, shown_image
+
+if TYPE_CHECKING:
+    from ..perform import World
+
+MOST = 20
+_LINES = re.compile(r"(?P<path>.+):(?P<first>[1-9]\d{0,8})(?:-(?P<last>[1-9]\d{0,8}))?", re.DOTALL)
+
+
+def find_attached(named: Sequence[str], folder: Path | None, cwd: Path) -> tuple[UserFile, ...]:
+    """Return the files that ``--attach`` names: ``PATH``, ``PATH:10`` or ``PATH:10-40``.
+
+    Args:
+        folder: The folder that the run works on, if it is the user's.
+
+    Raises:
+        UsageError: A path does not exist or cannot be read, or there are too many.
+    """
+    if len(named) > MOST:
+        raise UsageError(f"--attach: {len(named):,} files, maximum is {MOST}; attach a folder instead")
+    return tuple(_find(each, folder, cwd) for each in named)
+
+
+def _find(named: str, folder: Path | None, cwd: Path) -> UserFile:
+    path, first, last = cwd / Path(os.path.expanduser(named)), None, None
+    if "\0" in named:
+        raise UsageError(f"--attach {named[:80]!a} is not a path; name a file or folder")
+    match = _LINES.fullmatch(named)
+    if match and not path.exists():
+        path, first = cwd / Path(os.path.expanduser(match["path"])), int(match["first"])
+        last = int(match["last"] or first)
+        if last < first:
+            raise UsageError(f"--attach {named[:200]} ends before it begins; write the smaller line first")
+    if not path.exists():
+        raise UsageError(f"--attach {named[:200]} does not exist; name a file or folder, relative to {cwd}")
+    real, root = path.resolve(), folder.resolve() if folder is not None else None
+    if root is not None and real.is_relative_to(root):
+        return UserFile(f"{real.relative_to(root)}{'/' if real.is_dir() else ''}", first, last)
+    if real.is_dir():
+        raise UsageError(f"--attach {named[:200]} is a folder outside of the run's folder; attach files of it")
+    try:
+        raw = read_regular(real, max(MAX_FILE_BYTES.values()))
+    except OSError as error:
+        raise UsageError(f"--attach {named[:200]} cannot be read ({error.strerror or error})") from error
+    return UserFile(path.name, first, last, raw)
+
+
+def with_attached(start: RunStarted, files: Sequence[UserFile], world: World) -> RunStarted:
+    """Return the start of a run with the content of the attached files.
+
+    Raises:
+        UsageError: A file cannot be read in the workspace, or its image cannot be shown.
+    """
+    if not files:
+        return start
+    shown_bytes = evolve(State(), start).shown_bytes
+    found = tuple(_from_root(each, read_attachment(_in_root(each, start), world, shown_bytes)) for each in files)
+    failed = next((each for each in found if each.failed), None)
+    if failed is not None:
+        raise UsageError(f"--attach {failed.name}: {failed.content}")
+    return replace(start, attached=found)
+
+
+def _in_root(file: UserFile, start: RunStarted) -> UserFile:
+    """Return a file of the folder with its path in the workspace, because relative paths may start in a subfolder."""
+    if file.raw is not None:
+        return file
+    path = str(PurePosixPath(start.workspace, file.path)) + ("/" if file.path.endswith("/") else "")
+    return UserFile(path, file.start_line, file.end_line)
+
+
+def _from_root(file: UserFile, found: Attachment) -> Attachment:
+    return replace(found, path=file.path)
+
+
+def read_attachment(named: UserFile, world: World, shown_bytes: int) -> Attachment:
+    """Read what the user attached. Files of the workspace have the same confinement as a call of the agent."""
+    if named.raw is not None:
+        outcome = _outside(named, named.raw, world, shown_bytes)
+    elif named.path.endswith("/"):
+        outcome = world.workspace.list_files(named.path.rstrip("/") or ".", shown_bytes)
+    else:
+        called = ReadFile(named.path, named.start_line, named.end_line)
+        outcome = read_file(world.workspace, world.eyes, called, shown_bytes)
+    path, text = world.scrub(named.path), world.scrub(outcome.text)
+    return Attachment(path, text, named.start_line, named.end_line, outcome.failed, outcome.images)
+
+
+def _outside(named: UserFile, raw: bytes, world: World, shown_bytes: int) -> Returned:
+    if media_of(raw[:1024]):
+        return shown_image(world.eyes, raw, named.path)
+    try:
+        lines = raw.decode().splitlines(keepends=True)
+    except UnicodeDecodeError:
+        return ToolOutcome("it is neither UTF-8 text nor an image or a PDF", failed=True)
+    if named.start_line is not None:
+        lines = lines[named.start_line - 1 : named.end_line]
+    return ToolOutcome(clip_bytes(visible("".join(lines)), shown_bytes))
