@@ -17,6 +17,7 @@ from .messages import ReplyPart, Text, View
 from .requests import AskModel, Compact, Effect
 from .retries import wait_seconds
 from .state import Compaction, Frame, Notice, Reply, Result, State, Turn
+from .strategy import MemoryStrategy, Summarizes
 
 
 def model_request(state: State, view: View) -> AskModel:
@@ -77,6 +78,23 @@ def upkeep_effect(state: State, effect: Effect | None) -> Effect | None:
     return effect
 
 
+def requested_summary(state: State, strategy: MemoryStrategy) -> Effect | None:
+    """Return the request for the summary that the user asked for. None if the strategy has no summaries, or if there
+    is nothing to summarize yet.
+    """
+    asked = state.session is not None and state.session.compacting
+    return upkeep_effect(state, strategy.summary(state)) if asked and isinstance(strategy, Summarizes) else None
+
+
+def why_no_summary(state: State, strategy: MemoryStrategy) -> str:
+    """Return why the user cannot ask for a summary now. Empty if it is possible."""
+    if not isinstance(strategy, Summarizes):
+        return f"the strategy {strategy.name} has no summaries; /strategy compact continues with one that has"
+    if state.session is None or not state.stack or upkeep_effect(state, strategy.summary(state)) is None:
+        return "nothing to summarize yet"
+    return ""
+
+
 def apply_compaction(state: State, event: ContextCompacted) -> State:
     """Return the state with the summary in place of the turns that it covers."""
     frame = state.running
@@ -88,7 +106,8 @@ def apply_compaction(state: State, event: ContextCompacted) -> State:
         told=frame.told - {"window"},
         standing_seen=-1 if frame.standing_seen else 0,
     )
-    after = replace(state.with_cost(event), stack=(*state.stack[:-1], shorter))
+    session = replace(state.session, compacting=False) if state.session is not None else None
+    after = replace(state.with_cost(event), stack=(*state.stack[:-1], shorter), session=session)
     if limits.closing_refusal(after) is not None:
         return after
     return replace(after, stack=(*after.stack[:-1], replace(shorter, refused=0)))

@@ -15,7 +15,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from . import frames, limits, memory_tools, programs, retries, session
-from .compaction import apply_compaction, model_request, reply_chars, upkeep_effect
+from .compaction import apply_compaction, model_request, reply_chars, requested_summary, upkeep_effect
 from .conversation import hooks, keeping, permissions, planning
 from .conversation.hook_facts import HookRan
 from .facts import (
@@ -52,7 +52,7 @@ from .jobs.calls import JobCall
 from .messages import ToolCall
 from .person_facts import PersonEvent, RecallFound, TurnEnded
 from .program_facts import ProgramCalled, SourceLoaded, ToolAnswered, UserAnswered, Waited
-from .requests import Effect, ReadClock, RunChecks, UseOwnTool, UseTool
+from .requests import AskPerson, Effect, ReadClock, RunChecks, UseOwnTool, UseTool
 from .resume import apply_fork, apply_resume
 from .state import Notice, Pending, Reply, Result, State
 from .strategy import MemoryStrategy
@@ -105,7 +105,8 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
     if state.running.program == "steps" and not stopped:
         return None  # the interpreter decides
     turn = session.next_turn(state, state.session) if state.session is not None else None
-    if turn is not None:
+    wanted = requested_summary(state, strategy)
+    if turn is not None and not (wanted and isinstance(turn, AskPerson)):
         return turn
     if state.pending is not None:
         return _as_fact(hooks.guarded(state, state.pending, settle(state, strategy, state.pending)))
@@ -115,6 +116,7 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
             return followed
     return (
         _before_request(state)
+        or wanted
         or upkeep_effect(state, strategy.upkeep(state))
         or model_request(state, strategy.render(state))
     )
@@ -193,8 +195,7 @@ def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool
         return _use(state, call)
     if isinstance(call, LookupCall):
         return memory_tools.look_up(state, call)
-    tool = tool_named(tool_name(call), offered)
-    fields = parameters(tool) if tool is not None else ()
+    fields = parameters(tool) if (tool := tool_named(tool_name(call), offered)) is not None else ()
     match call:
         case PushFrame():
             return permissions.verify_refusal(state, call) or frames.push(state, call, fields, pending)

@@ -210,6 +210,14 @@ class PersonAccepted(Struct, frozen=True, tag=True):
         return Voice("user", "the user accepted the plan", self.plan)
 
 
+class PersonCompacted(Struct, frozen=True, tag=True):
+    """The user asked for a summary of the conversation, which the model writes next."""
+
+    @property
+    def voice(self) -> Voice:
+        return Voice("user", "the user asked for a summary of the conversation")
+
+
 class WordsGiven(Struct, frozen=True, tag=True):
     """The running frame received what the user had written meanwhile. After a request it starts the next one.
 
@@ -302,6 +310,7 @@ PersonEvent = (
     | PersonAttached
     | PersonPlanned
     | PersonAccepted
+    | PersonCompacted
     | WordsGiven
     | WordsAsked
     | TurnEnded

@@ -30,6 +30,7 @@ from .messages import ToolSpec, View
 from .person_facts import (
     PersonAccepted,
     PersonAttached,
+    PersonCompacted,
     PersonDecided,
     PersonPlanned,
     PersonRan,
@@ -283,7 +284,7 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
 
 GIVEN = (
     RunStarted, RunResumed, RunForked, ProgramStarted, PersonSteppedIn, PersonStopped, PersonRan,
-    PersonAttached, PersonPlanned, PersonAccepted, FolderChanged, JobsEnded,
+    PersonAttached, PersonPlanned, PersonAccepted, PersonCompacted, FolderChanged, JobsEnded,
 )  # fmt: skip
 """Facts that do not follow from earlier ones. Together with the answers, they are all that comes from outside."""
 

@@ -83,6 +83,7 @@ def _reopen(state: State, limits: Limits) -> State:
     """Return the state without its ending. With new limits, the model is warned again when they run short."""
     stack = state.stack if limits == state.limits else tuple(_forget_limits(frame) for frame in state.stack)
     program = replace(state.program, halted=None) if state.program else None
+    session = replace(state.session, compacting=False) if state.session else None  # its request may have failed
     return replace(
         after_stop(state),
         stack=stack,
@@ -93,6 +94,7 @@ def _reopen(state: State, limits: Limits) -> State:
         idle=0,
         clock_fresh=False,
         program=program,
+        session=session,
     )
 
 

@@ -33,6 +33,7 @@ from .person_facts import (
     PermissionRule,
     PersonAccepted,
     PersonAttached,
+    PersonCompacted,
     PersonDecided,
     PersonEvent,
     PersonPlanned,
@@ -237,7 +238,7 @@ def apply_person_event(
         case PersonAttached():
             images = (*session.images, *listed(event.images))
             return replace(state, session=replace(session, ran=(*session.ran, event.text), images=images))
-        case PersonPlanned() | PersonAccepted():
+        case PersonPlanned() | PersonAccepted() | PersonCompacted():
             return planning.choose(state, session, event)
         case TurnEnded():
             return _end_turn(state, session, event)
@@ -275,7 +276,7 @@ def _stop(state: State, session: Session) -> State:
         pending=None,
         failures=(),
         heard=(),
-        session=replace(session, request="", stopped=stopped, working=stopped, unasked="", steps=()),
+        session=replace(session, request="", stopped=stopped, working=stopped, unasked="", steps=(), compacting=False),
     )
 
 

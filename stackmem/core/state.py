@@ -234,6 +234,7 @@ class Session(Struct, frozen=True):
         ran, images: Commands of the user, and attached files and images, which the model has not read yet.
         planning, steps: Whether plan mode is on; the requests for steps of an accepted plan that have not started.
         unasked: A request that the model must still be asked about (conversation/upkeep.py).
+        compacting: Whether the user asked for a summary that is not written yet.
     """
 
     rules: SessionRules
@@ -249,6 +250,7 @@ class Session(Struct, frozen=True):
     unasked: str = ""
     ran: tuple[str, ...] = ()
     images: tuple[ImageRef, ...] = ()
+    compacting: bool = False
 
 
 class State(Struct, frozen=True):

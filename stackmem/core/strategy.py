@@ -53,6 +53,14 @@ class ChangesBudgets(Protocol):
         """Return the budgets of a run under this strategy, given the configured ones."""
 
 
+@runtime_checkable
+class Summarizes(Protocol):
+    """A strategy in which the model summarizes a conversation, also when the user asks for it (``/compact``)."""
+
+    def summary(self, state: State) -> Effect | None:
+        """Return the request for a summary of all that may be summarized now, or None if that is nothing."""
+
+
 def budgets_of(strategy: MemoryStrategy, asked: Budgets) -> Budgets:
     """Return the budgets of a run under this strategy, given the configured ones."""
     return strategy.budgets(asked) if isinstance(strategy, ChangesBudgets) else asked

@@ -12,7 +12,14 @@ from msgspec import Struct
 from stackmem.core.facts import ChecksReturned, ModelFailed, ModelReplied
 from stackmem.core.images import Images
 from stackmem.core.network import NetworkRequest
-from stackmem.core.person_facts import PersonAccepted, PersonDecided, PersonPlanned, PersonSteppedIn, PersonStopped
+from stackmem.core.person_facts import (
+    PersonAccepted,
+    PersonCompacted,
+    PersonDecided,
+    PersonPlanned,
+    PersonSteppedIn,
+    PersonStopped,
+)
 from stackmem.core.requests import AskModel, AskPermission, AskUser
 from stackmem.neighbors import neighbor
 from stackmem.trace.record import Record
@@ -100,9 +107,11 @@ class UserFile(Exception):  # noqa: N818 - not an error: the user's attachment c
 
 
 class UserChoice(Exception):  # noqa: N818 - not an error: the user's choice comes before what was asked
-    """Raised when the user turns plan mode on or off, or accepts a plan. The question is asked again afterwards."""
+    """Raised when the user turns plan mode on or off, accepts a plan, or asks for a summary. The question is asked
+    again afterwards.
+    """
 
-    def __init__(self, event: PersonPlanned | PersonAccepted) -> None:
+    def __init__(self, event: PersonPlanned | PersonAccepted | PersonCompacted) -> None:
         super().__init__(event)
         self.event = event
 

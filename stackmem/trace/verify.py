@@ -13,6 +13,7 @@ from stackmem.core.frames import partial_result
 from stackmem.core.person_facts import (
     PersonAccepted,
     PersonAttached,
+    PersonCompacted,
     PersonPlanned,
     PersonRan,
     PersonSteppedIn,
@@ -31,7 +32,8 @@ from .record import Record
 from .walk import RecordWalk, WalkedRecord
 
 _MEANWHILE = (
-    PersonSteppedIn, PersonStopped, PersonRan, PersonAttached, PersonPlanned, PersonAccepted, facts.FolderChanged,
+    PersonSteppedIn, PersonStopped, PersonRan, PersonAttached, PersonPlanned, PersonAccepted, PersonCompacted,
+    facts.FolderChanged,
 )  # fmt: skip
 Proven = dict[str, tuple[int, int]]
 """Maps a frame id to the last step whose prompt was equal, and the number of messages in that prompt."""

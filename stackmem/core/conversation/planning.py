@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..facts import NoticeGiven
 from ..messages import ToolCall
-from ..person_facts import PersonAccepted, PersonPlanned
+from ..person_facts import PersonAccepted, PersonCompacted, PersonPlanned
 from ..state import Session, State
 from ..text import mark_cut
 from ..tools import Call, PushFrame, Refusal, WorkspaceCall, tool_name
@@ -49,8 +49,10 @@ def refusal(state: State, call: Call | ToolCall) -> Refusal | None:
     return None
 
 
-def choose(state: State, session: Session, event: PersonPlanned | PersonAccepted) -> State:
-    """Return the state after the user turned plan mode on or off, or accepted a plan."""
+def choose(state: State, session: Session, event: PersonPlanned | PersonAccepted | PersonCompacted) -> State:
+    """Return the state after the user turned plan mode on or off, accepted a plan, or asked for a summary."""
+    if isinstance(event, PersonCompacted):
+        return replace(state, session=replace(session, compacting=True))
     if isinstance(event, PersonPlanned):
         return replace(state, session=replace(session, planning=event.on))
     plan = event.plan or state.result

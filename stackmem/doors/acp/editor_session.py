@@ -17,6 +17,7 @@ from stackmem.core.frames import last_words
 from stackmem.core.person_facts import (
     Approve,
     PersonAccepted,
+    PersonCompacted,
     PersonDecided,
     PersonPlanned,
     PersonSteppedIn,
@@ -71,7 +72,7 @@ class EditorSession:
         self._editor = editor
         self._lock = threading.Lock()
         self._words: list[str] = []
-        self._chosen: list[PersonPlanned | PersonAccepted] = []
+        self._chosen: list[PersonPlanned | PersonAccepted | PersonCompacted] = []
         self._attached: list[UserFile] = []
         self._waiting: list[Future[str]] = []
         self._cancelled: list[Future[str]] = []
@@ -90,7 +91,7 @@ class EditorSession:
             begins, self.queued = not self.queued, True
         return answer, begins
 
-    def choose(self, event: PersonPlanned | PersonAccepted) -> None:
+    def choose(self, event: PersonPlanned | PersonAccepted | PersonCompacted) -> None:
         """Queue a choice of the user, which the run reads next."""
         with self._lock:
             self._chosen.append(event)

@@ -13,13 +13,15 @@ from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
 
+from stackmem.core.compaction import why_no_summary
 from stackmem.core.conversation.standing import memory_line
 from stackmem.core.facts import RunEnded
-from stackmem.core.person_facts import PersonAccepted, PersonPlanned
+from stackmem.core.person_facts import PersonAccepted, PersonCompacted, PersonPlanned
 from stackmem.core.state import State
 from stackmem.doors.chat.commands import IN_EDITORS
 from stackmem.doors.chat.committing import apply_order
 from stackmem.errors import StackmemError
+from stackmem.memory import open_strategy
 from stackmem.models.spoken import listening
 from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.limits import LIMITS
@@ -183,6 +185,11 @@ class Turns:
                 conversation.say("no plan to accept; /plan turns plan mode on, and the next answer is a plan")
             case "accept":
                 conversation.choose(PersonAccepted(rest if rest != "edit" else ""))
+                return self._resume(conversation, run_dir, {})
+            case "compact" if reason := why_no_summary(state, open_strategy(state.begun.strategy)):
+                conversation.say(reason)
+            case "compact":
+                conversation.choose(PersonCompacted())
                 return self._resume(conversation, run_dir, {})
             case "undo":
                 return self._undo(conversation, run_dir, rest)

@@ -24,7 +24,7 @@ from stackmem.core.text import shorten_text
 from stackmem.memory import open_strategy
 
 from .markdown import MAX_CHARS, render_markdown, render_tail
-from .next_prompt import next_prompt
+from .next_prompt import next_prompt, summary_line
 
 _DIFF_LINES = 12
 _DOING_CHARS = 40
@@ -86,6 +86,9 @@ class ChatScreen:
                 self.tell(f"(attached {event.name}: {told})", color="yellow" if event.failed else "dim")
             case WordsGiven() if before is not None and before.session is not None and before.session.steps:
                 self.tell(f"> {event.text.partition(chr(10))[0]}", color="bold")
+            case facts.ContextCompacted() if before is not None and before.session is not None:
+                self._end_words()
+                self.tell(summary_line(before, state, open_strategy(state.begun.strategy)), color="dim")
             case facts.ModelReplied():
                 self._show_reply(event, state)
             case facts.FramePushed() if event.request is not UNSET:

@@ -70,6 +70,7 @@ COMMANDS = {
     "forget": ChatCommand("N", "remove entry N of the kept words"),
     "memory": ChatCommand("[export [FILE]]", "list the words kept for every prompt, or write them to AGENTS.md"),
     "search": ChatCommand("WORDS", "search everything said, done and found"),
+    "compact": ChatCommand("", "let the model summarize the conversation now, if the strategy has summaries"),
     "context": ChatCommand("", "show what fills the next prompt, by kind, and what it costs"),
     "permissions": ChatCommand("", "show which calls are allowed, denied or asked about, and by which rule"),
     "hooks": ChatCommand("", "list the commands that run before and after the agent's calls and requests"),

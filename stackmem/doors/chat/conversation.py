@@ -11,13 +11,15 @@ from typing import NoReturn
 from stackmem.cli.screen.live import stop_at_once
 from stackmem.cli.screen.result import show_copy
 from stackmem.cli.screen.text import one_line, readable, say
+from stackmem.core.compaction import why_no_summary
 from stackmem.core.conversation.standing import memory_line
 from stackmem.core.facts import RunEnded
-from stackmem.core.person_facts import PersonAccepted, PersonPlanned
+from stackmem.core.person_facts import PersonAccepted, PersonCompacted, PersonPlanned
 from stackmem.core.requests import AskUser
 from stackmem.core.state import State
 from stackmem.errors import StackmemError
 from stackmem.foreign.files import read_start
+from stackmem.memory import open_strategy
 from stackmem.models.spoken import listening, watching
 from stackmem.run.fork import ForkChanges, fork, requests_of
 from stackmem.run.limits import LIMITS
@@ -185,7 +187,7 @@ class ChatSession:
                 self._leave(partial(self._fork, ForkChanges(strategy=rest)))
             case "/undo" | "/rewind" | "/redo":
                 self._go_back(name, rest, state)
-            case "/plan" | "/accept":
+            case "/plan" | "/accept" | "/compact":
                 self._choose(name, rest, state)
             case "/new":
                 self._leave(self._begin_new)
@@ -260,7 +262,10 @@ class ChatSession:
         self.screen.tell("/rewind N goes back to before request N" if found else "no request yet")
 
     def _choose(self, name: str, rest: str, state: State) -> None:
-        """Turn plan mode on or off, or accept the plan; the run goes on with that."""
+        """Turn plan mode on or off, accept the plan, or ask for a summary; the run goes on with that."""
+        if name == "/compact":
+            self._compact(state)
+            return
         planning = state.session is not None and state.session.planning
         if name == "/plan":
             self.screen.tell(f"plan mode is {'off' if planning else 'on: the agent changes nothing'}", color="dim")
@@ -273,6 +278,14 @@ class ChatSession:
             self.screen.tell("nothing was accepted")
             return
         raise UserChoice(PersonAccepted(plan if plan != state.result else ""))
+
+    def _compact(self, state: State) -> None:
+        """Let the model summarize the conversation before its next reply, or now if it waits for a request."""
+        if reason := why_no_summary(state, open_strategy(state.begun.strategy)):
+            self.screen.tell(reason, color="yellow")
+            return
+        self.screen.busy = "summarizing"
+        raise UserChoice(PersonCompacted())
 
     def _set_budget(self, rest: str) -> None:
         name, _, value = rest.partition(" ")

@@ -115,3 +115,9 @@ def _chars(part: object) -> int:
     if isinstance(part, ToolCall):
         return len(part.name) + len(str(part.arguments))
     return shown_chars(part) if isinstance(part, Text | ToolResult) else len(str(part))
+
+
+def summary_line(before: State, after: State, strategy: MemoryStrategy) -> str:
+    """Return how much shorter the next prompt is after a summary."""
+    was, now = (next_prompt(each, strategy).tokens for each in (before, after))
+    return f"summarized: the next prompt has about {now:,} tokens, before {was:,}"

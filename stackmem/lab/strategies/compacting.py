@@ -88,6 +88,10 @@ class Summarizing(Struct, frozen=True):
         turns = self.due(state.window_tokens, shown)
         return None if turns is None else compaction(state, shown, self.request, turns)
 
+    def summary(self, state: State) -> Effect | None:
+        shown = self._conversation(state)
+        return compaction(state, shown, self.request, len(shown.past))
+
     def _conversation(self, state: State) -> Linear:
         return conversation(state, self.rules, self.name, summarizes=True)
 

@@ -11,7 +11,7 @@ from textwrap import wrap
 import pytest
 
 from stackmem import TraceError, UsageError, open_run, replay
-from stackmem.core.facts import FramePopped, RunForked, ToolReturned
+from stackmem.core.facts import ContextCompacted, FramePopped, RunForked, ToolReturned
 from stackmem.core.person_facts import (
     PersonAccepted,
     PersonDecided,
@@ -472,3 +472,24 @@ def test_an_edited_plan_is_carried_out(stage: Stage):
         terminal.type("\x04")
         assert terminal.end() == 0
     assert [event.plan for event in facts(stage, PersonAccepted)] == ["One thing. And more."]
+
+
+def test_compact_summarizes_now_and_says_how_much_shorter_the_next_prompt_is(stage: Stage):
+    reads = [call("list_files", path=".")] * 2
+    replies = [*reads, says("Looked."), says("THE SUMMARY"), says("Bye.")]
+    with chat(stage, "--strategy", "summary", replies=replies) as terminal:
+        terminal.wait_for("Type a request")
+        terminal.type("/compact\r")
+        at = terminal.wait_for("nothing to summarize yet")
+        terminal.type("Look\r")
+        at = terminal.wait_for("Looked.", at)
+        terminal.type("/compact\r")
+        at = terminal.wait_for("summarized: the next prompt has about", at)
+        terminal.type("/context\r")
+        at = terminal.wait_for("next prompt: about", at)
+        terminal.type("Leave\r")
+        terminal.wait_for("Bye.", at)
+        terminal.type("\x04")
+        assert terminal.end() == 0
+    assert [event.text for event in facts(stage, ContextCompacted)] == ["THE SUMMARY"]
+    assert replay(newest(stage)).prompts == 5

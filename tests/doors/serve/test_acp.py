@@ -25,7 +25,7 @@ from acp.schema import (
 
 from stackmem import open_run, replay
 from stackmem.core.conversation.hook_facts import HookRan
-from stackmem.core.facts import CallRejected, RunEnded, ToolReturned
+from stackmem.core.facts import CallRejected, ContextCompacted, RunEnded, ToolReturned
 from stackmem.core.person_facts import (
     PersonAccepted,
     PersonAttached,
@@ -301,6 +301,26 @@ def test_plan_is_a_mode_and_an_accepted_plan_is_carried_out_in_one_turn(stage: S
     assert [event.code for event in facts(stage, CallRejected)] == ["plan_mode"]
     assert len(facts(stage, ToolReturned)) == 1
     assert client.words().endswith("the next answer is a plan")
+    assert replay(only_run(stage)).prompts == 5
+
+
+def test_compact_summarizes_between_two_turns(stage: Stage):
+    client = Client("allow_once")
+    look = call("list_files", path=".")
+    line = arguments(
+        stage, look, look, says("Looked."), says("THE SUMMARY"), says("Bye."), more=("--strategy", "summary")
+    )
+
+    async def play() -> None:
+        async with editor(stage, client, line) as (agent, process):
+            begun = await agent.new_session(cwd=str(mine(stage)))
+            for words in ("Look.", "/compact", "Leave."):
+                await agent.prompt(session_id=begun.session_id, prompt=text(words))
+            process.stdin.close()
+            assert await process.wait() == 0
+
+    asyncio.run(asyncio.wait_for(play(), 100))
+    assert [event.text for event in facts(stage, ContextCompacted)] == ["THE SUMMARY"]
     assert replay(only_run(stage)).prompts == 5
 
 
