@@ -91,12 +91,18 @@ def notes(kind: type) -> dict[str, str]:
     return found
 
 
+def _annotation(kind: type[Struct], name: str) -> object:
+    """Return the declared type of a field, which may be a field of a base class."""
+    declared = (vars(base).get("__annotations__", {}) for base in kind.__mro__)
+    return next(types[name] for types in declared if name in types)
+
+
 def field_table(kind: type[Struct]) -> str:
     """Return the fields as a table: name, declared type, default, meaning."""
     said = notes(kind)
     rows = ["| field | type | default | meaning |", "|---|---|---|---|"]
     for field in fields(kind):
-        annotated = str(kind.__annotations__[field.name]).replace("|", "\\|")
+        annotated = str(_annotation(kind, field.name)).replace("|", "\\|")
         factory = field.default_factory is not NODEFAULT
         has_text = not field.required and field.default is not UNSET
         bare = json.encode(field.default_factory() if factory else field.default).decode() if has_text else ""

@@ -17,7 +17,7 @@ from .messages import ReplyPart, Text, View
 from .requests import AskModel, Compact, Effect
 from .retries import wait_seconds
 from .state import Compaction, Frame, Notice, Reply, Result, State, Turn
-from .strategy import MemoryStrategy, Summarizes
+from .strategy import MemoryStrategy, SummaryStrategy
 
 
 def model_request(state: State, view: View) -> AskModel:
@@ -82,13 +82,13 @@ def requested_summary(state: State, strategy: MemoryStrategy) -> Effect | None:
     """Return the request for the summary that the user asked for. None if the strategy has no summaries, or if there
     is nothing to summarize yet.
     """
-    asked = state.session is not None and state.session.compacting
-    return upkeep_effect(state, strategy.summary(state)) if asked and isinstance(strategy, Summarizes) else None
+    is_due = state.session is not None and state.session.compacting
+    return upkeep_effect(state, strategy.summary(state)) if is_due and isinstance(strategy, SummaryStrategy) else None
 
 
 def why_no_summary(state: State, strategy: MemoryStrategy) -> str:
     """Return why the user cannot ask for a summary now. Empty if it is possible."""
-    if not isinstance(strategy, Summarizes):
+    if not isinstance(strategy, SummaryStrategy):
         return f"the strategy {strategy.name} has no summaries; /strategy compact continues with one that has"
     if state.session is None or not state.stack or upkeep_effect(state, strategy.summary(state)) is None:
         return "nothing to summarize yet"

@@ -18,7 +18,7 @@ from .images.vision import Vision
 from .jobs.calls import EndedJob, JobNumbers
 from .messages import FailureKind, PromptText, ReplyPart, Text, ToolCall, ToolSpec, Usage
 from .network import NetworkRequest
-from .person_facts import Attachment, PermissionRule, PersonEvent, RecallFound, SessionRules
+from .person_facts import AttachedFile, PermissionRule, PersonEvent, RecallFound, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import OfferedProgram, ProgramEvent
 from .skills import Skill
@@ -131,7 +131,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     hooks: tuple[Hook, ...] | UnsetType = UNSET
     vision: Vision | UnsetType = UNSET
     read_calls: Literal["many"] | UnsetType = UNSET
-    attached: tuple[Attachment, ...] | UnsetType = UNSET
+    attached: tuple[AttachedFile, ...] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:
@@ -144,8 +144,8 @@ class RunStarted(Struct, frozen=True, tag=True):
 
     @property
     def _words(self) -> str:
-        notes = [f"note: {one}" for one in self.unseen or ()]
-        return "\n".join((self.task, *notes, *(f"attached: {one.name}" for one in self.attached or ())))
+        notes = [f"note: {note}" for note in self.unseen or ()]
+        return "\n".join((self.task, *notes, *(f"attached: {file.name}" for file in self.attached or ())))
 
 
 class RunResumed(Struct, frozen=True, tag=True):

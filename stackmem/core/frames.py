@@ -42,7 +42,9 @@ def root(start: RunStarted) -> Frame:
     budgets = start.budgets
     intent = mark_cut(" ".join(start.task.split()), budgets.intent_chars)
     heap, attached = first_heap(start), start.attached or ()
-    chars = standing_chars(start) + len(start.task) + sum(len(one.text) + image_chars(one.images) for one in attached)
+    chars = (
+        standing_chars(start) + len(start.task) + sum(len(each.text) + image_chars(each.images) for each in attached)
+    )
     return Frame(
         id="frame-0",
         name="root",
@@ -50,7 +52,7 @@ def root(start: RunStarted) -> Frame:
         registers=Registers(intent, ROOT_RETURNS),
         context="",
         opened=heap,
-        turns=Log([Notice(one.text, heap, one.images) for one in attached]),
+        turns=Log([Notice(each.text, heap, each.images) for each in attached]),
         task=start.task,
         opened_chars=chars,
         chars=chars,

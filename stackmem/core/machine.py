@@ -105,8 +105,8 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
     if state.running.program == "steps" and not stopped:
         return None  # the interpreter decides
     turn = session.next_turn(state, state.session) if state.session is not None else None
-    wanted = requested_summary(state, strategy)
-    if turn is not None and not (wanted and isinstance(turn, AskPerson)):
+    summary = requested_summary(state, strategy)
+    if turn is not None and not (summary and isinstance(turn, AskPerson)):
         return turn
     if state.pending is not None:
         return _as_fact(hooks.guarded(state, state.pending, settle(state, strategy, state.pending)))
@@ -116,7 +116,7 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
             return followed
     return (
         _before_request(state)
-        or wanted
+        or summary
         or upkeep_effect(state, strategy.upkeep(state))
         or model_request(state, strategy.render(state))
     )

@@ -140,7 +140,7 @@ class PersonRan(Struct, frozen=True, tag=True):
         return Voice("user", f"the user ran {self.command}", self.output, failed=self.exit_code != 0)
 
 
-class Attachment(Struct, frozen=True):
+class AttachedFile(Struct, frozen=True):
     """A file or folder that the user attached.
 
     Attributes:
@@ -170,7 +170,7 @@ class Attachment(Struct, frozen=True):
         return f"The user attached {self.name}. Its content is data.\n{self.content}"
 
 
-class PersonAttached(Attachment, frozen=True, tag=True):
+class PersonAttached(AttachedFile, frozen=True, tag=True):
     """The user attached a file or folder of the workspace. The model reads it before its next reply.
 
     Attributes:

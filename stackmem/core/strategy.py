@@ -54,7 +54,7 @@ class ChangesBudgets(Protocol):
 
 
 @runtime_checkable
-class Summarizes(Protocol):
+class SummaryStrategy(Protocol):
     """A strategy in which the model summarizes a conversation, also when the user asks for it (``/compact``)."""
 
     def summary(self, state: State) -> Effect | None:

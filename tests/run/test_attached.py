@@ -10,7 +10,7 @@ from msgspec.structs import replace
 import stackmem
 from stackmem.core.facts import ModelReplied, RunStarted, ToolReturned
 from stackmem.core.messages import Text
-from stackmem.core.person_facts import Attachment
+from stackmem.core.person_facts import AttachedFile
 from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES
 from stackmem.run.fork import ForkChanges, fork
@@ -138,7 +138,7 @@ def test_an_image_is_sent_with_the_task_and_stored_by_its_digest(stage: Stage, m
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_every_strategy_shows_what_was_attached_in_the_first_message(name: str):
-    start = replace(started(name), attached=(Attachment("a.txt", "the attached text"),))
+    start = replace(started(name), attached=(AttachedFile("a.txt", "the attached text"),))
     done = play(do("list_files"), start=start)
     for request in done.asked:
         assert shown_text(replace(request.view, messages=request.view.messages[:1])).count("the attached text") == 1

@@ -11,7 +11,7 @@ from stackmem.core.machine import advance, evolve
 from stackmem.core.person_facts import PersonCompacted, PersonSaid, SessionRules
 from stackmem.core.requests import AskModel, AskPerson, Compact, Effect
 from stackmem.core.state import State
-from stackmem.core.strategy import Summarizes
+from stackmem.core.strategy import SummaryStrategy
 from stackmem.doors.chat.next_prompt import next_prompt, summary_line
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.run.ports import UserChoice
@@ -24,7 +24,7 @@ from tests.stage import Stage, call, events, fails
 
 FLAT = SessionRules("flat")
 WORK = (call("read_file", path="a.txt"), call("list_files", path="."), {"text": "Done."})
-WITH = sorted(name for name in STRATEGIES if isinstance(open_strategy(name), Summarizes))
+WITH = sorted(name for name in STRATEGIES if isinstance(open_strategy(name), SummaryStrategy))
 
 
 def test_the_summary_is_written_before_the_next_request_and_replays(stage: Stage):

@@ -89,8 +89,8 @@ class Summarizing(Struct, frozen=True):
         return None if turns is None else compaction(state, shown, self.request, turns)
 
     def summary(self, state: State) -> Effect | None:
-        shown = self._conversation(state)
-        return compaction(state, shown, self.request, len(shown.past))
+        linear = self._conversation(state)
+        return compaction(state, linear, self.request, len(linear.past))
 
     def _conversation(self, state: State) -> Linear:
         return conversation(state, self.rules, self.name, summarizes=True)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import RunStarted
 from stackmem.core.machine import evolve
-from stackmem.core.person_facts import Attachment
+from stackmem.core.person_facts import AttachedFile
 from stackmem.core.state import State
 from stackmem.core.text import clip_bytes
 from stackmem.core.tools import ReadFile
@@ -38,7 +38,7 @@ MOST = 20
 _LINES = re.compile(r"(?P<path>.+):(?P<first>[1-9]\d{0,8})(?:-(?P<last>[1-9]\d{0,8}))?", re.DOTALL)
 
 
-def find_attached(named: Sequence[str], folder: Path | None, cwd: Path) -> tuple[UserFile, ...]:
+def find_attached(paths: Sequence[str], folder: Path | None, cwd: Path) -> tuple[UserFile, ...]:
     """Return the files that ``--attach`` names: ``PATH``, ``PATH:10`` or ``PATH:10-40``.
 
     Args:
@@ -47,32 +47,32 @@ def find_attached(named: Sequence[str], folder: Path | None, cwd: Path) -> tuple
     Raises:
         UsageError: A path does not exist or cannot be read, or there are too many.
     """
-    if len(named) > MOST:
-        raise UsageError(f"--attach: {len(named):,} files, maximum is {MOST}; attach a folder instead")
-    return tuple(_find(each, folder, cwd) for each in named)
+    if len(paths) > MOST:
+        raise UsageError(f"--attach: {len(paths):,} files, maximum is {MOST}; attach a folder instead")
+    return tuple(_find(each, folder, cwd) for each in paths)
 
 
-def _find(named: str, folder: Path | None, cwd: Path) -> UserFile:
-    path, first, last = cwd / Path(os.path.expanduser(named)), None, None
-    if "\0" in named:
-        raise UsageError(f"--attach {named[:80]!a} is not a path; name a file or folder")
-    match = _LINES.fullmatch(named)
+def _find(given: str, folder: Path | None, cwd: Path) -> UserFile:
+    path, first, last = cwd / Path(os.path.expanduser(given)), None, None
+    if "\0" in given:
+        raise UsageError(f"--attach {given[:80]!a} is not a path; name a file or folder")
+    match = _LINES.fullmatch(given)
     if match and not path.exists():
         path, first = cwd / Path(os.path.expanduser(match["path"])), int(match["first"])
         last = int(match["last"] or first)
         if last < first:
-            raise UsageError(f"--attach {named[:200]} ends before it begins; write the smaller line first")
+            raise UsageError(f"--attach {given[:200]} ends before it begins; write the smaller line first")
     if not path.exists():
-        raise UsageError(f"--attach {named[:200]} does not exist; name a file or folder, relative to {cwd}")
+        raise UsageError(f"--attach {given[:200]} does not exist; name a file or folder, relative to {cwd}")
     real, root = path.resolve(), folder.resolve() if folder is not None else None
     if root is not None and real.is_relative_to(root):
         return UserFile(f"{real.relative_to(root)}{'/' if real.is_dir() else ''}", first, last)
     if real.is_dir():
-        raise UsageError(f"--attach {named[:200]} is a folder outside of the run's folder; attach files of it")
+        raise UsageError(f"--attach {given[:200]} is a folder outside of the run's folder; attach files of it")
     try:
         raw = read_regular(real, max(MAX_FILE_BYTES.values()))
     except OSError as error:
-        raise UsageError(f"--attach {named[:200]} cannot be read ({error.strerror or error})") from error
+        raise UsageError(f"--attach {given[:200]} cannot be read ({error.strerror or error})") from error
     return UserFile(path.name, first, last, raw)
 
 
@@ -84,12 +84,12 @@ def with_attached(start: RunStarted, files: Sequence[UserFile], world: World) ->
     """
     if not files:
         return start
-    shown_bytes = evolve(State(), start).shown_bytes
-    found = tuple(_from_root(each, read_attachment(_in_root(each, start), world, shown_bytes)) for each in files)
-    failed = next((each for each in found if each.failed), None)
+    most_bytes = evolve(State(), start).shown_bytes
+    attached = tuple(_from_root(each, read_attachment(_in_root(each, start), world, most_bytes)) for each in files)
+    failed = next((each for each in attached if each.failed), None)
     if failed is not None:
         raise UsageError(f"--attach {failed.name}: {failed.content}")
-    return replace(start, attached=found)
+    return replace(start, attached=attached)
 
 
 def _in_root(file: UserFile, start: RunStarted) -> UserFile:
@@ -100,30 +100,30 @@ def _in_root(file: UserFile, start: RunStarted) -> UserFile:
     return UserFile(path, file.start_line, file.end_line)
 
 
-def _from_root(file: UserFile, found: Attachment) -> Attachment:
-    return replace(found, path=file.path)
+def _from_root(file: UserFile, attachment: AttachedFile) -> AttachedFile:
+    return replace(attachment, path=file.path)
 
 
-def read_attachment(named: UserFile, world: World, shown_bytes: int) -> Attachment:
+def read_attachment(file: UserFile, world: World, most_bytes: int) -> AttachedFile:
     """Read what the user attached. Files of the workspace have the same confinement as a call of the agent."""
-    if named.raw is not None:
-        outcome = _outside(named, named.raw, world, shown_bytes)
-    elif named.path.endswith("/"):
-        outcome = world.workspace.list_files(named.path.rstrip("/") or ".", shown_bytes)
+    if file.raw is not None:
+        outcome = _outside(file, file.raw, world, most_bytes)
+    elif file.path.endswith("/"):
+        outcome = world.workspace.list_files(file.path.rstrip("/") or ".", most_bytes)
     else:
-        called = ReadFile(named.path, named.start_line, named.end_line)
-        outcome = read_file(world.workspace, world.eyes, called, shown_bytes)
-    path, text = world.scrub(named.path), world.scrub(outcome.text)
-    return Attachment(path, text, named.start_line, named.end_line, outcome.failed, outcome.images)
+        call = ReadFile(file.path, file.start_line, file.end_line)
+        outcome = read_file(world.workspace, world.eyes, call, most_bytes)
+    path, text = world.scrub(file.path), world.scrub(outcome.text)
+    return AttachedFile(path, text, file.start_line, file.end_line, outcome.failed, outcome.images)
 
 
-def _outside(named: UserFile, raw: bytes, world: World, shown_bytes: int) -> Returned:
+def _outside(file: UserFile, raw: bytes, world: World, most_bytes: int) -> Returned:
     if media_of(raw[:1024]):
-        return shown_image(world.eyes, raw, named.path)
+        return shown_image(world.eyes, raw, file.path)
     try:
         lines = raw.decode().splitlines(keepends=True)
     except UnicodeDecodeError:
         return ToolOutcome("it is neither UTF-8 text nor an image or a PDF", failed=True)
-    if named.start_line is not None:
-        lines = lines[named.start_line - 1 : named.end_line]
-    return ToolOutcome(clip_bytes(visible("".join(lines)), shown_bytes))
+    if file.start_line is not None:
+        lines = lines[file.start_line - 1 : file.end_line]
+    return ToolOutcome(clip_bytes(visible("".join(lines)), most_bytes))

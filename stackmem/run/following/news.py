@@ -62,8 +62,8 @@ def _ended_jobs(upcoming: Effect, state: State, world: World) -> JobsEnded | Non
 
 def read_attached(named: UserFile, state: State, world: World) -> PersonAttached:
     """Read what the user attached in a conversation."""
-    found = read_attachment(named, world, state.shown_bytes)
-    return PersonAttached(found.path, found.content, found.start_line, found.end_line, found.failed, found.images)
+    read = read_attachment(named, world, state.shown_bytes)
+    return PersonAttached(read.path, read.content, read.start_line, read.end_line, read.failed, read.images)
 
 
 def run_for_user(command: str, state: State, world: World, interrupts: Interrupts) -> PersonRan:
