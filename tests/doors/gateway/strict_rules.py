@@ -73,7 +73,8 @@ def _messages(body: Json, given: Mapping[str, Any]) -> Iterator[str]:
     if marks > 4:
         yield f"A maximum of 4 blocks with cache_control may be provided. Found {marks}."
     yield from _thinking_faults(body, turns, given)
-    if binds_thinking(body["model"]):
+    drops = (body.get("thinking", {}).get("block_binding") or {}).get("prefix_mismatch_behavior") == "drop_block"
+    if binds_thinking(body["model"]) and not drops:
         yield from _binding_faults(body)
 
 
@@ -188,7 +189,9 @@ def _gemini(body: Json, _given: Mapping[str, Any]) -> Iterator[str]:
     contents = body["contents"]
     for place, one in enumerate(contents):
         calls = [part["functionCall"]["name"] for part in one["parts"] if "functionCall" in part]
-        answers = [part["functionResponse"]["name"] for part in one["parts"] if "functionResponse" in part]
+        responses = [part["functionResponse"] for part in one["parts"] if "functionResponse" in part]
+        # Gemini CLI repeats them after a resume, with the same ids
+        answers = [each["name"] for at, each in enumerate(responses) if "id" not in each or each not in responses[:at]]
         if answers != waiting:
             yield f"content {place}: function responses {answers} do not follow the calls {waiting}"
         if place and one["role"] == contents[place - 1]["role"]:

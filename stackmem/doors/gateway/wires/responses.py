@@ -40,6 +40,8 @@ def _read_item(raw: bytes) -> ForeignMessage:
             return message("user", [ToolResult(whole(name), result_text(item.get("output")))])
         case {"type": "reasoning"}:
             return message("assistant", [Thinking(whole_value(item))])
+        case {"type": "agent_message", **rest}:  # between Codex's agents, encrypted by newer models
+            return message("user", _content("user", rest.get("content")))
         case {"type": "additional_tools"}:
             return message("system", [])
         case {"role": "user" | "assistant" as role, **rest}:
@@ -59,6 +61,9 @@ def _content(role: Role, content: object) -> Iterator[Part]:
             case str():
                 yield from text_part(part)
             case {"type": "input_text" | "output_text" | "text", "text": text} | {"type": "refusal", "refusal": text}:
+                yield from text_part(text)
+            case {"type": "encrypted_content", "encrypted_content": str(text)}:
+                # the same as in the call that sent it, which tells whom a sub-agent works for
                 yield from text_part(text)
             case dict():
                 yield unknown(role, part)

@@ -22,7 +22,8 @@ from stackmem.doors.gateway.exchanges import RequestPassed, read_exchanges
 from stackmem.doors.gateway.status import GatewayRunStatus, run_status
 from stackmem.doors.gateway.verifying import verify_gateway_run
 from stackmem.run.run_folder import EXCHANGES
-from tests.doors.gateway.clients.provider import DONE, FAREWELL, TASK, Reply, ScriptedProvider
+from tests.doors.gateway.clients.provider import DONE, FAREWELL, TASK, ScriptedProvider
+from tests.doors.gateway.clients.spelling import Call, Reply
 from tests.doors.gateway.upstream import RawUpstream
 
 AGENTS = Path(__file__).parent / "agents"
@@ -83,12 +84,12 @@ CLIENTS = (
     _python("pydantic-ai", "pydantic-ai-slim", "pydantic_ai_agent.py", "Messages"),
     Client(
         "smolagents", "smolagents", ("{python}", str(AGENTS / "smolagents_agent.py"), "{task}"), "Chat Completions",
-        Reply("All is counted.", "final_answer", {"answer": DONE}),
+        Reply("All is counted.", (Call("final_answer", {"answer": DONE}),)),
     ),
     Client(
         "mini-swe-agent", "mini-swe-agent",
         ("{bin}/mini", "--yolo", "--exit-immediately", "-m", "anthropic/claude-sonnet-5-5", "-t", "{task}"),
-        "Messages", Reply("All is counted.", "bash", _MINI_ENDS),
+        "Messages", Reply("All is counted.", (Call("bash", _MINI_ENDS),)),
         variables={"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", **_LITELLM},
     ),
     Client(
@@ -204,7 +205,7 @@ def run(client: Client, strategy: str, clients: Path, scratch: Path) -> ClientRu
         words = [sys.executable, "-m", "stackmem", "gateway", "run", "--upstream", upstream.url, "--strategy", strategy,
                  "-o", str(runs), "--", *command]  # fmt: skip
         done = subprocess.run(
-            words, cwd=work, env=_environ(client, scratch / "home"), capture_output=True, text=True, check=False,
+            words, cwd=work, env=environ_of(client, scratch / "home"), capture_output=True, text=True, check=False,
             input="".join(f"{line}\n" for line in client.typed), timeout=_SECONDS,
         )  # fmt: skip
     folders = sorted(path.parent for path in runs.glob(f"*/{EXCHANGES}"))
@@ -223,7 +224,8 @@ def run(client: Client, strategy: str, clients: Path, scratch: Path) -> ClientRu
     )
 
 
-def _environ(client: Client, home: Path) -> dict[str, str]:
+def environ_of(client: Client, home: Path) -> dict[str, str]:
+    """Return a client's environment: keys that are not real, and a home of its own."""
     given = {name: os.environ[name] for name in ("PATH", "LANG", "TERM") if name in os.environ}
     keys = {"ANTHROPIC_API_KEY": "sk-ant-none-0123456789", "OPENAI_API_KEY": "sk-none-0123456789abcdef",
             "GEMINI_API_KEY": "AIza" + "b" * 35}  # fmt: skip
