@@ -62,6 +62,7 @@ class ForeignConversation(Struct):
     words: tuple[str, ...] = ()  # forms of the text of its last reply, if the reply made no calls
     asked: set[bytes] = field(default_factory=set)  # digests of request bodies in progress or failed
     digests: list[bytes] = field(default_factory=list)  # the conversation's entries in the index
+    refused: bytes = b""  # digest of the content of its first request, if that failed
 
 
 class Placed(Struct, frozen=True):
@@ -114,9 +115,14 @@ class Conversations:
         return self._new(request, chain, group, body, ids)
 
     def _new(self, request: ForeignRequest, chain: PrefixChain, group: bytes, body: bytes, ids: AgentIds) -> Placed:
-        retried = next((one for one in self._known.values() if body in one.asked and not one.length), None)
-        if retried is not None and retried.ids == ids:
-            return Placed(retried.number, "new", chain, request.messages, retry=True)
+        unanswered = (
+            each for each in self._known.values() if not each.length and (each.group, each.ids) == (group, ids)
+        )
+        retried = next((each for each in unanswered if body in each.asked or each.refused == chain.tip), None)
+        if retried is not None:
+            retry = body in retried.asked
+            retried.asked.add(body)
+            return Placed(retried.number, "new", chain, request.messages, retry=retry)
         others = [one for one in reversed(self._known.values()) if one.group == group and _related(one.ids, ids)]
         texts = (part.text for one in request.messages for part in one.parts if isinstance(part, Text))
         opening = squeezed("\n".join(text[:_MAX_LOOKED_AT] for text in islice(texts, _MAX_TEXTS)))
@@ -143,6 +149,13 @@ class Conversations:
         """Add a reply. Return whether the conversation had already moved on from the request's starting point."""
         with self._lock:
             return self._answered(placed, reply, body)
+
+    def failed(self, placed: Placed) -> None:
+        """Note a failed request: its client may send it again with other bytes, such as without its thinking."""
+        with self._lock:
+            conversation = self._known.get(placed.conversation)
+            if conversation is not None and not conversation.length:
+                conversation.refused = placed.chain.tip
 
     def _answered(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
         conversation = self._known.get(placed.conversation)

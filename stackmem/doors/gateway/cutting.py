@@ -168,12 +168,15 @@ class SummaryWanted(Struct, frozen=True):
     asked: str  # the request's text
     # if it is requested outside the conversation, the whole prompt; else empty
     cold: tuple[Text, ...] = ()
+    # whether the conversation's thinking may be bound to a prompt that an earlier gateway cut
+    joined_late: bool = False
 
 
 class Followed(Struct, frozen=True):
     """A strategy's view of a conversation up to some point."""
 
     shown: Linear
+    joined_late: bool = False  # whether the conversation already had replies when it was first seen
     failed: int = 0  # failed summary attempts in a row
     waits: int = 0  # number of exchanges required before the next attempt
 
@@ -185,6 +188,7 @@ class Cutter:
         self.strategy = strategy
         self._known: OrderedDict[bytes, Followed] = OrderedDict()
         self._told: OrderedDict[bytes, ToldConversation] = OrderedDict()
+        self._opened: OrderedDict[bytes, None] = OrderedDict()  # digests of openings that were seen without a reply
         self._lock = Lock()  # only for lookups and updates, because decisions are slow
 
     def shorten(self, result: ToolResult, step: int) -> ToolResult:
@@ -218,7 +222,7 @@ class Cutter:
         kept = len(past) - turns
         asked = request_text(prompt_text(most.text), most, turns, kept)
         cold = cold_parts(shown.opening, shown, turns, window, asked) if most.prefix == "cold" else ()
-        return SummaryWanted(turns, kept, asked, tuple(one for one in cold if isinstance(one, Text)))
+        return SummaryWanted(turns, kept, asked, tuple(one for one in cold if isinstance(one, Text)), known.joined_late)
 
     def summarize(self, request: ForeignRequest, chain: PrefixChain, wanted: SummaryWanted, text: str) -> None:
         """Record the requested summary; an empty text records a failed attempt."""
@@ -245,6 +249,8 @@ class Cutter:
             if len(self._told) > _MAX_TOLD:
                 self._told.popitem(last=False)
         told = conversation.exchanges
+        if not told:
+            self._open(chain.tip)
         if not told or request.continues:
             return conversation, None
         first, known = self._begun(request, chain, told)
@@ -273,7 +279,18 @@ class Cutter:
             self.strategy.rules, opening, len(request.system) + tools, Log(), Log([first]), size(first),
             summarizes=isinstance(self.strategy, Summarizing),
         )  # fmt: skip
-        return 0, Followed(begun)
+        before = sum(len(message.identity) for message in request.messages[: told[0].said])
+        return 0, Followed(begun, joined_late=not self._is_opened(chain.digests[before]))
+
+    def _open(self, digest: bytes) -> None:
+        with self._lock:
+            self._opened[digest] = None
+            if len(self._opened) > _MAX_REMEMBERED:
+                self._opened.popitem(last=False)
+
+    def _is_opened(self, digest: bytes) -> bool:
+        with self._lock:
+            return digest in self._opened
 
     def _keep(self, digest: bytes, made: Followed, *, instead: bool = False) -> Followed:
         """Store a view. A view stored by another thread wins, unless ``instead`` is set."""

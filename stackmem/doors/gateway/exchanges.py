@@ -73,6 +73,9 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
     sent_sha256: str
     sent_bytes: int
     retry: bool = False
+    # for an edit, the number of blocks of the earlier history that it keeps, and their digest
+    earlier_blocks: int = 0
+    beginning: str = ""
     parent: int | None = None
     call_id: str = ""
     # system, tools: only in the first request of a conversation

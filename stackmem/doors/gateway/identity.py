@@ -163,6 +163,26 @@ def unseen(messages: Sequence[ForeignMessage], known: int, total: int) -> tuple[
     return (rest, *messages[number:])
 
 
+def beginning(messages: Sequence[ForeignMessage], blocks: int) -> tuple[ForeignMessage, ...]:
+    """Return the messages with the first ``blocks`` blocks: those that ``unseen`` leaves out."""
+    messages_found: list[ForeignMessage] = []
+    for message in messages:
+        if blocks <= 0:
+            break
+        if len(message.identity) > blocks:
+            parts = [part for part in message.parts if identity_of(part)][:blocks]
+            messages_found.append(ForeignMessage(message.role, tuple(parts), message.identity[:blocks]))
+            break
+        messages_found.append(message)
+        blocks -= len(message.identity)
+    return tuple(messages_found)
+
+
+def beginning_digest(messages: Sequence[ForeignMessage], blocks: int) -> str:
+    """Return a digest of the first ``blocks`` blocks, without the key and the ids of the client."""
+    return chain(b"", beginning(messages, blocks)).tip.hex()
+
+
 class ChainIndex:
     """Maps known digests to conversations."""
 

@@ -30,7 +30,7 @@ from .conversations import Conversations, Placed
 from .cutting import ForeignCut
 from .estimates import TokenEstimates, part_texts, streamed_texts
 from .exchanges import AnswerPassed, RequestPassed, SummaryPassed, ToldMessage
-from .identity import Chains, agent_ids, seed
+from .identity import Chains, agent_ids, beginning_digest, seed
 from .recording import Recording, RunBeingTold
 from .upstream import keys_in, secrets_in
 
@@ -175,7 +175,7 @@ class GatewayLedger:
         wire, request, origin = prepared.wire, prepared.asked, prepared.origin
         try:
             placed = self._conversations.place(request, origin.chain, origin.group, prepared.body, origin.ids)
-            opens = placed.kind not in ("turn", "edit")
+            opens, edits = placed.kind not in ("turn", "edit"), placed.kind == "edit"
             passed = RequestPassed(
                 at=came.at,
                 number=0,
@@ -189,6 +189,8 @@ class GatewayLedger:
                 sent_sha256=prepared.sent.hex(),
                 sent_bytes=len(came.shown),
                 retry=placed.retry,
+                earlier_blocks=placed.known if edits else 0,
+                beginning=beginning_digest(request.messages, placed.known) if edits else "",
                 parent=placed.parent,
                 call_id=placed.call_id,
                 system=request.system if opens else "",
@@ -247,11 +249,11 @@ class GatewayLedger:
             reply, lost = self.counted(underway.wire, underway.asked, reply, plain)
             used = reply.usage if isinstance(reply, ModelReplied) else lost
             self.spend(underway.asked.model, used)
-            elsewhere = (
-                self._conversations.answered(underway.placed, reply, underway.body)
-                if isinstance(reply, ModelReplied)
-                else False
-            )
+            elsewhere = False
+            if isinstance(reply, ModelReplied):
+                elsewhere = self._conversations.answered(underway.placed, reply, underway.body)
+            else:
+                self._conversations.failed(underway.placed)
             passed = AnswerPassed(
                 at=self._clock(),
                 number=underway.number,

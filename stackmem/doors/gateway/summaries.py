@@ -51,7 +51,10 @@ def summary_body(body: bytes, wire: WireFormat, model: str, wanted: SummaryWante
     """
     if wanted.cold:
         return msgspec.json.encode(wire.plain(model, system, (part.text for part in wanted.cold)))
-    fields, raw = _fields.decode(body), wire.read(body).raw
+    fields, request = _fields.decode(body), wire.read(body)
+    raw = request.raw
+    if wanted.joined_late and wire.unbound is not None and not request.needs_thinking:
+        raw = tuple(map(wire.unbound, raw))
     asked = b",".join(wire.asking(raw, wanted.asked))
     fields[wire.field] = Raw(b"[" + asked + b"]")
     for name in _NOT_ASKED_FOR:

@@ -1,7 +1,7 @@
 """Verifies a gateway run: derives the trace from the log again, and repeats every cut decision.
 
-Decisions that cannot be repeated are counted and reported. A conversation is not followed further once the client
-changed its history or a secret in its texts was replaced.
+Decisions that cannot be repeated are counted and reported. A conversation is not followed further once a secret in its
+texts was replaced, or once the client went back to a history that the log does not contain.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from .conversations import said
 from .cutting import Cutter
 from .exchanges import AnswerPassed, RequestPassed, read_exchanges
 from .framing import FrameCutter, cutter_of
-from .identity import Chains, PrefixChain
+from .identity import Chains, PrefixChain, beginning, beginning_digest
 from .recording import told_lines
 
 _SECRET = b"[secret "
+_MAX_HISTORIES = 64
 
 
 class GatewayVerified(Struct, frozen=True):
@@ -38,13 +39,27 @@ class GatewayVerified(Struct, frozen=True):
 
 
 class FollowedConversation(Struct):
-    """A conversation rebuilt from the log; ``lost`` if the log does not contain all of it."""
+    """A conversation rebuilt from the log.
+
+    Attributes:
+        messages: Its newest history; ``histories`` are all of them, which an edit may go back to.
+        lost: Whether the log does not contain all of it.
+    """
 
     system: str
     tools: tuple[ToolSpec, ...]
     messages: tuple[ForeignMessage, ...] = ()
     asked: dict[int, tuple[ForeignMessage, ...]] = field(default_factory=dict)
+    histories: list[tuple[ForeignMessage, ...]] = field(default_factory=list)
     lost: bool = False
+
+    def go_back(self, blocks: int, digest: str) -> None:
+        """Return to the beginning of an earlier history; without one, the conversation is lost."""
+        for history in reversed(self.histories):
+            if beginning_digest(history, blocks) == digest:
+                self.messages = beginning(history, blocks)
+                return
+        self.lost = True
 
 
 def verify_gateway_run(folder: Path) -> GatewayVerified:
@@ -82,7 +97,11 @@ def _cuts(folder: Path) -> tuple[int, int]:
         one = conversations.setdefault(passed.conversation, FollowedConversation(passed.system, passed.tools))
         written = None if passed.summary is UNSET else passed.summary
         hidden = _SECRET in msgspec.json.encode((passed.told, written))
-        one.lost = one.lost or passed.kind in ("edit", "compacted") or hidden
+        one.lost = one.lost or hidden
+        if passed.kind == "compacted":
+            one.system, one.tools, one.messages = passed.system, passed.tools, ()
+        elif passed.kind == "edit":
+            one.go_back(passed.earlier_blocks, passed.beginning)
         added = tuple(message(each.role, each.parts) for each in passed.told)
         one.asked[passed.number], home[passed.number] = (*one.messages, *added), one
         if passed.strategy not in cutters:
@@ -126,10 +145,11 @@ def _summary(
 
 
 def _answer(conversation: FollowedConversation | None, passed: AnswerPassed) -> None:
-    """Add a reply to a conversation; a reply from a fork makes its further content unknown."""
+    """Add a reply to the history that it answers."""
     if conversation is None:
         return
     messages = conversation.asked.pop(passed.number)
     if isinstance(passed.reply, ModelReplied):
         conversation.messages = (*messages, said(passed.reply))
-        conversation.lost = conversation.lost or passed.elsewhere or _SECRET in msgspec.json.encode(passed.reply.parts)
+        conversation.lost = conversation.lost or _SECRET in msgspec.json.encode(passed.reply.parts)
+        conversation.histories = [*conversation.histories[-_MAX_HISTORIES:], conversation.messages]

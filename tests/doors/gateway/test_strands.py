@@ -7,11 +7,13 @@ from typing import Any
 from stackmem.core.facts import FramePushed, ModelReplied
 from stackmem.core.machine import fold
 from stackmem.core.pricing import cost_usd
+from stackmem.doors.gateway.exchanges import RequestPassed, read_exchanges
 from stackmem.doors.gateway.serving import bill_of
 from stackmem.doors.gateway.status import gateway_status
 from stackmem.doors.gateway.verifying import verify_gateway_run
 from stackmem.models.catalog import lookup
 from stackmem.models.openai_stream import tokens_in
+from stackmem.run.run_folder import EXCHANGES
 from tests.doors.gateway.test_proxy import HEADERS, events, gateway, only_run
 from tests.doors.gateway.upstream import (
     CLIENT,
@@ -146,3 +148,45 @@ def test_a_resumed_session_is_linked_to_the_run_before(tmp_path):
     first, other, again = gateway_status(tmp_path)
     assert [(one.session, one.continues) for one in (first, other, again)] == [
         ("s", ""), ("other", ""), ("s", first.run)]  # fmt: skip
+
+
+def test_replay_follows_a_client_that_goes_back_and_compacts(tmp_path):
+    def shown(number: int) -> list[Any]:
+        turns = [(assistant(f"Reply {one}."), user(f"And {one}? " + "word " * 200)) for one in range(number)]
+        return [TASK, *(message for turn in turns for message in turn)]
+
+    bodies = [request(*shown(number)) for number in range(6)]
+    bodies += [request(*shown(3), assistant("Reply 3."), user("Go elsewhere.")), request(*shown(5))]
+    summary = "The parser is half mended. " * 8
+    after = [user(f"Go on from here: {summary}"), assistant("Reply 0."), user("And 0?")]
+    asked = iter([*(f"Reply {one}." for one in range(6)), "Elsewhere.", summary, "Reply 0.", "Reply 1."])
+
+    def answer(_: bytes) -> RawAnswer:
+        return RawAnswer(message_events(text(next(asked))))
+
+    with (
+        RawUpstream(answer=answer) as upstream,
+        gateway(upstream, tmp_path, strategy="window:2,step=1") as served,
+    ):
+        for body in [*bodies, request(after[0]), request(*after)]:
+            ids = {"x-claude-code-session-id": "s"}
+            assert CLIENT.post(f"{served.url}/v1/messages", content=body, headers=HEADERS | ids).status_code == 200
+    folder = only_run(tmp_path)
+    kinds = [one.kind for one in read_exchanges(folder / EXCHANGES) if isinstance(one, RequestPassed)]
+    assert kinds == ["new", *["turn"] * 5, "edit", "edit", "compacted", "turn"]
+    verified = verify_gateway_run(folder)
+    assert (verified.cuts, verified.not_followed) == (10, 0)
+
+
+def test_a_first_request_that_is_sent_again_without_its_thinking_is_the_same_conversation(tmp_path):
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    bodies = [request(TASK, assistant(*blocks), user("And?")) for blocks in ((thought, "Yes."), ("Yes.",))]
+    refused = RawAnswer((b'{"type":"error","error":{"type":"invalid_request_error","message":"bound"}}',), 400)
+    with (
+        RawUpstream(refused, RawAnswer(message_events(text("No.")))) as upstream,
+        gateway(upstream, tmp_path) as served,
+    ):
+        for body in bodies:
+            CLIENT.post(f"{served.url}/v1/messages", content=body, headers=HEADERS)
+    (row,) = gateway_status(tmp_path)
+    assert (row.requests, row.failed, row.conversations) == (2, 1, 1)

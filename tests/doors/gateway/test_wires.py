@@ -36,3 +36,14 @@ def events(*values):
 def test_an_answer_of_odd_values_is_a_reply_or_a_failure(wire):
     for value in (None, 7, [], {}, {"type": []}, {"choices": [None]}, {"choices": 7}, {"response": 7}):
         assert wire.reply(events(value)) is not None
+
+
+def test_a_task_for_a_sub_agent_of_codex_is_a_text_of_the_user():
+    item = {"type": "agent_message", "author": "/root", "recipient": "/root/a", "content": [
+        {"type": "input_text", "text": "Message Type: NEW_TASK"},
+        {"type": "encrypted_content", "encrypted_content": "gAAAAB of the call"},
+    ]}  # fmt: skip
+    (message,) = RESPONSES.read(json.dumps({"model": "m", "input": [item]}).encode()).messages
+    assert (message.role, [part.text for part in message.parts]) == (
+        "user", ["Message Type: NEW_TASK", "gAAAAB of the call"])  # fmt: skip
+    assert len(message.identity) == 2

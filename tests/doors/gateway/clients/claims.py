@@ -1,27 +1,36 @@
-"""What the gateway states about real agents' jobs, held against the provider's own sums.
+"""Compares what the gateway records about real agents' jobs with the provider's own sums.
 
 Run it with ``python -m tests.doors.gateway.clients.claims [AGENT...]`` after ``scripts/clients.sh``.
 """
 
 from __future__ import annotations
 
+import argparse
+import hashlib
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
+from stackmem.core.facts import FramePushed, ModelReplied
+from stackmem.core.messages import ToolCall, Usage
 from stackmem.doors.gateway.exchanges import RequestPassed, read_exchanges
+from stackmem.doors.gateway.recording import outcome
 from stackmem.doors.gateway.status import GatewayRunStatus, gateway_status
 from stackmem.doors.gateway.verifying import GatewayVerified, verify_gateway_run
-from stackmem.run.run_folder import EXCHANGES
-from tests.doors.gateway.clients.job import BEGIN, RESUME, JobProvider, begin
+from stackmem.doors.gateway.wires import wire_of
+from stackmem.run.run_folder import EXCHANGES, TRACE
+from stackmem.trace.store import TraceReader
+from tests.doors.gateway.clients.job import BEGIN, DONE, RESUME, JobProvider, begin
 from tests.doors.gateway.clients.table import CLIENTS, Client, environ_of, place_of
 from tests.doors.gateway.upstream import RawUpstream
 
+MINI_DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 NAMED = {client.name: client for client in CLIENTS}
 _SECONDS = 240
 
@@ -32,12 +41,14 @@ class JobClient(Struct, frozen=True):
     Attributes:
         command: Starts the job; ``resume`` continues it; empty if the agent cannot. ``{task}`` is the prompt.
         sessions: Where it keeps its session files, below its home; empty if it keeps none.
+        agents: How many sub-agents its job starts.
     """
 
     client: Client
     command: tuple[str, ...]
     resume: tuple[str, ...] = ()
     sessions: str = ""
+    agents: int = 2
 
 
 _CLAUDE = ("{bin}/claude", "-p", "{task}", "--dangerously-skip-permissions", "--autocompact", "100000", "--model")
@@ -66,14 +77,14 @@ def _opencode(model: str) -> JobClient:
 JOBS = {
     "claude-code": _claude("claude-sonnet-5-5"),
     "claude-code-4": _claude("claude-sonnet-4-5"),
-    "codex": _codex("gpt-5.4"),
-    "codex-code": _codex("gpt-5.6-sol"),
+    "codex": _codex("gpt-5.6-sol"),
+    "codex-tools": _codex("gpt-5.4"),
     "opencode": _opencode("claude-sonnet-5-5"),
     "opencode-4": _opencode("claude-sonnet-4-5"),
     "gemini-cli": JobClient(
         NAMED["gemini-cli"], _GEMINI, (*_GEMINI, "--resume", "latest"), ".gemini/tmp/*/chats/*.jsonl"
     ),
-    "mini-swe-agent": JobClient(NAMED["mini-swe-agent"], NAMED["mini-swe-agent"].command),
+    "mini-swe-agent": JobClient(NAMED["mini-swe-agent"], NAMED["mini-swe-agent"].command, agents=0),
 }
 
 
@@ -89,6 +100,11 @@ class JobRun(Struct, frozen=True):
     notes: list[str]
     folders: list[Path]
     home: Path
+    passed: list[tuple[str, dict[str, str], bytes]]  # the requests that reached the upstream
+
+    @property
+    def is_done(self) -> bool:
+        return bool(self.codes) and self.said.count(DONE) + self.said.count(MINI_DONE) >= len(self.codes)
 
     @property
     def recorded(self) -> list[int]:
@@ -134,19 +150,80 @@ def run_job(
     return JobRun(
         tuple(codes), said, gateway_status(runs), asked, [verify_gateway_run(folder) for folder in folders], provider,
         [line for line in said.splitlines() if line.startswith("note: ")], folders, home,
+        [one for one in upstream.seen if wire_of(one[0].partition("?")[0]) is not None],
     )  # fmt: skip
 
 
-def main() -> None:
-    """Run the named agents' jobs under ``full`` and print what was found."""
-    import tempfile
+def claims(job: JobClient, found: JobRun, strategy: str) -> dict[str, str]:
+    """Return each claim with its contradiction; empty if it holds."""
+    provider = found.provider
+    replies = sum(provider.asked.values()) + provider.compacted + provider.titles
+    outcomes = [outcome(folder) for folder in found.folders]
+    usd = sum(one.cost_usd or 0.0 for one in found.status)
+    whole = sum((one.usage for one in outcomes), Usage())
+    sums = [whole.uncached, whole.cache_read, whole.cache_write_5m + whole.cache_write_1h, whole.output]
+    pushed = sum(_own_pushes(folder) for folder in found.folders)
+    steps = sum(one.steps for one in outcomes) - pushed
+    decided = sum(one.cuts for one in found.verified)
+    left = sum(one.not_followed for one in found.verified)
+    bodies = sorted(hashlib.sha256(body).hexdigest() for _, _, body in found.passed if body)
+    summaries = sum(one.summary is not UNSET for one in found.asked)
+    untouched = {one.sent_sha256 for one in found.asked if one.sent_sha256 == one.body_sha256}
+    refused = [
+        why for why, body in zip(provider.refused, provider.refused_bodies, strict=True)
+        if hashlib.sha256(body).hexdigest() not in untouched
+    ]  # fmt: skip
+    return {
+        "finishes": "" if not any(found.codes) and found.is_done else f"exit codes {found.codes}",
+        "no request refused": "; ".join((*refused, *found.notes)),
+        "bodies": _unequal(bodies, sorted(one.sent_sha256 for one in found.asked)) if not summaries else "",
+        "unchanged": "" if strategy != "full" or all(one.body_sha256 == one.sent_sha256 for one in found.asked)
+        else "a body was changed",
+        "usage": _unequal(found.recorded, provider.billed),
+        "usage of the trace": _unequal(sums, provider.billed),
+        "bill": _unequal(round(usd, 4), round(provider.usd, 4)) if provider.usd is not None else "",
+        "steps": _unequal(steps, replies) if strategy == "full" else "",
+        "cuts": "" if strategy == "full" else _unequal((decided, left), (len(found.asked), 0)),
+        "sub-agents": _tree(job, found),
+        "resume": "" if len(found.status) == 1 or found.status[-1].continues == found.status[0].run else "not linked",
+    }  # fmt: skip
 
-    names = sys.argv[1:] or list(JOBS)
-    for name in names:
-        with tempfile.TemporaryDirectory(prefix="stackmem-jobs-", ignore_cleanup_errors=True) as scratch:
-            found = run_job(JOBS[name], "full", Path(os.environ["STACKMEM_CLIENTS"]), Path(scratch))
-            print(name, found.codes, found.provider.refused, found.notes)
-            print(found.recorded, found.provider.billed, [one.cost_usd for one in found.status])
+
+def _unequal(recorded: object, stated: object) -> str:
+    return "" if recorded == stated else f"{recorded} for {stated}"
+
+
+def _own_pushes(folder: Path) -> int:
+    """Return the steps that the gateway added to begin a parallel strand."""
+    replies = (record.event for record in TraceReader(folder / TRACE) if isinstance(record.event, ModelReplied))
+    calls = (part for one in replies for part in one.parts if isinstance(part, ToolCall))
+    return sum(call.name == "push_frame" and call.id.startswith("strand_") for call in calls)
+
+
+def _tree(job: JobClient, found: JobRun) -> str:
+    """Compare the sub-agents of the first run with the calls that started them."""
+    strands = [one for one in ("BLOCK", "BACK") if ("one", one) in found.provider.asked]
+    children = {one.conversation: one for one in found.asked if one.kind == "child"}
+    if job.agents != len(strands) or len(children) != len(strands):
+        return f"{len(children)} recorded and {len(strands)} worked of {job.agents}"
+    pushes = [record.event for record in TraceReader(found.folders[0] / TRACE) if isinstance(record.event, FramePushed)]
+    named_ = [strand for strand in strands for one in pushes if f"-{strand}-" in one.name]
+    without = [one.number for one in children.values() if not one.call_id]
+    return f"requests {without} without their call" if without else _unequal(named_, strands)
+
+
+def main() -> None:
+    """Run the named agents' jobs under the named strategies and print the claims that do not hold."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("agents", nargs="*", default=list(JOBS))
+    parser.add_argument("--strategies", nargs="+", default=("full",))
+    chosen = parser.parse_args()
+    for name in chosen.agents or JOBS:
+        for strategy in chosen.strategies:
+            with tempfile.TemporaryDirectory(prefix="stackmem-jobs-", ignore_cleanup_errors=True) as scratch:
+                found = run_job(JOBS[name], strategy, Path(os.environ["STACKMEM_CLIENTS"]), Path(scratch))
+                wrong = {claim: why for claim, why in claims(JOBS[name], found, strategy).items() if why}
+            print(f"{name} under {strategy}: {len(found.asked)} requests; {wrong or 'every claim holds'}", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stackmem.core.messages import Text
-from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.wire import ForeignRequest, WireFormat
 from tests.doors.gateway.clients.provider import ASKS, SHELLS, SUMMARY, ScriptedProvider, filled, named
-from tests.doors.gateway.clients.spelling import Call, Json, Reply
+from tests.doors.gateway.clients.spelling import Call, Reply
 
 BEGIN = "JOB {job} MAIN: work on the seven parts as planned, then say that all is done."
 RESUME = "JOB {job} RESUME: check the parts once more."

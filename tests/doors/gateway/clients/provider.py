@@ -10,11 +10,13 @@ import json
 import threading
 from typing import Any
 
-from stackmem.core.messages import Text, ToolSpec
+from stackmem.core.messages import Text, ToolSpec, Usage
+from stackmem.core.pricing import cost_usd
 from stackmem.doors.gateway.wires import model_in, wire_of
 from stackmem.doors.gateway.wires.gemini import GEMINI
 from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.wire import ForeignRequest, WireFormat
+from stackmem.models.catalog import lookup
 from tests.doors.gateway.clients.spelling import OUTPUT, Call, Json, Reply, call_id, spoken
 from tests.doors.gateway.strict_rules import binds_thinking, fault
 from tests.doors.gateway.upstream import RawAnswer
@@ -41,13 +43,16 @@ class ScriptedProvider:
         talks: Texts for a client without tools: it receives these in turn, then the last word.
         refused: A sentence per refused request; ``seen`` contains the accepted bodies.
         billed: The sums of the tokens that the answers stated: uncached, read from the cache, written to it, output.
+        usd: Their price; None once a model has no known price.
     """
 
     def __init__(self, last: Reply = FAREWELL, talks: tuple[str, ...] = ()) -> None:
         self.last, self.talks = last, talks
         self.refused: list[str] = []
+        self.refused_bodies: list[bytes] = []
         self.seen: list[bytes] = []
         self.billed = [0, 0, 0, 0]
+        self.usd: float | None = 0.0
         self._given: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._cached: list[bytes] = []
@@ -66,6 +71,7 @@ class ScriptedProvider:
             asked = wire.read(body)
             if refusal := fault(wire, value, self._given):
                 self.refused.append(refusal)
+                self.refused_bodies.append(body)
                 return _json(400, wire.error("invalid_request_error", refusal))
             if self._fails_now(asked, body):
                 self._failures += 1
@@ -76,9 +82,13 @@ class ScriptedProvider:
                 self._given[call_id(wire, len(self.seen))] = thoughts
             used = self._usage(wire, asked, body)
             self.billed = [whole + part for whole, part in zip(self.billed, (*used, OUTPUT), strict=True)]
+            row = lookup(value["model"])
+            price = row.price if row else None
+            charged = cost_usd(Usage(used[0], used[1], used[2], 0, OUTPUT), price) if price else None
+            self.usd = None if self.usd is None or charged is None else self.usd + charged
             return spoken(wire, value, self._reply(asked, body), used, len(self.seen), thoughts)
 
-    def _fails_now(self, asked: ForeignRequest, body: bytes) -> bool:  # noqa: ARG002 - for a subclass
+    def _fails_now(self, asked: ForeignRequest, body: bytes) -> bool:
         return self._calls == 4 and not self._failures and ASKS not in body
 
     def _thoughts(self, wire: WireFormat, value: Json) -> list[Json]:
