@@ -17,7 +17,16 @@ from stackmem.run.run_folder import LEDGER, is_run
 from stackmem.trace.lock import is_held
 
 ALL, RUNS_ONLY = "all", "runs"
+_MAX_STRATEGIES = 8
 _LATELY = 50  # trials used to estimate the time left
+
+
+class StrategyTrials(Struct, frozen=True):
+    """The trials of one strategy that have ended."""
+
+    name: str
+    solved: int
+    trials: int
 
 
 class BenchState(Struct, frozen=True):
@@ -32,6 +41,8 @@ class BenchState(Struct, frozen=True):
     running: bool = False
     # estimated from the pace of the last trials; None if the bench is not running or too few trials have ended
     seconds_left: float | None = None
+    strategies: tuple[StrategyTrials, ...] = ()  # the best first
+    more: int = 0  # strategies that are not listed
     broken: str = ""  # why the bench cannot be read; empty if it can
 
 
@@ -170,6 +181,7 @@ def _state(folder: ShownFolder, number: int) -> BenchState:
         rows = list({row["id"]: row for row in read_rows(folder.folder)}.values())
     except StackmemError as error:
         return BenchState(folder.name, number, broken=str(error))
+    strategies = _by_strategy(rows)
     total, running = plan.count if plan else 0, is_held(folder.folder / LEDGER)
     return BenchState(
         name=folder.name,
@@ -179,8 +191,18 @@ def _state(folder: ShownFolder, number: int) -> BenchState:
         total=total,
         bill_usd=sum(row.get("bill_usd") or 0.0 for row in rows),
         running=running,
+        strategies=strategies[:_MAX_STRATEGIES],
+        more=max(0, len(strategies) - _MAX_STRATEGIES),
         seconds_left=_seconds_left(rows, total - len(rows)) if running else None,
     )
+
+
+def _by_strategy(rows: Sequence[Mapping[str, Any]]) -> tuple[StrategyTrials, ...]:
+    solved: dict[str, list[bool]] = {}
+    for row in rows:
+        solved.setdefault(str(row.get("strategy", "")), []).append(row["outcome"] in ("solved", "finished"))
+    counted = [StrategyTrials(name, sum(outcomes), len(outcomes)) for name, outcomes in solved.items() if name]
+    return tuple(sorted(counted, key=lambda entry: (-entry.solved / entry.trials, entry.name)))
 
 
 def _seconds_left(rows: Sequence[Mapping[str, Any]], more: int) -> float | None:

@@ -50,6 +50,8 @@ class EvidenceLine(Struct, frozen=True):
     # the share of lost or handed-over facts above which ``full`` costs less, at each price; 0 if it always does, None
     # if it never does. Only for the middle case.
     turns: tuple[float | None, ...] = ()
+    # per model, the sums of its bills and those of ``full``, at each price
+    sums: tuple[tuple[tuple[float, ...], tuple[float, ...]], ...] = ()
 
 
 class EvidenceTable(Struct, frozen=True):
@@ -97,7 +99,7 @@ def table(title: str, entries: Sequence[RecordingEntry]) -> EvidenceTable:
         title,
         len(entries),
         len({entry.task for entry in entries}),
-        tuple(sorted({entry.model for entry in entries})),
+        tuple(_models(entries)),
         tuple(lines.values()),
     )
 
@@ -123,7 +125,19 @@ def _line(name: str, entries: Sequence[RecordingEntry]) -> EvidenceLine:
         over_tasks(chosen, lambda entry: (entry.told[name].lost, entry.told[name].facts), share=True),
         sum(entry.told[name].frames for entry in chosen) / len(chosen),
         sum(entry.told[name].again for entry in chosen) / len(chosen),
+        sums=tuple(_sums(name, [entry for entry in chosen if entry.model == model]) for model in _models(chosen)),
     )
+
+
+def _models(entries: Sequence[RecordingEntry]) -> list[str]:
+    return sorted({entry.model for entry in entries})
+
+
+def _sums(name: str, entries: Sequence[RecordingEntry]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the sums of the bills of a strategy and of ``full``, from which a page computes other prices."""
+    pair = ([entry.told[strategy].usd for entry in entries] for strategy in (name, "full"))
+    own, full = (tuple(round(sum(bills), 6) for bills in zip(*usd, strict=True)) for usd in pair)
+    return own, full
 
 
 def _bills(name: str, position: int) -> Sums:

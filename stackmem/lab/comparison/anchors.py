@@ -6,6 +6,8 @@ from collections.abc import Hashable, Iterable
 from math import isfinite
 from typing import Literal, TypeVar
 
+from stackmem.review.report.colors import hue_of
+
 from .figures import Section
 from .results import BenchRows, TrialRow
 
@@ -13,7 +15,7 @@ Family = Literal["linear", "masking", "summary", "lookup", "frames", "stackheap"
 
 FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
     "linear": ("keeps it as it was, whole or the last of it", frozenset({"full", "window", "truncate"})),
-    "masking": ("takes old results out", frozenset({"mask", "clear", "clear_cold", "boundary"})),
+    "masking": ("takes old results out", frozenset({"mask", "clear", "clear_cold", "clear_paying", "boundary"})),
     "summary": (
         "sums it up",
         frozenset(
@@ -39,8 +41,6 @@ FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
     "other": ("other", frozenset()),
 }
 """Name to a description of its strategies and their names. Each family has its own mark in the plots."""
-HUES = 7
-"""The number of strategy colors in the style sheet. Strategies that share a color have different marks."""
 Name = TypeVar("Name", bound=Hashable)
 
 
@@ -63,13 +63,6 @@ class Anchors:
         self._tasks = _numbers(trial.task for trial in results.trials)
         self._strategies = _numbers(trial.strategy for trial in results.trials)
         self._spelled = {trial.strategy: trial.text("spelled") or trial.strategy for trial in results.trials}
-        self._hues: dict[str, int] = {}
-        taken: dict[Family, set[int]] = {}
-        for name, number in self._strategies.items():
-            family_hues = taken.setdefault(self.family(name), set())
-            free = [hue % HUES for hue in range(number, number + HUES) if hue % HUES not in family_hues]
-            self._hues[name] = (free or [number % HUES])[0]
-            family_hues.add(self._hues[name])
         horizons = {(trial.group, trial.horizon) for trial in results.trials if isfinite(trial.horizon)}
         self._many = {
             group: sum(1 for horizon_group, _ in horizons if horizon_group == group) > 1 for group in self._groups
@@ -79,8 +72,8 @@ class Anchors:
         return self._strategies[name]
 
     def hue(self, name: str) -> int:
-        """Return the color of a strategy: unique within its family, and unique overall if there are few strategies."""
-        return self._hues[name]
+        """Return the color of a strategy, which is the same on every page."""
+        return hue_of(name)
 
     def family(self, name: str) -> Family:
         """Return the family of a strategy. A variant belongs to the family of the strategy that it is based on."""

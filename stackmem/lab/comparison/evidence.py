@@ -1,6 +1,7 @@
 """Write a study of recordings as a page, Markdown or CSV, depending on the file's extension.
 
-Names come from recordings and can be hostile. The page escapes them, contains no script, and loads no other resources.
+Names come from recordings and can be hostile. The page escapes them, runs only its own script, and loads no other
+resources.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
-from importlib.resources import files
 from io import StringIO
+from math import inf
 from pathlib import Path
 
 from stackmem.core.text import quantity
@@ -18,9 +19,10 @@ from stackmem.errors import UsageError
 from stackmem.lab.bench.evidence import FIXED, PRICED_AS, READS, RecordingEntry
 from stackmem.lab.bench.evidence_figures import MIN_RUNS, MIN_TASKS, OVERRUN_RATIO, EvidenceLine, EvidenceTable, tables
 from stackmem.lab.bench.intervals import Interval
-from stackmem.review.report.page import write_whole
+from stackmem.review.report.colors import color_styles
+from stackmem.review.report.page import asset, script_digest, write_whole
 
-from .evidence_verdict import forest_plot, verdict
+from .evidence_verdict import forest_plot, price_slider, verdict
 from .tables import plain_table
 from .write import KINDS, escaped
 
@@ -28,12 +30,14 @@ _PAGE = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src {script_digest}; \
+style-src 'unsafe-inline'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Recordings under memory strategies · stackmem</title>
 <style>{style}</style>
 </head>
-<body><header class="top"><span class="brand">stackmem</span></header><main>{body}</main></body>
+<body><header class="top"><span class="brand">stackmem</span></header><main>{body}</main>
+<script>{script}</script></body>
 </html>
 """
 _HEADS = (
@@ -45,6 +49,8 @@ _HEADS = (
     "looked for again a run",
     f"full costs less above, reads at {READS[0]:g}",
 )
+_CORE = (0, 1, 4, 7, 10)
+"""Columns of the short table: the bill, runs above full, facts out of sight, and when full costs less."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -120,7 +126,7 @@ def _remarks(entries: Sequence[RecordingEntry]) -> list[str]:
 
 
 def _rows(table: EvidenceTable) -> Iterator[tuple[str, ...]]:
-    for line in table.lines:
+    for line in sorted(table.lines, key=_order):
         yield (
             line.name,
             *(_cell(figure, percent=False) for figure in line.bills),
@@ -130,6 +136,11 @@ def _rows(table: EvidenceTable) -> Iterator[tuple[str, ...]]:
             f"{line.again:.1f}",
             _turn(line),
         )
+
+
+def _order(line: EvidenceLine) -> float:
+    bill = line.bills[0]
+    return bill.value if bill else inf
 
 
 def _turn(line: EvidenceLine) -> str:
@@ -176,12 +187,16 @@ def _page(entries: Sequence[RecordingEntry], all_tables: Sequence[EvidenceTable]
     if all_tables:
         first, sure = verdict(all_tables[0])
         answers = f"<p class=answer>{escape(first)}</p><p class=sure>{escape(sure)}</p>{forest_plot(all_tables[0])}"
+        answers += price_slider()
     body = f"<section><h1>Recordings under memory strategies</h1>{answers}</section>"
     for table in all_tables:
-        body += f"<section><h2>{escape(_titled(table))}</h2>{plain_table([_HEADS, *_rows(table)])}</section>"
+        rows = [_HEADS, *_rows(table)]
+        core = plain_table([[row[column] for column in _CORE] for row in rows])
+        every = f"<details><summary>Every figure</summary>{plain_table(rows)}</details>"
+        body += f"<section><h2>{escape(_titled(table))}</h2>{core}{every}</section>"
     body += f"<section><h2>How it was made</h2><div class=remarks>{remarks}</div></section>"
-    style = files("stackmem.review.report").joinpath("assets", "comparison.css").read_text(encoding="utf-8")
-    return _PAGE.format(style=style, body=body)
+    style, script = asset("comparison.css") + color_styles(), asset("evidence.js")
+    return _PAGE.format(style=style, body=body, script=script, script_digest=script_digest(script))
 
 
 def _spreadsheet(shown: Sequence[EvidenceTable]) -> str:

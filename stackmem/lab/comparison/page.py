@@ -6,13 +6,13 @@ security policy allows only the page's own style and script.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from importlib.resources import files
 from math import isfinite
 from pathlib import Path
+
+from stackmem.review.report.colors import color_styles
+from stackmem.review.report.page import asset, script_digest
 
 from .anchors import FAMILIES, Anchors
 from .answer import answer, certainty
@@ -50,9 +50,9 @@ _WIDE, _HALF, _NARROW = 1_140, 556, 350
 
 def page(results: BenchRows, all_sections: Sequence[Section], wants: Wants, path: Path, home: str = "") -> str:
     """Return the whole page for a file at ``path``. ``home`` is the address of the list it belongs to, if any."""
-    style, program = _asset("comparison.css"), _asset("comparison.js")
+    style, program = asset("comparison.css") + color_styles(), asset("comparison.js")
     policy = (
-        f"default-src 'none'; script-src {_digest(program)}; style-src {_digest(style)}; "
+        f"default-src 'none'; script-src {script_digest(program)}; style-src {script_digest(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
     anchors = Anchors(results)
@@ -274,11 +274,3 @@ def _best(section: Section) -> str:
 
 def _card(title: str, caption: str, inside: str) -> str:
     return f"<h2>{escape(title)}</h2>{f'<p class=told>{escape(caption)}</p>' if caption else ''}{inside}"
-
-
-def _asset(name: str) -> str:
-    return files("stackmem.review.report").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -20,11 +20,13 @@ from msgspec import json
 
 from stackmem.errors import UsageError
 
+from .colors import color_script, color_styles
 from .view import PageContent, read_runs
 
 _MODULES = (
-    "text", "store", "theme", "timeline", "layer", "flame", "lanes", "charts", "parts", "life", "inspector", "headline",
-    "answer", "sizes", "field", "film", "estimate", "other", "promptdiff", "memory", "spent", "search", "main",
+    "text", "store", "theme", "colors", "timeline", "layer", "flame", "lanes", "charts", "parts", "life", "inspector",
+    "headline", "answer", "sizes", "field", "film", "estimate", "other", "promptdiff", "memory", "spent", "search",
+    "main",
 )  # fmt: skip
 _STYLES = ("vendor/uPlot.min.css", "page.css", "memory.css")
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([a-z]+)\.js";$', re.M)
@@ -67,25 +69,26 @@ def live_page(content: bytes, more: str) -> bytes:
 
 def _run_page(packed: bytes, last: Sequence[str], more: str, *, connects: bool) -> bytes:
     held = _HELD.format(held=base64.b64encode(packed).decode())
-    scripts = _asset("vendor/uPlot.iife.min.js"), _program((*_MODULES, *last))
-    license_text = _LICENSE.format(license=_asset("vendor/uPlot.LICENSE"))
+    scripts = asset("vendor/uPlot.iife.min.js"), _program((*_MODULES, *last))
+    license_text = _LICENSE.format(license=asset("vendor/uPlot.LICENSE"))
     return _document(_STYLES, scripts, held, license_text + more, connects=connects)
 
 
 def index_page() -> bytes:
     """Build a page without data; it requests runs and benches from its server."""
-    program = _program(("text", "theme", "commands", "home", "index"))
+    program = _program(("text", "theme", "colors", "commands", "home", "index"))
     return _document(("page.css", "index.css"), ("", program), "", "", connects=True)
 
 
 def _document(styles: Sequence[str], scripts: tuple[str, str], held: str, more: str, *, connects: bool) -> bytes:
     """Build a page whose policy allows only its own style and two scripts: a plain one, then a module."""
-    style = "".join(map(_asset, styles))
+    style = "".join(map(asset, styles)) + color_styles()
     plain, module = scripts
     connect = "connect-src 'self'; img-src data:; " if connects else "img-src data:; "
     more += '<link rel="icon" href="data:,">\n' if connects else ""
     policy = (
-        f"default-src 'none'; script-src {_digest(plain)} {_digest(module)}; style-src {_digest(style)}; "
+        f"default-src 'none'; script-src {script_digest(plain)} {script_digest(module)}; "
+        f"style-src {script_digest(style)}; "
         f"{connect}base-uri 'none'; form-action 'none'"
     )
     first = f"<script>{plain}</script>\n" if plain else ""
@@ -95,7 +98,7 @@ def _document(styles: Sequence[str], scripts: tuple[str, str], held: str, more: 
 
 def _program(modules: Sequence[str]) -> str:
     """Join modules into one script, each in its own scope, because a page without a server cannot import modules."""
-    return "".join(_scope(name, _asset(f"{name}.js")) for name in modules)
+    return "".join(_scope(name, _source(name)) for name in modules)
 
 
 def _scope(name: str, source: str) -> str:
@@ -104,11 +107,18 @@ def _scope(name: str, source: str) -> str:
     return f"const from_{name} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
 
 
-def _asset(name: str) -> str:
+def _source(name: str) -> str:
+    source = asset(f"{name}.js")
+    return color_script(source) if name == "colors" else source
+
+
+def asset(name: str) -> str:
+    """Return a style sheet or script of the pages."""
     return files("stackmem.review.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-def _digest(text: str) -> str:
+def script_digest(text: str) -> str:
+    """Return the digest of a script or a style sheet for a content security policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

@@ -243,6 +243,19 @@ def test_the_page_begins_with_the_cheapest_strategy_and_a_plot(tmp_path):
     assert text.index("All models have the same weight") > text.index("<table")
 
 
+def test_the_plot_has_a_row_per_strategy_with_its_cases_and_the_table_is_sorted(tmp_path):
+    cases = zip(("best", "middle", "worst"), (0.6, 0.7, 0.9), strict=True)
+    told = {f"stackheap {case}": StrategyBill((bill,) * 3, 1, 1, 0) for case, bill in cases}
+    told |= {"mask": StrategyBill((0.5,) * 3, 1, 1, 0), "full": StrategyBill((1.0,) * 3, 1, 1, 0)}
+    path = tmp_path / "out.html"
+    write_evidence([RecordingEntry("f", "s", "a", "t0", steps=20, told=told)], path)
+    text = path.read_text("utf-8")
+    assert 'aria-label="Bill relative to full at cached reads of 0.1: mask 0.50; stackheap 0.70; full 1.00"' in text
+    assert text.count('class="bounds"') == 1
+    names = re.findall(r'class="who">([^<]+)<', text.partition("<details>")[0])
+    assert names == ["mask", "stackheap best", "stackheap middle", "stackheap worst", "full"]
+
+
 def test_a_study_in_which_nothing_is_cheaper_says_so():
     first, sure = verdict(table("all", [entry("a", "t0", 1.4)]))
     assert first.startswith("No strategy costs less than full at cached reads of 0.1;")

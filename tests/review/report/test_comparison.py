@@ -15,7 +15,7 @@ from stackmem.core.pricing import Price
 from stackmem.errors import StackmemError, UsageError
 from stackmem.lab.bench.intervals import Interval
 from stackmem.lab.bench.statistics import ALIKE, TOO_FEW
-from stackmem.lab.comparison.anchors import FAMILIES, HUES, Anchors, family_of
+from stackmem.lab.comparison.anchors import FAMILIES, Anchors, family_of
 from stackmem.lab.comparison.columns import as_text, range_text
 from stackmem.lab.comparison.figures import Line, Section, Wants, bill, sections
 from stackmem.lab.comparison.findings import findings, remarks
@@ -183,14 +183,6 @@ def test_a_verdict_that_turns_with_the_price_of_reads_is_said_first(tmp_path):
 def test_the_figures_are_the_same_each_time(tmp_path):
     rows = zoo((60,), 4, ("ledger",), ("full", "stackheap", "window"))
     assert shown(tmp_path / "a", rows) == shown(tmp_path / "b", rows)
-
-
-def test_seven_strategies_have_seven_colors_and_no_two_that_share_one_have_the_same_shape(tmp_path):
-    few, many = list(SHAPES)[:HUES], list(SHAPES)
-    anchors = Anchors(read_bench(bench(tmp_path / "few", [row(name) for name in few])))
-    assert {anchors.hue(name) for name in few} == set(range(HUES))
-    anchors = Anchors(read_bench(bench(tmp_path / "many", [row(name) for name in many])))
-    assert len({(anchors.family(name), anchors.hue(name)) for name in many}) == len(many) > HUES
 
 
 def test_every_strategy_has_a_family_and_other_names_have_one_too():

@@ -2,6 +2,7 @@
 
 import { el, keepPlace, plain, cost, count, compact, usd, duration, plural, size } from "./text.js";
 import { DARK, switchTheme, isDark } from "./theme.js";
+import { hueOf } from "./colors.js";
 import { ask, openCommand } from "./commands.js";
 import { homeParts, lookAtHome, showFirstStep } from "./home.js";
 
@@ -40,6 +41,8 @@ const more = el("button", { type: "button", class: "more", hidden: true, onclick
 const compare = el("button", { type: "button", class: "primary", onclick: () => (location.href = `run?${[...picked].map((id) => `id=${encodeURIComponent(id)}`).join("&")}`) });
 const benches = el("section", { class: "card benches", "aria-label": "Benches", hidden: true });
 
+const strategyMark = (name) => (name ? el("i", { class: `strategy-mark hue-${hueOf(name)}` }) : "");
+
 function tone(outcome) {
   if (GOOD.includes(outcome)) return "ok";
   return outcome === "running" ? "open" : "failed";
@@ -64,6 +67,7 @@ function line(row) {
     const told = tell(row);
     if (field === "task") return el("th", { scope: "row" }, el("a", { href: link, title: name, "data-key": row.id, text: told }), row.parent ? el("span", { class: "faint", text: " fork" }) : "");
     if (field === "outcome") return el("td", {}, el("span", { class: `pill ${tone(told)}`, text: told }));
+    if (field === "strategy") return el("td", {}, strategyMark(told), told ? el("span", { text: told }) : "");
     return el("td", { class: number ? "n" : field, title: field === "request" ? plain(told) : null, text: told });
   });
   return el("tr", {}, el("td", {}, el("label", { class: "pick" }, pick)), ...cells);
@@ -155,7 +159,9 @@ function bench(one) {
   const told = one.broken ? el("span", { class: "warn", text: one.broken }) : el("span", { class: "faint", text: `${one.total ? `${count(one.done)} of ` : ""}${plural(one.total || one.done, "trial")}${one.errors ? `, ${plural(one.errors, "error")}` : ""} · bill ${usd(one.bill_usd)} · ${state}` });
   const bar = el("progress", { max: Math.max(1, one.total), value: one.done, "aria-label": `Trials of ${plain(one.name)} that have ended` });
   const trials = el("button", { type: "button", "data-key": `trials ${one.place}`, "aria-label": `Show the trials of ${plain(one.name)}`, text: "Trials", onclick: () => showTrials(String(one.place)) });
-  return el("li", {}, el("a", { href: `bench/${one.place}/`, text: one.name }), one.broken ? "" : bar, told, one.broken || scope.hidden ? "" : trials);
+  const solved = one.strategies.map(({ name, solved: good, trials: all }) => el("span", { class: "solved" }, strategyMark(name), el("span", { text: `${name} ${count(good)}/${count(all)}` })));
+  const by = solved.length ? el("div", { class: "by", role: "group", "aria-label": `Solved in ${plain(one.name)}` }, "solved", ...solved, one.more ? `and ${count(one.more)} more` : "") : "";
+  return el("li", {}, el("a", { href: `bench/${one.place}/`, text: one.name }), one.broken ? "" : bar, told, one.broken || scope.hidden ? "" : trials, by);
 }
 
 async function showTrials(place) {

@@ -3,6 +3,7 @@
 import { el, plain, preview, compact, cost, count, usd, duration } from "./text.js";
 import { load } from "./store.js";
 import { DARK, forgetColours, switchTheme, isDark } from "./theme.js";
+import { hueOf } from "./colors.js";
 import { Timeline, ruler, GUTTER, MARGIN } from "./timeline.js";
 import { Flame, OUTCOMES } from "./flame.js";
 import { HeapLanes } from "./lanes.js";
@@ -84,7 +85,7 @@ class Board {
     };
     this.parts = [scale, flame.surface, context, heap?.surface, cache].filter(Boolean);
     this.element.replaceChildren(
-      run.letter ? el("h2", { class: "board-name" }, el("b", { text: run.letter }), el("span", { text: ` ${run.strategy} · ${run.model}` })) : "",
+      run.letter ? el("h2", { class: "board-name" }, el("b", { text: run.letter }), el("i", { class: `strategy-mark hue-${hueOf(run.strategy)}` }), el("span", { text: `${run.strategy} · ${run.model}` })) : "",
       scale.element,
       lane(run, "Frames", outcomes, flame.surface.element),
       lane(run, "Context", [key("context", "tokens sent"), fullSwitch], context.element),
