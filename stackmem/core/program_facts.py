@@ -70,6 +70,7 @@ class OfferedProgram(Struct, frozen=True, omit_defaults=True):
         digest: SHA-256 of its text. The run stores the text under this digest.
         schema: JSON text of the schema of its inputs.
         checked: Whether its interpreter looks for faults before the first effect.
+        replies: ``loose`` if replies by later versions of a contract are read. Omitted in older runs.
     """
 
     name: str
@@ -79,6 +80,7 @@ class OfferedProgram(Struct, frozen=True, omit_defaults=True):
     digest: str
     schema: str
     checked: bool = False
+    replies: Literal["", "loose"] = ""
 
 
 class ProgramCalled(Struct, frozen=True, tag=True):

@@ -156,9 +156,9 @@ class _Caller:
         here, there = posixpath.dirname(self.launch.path), posixpath.dirname(source.path)
         inside = f"{there}/".startswith(f"{here}/")
         folder = self.launch.module_path + there[len(here) :] if inside else there
-        options = {"checked": True}
-        window = self.launch.options.get("window_tokens")
-        options |= {"window_tokens": window} if window is not None else {}
+        passed = {name: self.launch.options.get(name) for name in ("window_tokens", "replies")}
+        options: dict[str, Any] = {"checked": True}
+        options |= {name: value for name, value in passed.items() if value is not None}
         watch = self.launch.watch.called if isinstance(self.launch.watch, _CallingPort) else None
         return replace(
             self.launch, path=source.path, text=source.text, inputs=inputs, module_path=folder, options=options,

@@ -55,8 +55,8 @@ class Launch(Struct, frozen=True):
     inputs: dict[str, Any] = {}  # as the user gave them; the language checks the names and fills in defaults
     module_path: str = "/workspace"  # the program's folder as its tools see it
     workspace: str = "/workspace"  # the workspace as its tools see it
-    # options from flags: ``entry``, ``config``, ``request``, ``lib``, ``while_limit``, ``checked``, and the model's
-    # ``window_tokens``; an option that was not given is absent
+    # options from flags: ``entry``, ``config``, ``request``, ``lib``, ``while_limit``; those of ``new_options``; the
+    # model's ``window_tokens``. An option that was not given is absent
     options: dict[str, Any] = {}
     tools: tuple[ToolSpec, ...] = ()  # the user's own tools
     watch: MomentListener | None = None  # a debugger, if one is attached
@@ -137,6 +137,14 @@ class Language(Struct, frozen=True):
     is_checked: bool = False
     # returns the error for a folder without a main program, if the language defines one
     no_main: Callable[[str], Halted] | None = None
+
+    @property
+    def new_options(self) -> dict[str, Any]:
+        """Options of every new run. They are recorded; an older run, which lacks some, is replayed as it was made.
+
+        ``replies`` lets playbooks, also called ones, read replies by later versions of their contract.
+        """
+        return {**({"checked": True} if self.is_checked else {}), "replies": "loose"}
 
     @property
     def suffixes(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from ruamel.yaml import YAML
 
 from stackmem.languages.playbook.literals import CallTo, Variable
-from stackmem.languages.playbook.reply import (
+from stackmem.languages.playbook.reply_items import (
     AtStep,
     Fired,
     Item,

@@ -1,10 +1,12 @@
 """Tests the script that compares each language with its origin's examples: its inputs and its output."""
 
+import sqlite3
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from scripts import origins
+from scripts import origin_replies, origins
 
 STEPS = "# A\n## Main\n### Steps\n- 01:RET\n"
 
@@ -89,3 +91,47 @@ def test_the_responses_in_documents_on_loop_agents_stand_in_agents_that_have_wha
         "3.agent.yaml": ("Invalid Agent", ("agent/bad-example",), ()),
         "5.agent.yaml": ("", (), ("agent/bad-example",)),
     }
+
+
+REPLIES = {
+    "# A\nsays\n## Main\n### Steps\n01:RET\n": "program",
+    "```\n# A\n## Main\n### Steps\n01:JMP 9\n```": "program",
+    '`Step["Main:01:QUE"]` `Say("hi")`\nyld user': "seed",
+    '`Step["Main:01:QUE"]` `Var[$x is, 1]`\nyld user': "seed",
+    'yld? yes, it waits\n`Step["Main:01:YLD"]` yld for meeting 100': "later",
+    '# recap: begin\nawait self.Step("Main:01:QUE")\nawait self.Yield("call")': "python",
+    'await self.Step("Main:01:QUE")\nif x: pass': "python",
+    "{}": "other",
+}
+
+
+def test_the_replies_of_a_history_are_sorted_and_counted(tmp_path, capsys):
+    def git(*arguments: str) -> None:
+        subprocess.run(["git", "-C", tmp_path, *arguments], check=True, capture_output=True)
+
+    git("init", "-q")
+    folder = tmp_path / ".llm_cache"
+    folder.mkdir()
+    (tmp_path / "a.pb").write_text(STEPS, encoding="utf-8")
+    for number, text in enumerate(REPLIES):
+        base = sqlite3.connect(folder / "cache.db")
+        base.execute("create table if not exists Cache (value, mode)")
+        base.execute("insert into Cache values (?, ?)", (text, 1))
+        base.execute("insert into Cache values (?, ?)", (b"cos\nsystem\n", 4))
+        base.commit()
+        base.close()
+        if number % 4 == 3:
+            git("add", "-A")
+            git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", str(number))
+    git("rm", "-qr", ".llm_cache")
+    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "without the cache")
+    assert {text: origin_replies.kind_of(text) for text in REPLIES} == REPLIES
+    assert origin_replies.main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "program files: 1 of 1 load",
+        "programs by models: 2 of 2 load",
+        "replies by the seed's contract: 1 of 2 are read, 0 in a new way",
+        "replies by the later contract, back-ticked: 1 of 1 are read",
+        "replies by the later contract, Python: 1 of 2 are read",
+        "of these two, older runs read 0; 1 other texts",
+    ]

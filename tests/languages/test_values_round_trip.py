@@ -12,7 +12,8 @@ from stackmem.languages.language import Launch
 from stackmem.languages.loop_agent.payload import apply_change
 from stackmem.languages.loop_agent.reply_json import read_object
 from stackmem.languages.operations import ToolAnswer
-from stackmem.languages.playbook.reply import SetVar, read_reply
+from stackmem.languages.playbook.reply import read_reply
+from stackmem.languages.playbook.reply_items import SetVar
 from stackmem.languages.playbook.session_log import value_text
 from stackmem.languages.sexp.errors import Budget
 from stackmem.languages.sexp.reader import read

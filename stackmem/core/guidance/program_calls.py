@@ -82,7 +82,8 @@ def _start(state: State, given: dict[str, Any]) -> ProgramStarted | Refusal:
     fault = first_fault(inputs, read_json(program.schema)[0]) if isinstance(inputs, dict) else "inputs: not an object"
     if fault:
         return Refusal("bad_arguments", f"run_program: {fault}", f"the schema of the inputs is {program.schema}")
-    options = {"checked": True} if program.checked else {}
+    options: dict[str, Any] = {"checked": True} if program.checked else {}
+    options |= {"replies": program.replies} if program.replies else {}
     folder = posixpath.dirname(program.path)
     return ProgramStarted(program.language, program.path, program.digest, inputs, folder, options)
 

@@ -21,10 +21,11 @@ from stackmem.languages.operations import Completion, Routine
 from .errors import halt
 from .prompt import frame_request
 from .python_functions import run_function
-from .reply import ReturnItem, read_reply
+from .reply import read_reply
+from .reply_items import ReturnItem, Yielded
 from .session_log import brief, value_text
 from .state import CallFailure, Execution, Exit, PlaybookFrame, PlaybookState, Waiting, excess, resolve
-from .tools import ask_person, run_queue
+from .tools import ask_person, run_queue, wait_for
 from .tree import Agent, Playbook, PlaybookProgram
 from .turns import Turn, expected_lines, take
 
@@ -222,7 +223,8 @@ def _run_frame(here: Execution, frame: PlaybookFrame, called: str) -> Routine:
             turn = Turn(fault=f"the reply was {answer.failed}; write a shorter one, by the contract", text=answer.text)
         else:
             here.world.frame = frame
-            turn = yield from take(here, frame, read_reply(answer.text))
+            variables = here.agent.variables if here.world.loose else None
+            turn = yield from take(here, frame, read_reply(answer.text, variables))
         for note in turn.notes:
             here.agent.log.add("MEDIUM", f"note: {note}")
         lines = yield from run_queue(here, frame, turn.queue)
@@ -240,6 +242,8 @@ def _run_frame(here: Execution, frame: PlaybookFrame, called: str) -> Routine:
             case "user":
                 said = yield from ask_person(here, f"({frame.place}) your answer")
                 lines.append(f"User said: {said}")
+            case "other" if isinstance(turn.end, Yielded):
+                lines.append((yield from wait_for(here, turn.end.other)))
             case "return":
                 return None
             case "exit":

@@ -49,6 +49,7 @@ def start(launch: Launch) -> Program:
         contract.text,
         snoop=bool(launch.options.get("snoop")),
         source=launch.path,
+        loose=launch.options.get("replies") == "loose",
     )
     try:
         return (yield from run_agents(world, entries, launch.watch))

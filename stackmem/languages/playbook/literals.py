@@ -17,7 +17,7 @@ from .tree import Param, Required
 
 MAX_DEPTH = 50
 MAX_DIGITS = 400
-_MAX_INT = 1 << 63
+MAX_INT = 1 << 63
 """the 64-bit range that every JSON reader accepts"""
 _NUMBER = re.compile(r"[+-]?(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d+)?(?![\w.])")
 _VARIABLE = re.compile(r"\$([A-Za-z_]\w*)")
@@ -137,7 +137,7 @@ class LiteralReader:
             raise LiteralFault(f"{_excerpt(self.text, self.at)} is not a number", self.at)
         plain = match[0].replace("_", "")
         value = float(plain) if any(mark in plain for mark in ".eE") else int(plain)
-        if not (-_MAX_INT <= value < _MAX_INT if isinstance(value, int) else math.isfinite(value)):
+        if not (-MAX_INT <= value < MAX_INT if isinstance(value, int) else math.isfinite(value)):
             raise LiteralFault(f"{match[0][:40]} is too large; write it as a text", self.at)
         self.at = match.end()
         return value

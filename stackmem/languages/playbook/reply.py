@@ -8,79 +8,28 @@ Rule 3: text after the first yield or Return is not read, and an unreadable item
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
-
-from msgspec import Struct
+from collections.abc import Mapping
+from typing import Any
 
 from .literals import CallTo, LiteralFault, LiteralReader, parts_of
-from .tree import Number, number_of
+from .python_reply import is_python, read_python
+from .reply_items import (
+    CODE,
+    MAX_ITEM_CHARS,
+    AtStep,
+    Fired,
+    Item,
+    Queued,
+    ReplyItems,
+    ReturnItem,
+    SetVar,
+    TextItem,
+    Unreadable,
+    Yielded,
+    item_at,
+    yield_to,
+)
 
-
-class TextItem(Struct, frozen=True):
-    """``recap``, ``plan``, a ``what?`` line, or text that is not part of an item (``prose``)."""
-
-    kind: Literal["recap", "plan", "what", "prose"]
-    text: str
-
-
-class SetVar(Struct, frozen=True):
-    name: str
-    value: Any
-
-
-class AtStep(Struct, frozen=True):
-    """The execution of a playbook line. ``label`` is its number as written; ``code`` may be empty."""
-
-    playbook: str
-    number: Number
-    label: str
-    code: str
-
-
-class Fired(Struct, frozen=True):
-    """A fired trigger. ``queues`` is true if calls follow it on its line."""
-
-    playbook: str
-    number: int
-    code: str
-    queues: bool = False
-
-
-class Queued(Struct, frozen=True):
-    """A queued call, and the variable that its result is bound to."""
-
-    call: CallTo
-    into: str = ""
-    fired: bool = False  # whether it follows a trigger
-    spare: bool = False  # whether it does not appear at a line that asks for it
-
-
-class ReturnItem(Struct, frozen=True):
-    value: Any
-
-
-class Yielded(Struct, frozen=True):
-    to: Literal["user", "call", "return", "exit"]
-
-
-class Unreadable(Struct, frozen=True):
-    """An unreadable item. The reply is not performed from here on."""
-
-    why: str
-    text: str
-
-
-Item = TextItem | SetVar | AtStep | Fired | Queued | ReturnItem | Yielded | Unreadable
-
-
-class ReplyItems(Struct, frozen=True):
-    """The parsed items of a reply."""
-
-    items: tuple[Item, ...]  # up to and including the first yield, Return or fault
-    ignored: str = ""  # text after that, except what the contract allows there
-
-
-MAX_ITEM_CHARS = 200_000
 MAX_REPLY_CHARS = 1_000_000
 MAX_ITEMS = 5_000
 _SPACE = re.compile(r"(?:[ \t]|<br\s*/?>)+", re.I)
@@ -93,16 +42,15 @@ _TRIG = re.compile(r"trig\?[ \t]*:?[ \t]*", re.I)
 _YIELD = re.compile(r"`?yld\b\??[ \t:-]*(?:for[ \t]+)?(\w*)`?", re.I)
 _NO_YIELD = re.compile(r"`?yld\?[ \t:-]*no\b[^\n]*", re.I)
 """``yld? no``, as later versions of the contract answer the question whether to yield."""
+_WILL_YIELD = re.compile(r"`?yld\?[ \t:-]*(?:no|yes)\b[^\n]*", re.I)
+"""The same with ``yes``, which announces a yield on a later line."""
+_YIELD_OTHER = re.compile(r"`?yld[ \t]+for[ \t]+((?:(?:agent|meeting)[ \t]+)?[\w-]+)\.?`?", re.I)
 _HEAD = re.compile(r"\\?`\s*(Step|Var|Trigger|Return)\s*\[", re.I)
 _BARE_HEAD = re.compile(r"(Step|Var|Trigger|Return)\[")
 _TYPED = r"(?::\s*+[A-Za-z_][\w\[\]%s |]*+)?+"
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?"
 _CALL = re.compile(rf"\\?`\s*+(?:\$?([A-Za-z_]\w{{0,99}})\s*+{_TYPED % ','}\s*+=\s*+)?(?={_NAME}\s*+\()")
 _LIKE_CALL = re.compile(r"\\?`(?:[^`\n(]{0,200}[\w\]]\s?\(|\s*\$\w+\s*=)")
-_CODE = re.compile(
-    rf"""\s*+["'“”]?\s*+({_NAME})\s*+:\s*+T?(\d{{1,9}}(?:\.\d{{1,9}}){{0,19}})\s*+"""
-    r"""(?:[:.\-]\s*+([A-Za-z]{3})\w*+)?\s*+["'“”]?\s*+(?=\])"""
-)
 _VAR = re.compile(rf"""\s*+["']?\$?([A-Za-z_]\w{{0,99}})["']?\s*+{_TYPED % ""}\s*+,""")
 _STOP = re.compile(r"[`\n]|<br", re.I)
 _END = re.compile(r"\\?`(?!``)|[ \t]{1,2}\\?`(?![`\s]|\s*[$A-Za-z_][\w.: ]*[\[(=])")
@@ -113,12 +61,21 @@ _AFTER = re.compile(
 )
 
 
-def read_reply(text: str) -> ReplyItems:
-    """Parse a reply up to the first yield, Return or fault. Never raises."""
+def read_reply(text: str, variables: Mapping[str, Any] | None = None) -> ReplyItems:
+    """Parse a reply up to the first yield, Return or fault. Never raises.
+
+    Args:
+        variables: The agent's variables. With them, replies by later versions of the contract are read, too. Without
+            them, only those of this contract are, as in runs recorded before.
+    """
     if len(text) > MAX_REPLY_CHARS:
         message = f"the reply has {len(text):,} characters, at most {MAX_REPLY_CHARS:,} are read; write less"
         return ReplyItems((Unreadable(message, text[:200]),))
-    reader = _ReplyReader(text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if variables is not None and is_python(text):
+        reply = read_python(text, variables)
+        return ReplyItems((_too_many(text),)) if len(reply.items) > MAX_ITEMS else reply
+    reader = _ReplyReader(text, later=variables is not None)
     items = reader.items()
     rest = reader.text[reader.at :] if items and isinstance(items[-1], Yielded | ReturnItem) else ""
     return ReplyItems(items, _ignored_text(rest, returned=bool(items) and isinstance(items[-1], ReturnItem)))
@@ -134,17 +91,22 @@ def _ignored_text(rest: str, *, returned: bool) -> str:
     return rest[at:].strip()
 
 
+def _too_many(text: str) -> Unreadable:
+    return Unreadable(f"the reply has over {MAX_ITEMS:,} items; write less, and end it with a yield", text[:200])
+
+
 class _ReplyReader:
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, later: bool) -> None:
         self.text, self.at = text, 0
+        self._later = later
+        self._no_yield = _WILL_YIELD if later else _NO_YIELD
         self._items: list[Item] = []
 
     def items(self) -> tuple[Item, ...]:
         while self.at < len(self.text) and not self._over():
             self._line()
         if len(self._items) > MAX_ITEMS:
-            message = f"the reply has over {MAX_ITEMS:,} items; write less, and end it with a yield"
-            return (Unreadable(message, self.text[:200]),)
+            return (_too_many(self.text),)
         return tuple(self._items)
 
     def _over(self) -> bool:
@@ -168,7 +130,7 @@ class _ReplyReader:
             self._add_text(match[1].lower(), match[2])
         elif match := _WHAT.match(self.text, self.at, end):
             self._add_text("what", match[1])
-        elif _NO_YIELD.match(self.text, self.at, end):
+        elif self._no_yield.match(self.text, self.at, end):
             self.at = end + 1
         elif match := _YIELD.match(self.text, self.at, end):
             self._add_yield(match)
@@ -184,8 +146,13 @@ class _ReplyReader:
     def _add_yield(self, match: re.Match[str]) -> None:
         to = match[1].lower()
         self.at = match.end()
+        other = _YIELD_OTHER.match(self.text, match.start()) if self._later else None
+        item = yield_to(other[1]) if other else None
         if to in ("user", "call", "return", "exit"):
             self._items.append(Yielded(to))  # type: ignore[arg-type]
+        elif other and item:
+            self.at = other.end()
+            self._items.append(item)
         else:
             self._fault(f"yld {to[:40]} is not a yield; write user, call, return or exit", match.start())
 
@@ -202,7 +169,7 @@ class _ReplyReader:
             if self.at >= len(self.text) or self.text[self.at] == "\n":
                 self.at += 1
                 break
-            if (after_step or start) and _NO_YIELD.match(self.text, self.at):
+            if (after_step or start) and self._no_yield.match(self.text, self.at):
                 self.at = self._line_end() + 1
                 break
             match = _YIELD.match(self.text, self.at) if after_step or start else None
@@ -270,14 +237,11 @@ class _ReplyReader:
                 return self._var()
             case "Return":
                 return ReturnItem(self._until_bracket("Return", empty=True))
-        match = _CODE.match(self.text, self.at)
+        match = CODE.match(self.text, self.at)
         if not match:
             raise LiteralFault(f'a {kind} is written `{kind}["Playbook:Line:CODE"]`', self.at)
         self.at = match.end() + 1
-        number, code = number_of(match[2]), (match[3] or "").upper()
-        if kind == "Trigger":
-            return Fired(match[1], number[0], code)
-        return AtStep(match[1], number, match[2], code)
+        return item_at(kind, match)
 
     def _var(self) -> SetVar:
         match = _VAR.match(self.text, self.at)

@@ -9,7 +9,7 @@ from typing import Any, Literal, assert_never
 from msgspec import Struct
 
 from .literals import CallTo, Variable
-from .reply import AtStep, Fired, Item, Queued, ReturnItem, SetVar, TextItem, Unreadable, Yielded
+from .reply_items import AtStep, Fired, Item, Queued, ReturnItem, SetVar, TextItem, Unreadable, Yielded
 
 Level = Literal["HIGH", "MEDIUM", "LOW"]
 _REACH: dict[Level, tuple[int, int, int]] = {"HIGH": (30, 40, 50), "MEDIUM": (20, 30, 40), "LOW": (10, 20, 30)}

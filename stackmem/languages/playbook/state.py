@@ -88,12 +88,20 @@ class PlaybookState:
 
     Attributes:
         snoop: Whether to show the user the messages between agents.
+        loose: Whether replies by later versions of the contract are read, too.
     """
 
     def __init__(
-        self, program: PlaybookProgram, path: str, contract: str, *, snoop: bool = False, source: str = ""
+        self,
+        program: PlaybookProgram,
+        path: str,
+        contract: str,
+        *,
+        snoop: bool = False,
+        source: str = "",
+        loose: bool = False,
     ) -> None:
-        self.program, self.path, self.contract, self.snoop = program, path, contract, snoop
+        self.program, self.path, self.contract, self.snoop, self.loose = program, path, contract, snoop, loose
         self.source = source or path  # the program's full path
         self.agents = {agent.name: AgentState(agent) for agent in program.agents}
         self.artifacts: dict[str, Artifact] = {}  # artifacts of all agents

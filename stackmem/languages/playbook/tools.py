@@ -15,7 +15,7 @@ from stackmem.languages.operations import Routine, Say, ToolAnswer
 from .calls import artifact_name, bind_arguments, find_target
 from .inference import GivenCall
 from .literals import CallTo, variables_in
-from .reply import Queued
+from .reply_items import Queued
 from .session_log import brief, call_text
 from .state import (
     LARGE_CHARS,
@@ -189,6 +189,16 @@ def _receive(here: Execution, source: Any) -> Routine:
     here.agent.spent.clear()
     here.agent.log.add("HIGH", f"Received message from {source}: {text}")
     return text
+
+
+def wait_for(here: Execution, target: str) -> Routine:
+    """Wait for a message of an agent or the user, and return the line about it for the model."""
+    name = target.removeprefix("agent").strip()
+    if name in PERSON:
+        return f"User said: {(yield from ask_person(here, f'{here.agent.agent.name} waits for your message'))}"
+    if name in here.world.agents and name != here.agent.agent.name:
+        return f"Received message from {name}: {(yield from _receive(here, name))}"
+    return f"note: there is no {target[:80]} to wait for, so the playbook continues; known: {_agents(here)}"
 
 
 def _agents(here: Execution) -> str:

@@ -20,7 +20,7 @@ from stackmem.languages.operations import Routine
 from .calls import Target, artifact_name, bind_arguments, fault_of, find_target
 from .inference import GivenCall, PathFinder, wanted_calls
 from .literals import CallTo, Variable, variables_in
-from .reply import (
+from .reply_items import (
     AtStep,
     Fired,
     Item,

@@ -74,7 +74,8 @@ def offered_programs(folder: Path) -> tuple[list[tuple[Path, str, OfferedProgram
         schema = json.encode(entry.schema, order="deterministic").decode()
         digest = hashlib.sha256(text.encode()).hexdigest()
         description = mark_cut(" ".join(entry.description.split()), _OFFERED_CHARS)
-        program = OfferedProgram(entry.name, description, language.name, str(path), digest, schema, language.is_checked)
+        facts = (entry.name, description, language.name, str(path), digest, schema)
+        program = OfferedProgram(*facts, checked=language.is_checked, replies="loose")
         found[entry.name] = path, text, program
     return [found[name] for name in sorted(found)], faults
 

@@ -85,7 +85,7 @@ def prepare_program(
         folder=folder,
     )
     prepared = place_run(subject, resolved, NOBODY if model == "demo" else model, (cwd, environ), ())
-    options = {**with_config(asked.options, language, cwd, path), **({"checked": True} if language.is_checked else {})}
+    options = {**with_config(asked.options, language, cwd, path), **language.new_options}
     for name, value in options.items():
         must_be_text(str(value), f"--{name.replace('_', '-')}")
     request = ProgramRequest(language.name, str(path), _recordable(asked.inputs), options, mounts, asked.interactive)

@@ -97,8 +97,7 @@ def examine_program(path: str, text: str, inputs: dict[str, Any], answers: Recor
         return f"the program has {quantity(len(errors), 'error')} and was not saved:\n{lines}", False
     warnings = [each for each in findings if each.severity == "warning"]
     lines = "".join(f"\nwarning, line {each.line}: {each.message}" for each in warnings[:MAX_FINDINGS])
-    options = {"checked": True} if language.is_checked else {}
-    launch = Launch(path, text, inputs, posixpath.dirname(path), options=options, tools=tools)
+    launch = Launch(path, text, inputs, posixpath.dirname(path), options=language.new_options, tools=tools)
     return f"lint found no errors{lines}\n{_rehearse(launch, answers)}", True
 
 

@@ -12,7 +12,7 @@ from stackmem.languages.playbook.language import LANGUAGE
 from stackmem.languages.playbook.literals import CallTo
 from stackmem.languages.playbook.python_functions import fits
 from stackmem.languages.playbook.reader import read_program
-from stackmem.languages.playbook.reply import Queued
+from stackmem.languages.playbook.reply_items import Queued
 from stackmem.languages.playbook.session_log import SessionLog, brief, head_and_tail
 from stackmem.languages.playbook.state import AgentState, Execution, PlaybookFrame, PlaybookState
 from stackmem.languages.playbook.tools import run_queue

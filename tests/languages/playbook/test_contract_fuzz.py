@@ -5,15 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.languages.playbook.literals import CallTo, Variable
-from stackmem.languages.playbook.reply import (
-    MAX_ITEM_CHARS,
-    MAX_REPLY_CHARS,
-    ReturnItem,
-    SetVar,
-    Unreadable,
-    Yielded,
-    read_reply,
-)
+from stackmem.languages.playbook.reply import MAX_REPLY_CHARS, read_reply
+from stackmem.languages.playbook.reply_items import MAX_ITEM_CHARS, ReturnItem, SetVar, Unreadable, Yielded
 from tests.compliance.playbook_stage import load_cases
 from tests.growth import stays_linear
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from stackmem.languages.playbook.errors import PlaybookError
 from stackmem.languages.playbook.reader import read_program
-from stackmem.languages.playbook.reply import Yielded, read_reply
+from stackmem.languages.playbook.reply import read_reply
+from stackmem.languages.playbook.reply_items import Yielded
 from stackmem.languages.playbook.tree import Playbook, lines_after
 
 from .stage import one, run
