@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from stackmem.core.facts import FolderChanged
+from stackmem.core.facts import FolderChanged, ToolReturned
 from stackmem.core.person_facts import PersonSteppedIn, PersonStopped, SessionRules
 from stackmem.doors.chat.committing import apply_order
 from stackmem.errors import UsageError
+from stackmem.history.following import inventory
+from stackmem.history.following.inventory import Entry, Inventory, take_inventory, take_settled
+from stackmem.history.ignored import IgnoreRules
 from stackmem.run.ending import apply_run
+from stackmem.run.following import taking_in
 from stackmem.run.fork import ForkChanges, before_request, fork
 from stackmem.run.open import Person
 from stackmem.run.ports import Left
@@ -39,10 +46,13 @@ def edited(**lines: str) -> str:
 
 
 class User:
-    """A user who does something before each request; a request is a text, or a function that returns one."""
+    """A user who does something before each request; a request is a text, or a function that returns one.
 
-    def __init__(self, *requests: str | Callable[[], str]) -> None:
-        self.requests = list(requests)
+    ``edits`` are done while the agent works, each before the first look after so many answers of tools.
+    """
+
+    def __init__(self, *requests: str | Callable[[], str], edits: Mapping[int, Callable[[], object]] = {}) -> None:
+        self.requests, self.edits = list(requests), dict(edits)
         self.run_dir = Path()
 
     def attend(self, run_dir: Path) -> None:
@@ -61,6 +71,8 @@ class User:
         raise Left
 
     def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+        if self.edits and (edit := self.edits.pop(len(events(self.run_dir, ToolReturned)), None)):
+            edit()
         return None
 
 
@@ -78,8 +90,8 @@ class Talk:
         self._prepared = prepare(str(self.mine), None, flags, os.environ, Path.cwd(), SessionRules())
         self.run_dir = Path()
 
-    def say(self, *requests: str | Callable[[], str]) -> None:
-        user = User(*requests)
+    def say(self, *requests: str | Callable[[], str], edits: Mapping[int, Callable[[], object]] = {}) -> None:
+        user = User(*requests, edits=edits)
         if self.run_dir == Path():
             self.result = solve(self._prepared, os.environ, person=user)
         else:
@@ -105,6 +117,102 @@ class Talk:
 
 
 LAYERS = pytest.mark.parametrize("layer", ["auto", "copy"])
+
+
+@LAYERS
+def test_edits_within_a_request_reach_its_next_command(stage: Stage, layer: str):
+    talk = Talk(
+        stage, {"a": DAY, "gone": "1\n"}, call("write_file", path="a", content=edited(_2="agent")),
+        command("cat a b; ls"), command("true"), says("One."), says("Two."), layer=layer,
+    )  # fmt: skip
+
+    def edit() -> None:
+        folder(talk.mine, {"a": edited(_5="mine", _6="mine"), "b": "b\n"})
+        (talk.mine / "gone").unlink()
+
+    talk.say("first", "second", edits={1: edit})
+    assert sorted(talk.news()) == [
+        "the user added b", "the user changed a, lines 5 to 6; it is merged with your changes", "the user deleted gone",
+    ]  # fmt: skip
+    assert talk.shown()[1] == edited(_2="agent", _5="mine", _6="mine") + "b\na\nb\n[exit 0]"
+    assert replayed(talk.result)
+    apply_run(talk.run_dir)
+    assert holds(talk.mine) == {"a": edited(_2="agent", _5="mine", _6="mine").encode(), "b": b"b\n"}
+
+
+def test_a_file_that_changes_all_the_time_is_told_three_times_in_a_request(stage: Stage):
+    talk = Talk(stage, {"log": "0\n"}, *[command("true")] * 6, says("One."), says("Two."))
+    edits = {n: partial(folder, talk.mine, {"log": f"{n}\n"}) for n in range(1, 6)}
+    talk.say("first", "second", edits=edits)
+    told = ["the user changed log, line 1"]
+    assert talk.news() == ["the user changed log", *told * 2, "more changes of log come with the next request", *told]
+
+
+def test_the_branch_is_followed_with_the_next_request_and_its_files_with_the_next_step(stage: Stage):
+    mine = repository(Path(stage.root) / "mine", {"a": DAY})
+    talk = Talk(stage, {}, command("git branch --show-current"), command("git branch --show-current; cat a"),
+                says("One."), command("git branch --show-current"), says("Two."))  # fmt: skip
+
+    def switch() -> None:
+        run_git(mine, "checkout", "-q", "-b", "side")
+        folder(mine, {"a": "side\n"})
+        run_git(mine, "commit", "-q", "-am", "more")
+
+    talk.say("first", "second", edits={1: switch})
+    news = talk.news()
+    assert news[0] == "the user changed a, line 1"
+    assert [line for line in news if "HEAD is now" in line] == [news[1]]
+    assert [text.split()[0] for text in talk.shown()] == ["master", "master", "side"]
+    assert talk.shown()[1].startswith("master\nside\n")
+
+
+def test_a_step_without_changes_only_lists_the_folder(stage: Stage, monkeypatch: pytest.MonkeyPatch):
+    mine = repository(Path(stage.root) / "mine", {"a": DAY, ".gitignore": "*.out\n"})
+    looks: list[str] = []
+    for name in ("find_origin", "without_ignored"):
+        original = getattr(taking_in, name)
+        monkeypatch.setattr(taking_in, name, lambda *given, f=original, n=name: looks.append(n) or f(*given))
+    monkeypatch.setattr(inventory, "IgnoreRules", lambda *given: looks.append("git") or IgnoreRules(*given))
+    talk = Talk(stage, {}, *[command("true")] * 4, says("One."))
+    talk.say("first", edits={1: partial(folder, mine, {"x.out": "1"})})
+    assert (looks.count("find_origin"), looks.count("git")) == (1, 1)
+
+
+def test_a_file_that_is_being_written_is_left_for_the_next_look(tmp_path: Path):
+    """An editor truncates a file before it writes it. The agent must not read of the empty file."""
+    mine = folder(tmp_path / "mine", {"a": DAY, "b": DAY})
+    before = Inventory({path: Entry(key) for path, key in take_inventory(mine, (), ()).items()})
+    stopped = threading.Event()
+
+    def write() -> None:
+        while not stopped.is_set():
+            (mine / "a").write_text("1")
+            time.sleep(0.005)
+
+    (mine / "b").write_text("2")
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        keys = take_settled(mine, (), (), before).keys
+    finally:
+        stopped.set()
+        writer.join()
+    assert (keys[b"a"] == before.files[b"a"].key, keys[b"b"] == before.files[b"b"].key) == (True, False)
+    after = take_settled(mine, (), (), before).keys
+    assert after[b"a"] != before.files[b"a"].key
+    os.utime(mine / "b", (2**32, 2**32))  # a clock that jumped: it is not waited for
+    assert take_settled(mine, (), (), before).keys[b"b"] != before.files[b"b"].key
+
+
+def test_a_file_that_vanishes_for_a_moment_was_not_deleted(tmp_path: Path):
+    mine = folder(tmp_path / "mine", {"a": DAY})
+    before = Inventory({path: Entry(key) for path, key in take_inventory(mine, (), ()).items()})
+    (mine / "a").rename(tmp_path / "elsewhere")
+    back = threading.Timer(0.03, (tmp_path / "elsewhere").rename, [mine / "a"])
+    back.start()
+    keys = take_settled(mine, (), (), before).keys
+    back.join()
+    assert keys.keys() == {b"a"}
 
 
 @LAYERS

@@ -75,7 +75,7 @@ class Scene:
         self.moments: list[tuple[str, Files, int]] = []
         self.branches: dict[str, Files] = {}
         self.branch, self.other_branch = "one", "two"
-        self.requests = self.edits = 0
+        self.requests = self.steps = self.edits = 0
         self.was_killed = False
         self.head: Files = {}
         self.begun = ""
@@ -99,7 +99,8 @@ class Scene:
 
     def _look(self, *, working: bool) -> FolderChanged | None:
         session = Session(SessionRules(), requests=self.requests, working=working)
-        event = self.follower.changed(State(start=started(tree=self.begun), session=session, folder=self.number))
+        start = started(tree=self.begun)
+        event = self.follower.changed(State(start=start, session=session, folder=self.number, step=self.steps))
         if event is not None:
             self.number = event.number
         return event
@@ -150,6 +151,15 @@ class Scene:
     def request(self) -> None:
         """Begin a request: the user's changes are taken in, and the agent resolves conflicts in the user's favor."""
         self.requests += 1
+        self._take_in()
+        self.moments.append((self.run.name, dict(self.agents), self.number))
+
+    def step(self) -> None:
+        """Go on with the request: the user's changes since its last step are taken in."""
+        self.steps += 1
+        self._take_in()
+
+    def _take_in(self) -> None:
         self._look(working=True)
         before, after = {}, {}
         for name in NAMES:
@@ -160,7 +170,6 @@ class Scene:
         if before:
             self.taken.append((before, after))
         self._agree()
-        self.moments.append((self.run.name, dict(self.agents), self.number))
 
     def _merge(self, name: str, before: Slots, after: Slots) -> None:
         self.agents[name], conflict = merged(before, self.agents[name], after)
@@ -230,7 +239,7 @@ def steps_of(scene: Scene) -> list[Callable[[], None]]:
     return [
         scene.agent_edits, scene.agent_edits, scene.user_edits, scene.user_edits, scene.user_formats,
         scene.user_restores, scene.user_commits, scene.user_switches_branch, scene.user_switches_branch,
-        scene.request, scene.request, scene.apply, scene.apply, scene.undo,
+        scene.request, scene.request, scene.step, scene.step, scene.apply, scene.apply, scene.undo,
     ]  # fmt: skip
 
 
@@ -282,7 +291,7 @@ def test_a_kill_at_any_moment_loses_nothing(tmp_path: Path, seed: int):
     steps = steps_of(scene)
     chosen = [scene.request, *(dice.choice(steps) for _ in range(14)), scene.request, scene.apply]
     for step in chosen:
-        if step.__name__ in ("request", "apply", "undo"):
+        if step.__name__ in ("request", "step", "apply", "undo"):
             kills += killed_within(step, int(2 ** moments.uniform(0, 8)))
             scene.reopen()
         step()

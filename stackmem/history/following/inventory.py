@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,11 +22,13 @@ from msgspec import Struct
 from stackmem.errors import StackmemError
 from stackmem.foreign.files import read_regular
 from stackmem.history.ignored import IgnoreRules
+from stackmem.history.lower import file_clock_ns
 from stackmem.history.origin import Origin
 from stackmem.history.selection import DEPENDENCIES, never_copied
 from stackmem.history.walk import CACHES, Key, stat_key
 
 _MAX_FILES = 500_000
+_TRIES, _QUIET_NS, _SKEW_NS = 3, 100_000_000, 1_000_000_000
 _INDEX_ENTRY = re.compile(
     rb"(?:100644|100755) ([0-9a-f]{40}) 0\t([^\0]+)\0  ctime: \d+:\d+\n  mtime: (\d+):(\d+)\n"
     rb"  dev: \d+\tino: \d+\n  uid: \d+\tgid: \d+\n  size: (\d+)\t[^\n]*\n"
@@ -76,6 +79,46 @@ def take_inventory(folder: Path, hidden: Collection[bytes], leave_out: Collectio
                     elif entry.name not in CACHES and entry.name not in DEPENDENCIES:
                         todo.append(path)
     return found
+
+
+class Listing(Struct, frozen=True):
+    """The states of the folder's files.
+
+    Attributes:
+        at_ns: The ``file_clock_ns`` before they were read.
+        seconds: How long reading them took.
+    """
+
+    keys: dict[bytes, Key]
+    at_ns: int
+    seconds: float
+
+
+def take_settled(folder: Path, hidden: Collection[bytes], leave_out: Collection[bytes], before: Inventory) -> Listing:
+    """Return the state of each file once those that changed are quiet.
+
+    A program that saves a file truncates it first, or removes it for a moment. So a file that has just changed or
+    vanished is looked at again. One that keeps changing is returned as it was before.
+    """
+    for tries in range(_TRIES):
+        if tries:
+            time.sleep(_QUIET_NS / 10**9)
+        now, began = file_clock_ns(), time.monotonic()
+        keys = take_inventory(folder, hidden, leave_out)
+        seconds = time.monotonic() - began
+        restless = {
+            path for path, key in keys.items()
+            if now - _QUIET_NS < key[3] < now + _SKEW_NS and (path not in before.files or before.files[path].key != key)
+        }  # fmt: skip
+        if not restless and (tries or before.files.keys() <= keys.keys()):
+            break
+    return Listing(as_before(keys, before, restless) if restless else keys, now, seconds)
+
+
+def as_before(keys: Mapping[bytes, Key], before: Inventory, paths: Collection[bytes]) -> dict[bytes, Key]:
+    """Return the states of the files, with those of ``paths`` as they were before."""
+    others = {path: key for path, key in keys.items() if path not in paths}
+    return others | {path: before.files[path].key for path in paths if path in before.files}
 
 
 def without_ignored(paths: Collection[bytes], git_dir: Path, folder: Path) -> list[bytes]:

@@ -1,17 +1,17 @@
-"""Takes the user's changes of the folder into the workspace of a conversation, before the agent works on.
+"""Takes the user's changes of the folder into the workspace of a conversation, before each step of the agent.
 
-Rule 1: A file that only the user changed is in the workspace as it is in the folder.
-Rule 2: A file that both changed is merged. Lines that both changed get conflict markers in the workspace. A version
-    that cannot be merged is kept next to the folder's version.
-Rule 3: The folder is only read.
+Rule 1: Within a request only files are followed. HEAD and the index are followed when the next request begins.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
+
+import msgspec
 
 from stackmem.core.facts import FolderChanged
 from stackmem.core.state import State
@@ -19,35 +19,33 @@ from stackmem.errors import StackmemError
 from stackmem.history.following.inventory import (
     Entry,
     Inventory,
+    as_before,
     blobs_in_index,
-    changed_lines,
     read_inventory,
     take_inventory,
+    take_settled,
     without_ignored,
     write_inventory,
 )
-from stackmem.history.following.merging import merge_modes, merge_texts
-from stackmem.history.lower import FileKeeper, file_clock_ns, open_folder
-from stackmem.history.objects import GONE, REMOVED, Node
+from stackmem.history.lower import file_clock_ns
 from stackmem.history.origin import Origin, find_origin
-from stackmem.history.restore import put_file, remove_file
 from stackmem.history.walk import Key, path_bytes
-from stackmem.run.run_folder import FOLDER_PENDING, FOLDER_SEEN
-from stackmem.trace.private import write_json
+from stackmem.run.run_folder import FOLDER_SEEN
 from stackmem.workspace.clip import shown_name
-from stackmem.workspace.overlay.mount import refresh
 
-from .common import Family, Files, FollowedFolder, PendingLook, head_of, moves_of, paths_in, set_file
+from .common import FollowedFolder, head_of, moves_of
+from .folder_look import MAX_NAMED, FolderLook
 
 _TRIES, _TICK_SECONDS = 3, 0.012
-_MAX_NAMED = 40
-_MAX_CONTENT_BYTES = 64 * 1024 * 1024
-_KEPT_NEXT_TO = b".agent-version"
-"""Suffix of the agent's version of a file that cannot be merged."""
+_MAX_SHARE = 0.05
+"""Maximum share of the time that looks take within a request, if one takes longer than ``_SHORT_SECONDS``."""
+_SHORT_SECONDS = 0.2
+_MAX_TOLD = 3
+"""How often a request reads of the same file."""
 
 
 class Follower:
-    """Looks at the folder once for each request, and once when a run begins or goes on."""
+    """Looks at the folder before each step of a request, and once when a run begins or goes on."""
 
     def __init__(self, folder: FollowedFolder, digest: Callable[[str], str]) -> None:
         self._place, self._digest = folder, digest
@@ -55,7 +53,10 @@ class Follower:
         self._seen_at = folder.run_dir / FOLDER_SEEN
         self._inventory: Inventory | None = None
         self._unsaved = False
-        self._request, self._is_joined = 0, False
+        self._request, self._step, self._is_joined = 0, 0, False
+        self._ignored: set[bytes] = set()  # files that ignore rules exclude, for the present request
+        self._told: Counter[bytes] = Counter()  # how often a file has changed within the present request
+        self._next_look = 0.0
         hidden = folder.over.hidden if folder.over is not None else ()
         self._hidden = {*hidden, *(os.fsencode(os.path.relpath(path, folder.folder)) for path in folder.own)}
         self._leave_out = {path_bytes(path) for path in folder.leave_out}
@@ -69,14 +70,19 @@ class Follower:
             self._is_joined = True
             if (event := self._join(state)) is not None:
                 return event
-        if state.session.requests == self._request or not state.session.working:
+        moment = (state.session.requests, state.step)
+        if moment == (self._request, self._step) or not state.session.working:
             return None
-        self._request = state.session.requests
-        return self._look(state)
+        is_new = self._inventory is None or moment[0] != self._request
+        self._request, self._step = moment
+        if is_new:
+            self._ignored, self._told, self._next_look = set(), Counter(), 0.0
+            return self._look(state)
+        return self._look_again(state)
 
     def _join(self, state: State) -> FolderChanged | None:
         """Bring the changes of the user that other runs of the family took in, or that an undo went back before."""
-        with closing(_FolderLook(self._place, state)) as look:
+        with closing(FolderLook(self._place, state)) as look:
             if look.number == state.folder and not look.is_interrupted:
                 return None
             look.take_in([], Inventory({}), None)
@@ -101,7 +107,7 @@ class Follower:
                 break
             time.sleep(_TICK_SECONDS)  # a file changed in this tick of the clock could change again unseen
         origin = self._origin()
-        with closing(_FolderLook(self._place, state)) as look:
+        with closing(FolderLook(self._place, state)) as look:
             begins = before is None and state.session is not None and state.session.requests == 1 and look.is_new
             changed = self._changed_paths(before, keys)
             if not begins:
@@ -112,23 +118,51 @@ class Follower:
         news = [*moves_of(before, self._inventory.head), *look.news]
         if self._place.inside is not None and origin is not None:
             news += self._place.inside.follow(origin, before.head if before is not None else None)
-        if len(news) > _MAX_NAMED:
-            news[_MAX_NAMED:] = [f"and {len(news) - _MAX_NAMED:,} more files"]
+        if not (news or look.number != state.folder or look.has_moved):
+            self.save()
+            return None
+        return self._event(_shortened(news), look.number, state)
+
+    def _look_again(self, state: State) -> FolderChanged | None:
+        """Look between two steps of a request. A file that is being written is left for the next look."""
+        before = self._inventory
+        if before is None or time.monotonic() < self._next_look:
+            return None
+        listing = take_settled(self._place.folder, self._hidden, self._leave_out, before)
+        often = {path for path, count in self._told.items() if count >= _MAX_TOLD}
+        keys = as_before(listing.keys, before, often) if often else listing.keys
+        changed = self._changed_paths(before, keys)
+        if listing.seconds > _SHORT_SECONDS:
+            self._next_look = time.monotonic() + listing.seconds / _MAX_SHARE
+        if not changed:
+            return None
+        origin = self._origin()
+        with closing(FolderLook(self._place, state)) as look:
+            look.take_in(changed, before, origin)
+        self._history.trust_until(listing.at_ns)
+        self._inventory = msgspec.structs.replace(self._now(before, keys, look, origin), head=before.head)
+        self._unsaved = True
+        self._told.update(changed)
+        often = {path for path in changed if self._told[path] == _MAX_TOLD}
+        news = [
+            *look.news,
+            *(f"more changes of {shown_name(path)} come with the next request" for path in sorted(often)),
+        ]
         if not (news or look.number != state.folder or look.has_moved):
             return None
-        return self._event(news, look.number, state)
+        return self._event(_shortened(news), look.number, state)
 
     def _changed_paths(self, before: Inventory | None, keys: Mapping[bytes, Key]) -> list[bytes]:
         if before is None:
             return []
-        fresh = without_ignored(
-            [path for path in keys if path not in before.files], self._history.git_dir, self._place.folder
-        )
+        new = [path for path in keys if path not in before.files and path not in self._ignored]
+        fresh = without_ignored(new, self._history.git_dir, self._place.folder)
+        self._ignored.update(set(new) - set(fresh))
         later = [path for path, entry in before.files.items() if keys.get(path) != entry.key]
         return sorted({*fresh, *later})
 
     def _now(
-        self, before: Inventory | None, keys: Mapping[bytes, Key], look: _FolderLook, origin: Origin | None
+        self, before: Inventory | None, keys: Mapping[bytes, Key], look: FolderLook, origin: Origin | None
     ) -> Inventory:
         """Return the inventory after a look. Ignored files are not in it."""
         entries = before.files if before is not None else {}
@@ -154,214 +188,6 @@ class Follower:
         return None
 
 
-class _FolderLook:
-    """One look at the folder.
-
-    Attributes:
-        news: The user's changes, in a line for each file.
-        nodes: The content of the files that were read.
-        number: The number of the last change in the family's log.
-        has_moved: Whether the workspace or the common version changed.
-        is_new: Whether the folder is as the conversation found it, as far as its runs know.
-    """
-
-    def __init__(self, folder: FollowedFolder, state: State) -> None:
-        self.news: list[str] = []
-        self.nodes: dict[bytes, Node | None] = {}
-        self.has_moved = False
-        self._place, self._state, self._history = folder, state, folder.history
-        self._family = Family(folder.run_dir, folder.history)
-        self._log = self._family.log()
-        self.number = len(self._log)
-        self.is_new = not self._log and not self._family.is_known
-        self._contents: dict[str, bytes] = {}
-        self._room = _MAX_CONTENT_BYTES
-        self._conflict = False
-        over = folder.over
-        self._root = os.dup(over.view.fd) if over is not None else open_folder(os.fsencode(folder.work))
-        self._folder: FileKeeper = self._history.keeper(open_folder(os.fsencode(folder.folder)))
-        self._view: FileKeeper = self._history.keeper(os.dup(self._root))
-
-    @property
-    def is_interrupted(self) -> bool:
-        """Whether a crash interrupted an earlier look after it had decided what to do."""
-        pending = self._family.pending()
-        return pending is not None and pending.number > self._state.folder
-
-    def close(self) -> None:
-        os.close(self._root)
-        self._folder.close()
-        self._view.close()
-
-    def take_in(self, changed: list[bytes], before: Inventory | None, origin: Origin | None) -> None:
-        if self._place.over is not None and (changed or self._log[self._state.folder :] or before is None):
-            refresh(self._place.over.view)
-        known_number = self._recover()
-        missing = [self._family.files_taken(entry) for entry in self._log[known_number:]]
-        if not (changed or missing or before is None):
-            return
-        ours = self._history.files(self._history.snapshot())
-        common = self._family.common(self._state.begun.tree)
-        known = {*ours, *common, *self._history.base_files()}
-        for past, present in missing:
-            self._join(ours, past, present, known)
-        looked = changed if before is not None else sorted(known)
-        taken: tuple[Files, Files] = ({}, {})
-        meeting = paths_in(missing) & known
-        for path in looked:
-            if path in known or self._place.over is None:
-                node, reason = self._read(path)
-                if not reason:
-                    self._meet(path, node, ours, common, taken)
-                    meeting.add(path)
-            else:
-                self._tell_of_visible(path, before, origin)
-        is_new = bool(taken[0] or taken[1])
-        tree = self._history.plain_tree
-        old, new = (tree(taken[0]), tree(taken[1])) if is_new else ("", "")
-        files = tree({path: ours.get(path, GONE) for path in meeting})
-        result = self._history.tree_of(common) if is_new else ""
-        pending = PendingLook(self.number + is_new, files, old, new, result, tuple(self.news))
-        write_json(self._place.run_dir / FOLDER_PENDING, pending)
-        self._complete(pending)
-
-    def _complete(self, pending: PendingLook) -> None:
-        """Let the workspace and the log have the outcome of a look."""
-        for path, node in sorted(self._history.listed(pending.files).items()):
-            self._materialize(path, None if node.mode == REMOVED else node)
-        self._family.complete(pending)
-        self.number = pending.number
-
-    def _recover(self) -> int:
-        """Complete a look that a crash interrupted. Returns the number of the last change that the run then has."""
-        pending = self._family.pending()
-        if pending is None or not self.is_interrupted:
-            return self._state.folder
-        self._complete(pending)
-        self._log = self._family.log()
-        self.number = len(self._log)
-        self.news += pending.news
-        self.has_moved = True
-        return pending.number
-
-    def _read(self, path: bytes) -> tuple[Node | None, str]:
-        """Return the folder's version of a file, or None with the reason if it cannot be read."""
-        node, reason = self._folder.look(path)
-        if not reason:
-            self.nodes[path] = node
-        if node is not None and len(self._folder.content) <= self._room:
-            self._room -= len(self._folder.content)
-            self._contents[node.id] = self._folder.content
-        return node, reason
-
-    def _tell_of_visible(self, path: bytes, before: Inventory | None, origin: Origin | None) -> None:
-        """Tell of a file that the workspace shows as it is in the folder."""
-        if len(self.news) >= _MAX_NAMED:  # it will not be named, so it is not read
-            self.nodes[path] = None
-            self.news.append("")
-            return
-        node, reason = self._read(path)
-        entry = before.files.get(path) if before is not None else None
-        if not reason and (entry is None or node is None or entry.blob != node.id):
-            self._tell(path, "added" if entry is None else "changed", self._old(entry, origin), node)
-
-    def _content(self, node: Node | None) -> bytes | None:
-        if node is None:
-            return None
-        found = self._contents.get(node.id)
-        return self._family.content(node) if found is None else found
-
-    def _join(self, ours: Files, before: Files, after: Files, known: set[bytes]) -> None:
-        """Bring a change of the user that another run of the family took in."""
-        for path in sorted({*before, *after}):
-            if path in known or self._place.over is None:
-                set_file(ours, path, self._merged(path, before.get(path), ours.get(path), after.get(path), ours))
-                self._conflict = False
-
-    def _meet(self, path: bytes, theirs: Node | None, ours: Files, common: Files, taken: tuple[Files, Files]) -> None:
-        """Bring the folder's version of a file to the workspace's version."""
-        base, own = common.get(path), ours.get(path)
-        if theirs == base:
-            return
-        result = self._merged(path, base, own, theirs, ours)
-        for files, node in zip(taken, (base, theirs), strict=True):
-            set_file(files, path, node)
-        set_file(common, path, theirs)
-        set_file(ours, path, result)
-        self.has_moved = True
-        content = self._content(base) if len(self.news) < _MAX_NAMED else None
-        kind = "changed" if base is not None else "added"
-        self._tell(path, kind, content, theirs, self._suffix(own, base, theirs, result))
-
-    def _merged(
-        self, path: bytes, base: Node | None, own: Node | None, theirs: Node | None, ours: Files
-    ) -> Node | None:
-        if own in (base, theirs):
-            return theirs
-        if theirs == base or theirs is None or own is None:
-            return own if own is not None else theirs
-        start = self._content(base) if base is not None else b""
-        mode = merge_modes(base or theirs, own, theirs)
-        mine, other = self._content(own), self._content(theirs)
-        if mode is not None and start is not None and mine is not None and other is not None:
-            merge = merge_texts(start, mine, other)
-            if merge is not None:
-                self._conflict = bool(merge.conflicts)
-                merged = Node(mode, self._history.keep(merge.content))
-                self._contents[merged.id] = merge.content
-                return merged
-        ours[path + _KEPT_NEXT_TO] = own
-        self._materialize(path + _KEPT_NEXT_TO, own)
-        return theirs
-
-    def _suffix(self, own: Node | None, base: Node | None, theirs: Node | None, result: Node | None) -> str:
-        """Say what became of the agent's own change."""
-        conflict, self._conflict = self._conflict, False
-        if own in (base, theirs):
-            return ""
-        if theirs is None:
-            return "; you had changed it, so your workspace keeps it"
-        if own is None:
-            return "; you had deleted it, so it is back"
-        if result == theirs:
-            return f"; it cannot be merged, so your version is in the file with the suffix {_KEPT_NEXT_TO.decode()}"
-        if conflict:
-            return "; you had changed the same lines, so resolve the conflict markers in it"
-        return "; it is merged with your changes"
-
-    def _tell(self, path: bytes, kind: str, old: bytes | None, node: Node | None, suffix: str = "") -> None:
-        name = shown_name(path)
-        if node is None:
-            self.news.append(f"the user deleted {name}{suffix}")
-            return
-        lines = ""
-        if kind == "changed" and old is not None:
-            content = self._content(node)
-            span = changed_lines(old, content) if content is not None and b"\0" not in content else None
-            if span is not None:
-                lines = f", line {span[0]}" if span[0] == span[1] else f", lines {span[0]} to {span[1]}"
-        self.news.append(f"the user {kind} {name}{lines}{suffix}")
-
-    def _old(self, entry: Entry | None, origin: Origin | None) -> bytes | None:
-        """Return the content that a file had at the last look, if it is known."""
-        if entry is None or not entry.blob:
-            return None
-        found = self._content(Node("", entry.blob))
-        if found is None and origin is not None:
-            with suppress(StackmemError):
-                found = origin.ask("cat-file", "blob", entry.blob)
-        return found
-
-    def _materialize(self, path: bytes, node: Node | None) -> None:
-        """Let the workspace have this version of a file. A failure leaves the file as it is."""
-        seen, _ = self._view.look(path)
-        if seen == node:
-            return
-        self.has_moved = True
-        try:
-            if node is None:
-                remove_file(self._root, path)
-            elif (content := self._content(node)) is not None:
-                put_file(self._root, path, node.mode, content)
-        except OSError as error:
-            self.news.append(f"{shown_name(path)} cannot be written to your workspace ({error.strerror})")
+def _shortened(news: list[str]) -> list[str]:
+    more = len(news) - MAX_NAMED
+    return [*news[:MAX_NAMED], f"and {more:,} more files"] if more > 0 else news
