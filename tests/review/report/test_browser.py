@@ -3,6 +3,7 @@
 from playwright.sync_api import Page, expect
 
 from stackmem.core.facts import ToolReturned
+from stackmem.review.report.colors import STRATEGY_HUES
 from stackmem.trace.lineage import RunReader
 from tests.conftest import CAMPAIGN
 
@@ -193,9 +194,19 @@ def test_two_runs_stand_on_one_scale_with_their_parting(show, made):
     expect(page.locator(".board")).to_have_count(2)
     expect(page.locator(".summary")).to_have_count(2)
     expect(page.locator(".parted")).to_contain_text("A and B do not differ in their steps. A needs 1.02")
+    expect(page.locator(".differs")).to_have_text([" · stackheap", " · stackheap:index=system"])
     page.keyboard.press("b")
     assert step(page) == "A · Step 5"
     page.wait_for_url("**#step=5&run=1")
+
+
+def test_the_titles_of_two_runs_say_what_differs(show, tmp_path):
+    found = [runs.showpiece(tmp_path / name, name) for name in ("stackheap", "full")]
+    page = show(*found).open()
+    expect(page.locator("h1 .differs")).to_have_text([" · stackheap", " · full"])
+    for at, name in enumerate(("stackheap", "full")):
+        mark = page.locator("h1 .strategy-mark").nth(at)
+        expect(mark).to_have_class(f"strategy-mark hue-{STRATEGY_HUES[name]}")
 
 
 def test_a_line_marks_where_two_runs_diverge(show, tmp_path):

@@ -106,6 +106,16 @@ export function certainty(run) {
   return sentences.filter(Boolean).join(" ");
 }
 
+const COMPARED = ["strategy", "model", "isolation", "id"];
+
+// Returns what distinguishes the runs of a page: for each run its strategy, model and isolation, as far as they differ.
+export function distinctions(runs) {
+  if (runs.length < 2) return runs.map(() => []);
+  const differing = COMPARED.filter((field) => new Set(runs.map((run) => run[field])).size > 1);
+  const fields = differing.length > 1 ? differing.filter((field) => field !== "id") : differing;
+  return runs.map((run) => fields.filter((field) => run[field]).map((field) => [field, run[field]]));
+}
+
 // The first line of a page with two runs: where they part, and which of them sends fewer tokens.
 export function difference(runs, parted) {
   if (runs.length !== 2) return "";

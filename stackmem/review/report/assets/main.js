@@ -10,7 +10,7 @@ import { HeapLanes } from "./lanes.js";
 import { ContextChart, CacheChart } from "./charts.js";
 import { Inspector } from "./inspector.js";
 import { tone, whatHappened } from "./headline.js";
-import { answer, certainty, difference, failureStep, subtitleOf, titleOf } from "./answer.js";
+import { answer, certainty, difference, distinctions, failureStep, subtitleOf, titleOf } from "./answer.js";
 import { Memory } from "./memory.js";
 import { spentCard } from "./spent.js";
 import { Search } from "./search.js";
@@ -148,7 +148,7 @@ function summary(timeline, run) {
     el(
       "div",
       { class: "name" },
-      el("h1", {}, run.letter ? el("b", { class: "letter", text: run.letter }) : "", el("span", { text: titleOf(run) }), el("span", { class: "subtitle faint", text: subtitleOf(run) })),
+      el("h1", {}, run.letter ? el("b", { class: "letter", text: run.letter }) : "", el("span", { text: titleOf(run) }), ...distinguished(timeline.runs, run), run.letter ? "" : el("span", { class: "subtitle faint", text: subtitleOf(run) })),
       el("p", { class: "verdict" }, el("span", { class: `pill ${tone(run.outcome)}`, text: plain(run.outcome) }), el("strong", { text: answer(run) })),
       el("p", { class: "certainty", text: certainty(run) }),
       el("p", { class: "faint words-of", text: words.filter(Boolean).join("  ·  ") }),
@@ -166,6 +166,12 @@ function summary(timeline, run) {
     whatHappened(timeline, run),
     result(run),
   );
+}
+
+// The part of a title that distinguishes the run from the others on the page.
+function distinguished(runs, run) {
+  const words = distinctions(runs)[runs.indexOf(run)];
+  return words.map(([field, text]) => el("span", { class: "differs" }, " · ", field === "strategy" ? el("i", { class: `strategy-mark hue-${hueOf(text)}` }) : "", el("span", { text })));
 }
 
 function result(run) {
