@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from .axe import violations
@@ -172,12 +173,34 @@ def test_a_page_of_thousands_of_prompts_draws_one_bar_per_pixel_pair(show, tmp_p
 
 def test_it_says_where_the_tokens_went(show, made):
     page = show(made["invoices"]).open()
-    page.locator("summary", has_text="Where the tokens went").press("Enter")
+    page.locator("summary", has_text="Where the tokens").press("Enter")
     kinds = page.get_by_role("table", name="Tokens by kind").locator("tbody tr")
     expect(kinds.first).to_be_visible()
-    assert 98 <= sum(int(cell.split()[0]) for cell in kinds.locator("td:nth-of-type(2)").all_inner_texts()) <= 102
+    cells = [kinds.locator(f"td:nth-of-type({column})").all_inner_texts() for column in (2, 4, 3)]
+    assert all(98 <= sum(int(cell.split()[0]) for cell in column) <= 102 for column in cells[:2])
+    assert sum(float(cell.removeprefix("$")) for cell in cells[2]) == pytest.approx(0.1384, abs=0.0004)
     frames = page.get_by_role("table", name="Tokens by frame").locator("tbody tr")
-    assert frames.first.locator("td").all_inner_texts()[:3] == ["30.8k", "132k", "$0.14"]
+    assert frames.first.locator("td").all_inner_texts()[:4] == ["30.8k", "132k", "$0.0404", "$0.14"]
+    expect(page.locator(".source")).to_contain_text("Costs are recorded.")
+    boxes = page.get_by_role("group", name="Cost by frame").get_by_role("button")
+    assert boxes.all_inner_texts() == [
+        "root $0.14",
+        "totals $0.0628",
+        "rounding $0.0168",
+        "refunds $0.0183",
+        "docs $0.0169",
+    ]
+    root, totals, rounding = (boxes.nth(number).bounding_box() for number in range(3))
+    assert totals["width"] == pytest.approx(root["width"] * 0.0628 / 0.1384, rel=0.02)
+    assert rounding["y"] > totals["y"] > root["y"]
+    boxes.nth(3).press("Enter")
+    expect(page.locator(".memory h2")).to_contain_text("step 20 of")
+
+
+def test_the_cost_of_a_run_without_a_price_is_labeled_as_simulated(show, made):
+    page = show(made["hostile"]).open()
+    page.locator("summary", has_text="Where the tokens").press("Enter")
+    expect(page.locator(".source")).to_contain_text("costs are simulated, in input tokens")
 
 
 def test_another_strategy_has_a_strip_on_the_same_scale_and_a_sentence(show, made):
