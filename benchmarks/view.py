@@ -1,4 +1,8 @@
-"""Measure the page of a long run: its size, and the time to open it in a browser: `python -m benchmarks.view`.
+"""Measure the page of a long run: its size, the time to open it, and the time of a step: `python -m benchmarks.view`.
+
+Times are those of the clock. Processor times are those of the page's main thread, which other work on the machine does
+not change much. A step is the time from the key until the memory picture is laid out; its processor time includes the
+rest of the page and the drawing.
 
 With ``--live 10000 100000`` it opens the live pages of ``stackmem ui`` instead; with ``--live --run DIR``, that of an
 existing run.
@@ -13,7 +17,9 @@ import resource
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -25,16 +31,50 @@ from tests.review.report.runs import long_run
 STRATEGIES = ("stackheap", "stackheap:index=system", "full")
 
 
-def seconds_to_open(browser: Browser, page_file: Path, times: int) -> list[float]:
-    """Return the sorted times from the start of the navigation until the page is usable."""
-    found = []
-    for _ in range(times):
-        page = browser.new_page()
-        page.goto(page_file.as_uri())
-        page.wait_for_selector("html[data-ready]", state="attached")
-        found.append(page.evaluate("performance.getEntriesByName('ready')[0].startTime") / 1000)
-        page.close()
-    return sorted(found)
+STEPS_TAKEN = 40
+TAKE_STEPS = """async (many) => {
+    const times = [];
+    for (let number = 0; number < many; number += 1) {
+        const begun = performance.now();
+        document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true }));
+        document.body.getBoundingClientRect();
+        times.push(performance.now() - begun);
+        await new Promise(requestAnimationFrame);
+        await new Promise((resolve) => setTimeout(resolve, 40));
+    }
+    return times.sort((one, other) => one - other)[many >> 1];
+}"""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """One opening of a page, and steps in its middle."""
+
+    seconds: float  # from the start of the navigation until the page is usable
+    busy_seconds: float
+    step_millis: float  # the median
+    step_busy_millis: float  # the mean
+
+
+def open_page(browser: Browser, page_file: Path, steps: int) -> Opening:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    thread = page.context.new_cdp_session(page)
+    thread.send("Performance.enable", {"timeDomain": "threadTicks"})
+
+    def busy() -> float:
+        metrics = thread.send("Performance.getMetrics")["metrics"]
+        return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
+
+    page.goto(f"{page_file.as_uri()}#step={steps // 2}")
+    page.wait_for_selector("html[data-ready]", state="attached", timeout=120_000)
+    ready = page.evaluate("performance.getEntriesByName('ready')[0].startTime") / 1000
+    to_ready = busy()
+    page.wait_for_timeout(500)
+    before = busy()
+    millis = page.evaluate(TAKE_STEPS, STEPS_TAKEN)
+    step_busy = (busy() - before) / STEPS_TAKEN * 1000
+    page.close()
+    return Opening(ready, to_ready, millis, step_busy)
 
 
 def live(browser: Browser, run: Path) -> str:
@@ -97,8 +137,8 @@ def main() -> None:
         measure_live(given)
         return
     print(f"{given.steps:,} steps; opened {given.times} times")
-    print("| strategy | trace, gzip -9 | page | of 1.5 x trace + 300 kB | written in | opened in: least, median |")
-    print("|---|---|---|---|---|---|")
+    print("| strategy | page | of 1.5 x trace + 300 kB | written in | opened | processor | a step | processor |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
     with own_folder() as place, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=chromium(), args=FLAGS)
         for strategy in STRATEGIES:
@@ -107,13 +147,16 @@ def main() -> None:
             started = time.perf_counter()
             page = write_page([run], None)
             written, size = time.perf_counter() - started, page.stat().st_size
-            opened = seconds_to_open(browser, page, given.times)
             share = size / (1.5 * trace + 300_000)
+            openings = [open_page(browser, page, given.steps) for _ in range(given.times)]
+            figures = [median(getattr(opening, name) for opening in openings) for name in Opening.__dataclass_fields__]
             print(
-                f"| `{strategy}` | {trace / 1e6:.2f} MB | {size / 1e6:.2f} MB | {share:.0%} | {written:.1f} s "
-                f"| {opened[0]:.2f} s, {opened[given.times // 2]:.2f} s |"
+                f"| `{strategy}` | {size / 1e6:.2f} MB | {share:.0%} | {written:.1f} s "
+                "| {:.2f} s | {:.2f} s | {:.1f} ms | {:.1f} ms |".format(*figures),
+                flush=True,
             )
         browser.close()
+    print(f"medians; load {os.getloadavg()[0]:.0f}")
 
 
 if __name__ == "__main__":

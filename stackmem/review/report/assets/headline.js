@@ -85,7 +85,7 @@ export function whatHappened(timeline, run) {
     const go = () => {
       timeline.choose(steps[next % steps.length], run.place);
       next += 1;
-      if (region) document.querySelector(`.inspector [aria-label="${region}"]`)?.scrollIntoView({ block: "nearest" });
+      if (region) timeline.whenShown(() => document.querySelector(`.inspector [aria-label="${region}"]`)?.scrollIntoView({ block: "nearest" }));
     };
     const where = steps.length > 3 ? `steps ${steps.slice(0, 3).map(count).join(", ")}, …` : `step${steps.length > 1 ? "s" : ""} ${steps.map(count).join(", ")}`;
     return el("li", {}, el("button", { type: "button", onclick: go }, el("b", { text }), ` ${where}`));

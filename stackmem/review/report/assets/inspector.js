@@ -6,33 +6,57 @@ import { describe, row, argumentsOf, callPreview, laidOut } from "./parts.js";
 
 const PARTS_AT_ONCE = 30;
 const FACTS_AT_ONCE = 200;
+const FRAME_MILLIS = 30;
 const STATE = "## Current State\n**Payload:**\n```json\n"; // precedes the payload of a decision agent at the end of its prompts
 
 export class Inspector {
   constructor(timeline) {
-    this.timeline = timeline;
-    this.element = el("section", { class: "card inspector", "aria-label": "Selected step" });
+    Object.assign(this, { timeline, then: [], shown: "" });
+    this.top = el("div", {});
+    this.body = el("div", {});
+    this.element = el("section", { class: "card inspector", "aria-label": "Selected step" }, this.top, this.body);
     timeline.on("choice", () => this.show());
+    timeline.whenShown = (then) => this.whenShown(then);
   }
 
+  // The head follows immediately; the rest follows after the next frame, so that a held key is not slowed down.
   // Unfolded parts stay unfolded while the step is the same.
   show() {
+    const { run, chosen } = this.timeline;
+    keepPlace(this.top, () => this.top.replaceChildren(run.count ? this.head(run, run.step(chosen.step), chosen.step) : ""));
+    if (this.waiting) return undefined;
+    this.waiting = true;
+    if (!this.shown) return this.fill();
+    this.body.setAttribute("aria-busy", "true");
+    return void setTimeout(() => this.fill(), FRAME_MILLIS);
+  }
+
+  fill() {
     const shown = `${this.timeline.chosen.run}/${this.timeline.chosen.step}`;
-    keepPlace(this.element, () => this.build(), shown === this.shown);
+    this.waiting = false;
+    keepPlace(this.body, () => this.build(), shown === this.shown);
     this.shown = shown;
+    this.body.removeAttribute("aria-busy");
+    for (const then of this.then.splice(0)) then();
+  }
+
+  // Calls a function once the selected step is shown completely.
+  whenShown(then) {
+    if (this.waiting) this.then.push(then);
+    else then();
   }
 
   build() {
     const { run, chosen } = this.timeline;
     if (!run.count) {
-      this.element.replaceChildren(el("p", { class: "faint", text: "This run has no steps." }), ...factNodes(run, run.before));
+      this.body.replaceChildren(el("p", { class: "faint", text: "This run has no steps." }), ...factNodes(run, run.before));
       return;
     }
     const step = run.step(chosen.step);
     const main = el("div", { class: "main" });
     main.append(this.reply(run, step), this.cameOf(run, step), this.files(run, step), this.prompt(run, step, chosen.step));
     const side = el("div", { class: "side" }, this.payload(run, chosen.step), this.registers(run, step), this.heap(run, chosen.step));
-    this.element.replaceChildren(this.head(run, step, chosen.step), el("div", { class: "columns" }, main, side));
+    this.body.replaceChildren(el("div", { class: "columns" }, main, side));
   }
 
   head(run, step, number) {

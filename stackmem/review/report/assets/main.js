@@ -63,7 +63,10 @@ class Board {
       this.mark();
     });
     timeline.on("choice", () => this.mark());
-    new ResizeObserver(() => this.mark()).observe(this.element);
+    new ResizeObserver(() => {
+      this.width = this.element.clientWidth; // asking for it at every step would lay out the page again
+      this.mark();
+    }).observe(this.element);
   }
 
   build() {
@@ -107,7 +110,7 @@ class Board {
 
   mark() {
     const { timeline, run } = this;
-    const width = this.element.clientWidth;
+    const width = (this.width ??= this.element.clientWidth);
     const [from, to] = timeline.span(run, timeline.chosen.step, timeline.chosen.step);
     const left = Math.max(GUTTER, timeline.pixel(from, width));
     const right = Math.min(width - MARGIN, timeline.pixel(to, width));
@@ -279,7 +282,7 @@ async function show(more) {
   const out = el("button", { type: "button", class: "reset", onclick: () => timeline.reset(), text: "whole run" });
   timeline.on("view", () => (out.disabled = !timeline.zoomed));
   out.disabled = true;
-  timeline.on("choice", () => (spoken.textContent = timeline.run.count ? memory.sentence() : ""));
+  timeline.on("choice", () => (spoken.textContent = memory.said));
   document.title = `${runs.map((run) => plain(run.task_name || run.id)).join(" and ")} · stackmem`;
   const heads = el("section", { class: `card heads heads-${runs.length}`, "aria-label": "The run" });
   const fillHeads = () => heads.replaceChildren(runs.length === 2 ? el("p", { class: "parted", text: difference(runs, parted) }) : "", ...runs.map((run) => summary(timeline, run)));

@@ -91,7 +91,8 @@ export class Memory {
     this.title.textContent = run.count ? `${run.letter ? `${run.letter} · ` : ""}Memory at step ${count(chosen.step)} of ${count(run.count)}` : "Memory";
     this.slider.max = String(Math.max(1, run.count));
     this.slider.value = String(chosen.step);
-    this.slider.setAttribute("aria-valuetext", run.count ? this.sentence() : "no steps");
+    this.said = run.count ? this.sentence() : ""; // for screen readers
+    this.slider.setAttribute("aria-valuetext", this.said || "no steps");
     this.line.textContent = run.count ? plain(stepLine(run, chosen.step)) : "This run has no steps yet.";
     keepPlace(this.element, () => {
       this.stack.replaceChildren(...(run.count ? this.frames(run, chosen.step) : []));

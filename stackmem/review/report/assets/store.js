@@ -35,6 +35,7 @@ export class Run {
 
   // Computes derived values from the rows.
   derive() {
+    this.heap = null;
     this.count = this.rows.length;
     this.priced = this.count > 0 && this.rows.every((row) => row[7] !== null);
     this.depth = this.frames.reduce((most, frame) => Math.max(most, frame.depth), 0);
@@ -145,6 +146,11 @@ export class Run {
 
   // Returns the heap after a step: its chunks, and those that the step freed.
   heapAt(number) {
+    if (this.heap?.number !== number) this.heap = { number, found: this.findHeap(number) };
+    return this.heap.found;
+  }
+
+  findHeap(number) {
     const found = [];
     for (const lane of this.lanes) {
       const version = lane.versions.findLast((one) => one.start <= number);

@@ -168,10 +168,13 @@ export class Surface {
     if (!width) return;
     const scale = devicePixelRatio || 1;
     const most = Math.min(this.height, 16_000);
-    this.canvas.width = Math.round(width * scale);
-    this.canvas.height = Math.round(most * scale);
-    this.canvas.style.width = `${width}px`;
-    this.canvas.style.height = `${most}px`;
+    const [across, down] = [Math.round(width * scale), Math.round(most * scale)];
+    if (this.canvas.width !== across || this.canvas.height !== down) {
+      this.canvas.width = across;
+      this.canvas.height = down;
+      this.canvas.style.width = `${width}px`;
+      this.canvas.style.height = `${most}px`;
+    }
     const context = this.canvas.getContext("2d");
     context.setTransform(scale, 0, 0, scale, 0, 0);
     context.clearRect(0, 0, width, most);
