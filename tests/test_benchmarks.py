@@ -132,7 +132,7 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     "view": (
         words("--steps", "20", "--times", "1"),
         ["20 steps; opened 1 times", r"\| strategy", r"\|---", r"\| `stackheap` \|", r"\| `stackheap:index=system` \|",
-         r"\| `full` \|"],
+         r"\| `full` \|", "medians; load"],
     ),
     "whatif_real": (
         words("--tiny"),
