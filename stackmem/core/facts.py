@@ -77,6 +77,8 @@ class RunStarted(Struct, frozen=True, tag=True):
         skills: The skills on the heap. Omitted if there are none.
         checkpoints: ``on`` if the first attempt of a push or pop is answered with what the frame found and does not
             hand over (guidance/checkpoints.py); ``pops`` if only that of a pop is. Omitted in other runs.
+        clearing: ``paying`` if ``adaptive`` clears old results once that pays (memory/adaptive.py). Omitted in older
+            runs and under other strategies.
         programs: The programs that the agent can call. Omitted if there are none.
         permissions: The permission rules for calls. Omitted if there are none.
         hooks: The hooks of the user. Omitted if there are none.
@@ -132,6 +134,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     vision: Vision | UnsetType = UNSET
     read_calls: Literal["many"] | UnsetType = UNSET
     attached: tuple[AttachedFile, ...] | UnsetType = UNSET
+    clearing: Literal["paying"] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
+
+from msgspec import UNSET, UnsetType
 
 from .budgets import Budgets
 from .messages import View
@@ -23,7 +25,8 @@ class MemoryStrategy(Protocol):
         prompt: Name of its system prompt: a file in ``prompts/`` without ``.md``, followed by the traits that select
             its lines (``stackheap+listed``). A prompt from another package is ``PACKAGE:FILE``.
         prefix_stable: Whether each prompt of a frame starts with the exact bytes of the frame's previous one. If not,
-            the strategy leaves out the model's thinking from what it sends back; ``RunStarted`` records this.
+            the strategy leaves out the model's thinking from what it sends back, unless it is ``ClearsResults``.
+            ``RunStarted`` records this.
 
     A strategy that sends its own requests, such as one for a summary, also has ``texts``: the names of their prompts,
     spelled like ``prompt``. ``render`` and ``upkeep`` read them from ``RunStarted.texts``.
@@ -64,6 +67,28 @@ class SummaryStrategy(Protocol):
 def budgets_of(strategy: MemoryStrategy, asked: Budgets) -> Budgets:
     """Return the budgets of a run under this strategy, given the configured ones."""
     return strategy.budgets(asked) if isinstance(strategy, ChangesBudgets) else asked
+
+
+@runtime_checkable
+class ClearsResults(Protocol):
+    """A strategy that clears old results from a conversation, and then leaves out the thinking before that point.
+
+    Providers refuse thinking if the text before it has changed; what is thought afterwards can be sent back.
+    """
+
+    @property
+    def clearing(self) -> Literal["paying"]:
+        """Recorded as ``RunStarted.clearing``, because runs from before that fact existed cleared nothing."""
+
+
+def clearing_of(strategy: MemoryStrategy) -> Literal["paying"] | UnsetType:
+    """Return what a run under this strategy records about clearing."""
+    return strategy.clearing if isinstance(strategy, ClearsResults) else UNSET
+
+
+def keeps_thinking(strategy: MemoryStrategy) -> bool:
+    """Return whether prompts of this strategy may contain the model's thinking."""
+    return strategy.prefix_stable or isinstance(strategy, ClearsResults)
 
 
 def has_frames(strategy: MemoryStrategy) -> bool:

@@ -12,10 +12,12 @@ The part that all frames share is cached for five minutes, renewed by each reque
 run makes that cheaper.
 
 ``read``: price of a token read from the cache, relative to an input token; ``run`` (default) uses the recorded price.
-``standing``: with ``counted``, the advice counts the prompt and tools, which every additional request reads again;
-``ignored`` (default) is the rule of earlier runs.
-``results``: with ``cleared``, a conversation clears its old results as ``clear_paying`` does; ``kept`` (default) never
-changes what was sent.
+``standing``: with ``counted``, the advice counts the prompt and tools, which every additional request reads again; with
+``ignored`` it does not.
+``results``: with ``cleared``, a conversation clears its old results as soon as that is likely to save money, as
+``clear_paying:again=50`` does; with ``kept`` nothing that was sent ever changes.
+Of both, ``run`` (default) is the first if the run recorded ``clearing``. Runs from before 29 November 2026 did not, and
+have the second.
 
 Source: our own.
 """
@@ -64,8 +66,8 @@ from .stackheap import heap_news
 
 PARAMETERS = (
     Choice("read", ("run", "0.5", "0.25", "0.1", "0.05", "0.025", "0.01")),
-    Choice("standing", ("ignored", "counted")),
-    Choice("results", ("kept", "cleared")),
+    Choice("standing", ("run", "counted", "ignored")),
+    Choice("results", ("run", "cleared", "kept")),
 )
 PUSHING, POPPING, EACH_STEP = "adaptive_push", "adaptive_pop", "adaptive_each"
 STEP_TOKENS = 700.0
@@ -74,8 +76,10 @@ SHOWN_CHARS = 4_000
 """Maximum characters of the chunks that a frame gets because its objective or context names them."""
 _EMPTY = "HEAP INDEX: empty"
 _INDEX_LINE_CHARS = 60
-KEPT_RESULTS, _AGAIN = 5, 1.0
-"""Exchanges whose results are never cleared, and the share of cleared results that is expected to be looked up."""
+KEPT_RESULTS, _AGAIN = 5, 0.5
+"""Exchanges whose results are never cleared, and the share of cleared results that is expected to be looked up. Of 1,
+0.5 and 0.25, this share was cheapest on recordings that were set aside for choosing it (decision 37).
+"""
 _SHORT = 0.5  # of a phase: shorter children are reported to the model
 
 
@@ -202,13 +206,21 @@ class Adaptive(Struct, frozen=True):
 
     name: str = "adaptive"
     read: float | None = None
-    standing: bool = False  # whether the advice counts the prompt and the tools, which each request reads
-    clears: bool = False  # whether old results are cleared once that pays
+    standing: str = "run"  # whether the advice counts the prompt and the tools: counted, ignored, or as recorded
+    results: str = "run"  # whether old results are cleared once that pays: cleared, kept, or as recorded
     life: Literal["5m", "1h"] = "5m"  # how long cache entries live
     tools: tuple[Tool, ...] = (*WORKSPACE, PUSH_SHORT, POP_SHORT, *HEAP_SHORT)
     prompt: str = "adaptive"
     texts: tuple[str, ...] = (PUSHING, POPPING, EACH_STEP)
-    prefix_stable: bool = True
+
+    @property
+    def prefix_stable(self) -> bool:
+        return self.results == "kept"
+
+    @property
+    def clearing(self) -> Literal["paying"]:
+        """What new runs record. See ``ClearsResults``."""
+        return "paying"
 
     def render(self, state: State) -> View:
         start = state.begun
@@ -239,7 +251,7 @@ class Adaptive(Struct, frozen=True):
 
     def _rates(self, start: RunStarted) -> Rates:
         prices = rates(start.price, self.read)
-        if self.standing:
+        if _chosen(self.standing, "counted", start):
             tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in start.tools)
             prices = replace(prices, standing=(len(start.system) + tools) / CHARS_PER_TOKEN)
         return prices if self.life == "5m" else replace(prices, write=prices.hour, life_seconds=HOUR_SECONDS)
@@ -272,7 +284,9 @@ class Adaptive(Struct, frozen=True):
         messages = first_conversation(parts, frame.opened, news, thoughts=start.thinking == "kept")
         texts = (_recorded(start, PUSHING), "" if frame.depth else each_step)  # a child has read the latter
         guide, pushing = "\n".join(filter(None, texts)), prices if may_push else None
-        return AdvisedConversation(messages, pushing, guide, advice, 0, Log(), clears=self.clears)
+        return AdvisedConversation(
+            messages, pushing, guide, advice, 0, Log(), clears=_chosen(self.results, "cleared", start)
+        )
 
     def upkeep(self, state: State) -> Effect | None:
         return None
@@ -288,6 +302,11 @@ def _named_chunks(frame: Frame) -> Iterator[str]:
             yield f"\n{chunk.heading}\n{chunk.content}"
 
 
+def _chosen(word: str, wanted: str, start: RunStarted) -> bool:
+    """Return whether a parameter has this value, or leaves it to a run that clears results."""
+    return word == wanted or (word == "run" and start.clearing is not UNSET)
+
+
 def _recorded(start: RunStarted, name: str) -> str:
     """Return the recorded text. Empty in a run forked from another strategy."""
     text = next((text.text for text in start.texts or () if text.name == name), "")
@@ -297,5 +316,5 @@ def _recorded(start: RunStarted, name: str) -> str:
 def adaptive(parameters: str) -> Adaptive:
     chosen = parse("adaptive", parameters, PARAMETERS)
     read = chosen.words["read"]
-    counted, clears = chosen.words["standing"] == "counted", chosen.words["results"] == "cleared"
-    return Adaptive(chosen.name, None if read == "run" else float(read), counted, clears, prefix_stable=not clears)
+    price = None if read == "run" else float(read)
+    return Adaptive(chosen.name, price, chosen.words["standing"], chosen.words["results"])

@@ -18,7 +18,7 @@ from stackmem.core.jobs.offers import job_tools, with_command_fields
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, PromptText, Text, ToolSpec, View
 from stackmem.core.skills import Skill
-from stackmem.core.strategy import MemoryStrategy, budgets_of
+from stackmem.core.strategy import MemoryStrategy, budgets_of, clearing_of, keeps_thinking
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import optional_offers, prompt_slots, spec, with_images
 from stackmem.core.tools import EditFile, HeapRead, Tool
@@ -264,7 +264,7 @@ def assemble(
         window_tokens=plan.model.window_tokens, price=plan.model.price, checked=checks is not None,
         command_seconds=plan.profile.command_seconds,
         version=VERSION,
-        thinking="kept" if plan.strategy.prefix_stable else "dropped",
+        thinking="kept" if keeps_thinking(plan.strategy) else "dropped",
         tree=history.snapshot(),
         own_tools=tuple(tool.name for tool in own) or UNSET,
         texts=plan.texts or UNSET,
@@ -283,7 +283,7 @@ def assemble(
         checkpoints=checkpoints_of(settings.checkpoints, plan.strategy, plan.model.name),
         skills=tuple(companion_skills.scrubbed(skill, scrubber.scrub) for skill in plan.skills) or UNSET,
         programs=companion_programs.recorded(plan.programs, workspace.path, places.run, scrubber.scrub) or UNSET,
-        vision=(world.eyes and world.eyes.vision) or UNSET,
+        vision=(world.eyes and world.eyes.vision) or UNSET, clearing=clearing_of(plan.strategy),
     )  # fmt: skip
     return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024, keeper)
 

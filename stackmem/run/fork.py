@@ -24,7 +24,7 @@ from stackmem.core.messages import ToolSpec
 from stackmem.core.person_facts import PersonSaid, WordsGiven
 from stackmem.core.program_facts import OfferedProgram
 from stackmem.core.state import State
-from stackmem.core.strategy import budgets_of, has_frames
+from stackmem.core.strategy import budgets_of, has_frames, keeps_thinking
 from stackmem.core.tools import HeapRead, StoreEntry, tool_name
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.foreign.files import read_regular, read_regular_text
@@ -228,11 +228,12 @@ def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunPa
         small=base.small if changes.strategy is None else plan.small,
         vision=parts.start.vision,
         read_calls=parts.start.read_calls if changes.read_calls else base.read_calls,
+        clearing=base.clearing if plan.strategy.name == base.strategy else parts.start.clearing,
         checkpoints=parts.start.checkpoints if changes.strategy or changes.checkpoints else base.checkpoints,
     )
     # A provider may sign the model's thinking together with the preceding prompt and reject it after a change.
     same = (start.model, start.system, start.tools) == (base.model, base.system, base.tools)
-    if not same or run_constants(start) != run_constants(base) or not plan.strategy.prefix_stable:
+    if not same or run_constants(start) != run_constants(base) or not keeps_thinking(plan.strategy):
         start = replace(start, thinking="dropped")
     return start
 

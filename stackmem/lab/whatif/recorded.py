@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from stackmem.core.budgets import SmallSize
 from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunStarted
 from stackmem.core.messages import PromptText, ToolCall, ToolSpec
-from stackmem.core.strategy import PUSHES, MemoryStrategy, budgets_of, has_frames
+from stackmem.core.strategy import PUSHES, MemoryStrategy, budgets_of, clearing_of, has_frames
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import OPTIONAL_TOOLS, tool_name
@@ -290,7 +290,9 @@ def _start_under(start: RunStarted, strategy: MemoryStrategy) -> RunStarted:
     Thinking is sent back as the recording did, whatever the strategy: it is the provider's rule, not the strategy's.
     """
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
-    start = replace(start, strategy=strategy.name, texts=texts or UNSET, checkpoints=answering_under(start, strategy))
+    clearing = start.clearing if strategy.name == start.strategy else clearing_of(strategy)
+    answering = answering_under(start, strategy)
+    start = replace(start, strategy=strategy.name, texts=texts or UNSET, checkpoints=answering, clearing=clearing)
     if imported_from(start):
         return start
     budgets = budgets_of(strategy, start.budgets)
