@@ -1,28 +1,66 @@
-"""``adaptive`` clears old results if its name says so, and otherwise never changes what was sent."""
+"""``adaptive`` clears old results if the run recorded that or its name says so; otherwise it only appends."""
 
 from itertools import pairwise
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
-from stackmem.core.messages import ToolResult
+from stackmem.core.messages import Thinking, ToolResult
+from stackmem.core.strategy import clearing_of, keeps_thinking
 from stackmem.memory import open_strategy
 from stackmem.review.measure.cache import CacheRequest, simulate
 from tests.build import play, started
 from tests.memory.long_runs import chars, commands, results, whole, worked
 
 CLEARS = "adaptive:read=0.25,results=cleared"
+BOTH = f"{CLEARS},standing=counted"
+KEEPS = "adaptive:read=0.25,results=kept"
 
 
 def texts(view):
     return [(message.role, [repr(part) for part in message.parts]) for message in view.messages]
 
 
-def test_the_default_only_appends():
-    assert open_strategy("adaptive").prefix_stable
-    asked = [texts(each.view) for each in worked("adaptive:read=0.25", 80, 4_000).asked]
+def test_the_default_clears_in_new_runs():
+    assert clearing_of(open_strategy("adaptive")) == "paying"
+    assert clearing_of(open_strategy("full")) is UNSET
+    named, recorded = worked(BOTH, 80, 4_000), worked("adaptive:read=0.25", 80, 4_000, clearing="paying")
+    assert texts(recorded.view) == texts(named.view)
+    assert whole(recorded.view, 4_000)[0] > 1
+
+
+@pytest.mark.parametrize(("spelled", "recorded"), [("adaptive:read=0.25", UNSET), (KEEPS, "paying")])
+def test_older_runs_and_those_that_keep_results_only_append(spelled, recorded):
+    asked = [texts(each.view) for each in worked(spelled, 80, 4_000, clearing=recorded).asked]
     for before, after in pairwise(asked):
         assert after[: len(before)] == before
+
+
+def test_the_parameter_decides_about_the_prefix():
+    assert open_strategy(KEEPS).prefix_stable
+    assert not open_strategy("adaptive").prefix_stable
+
+
+def test_thinking_is_sent_back_until_the_text_before_it_changes():
+    assert keeps_thinking(open_strategy("adaptive"))
+    assert not keeps_thinking(open_strategy("clear_paying"))
+    said, world = commands(80, 4_000)
+    thoughts = [replace(one, parts=(Thinking({"thinking": str(n)}), *one.parts)) for n, one in enumerate(said)]
+    start = started("adaptive:read=0.25", limits=Limits(steps=None), clearing="paying")
+    views = [asked.view for asked in play(*thoughts, start=start, world=world).asked]
+    moved = [
+        number for number, (old, new) in enumerate(pairwise(views), 1) if texts(new)[: len(old.messages)] != texts(old)
+    ]
+    assert moved
+    last = 0
+    for number, view in enumerate(views):
+        last = number if number in moved else last
+        sent = [
+            part.raw["thinking"] for message in view.messages for part in message.parts if isinstance(part, Thinking)
+        ]
+        assert sent == [str(each) for each in range(last, number)]
 
 
 def test_old_results_are_cleared_and_the_last_ones_stay():
