@@ -251,7 +251,7 @@ class Adaptive(Struct, frozen=True):
 
     def _rates(self, start: RunStarted) -> Rates:
         prices = rates(start.price, self.read)
-        if _chosen(self.standing, "counted", start):
+        if _applies(self.standing, "counted", start):
             tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in start.tools)
             prices = replace(prices, standing=(len(start.system) + tools) / CHARS_PER_TOKEN)
         return prices if self.life == "5m" else replace(prices, write=prices.hour, life_seconds=HOUR_SECONDS)
@@ -285,7 +285,7 @@ class Adaptive(Struct, frozen=True):
         texts = (_recorded(start, PUSHING), "" if frame.depth else each_step)  # a child has read the latter
         guide, pushing = "\n".join(filter(None, texts)), prices if may_push else None
         return AdvisedConversation(
-            messages, pushing, guide, advice, 0, Log(), clears=_chosen(self.results, "cleared", start)
+            messages, pushing, guide, advice, 0, Log(), clears=_applies(self.results, "cleared", start)
         )
 
     def upkeep(self, state: State) -> Effect | None:
@@ -302,9 +302,9 @@ def _named_chunks(frame: Frame) -> Iterator[str]:
             yield f"\n{chunk.heading}\n{chunk.content}"
 
 
-def _chosen(word: str, wanted: str, start: RunStarted) -> bool:
+def _applies(word: str, value: str, start: RunStarted) -> bool:
     """Return whether a parameter has this value, or leaves it to a run that clears results."""
-    return word == wanted or (word == "run" and start.clearing is not UNSET)
+    return word == value or (word == "run" and start.clearing is not UNSET)
 
 
 def _recorded(start: RunStarted, name: str) -> str:

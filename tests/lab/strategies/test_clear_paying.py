@@ -1,6 +1,7 @@
 """Results are cleared once that is likely to save money: by prices, pauses and sizes."""
 
 import pytest
+from msgspec import UNSET
 
 from stackmem.core.budgets import Limits
 from stackmem.core.messages import Text
@@ -75,14 +76,22 @@ def test_frames_cost_more_if_the_prompt_and_tools_are_counted():
     assert first_advice(counted, 700, 0).least > first_advice(ignored, 700, 0).least
 
 
-@pytest.mark.parametrize(("spelled", "standing"), [("adaptive", False), ("adaptive:standing=counted", True)])
-def test_adaptive_counts_the_prompt_and_tools_only_if_its_name_says_so(spelled, standing):
-    strategy = open_strategy(spelled)
-    assert (strategy.name, strategy.standing) == (spelled, standing)
+@pytest.mark.parametrize(
+    ("spelled", "recorded", "standing"),
+    [
+        ("adaptive", UNSET, False), ("adaptive", "paying", True), ("adaptive:standing=counted", UNSET, True),
+        ("adaptive:standing=ignored", "paying", False),
+    ],
+)  # fmt: skip
+def test_adaptive_counts_the_prompt_and_tools_if_the_run_or_its_name_says_so(spelled, recorded, standing):
+    assert open_strategy(spelled).name == spelled
     small, large = (
         next(
             part.text
-            for part in play(start=started(spelled, system="x" * chars)).asked[0].view.messages[0].parts
+            for part in play(start=started(spelled, system="x" * chars, clearing=recorded))
+            .asked[0]
+            .view.messages[0]
+            .parts
             if isinstance(part, Text) and "FRAMES PAY" in part.text
         )
         for chars in (10, 200_000)
