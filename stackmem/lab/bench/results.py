@@ -104,15 +104,18 @@ def _fill(database: sqlite3.Connection, rows: Iterable[dict[str, Any]], suite: M
     for row in rows:
         keep = f"INSERT INTO trials VALUES ({marks}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
         database.execute("DELETE FROM trials WHERE id = ? AND outcome = 'error'", [row.get("id")])
-        database.execute(keep, [_stored(row.get(name)) for name in kinds])
+        database.execute(keep, [stored_value(row.get(name)) for name in kinds])
     database.executemany("INSERT INTO suite VALUES (?, ?)", sorted(suite.items()))
     for name, key in _VIEWS.items():
         database.execute(f"CREATE VIEW {name} AS SELECT {key}, {_MEANS} FROM trials GROUP BY {key}")  # noqa: S608
     database.commit()
 
 
-def _stored(value: Any) -> Any:
-    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
+def stored_value(value: Any) -> Any:
+    """Return a value of the ledger as it is stored: lists and dicts as JSON, truth values as 1 and 0."""
+    if isinstance(value, dict | list):
+        return json.dumps(value, sort_keys=True)
+    return int(value) if isinstance(value, bool) else value
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:

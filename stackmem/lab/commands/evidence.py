@@ -36,7 +36,7 @@ def command(
         "DIR", "Recordings of other agents; a folder MODEL@SUITE sets their model. 'mine' studies your own sessions."
     ),
     output: Path | None = option(
-        "--output -o", "FILE.html, .md or .csv; default evidence.html, with 'mine' none.", "FILE"
+        "--output -o", "FILE.html, .md, .csv or .parquet; default evidence.html, with 'mine' none.", "FILE"
     ),
     rows: Path | None = option("--rows", "The file with the figures of each recording, which is reused.", "FILE.jsonl"),
     strategies: str | None = option("--strategies", "Strategies, separated by commas, or 'all'.", "LIST"),

@@ -14,7 +14,9 @@ from stackmem.review.report.page import open_page
 
 def command(
     folder: Path = argument("DIR", "The folder of a bench."),
-    output: str | None = option("--output -o", "FILE.html, .md or .csv; by default report.html in DIR.", "FILE"),
+    output: str | None = option(
+        "--output -o", "FILE.html, .md, .csv or .parquet; by default report.html in DIR.", "FILE"
+    ),
     baseline: str | None = option(
         "--baseline", "The strategy to compare with; by default full, or stackheap.", "STRATEGY"
     ),

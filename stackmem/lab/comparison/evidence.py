@@ -1,4 +1,4 @@
-"""Write a study of recordings as a page, Markdown or CSV, depending on the file's extension.
+"""Write a study of recordings as a page, Markdown, CSV or Parquet, depending on the file's extension.
 
 Names come from recordings and can be hostile. The page escapes them, runs only its own script, and loads no other
 resources.
@@ -23,6 +23,8 @@ from stackmem.review.report.colors import color_styles
 from stackmem.review.report.page import asset, script_digest, write_whole
 
 from .evidence_verdict import forest_plot, price_slider, verdict
+from .parquet import SUFFIX as PARQUET
+from .parquet import recordings_table
 from .tables import plain_table
 from .write import KINDS, escaped
 
@@ -60,6 +62,9 @@ def write_evidence(entries: Sequence[RecordingEntry], path: Path) -> None:
     Raises:
         UsageError: The file has an unknown suffix, or cannot be written.
     """
+    if path.suffix.lower() == PARQUET:
+        write_whole(path, recordings_table(entries))
+        return
     all_tables = tables(entries)
     match path.suffix.lower():
         case ".md":

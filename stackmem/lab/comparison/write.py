@@ -1,4 +1,4 @@
-"""Write the report of a bench as a page, Markdown or CSV, depending on the file's extension."""
+"""Write the report of a bench as a page, Markdown, CSV or Parquet, depending on the file's extension."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ from .expectations import expectation_rows, expectation_text
 from .figures import Line, Section, Wants, sections
 from .findings import facts, findings, remarks, title
 from .page import page
+from .parquet import SUFFIX as PARQUET
+from .parquet import trials_table
 from .requests import request_rows, request_text
 from .results import BenchRows, read_bench
 from .run_columns import Column
 from .stability import map_rows, map_text, stability_maps
 
-KINDS = (".html", ".md", ".csv")
+KINDS = (".html", ".md", ".csv", PARQUET)
 PRICED_AS = "claude-sonnet-5-5"
 
 
@@ -63,7 +65,7 @@ def write_report(
         )
     results = read_bench(folder)
     wants = _wants(results, baseline, read_multiple)
-    write_whole(path, _content(results, wants, path).encode(errors="replace"))
+    write_whole(path, _content(results, wants, path))
     return Written(path, len(results.trials))
 
 
@@ -78,15 +80,18 @@ def report_page(folder: Path, home: str) -> bytes:
     return page(results, sections(results, wants), wants, folder / "report.html", home).encode(errors="replace")
 
 
-def _content(results: BenchRows, wants: Wants, path: Path) -> str:
+def _content(results: BenchRows, wants: Wants, path: Path) -> bytes:
+    if path.suffix.lower() == PARQUET:
+        return trials_table(results)
     all_sections = sections(results, wants)
     match path.suffix.lower():
         case ".md":
-            return markdown(results, all_sections, wants)
+            text = markdown(results, all_sections, wants)
         case ".csv":
-            return spreadsheet(all_sections)
+            text = spreadsheet(all_sections)
         case _:
-            return page(results, all_sections, wants, path)
+            text = page(results, all_sections, wants, path)
+    return text.encode(errors="replace")
 
 
 def _wants(results: BenchRows, baseline: str | None, read_multiple: float | None) -> Wants:
