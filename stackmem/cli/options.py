@@ -56,12 +56,17 @@ def argument(metavar: str, says: str, default: Any = ...) -> Any:
     return typer.Argument(default, metavar=metavar, help=says)
 
 
-def flag(name: str) -> Any:
-    """Define the flag of a setting; it is None if not given, so that other sources apply."""
+def flag(name: str, *, short: bool = True) -> Any:
+    """Define the flag of a setting; it is None if not given, so that other sources apply.
+
+    Args:
+        short: Whether its short form is free in this command.
+    """
     option = OPTIONS[name]
     if option.kind == "switch":
         return typer.Option(None, f"{option.flag}/--no-{option.flag[2:]}", help=option.help_text, show_default=False)
-    return typer.Option(None, option.flag, help=option.help_text, show_default=False, metavar=option.kind.upper())
+    names = [option.flag, option.short] if short and option.short else [option.flag]
+    return typer.Option(None, *names, help=option.help_text, show_default=False, metavar=option.kind.upper())
 
 
 def settings(*names: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ class Option(NamedTuple):
         low: Minimum of a count; an amount must be above it.
         rule: Description of the default, if it follows a rule that the value does not express.
         separator: Separator of list members in a variable.
+        short: The flag's short form; empty if it has none.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     rule: str = ""
     separator: str = ":"
+    short: str = ""
 
     @property
     def flag(self) -> str:
@@ -175,7 +177,7 @@ _TABLE = (
         rule="edit_file for a folder (not at the small size), no more tools for a task",
     ),
     Option(
-        "runs_dir", "path", None, "Directory for runs.", none_means="the default",
+        "runs_dir", "path", None, "Directory for runs.", none_means="the default", short="-o",
         rule="./runs in a stackmem checkout, otherwise $XDG_STATE_HOME/stackmem/runs",
     ),
     Option(

@@ -86,6 +86,25 @@ def test_no_option_is_read_from_a_variable_by_typer():
     assert [param.name for param in walk(typer.main.get_command(app)) if param.envvar] == []
 
 
+def test_o_names_the_folder_for_runs_unless_the_command_writes_an_output():
+    """In a bench, whose output contains the runs of its trials, it is that folder."""
+    outputs = {
+        "view", "export", "trace pack", "tasks import", "bench", "report", "evidence", "worlds make", "package",
+    }  # fmt: skip
+
+    def walk(command: Any, *words: str) -> Iterator[tuple[str, list[list[str]]]]:
+        yield " ".join(words), [sorted(param.opts) for param in command.params]
+        for word, below in getattr(command, "commands", {}).items():
+            yield from walk(below, *words, word)
+
+    for words, flags in walk(typer.main.get_command(app)):
+        short = [names for names in flags if "-o" in names]
+        if words in outputs:
+            assert short in ([["--out", "-o"]], [["--output", "-o"]]), words
+        else:
+            assert short == [names for names in flags if "--runs-dir" in names], words
+
+
 def test_runs_are_not_removed_from_another_folder_than_the_one_that_was_typed(stage: Stage, tmp_path: Path):
     """Regression test: ``--runs-dir`` was dropped and the runs in the default folder were removed."""
     run = stage.solve(stage.task(command("true"), pop())).run

@@ -8,7 +8,7 @@ import signal
 import typer
 from msgspec.structs import replace
 
-from stackmem.cli.options import Json, JsonArray, argument, option, runs_folder, switch
+from stackmem.cli.options import Json, JsonArray, argument, flag, option, runs_folder, switch
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
 from stackmem.core.messages import Usage
 from stackmem.core.text import quantity
@@ -32,7 +32,7 @@ _STRATEGY = option("--strategy", _STRATEGIES, "NAME", default="full")
 _HOST = option("--host", f"Listen at this address; {TOKEN_VARIABLE} sets the token.", "HOST", default="127.0.0.1")
 _PORT = option("--port", "Listen at this port; 0 for any free port.", "PORT", default=0)
 _ALLOW_NO_REQUESTS = switch("--allow-no-requests", "Accept an agent that sends no request to the gateway.")
-_RUNS = option("-o --runs-dir", "The folder for runs.", "DIR")
+_RUNS = flag("runs_dir")
 
 
 def _terms(

@@ -23,7 +23,7 @@ def command(
     out: Path | None = option("-o --out", "The file to write; by default stdout.", "FILE"),
     endpoint: str | None = option("--endpoint", "otel: send the spans to this collector.", "URL"),
     content: bool = switch("--content", "otel: include prompts, replies, arguments and results."),
-    runs_dir: str | None = flag("runs_dir"),
+    runs_dir: str | None = flag("runs_dir", short=False),
 ) -> None:
     """Write a run in another tool's format: a trajectory, spans, a timeline, training samples, or a table."""
     if spelled == SWEBENCH:

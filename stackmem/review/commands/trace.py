@@ -81,7 +81,7 @@ def stats_command(
 def pack_command(
     run: RunName,
     output: str | None = option("-o --output", "The archive. Default: RUN.zip in the current folder.", "FILE"),
-    runs_dir: str | None = flag("runs_dir"),
+    runs_dir: str | None = flag("runs_dir", short=False),
     json: Json = False,
 ) -> None:
     """Write a run, with the records of its parents and all its files, as one self-contained archive."""

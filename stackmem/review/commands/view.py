@@ -15,7 +15,7 @@ def command(
     ),
     output: str | None = option("--output -o", "The file to write. Default: view.html in the run's folder.", "FILE"),
     open_it: bool = switch("--open", "Open the page in the browser."),
-    runs_dir: str | None = flag("runs_dir"),
+    runs_dir: str | None = flag("runs_dir", short=False),
 ) -> None:
     """Write a run, or two side by side, as one HTML file with frames, context, heap, cache and every step."""
     names = [run] if other is None else [run, other]
