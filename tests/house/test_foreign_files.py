@@ -71,6 +71,7 @@ WRITES = "opens a new file for writing; its flags are in a variable"
 NO_FILE_THERE = "opens no file: a signer, a room, a device that is always there"
 OWN: dict[str, tuple[int, str]] = {
     "stackmem/doors/gateway/harbor_agent.py": (4, "Harbor calls it with its own files and folders"),
+    "stackmem/doors/gateway/isolation.py": (1, KERNEL),
     "stackmem/lab/bench/provenance.py": (1, INSTALLED),
     "stackmem/lab/bench/results.py": (1, WRITES),
     "stackmem/lab/bench/session.py": (1, "copies a world that this bench made"),

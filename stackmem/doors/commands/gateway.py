@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import ExitStack
 
 import typer
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from stackmem.core.text import quantity
 from stackmem.doors.gateway.agents import route_of, run_agent
 from stackmem.doors.gateway.cutting import FITTING
 from stackmem.doors.gateway.framing import cutter_of
+from stackmem.doors.gateway.isolation import agent_network
 from stackmem.doors.gateway.serving import TOKEN_VARIABLE, GatewayBill, GatewayTerms, bill_of, serving
 from stackmem.doors.gateway.status import GatewayRunStatus, gateway_status
 from stackmem.doors.gateway.upstream import own_keys, upstreams
@@ -32,6 +34,7 @@ _STRATEGY = option("--strategy", _STRATEGIES, "NAME", default="full")
 _HOST = option("--host", f"Listen at this address; {TOKEN_VARIABLE} sets the token.", "HOST", default="127.0.0.1")
 _PORT = option("--port", "Listen at this port; 0 for any free port.", "PORT", default=0)
 _ALLOW_NO_REQUESTS = switch("--allow-no-requests", "Accept an agent that sends no request to the gateway.")
+_ISOLATE = switch("--isolate-network", "Start the agent in its own network, from which it reaches only the gateway.")
 _RUNS = flag("runs_dir")
 
 
@@ -89,6 +92,7 @@ def run_command(
     max_usd: float | None = _MAX_USD,
     max_tokens: int | None = _MAX_TOKENS,
     runs_dir: str | None = _RUNS,
+    isolate_network: bool = _ISOLATE,
     allow_no_requests: bool = _ALLOW_NO_REQUESTS,
     json: Json = False,
 ) -> None:
@@ -97,8 +101,11 @@ def run_command(
     If the agent sent no request, explain how to route it, and exit with 2 in place of 0.
     """
     terms = _terms(upstream, strategy, max_usd, max_tokens, "127.0.0.1", 0, runs_dir)
-    with serving(terms, os.environ) as served:
-        code = run_agent(command, os.environ, served)
+    with ExitStack() as stack:
+        network = stack.enter_context(agent_network(os.environ)) if isolate_network else None
+        terms = replace(terms, listener=network.listener if network else None)
+        served = stack.enter_context(serving(terms, os.environ))
+        code = run_agent(command, os.environ, served, network)
     bill = bill_of(served.gateway)
     if json:
         echo_json(bill)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import PurePath
 from stackmem.doors.listening.token import TOKEN_HEADER
 from stackmem.errors import UsageError
 
+from .isolation import AgentNetwork
 from .serving import TOKEN_VARIABLE, ServedGateway
 
 _LOCAL = "127.0.0.1,localhost,::1"
@@ -91,15 +93,21 @@ def route_of(command: Sequence[str]) -> str:
     return f"no request of {program[:80]} came through the gateway; to route it: {_ROUTES.get(program, _ROUTE)}"
 
 
-def run_agent(command: Sequence[str], environ: Mapping[str, str], served: ServedGateway) -> int:
+def run_agent(
+    command: Sequence[str], environ: Mapping[str, str], served: ServedGateway, network: AgentNetwork | None = None
+) -> int:
     """Start the agent, wait for it, and return its exit code; 128 plus the number of a signal that killed it.
 
     The gateway ignores Ctrl-C while the agent runs, because the terminal sends it to both.
     """
+    if network and shutil.which(command[0], path=environ.get("PATH")) is None:
+        raise UsageError(f"{command[0]} cannot be started (it does not exist); pass a command after --")
+    words, fds = agent_command(command, served.bare), network.fds if network else ()
     try:
         agent = subprocess.Popen(
-            agent_command(command, served.bare), env=agent_environ(environ, served.url, served.token)
-        )
+            network.command(words) if network else words, pass_fds=fds,
+            env=agent_environ(environ, served.url, served.token),
+        )  # fmt: skip
     except OSError as error:
         raise UsageError(f"{command[0]} cannot be started ({error.strerror}); pass a command after --") from error
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}

@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +41,7 @@ class GatewayTerms(Struct, frozen=True):
     max_usd: float | None = None
     max_tokens: int | None = None
     strategy: str = "full"
+    listener: socket.socket | None = None  # an existing socket to serve on, in place of host and port
     names: tuple[str, ...] = ()  # additional ``Host`` values by which clients reach it
 
 
@@ -82,7 +83,7 @@ def serving(terms: GatewayTerms, environ: Mapping[str, str]) -> Iterator[ServedG
     token = token_of(terms.token, TOKEN_VARIABLE)
     spending = GatewaySpending(terms.max_usd, terms.max_tokens)
     gateway = Gateway(terms.upstreams, terms.runs_dir, spending, {**environ, TOKEN_VARIABLE: token}, terms.strategy)
-    with listening(terms.host, terms.port) as listener:
+    with nullcontext(terms.listener) if terms.listener else listening(terms.host, terms.port) as listener:
         port = listener.getsockname()[1]
         open_to_others = not is_loopback(terms.host)
         names = (*terms.names, *((f"{socket.gethostname()}:{port}",) if open_to_others else ()))

@@ -7,7 +7,8 @@ follows; standard input then lists pairs of a folder and the path in the first f
 
 An order has ``binds`` (a host path, a path in the merged folder, and whether it is writable), ``pins`` (folders in the
 merged folder that cannot be moved), and ``port`` (to listen on in its own network namespace; 0 for only a loopback;
-null for the host's network).
+null for the host's network). An order for a network may have ``hide``: paths to cover with the null device in a mount
+namespace that comes first. They stay covered, because a second user namespace owns the network.
 """
 
 # Paths are bytes here, since a name need not be text.
@@ -105,6 +106,17 @@ def network(order: dict) -> list[int]:  # type: ignore[type-arg]
     """Create a network namespace. Return a descriptor of the user namespace that owns it if that had to be created too,
     and the descriptors of ``_own_network``.
     """
+    if "hide" in order:
+        _new_user()
+        for path in map(os.fsencode, order["hide"]):
+            try:
+                _mount(b"/dev/null", path, None, _BIND, None)
+            except OSError:  # removed meanwhile
+                if os.path.lexists(path):
+                    raise
+        _new_user()
+        mounts, user = _own(own_user=True)
+        return [mounts, user, *_own_network(order["port"])]
     if order["user"] >= 0:
         if _libc.setns(order["user"], _NEW_USER) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), None, None, "the user namespace")

@@ -97,6 +97,23 @@ def make_network(user: int, port: int) -> tuple[dict[str, int], int]:
     return dict(zip(kinds, fds, strict=True)), listener
 
 
+def make_private_network(port: int, hide: Iterable[str]) -> tuple[WorkspaceView, int]:
+    """Create a network namespace that programs started by ``entered`` cannot leave, even as root.
+
+    Args:
+        port: Port to listen at inside.
+        hide: Paths that these programs find as empty devices, for example sockets.
+
+    Returns:
+        The namespaces, and the listening socket.
+
+    Raises:
+        OSError: They cannot be created.
+    """
+    mounts, user, network, listener = _mounted((), (), {"user": -1, "port": port, "hide": list(hide)})
+    return WorkspaceView(Path("/"), -1, (("user", user), ("net", network), ("mount", mounts))), listener
+
+
 def show_read_only(folder: Path, others: Iterable[tuple[Path, bytes]]) -> WorkspaceView:
     """Mount other folders read-only at the paths of empty folders in ``folder``.
 
