@@ -149,6 +149,8 @@ class AttachedFile(Struct, frozen=True):
         content: The file, the names in the folder, or why it could not be read.
         failed: Whether it could not be read.
         images: The file as images. Omitted if it is text.
+        given: Whether the user passed the content directly, as an image or from an editor. Omitted if it is a file of
+            the workspace; ``path`` is otherwise its name.
     """
 
     path: str
@@ -157,6 +159,7 @@ class AttachedFile(Struct, frozen=True):
     end_line: int | None = None
     failed: bool = False
     images: Images = UNSET
+    given: bool | UnsetType = UNSET
 
     @property
     def name(self) -> str:

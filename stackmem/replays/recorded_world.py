@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunEnded, ToolReturned
 from stackmem.core.images import ImageRef, listed
@@ -111,7 +111,9 @@ class RecordedPerson(Unattended):
         if isinstance(event, PersonRan):
             raise UserCommand(event.command)
         if isinstance(event, PersonAttached):
-            raise UserFile(event.path, event.start_line, event.end_line)
+            raise UserFile(
+                event.path, event.start_line, event.end_line, recorded=None if event.given is UNSET else event
+            )
         return event if isinstance(event, PersonSteppedIn | PersonStopped) else None
 
 

@@ -315,18 +315,11 @@ def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[s
     return ForkChanges(**known, chunks=chunks, dropped=dropped, limits={n: flags.get(n) for n in LIMITS})
 
 
-def before_request(records: Iterable[Record], count: int) -> tuple[int, str] | None:
-    """Return the number of the record before one of a conversation's last requests, and the text of that request.
-
-    ``count`` is 1 for the last request, 2 for the one before. A fork after that record undoes the request. Returns None
-    if there is no such request.
-    """
-    found = requests_of(records)
-    return found[-count] if 0 < count <= len(found) else None
-
-
 def requests_of(records: Iterable[Record]) -> list[tuple[int, str]]:
-    """Return each request of a conversation: the number of the record before it, and its text."""
+    """Return each request of a conversation: the number of the record before it, and its text.
+
+    A fork after that record undoes the request.
+    """
     found: list[tuple[int, str]] = []
     state = State()
     for record in records:

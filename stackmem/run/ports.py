@@ -14,6 +14,7 @@ from stackmem.core.images import Images
 from stackmem.core.network import NetworkRequest
 from stackmem.core.person_facts import (
     PersonAccepted,
+    PersonAttached,
     PersonCompacted,
     PersonDecided,
     PersonPlanned,
@@ -96,14 +97,21 @@ class UserCommand(Exception):  # noqa: N818 - not an error: the user's command c
 class UserFile(Exception):  # noqa: N818 - not an error: the user's attachment comes before what was asked
     """Raised when the user attaches a file or folder, which is read before the next request to the model.
 
-    ``raw`` is an image that the user passed directly; ``path`` is then its name.
+    ``raw`` is the content of a file that the user passed directly; ``path`` is then its name. ``recorded`` is the
+    attachment of an earlier run.
     """
 
     def __init__(
-        self, path: str, start_line: int | None = None, end_line: int | None = None, raw: bytes | None = None
+        self,
+        path: str,
+        start_line: int | None = None,
+        end_line: int | None = None,
+        raw: bytes | None = None,
+        recorded: PersonAttached | None = None,
     ) -> None:
         super().__init__(path)
         self.path, self.start_line, self.end_line, self.raw = path, start_line, end_line, raw
+        self.recorded = recorded
 
 
 class UserChoice(Exception):  # noqa: N818 - not an error: the user's choice comes before what was asked

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from stackmem.errors import UsageError
 from stackmem.installing import install_command
-from stackmem.settings.mcp_servers import servers
+from stackmem.settings.mcp_servers import Server, servers
 
 from .own_tools import NOTES, TOOLS, register
 
@@ -31,14 +31,26 @@ def own_servers(
         UsageError: A server configuration is invalid, the package is missing, or a server does not answer.
     """
     wanted, warnings = servers(environ, cwd)
-    if not wanted:
+    with connected(wanted, root or cwd, asks=asks):
         yield warnings
+
+
+@contextmanager
+def connected(wanted: Mapping[str, Server], root: Path, *, asks: bool = False) -> Iterator[None]:
+    """Connect to servers and register their tools.
+
+    Raises:
+        UsageError: The package is missing, or a server does not answer.
+    """
+    if not wanted:
+        yield
         return
     _require_package()
     names: list[str] = []
+    noted = len(NOTES)
     from .mcp_connection import Connections  # asyncio is slow to import
 
-    with Connections((root or cwd).resolve(), asks=asks) as loop:
+    with Connections(root.resolve(), asks=asks) as loop:
         try:
             with _nothing_collected():
                 for name, server in wanted.items():
@@ -46,11 +58,11 @@ def own_servers(
                     register(tools)
                     names += [each.name for each in tools]
             NOTES.extend(loop.notes)
-            yield warnings
+            yield
         finally:
             for name in names:
                 TOOLS.pop(name, None)
-            NOTES.clear()
+            del NOTES[noted:]
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from stackmem.history.following.inventory import Entry, Inventory, take_inventor
 from stackmem.history.ignored import IgnoreRules
 from stackmem.run.ending import apply_run
 from stackmem.run.following import taking_in
-from stackmem.run.fork import ForkChanges, before_request, fork
+from stackmem.run.fork import ForkChanges, fork, requests_of
 from stackmem.run.open import Person
 from stackmem.run.ports import Left
 from stackmem.run.prepare import prepare
@@ -102,8 +102,7 @@ class Talk:
         assert self.result.ending == "left", self.result
 
     def undo(self, count: int = 1) -> None:
-        found = before_request(Run(self.run_dir).records(), count)
-        assert found is not None
+        found = requests_of(Run(self.run_dir).records())[-count]
         user = User()
         fork(self.run_dir, 0, ForkChanges(), os.environ, person=user, record=found[0])
         self.run_dir = user.run_dir

@@ -7,61 +7,48 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import secrets
 import sys
 import threading
-from base64 import b64decode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import unquote, urlsplit
 
 from acp import RequestError
 from acp.agent.connection import AgentSideConnection
-from acp.schema import PermissionOption, RequestPermissionResponse, ToolCallUpdate
-from msgspec import UNSET
+from acp.schema import ClientCapabilities, PermissionOption, RequestPermissionResponse, ToolCallUpdate
 
-from stackmem.core.person_facts import Approve, PersonPlanned, PersonSaid
+from stackmem.core.person_facts import Approve, PersonPlanned
 from stackmem.core.state import State
-from stackmem.core.text import mark_cut
 from stackmem.doors.chat.command_files import find_commands, request_of
-from stackmem.doors.chat.commands import IN_EDITORS
-from stackmem.errors import StackmemError, TraceError
-from stackmem.foreign.files import read_regular
-from stackmem.run.companion.conversations import kept_sessions
+from stackmem.doors.chat.commands import IN_EDITORS, shell_command
+from stackmem.errors import StackmemError
+from stackmem.run.fork import ForkChanges
 from stackmem.run.ports import UserFile
-from stackmem.run.request import read_request
-from stackmem.run.run_folder import TRACE, is_run
+from stackmem.settings.mcp_servers import Server
 from stackmem.trace.open_run import Run
-from stackmem.trace.private import owners
 from stackmem.trace.walk import state_after
 from stackmem.version import VERSION
 
+from .config_options import MODES, PLAN, config_options, modes
 from .editor_session import EditorSession, TurnFailed
 from .messages import LineTransport
+from .prompts import Prompt, editor_servers, is_saved, mentioned, read_prompt, wrong
+from .stored_sessions import SESSION_ID, found_run, keep_pointer, list_page
 from .turns import Turns, command_of
-from .updates import Update
+from .updates import Update, message
+from .workers import SessionProcesses
 
 PROTOCOL = 1
-_POINTERS = ".editor_sessions"
 _LAST_SECONDS = 1.0
 """Time that pending answers get after the last turn has ended."""
-_PAGE = 50
-"""Sessions per page of a list."""
-_ID = re.compile(r"[0-9a-f]{32}")
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
-_MODES: dict[Approve, tuple[str, str]] = {
-    "never": ("Never ask", "Calls in the sandbox need no permission."),
-    "writes": ("Ask for writes", "File changes need permission."),
-    "commands": ("Ask for commands", "File changes and commands need permission."),
-    "all": ("Ask for everything", "Every call in the workspace needs permission."),
-}
-_PLAN = "plan"
+_READ_SECONDS = 3.0
+"""Time that an editor gets to return the text of a file."""
 _OPTIONS = [("allow_once", "Allow"), ("allow_always", "Always allow this tool"), ("reject_once", "Deny")]
+
+Connect = Callable[[Mapping[str, Server], Path], object]
 
 
 class EditorAgent:
@@ -70,10 +57,13 @@ class EditorAgent:
     Args:
         runs_dir: Returns the folder for the runs of a folder.
         mode: Which calls need permission in a new session.
+        connect: Connects to MCP servers of the editor.
     """
 
-    def __init__(self, turns: Turns, runs_dir: Callable[[Path], Path], mode: Approve) -> None:
-        self._turns, self._runs_dir, self._mode = turns, runs_dir, mode
+    def __init__(self, turns: Turns, runs_dir: Callable[[Path], Path], mode: Approve, connect: Connect) -> None:
+        self._turns, self._runs_dir, self._mode, self._connects = turns, runs_dir, mode, connect
+        self._servers: dict[str, Server] = {}
+        self._reads_files = False  # whether the editor returns the text of its files
         self._sessions: dict[str, EditorSession] = {}
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,50 +72,65 @@ class EditorAgent:
     def on_connect(self, client: AgentSideConnection) -> None:
         self._client = client
 
-    async def initialize(self, protocol_version: int, **more: Any) -> dict[str, Any]:
+    async def initialize(
+        self, protocol_version: int, client_capabilities: ClientCapabilities | None = None, **more: Any
+    ) -> dict[str, Any]:
+        files = client_capabilities.fs if client_capabilities is not None else None
+        self._reads_files = bool(files is not None and files.read_text_file)
         return {
             "protocolVersion": PROTOCOL,
             "agentCapabilities": {
                 "loadSession": True,
-                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": False},
-                "sessionCapabilities": {"list": {}, "resume": {}, "close": {}},
+                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+                "mcpCapabilities": {"http": False, "sse": False},
+                "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "fork": {}},
             },
             "agentInfo": {"name": "stackmem", "title": "stackmem", "version": VERSION},
             "authMethods": [],
         }
 
     async def authenticate(self, method_id: str, **more: Any) -> dict[str, Any]:
-        raise _wrong("stackmem has no login; set the provider's key in the environment")
+        raise wrong("stackmem has no login; set the provider's key in the environment")
 
-    async def new_session(self, cwd: str, **more: Any) -> dict[str, Any]:
+    async def new_session(self, cwd: str, mcp_servers: Any = (), **more: Any) -> dict[str, Any]:
         folder = _folder(cwd)
+        await self._connect(mcp_servers, folder)
         try:
-            self._turns.prepare(folder)  # report errors now, not at the first prompt
+            prepared = self._turns.prepare(folder, {})  # report errors now, not at the first prompt
         except StackmemError as error:
-            raise _wrong(str(error)) from error
+            raise wrong(str(error)) from error
         conversation = self._begin(secrets.token_hex(16), folder)
-        return {"sessionId": conversation.name, "modes": _modes(conversation)}
+        conversation.use_model(prepared.model)
+        conversation.strategy = prepared.resolved.settings.strategy
+        return {"sessionId": conversation.name, **self._shown(conversation)}
 
-    async def load_session(self, cwd: str, session_id: str, **more: Any) -> dict[str, Any]:
+    async def load_session(self, cwd: str, session_id: str, mcp_servers: Any = (), **more: Any) -> dict[str, Any]:
+        await self._connect(mcp_servers, _folder(cwd))
         return await self._take_up(cwd, session_id, shows=True)
 
-    async def resume_session(self, cwd: str, session_id: str, **more: Any) -> dict[str, Any]:
+    async def resume_session(self, cwd: str, session_id: str, mcp_servers: Any = (), **more: Any) -> dict[str, Any]:
+        await self._connect(mcp_servers, _folder(cwd))
         return await self._take_up(cwd, session_id, shows=False)
+
+    async def fork_session(self, cwd: str, session_id: str, mcp_servers: Any = (), **more: Any) -> dict[str, Any]:
+        """Begin a session with the conversation of another one so far. The first prompt makes the fork of the run."""
+        folder = _folder(cwd)
+        await self._connect(mcp_servers, folder)
+        try:
+            run_dir = found_run(session_id, self._runs_dir(folder), folder)
+            state = Run(run_dir).state
+        except (StackmemError, OSError) as error:
+            raise wrong(str(error)) from error
+        if state.end is None:
+            raise wrong("the session is busy; fork it when its turn has ended")
+        conversation = self._begin(secrets.token_hex(16), folder)
+        conversation.take_up(run_dir, state)
+        conversation.changes = ForkChanges()
+        return {"sessionId": conversation.name, **self._shown(conversation)}
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **more: Any) -> dict[str, Any]:
         folder = _folder(cwd) if cwd else None
-        runs = self._runs_dir(folder or Path.cwd())
-        names = _names_of(runs)
-        found: list[dict[str, Any]] = []
-        last = ""
-        for run_dir, subject in kept_sessions(runs):
-            if (cursor and run_dir.name >= cursor) or folder not in (None, subject):
-                continue
-            if len(found) == _PAGE:
-                return {"sessions": found, "nextCursor": last}
-            last = run_dir.name
-            found.append({"sessionId": names.get(last, last), "cwd": str(subject), **_title(run_dir)})
-        return {"sessions": found}
+        return list_page(self._runs_dir(folder or Path.cwd()), folder, cursor)
 
     async def close_session(self, session_id: str, **more: Any) -> dict[str, Any]:
         await self.cancel(self._session(session_id).name)
@@ -134,23 +139,35 @@ class EditorAgent:
 
     async def set_session_mode(self, session_id: str, mode_id: str, **more: Any) -> dict[str, Any]:
         conversation = self._session(session_id)
-        if mode_id not in (*_MODES, _PLAN):
-            raise _wrong(f"unknown mode {mode_id[:40]!a}; choose one of {', '.join((*_MODES, _PLAN))}")
-        if (mode_id == _PLAN) != conversation.planning:
-            conversation.choose(PersonPlanned(mode_id == _PLAN))
-        conversation.mode = next((mode for mode in _MODES if mode == mode_id), conversation.mode)
+        _set_mode(conversation, mode_id)
         return {}
+
+    async def set_config_option(self, config_id: str, session_id: str, value: Any, **more: Any) -> dict[str, Any]:
+        conversation = self._session(session_id)
+        options = config_options(conversation, os.environ)
+        option = next((each for each in options if each["id"] == config_id), None)
+        if option is None:
+            raise wrong(f"no option {config_id[:40]!a}; known: {', '.join(each['id'] for each in options)}")
+        if value not in [each["value"] for each in option["options"]]:
+            raise wrong(f"{value!a:.60} is not a value of {config_id}")
+        if config_id == "mode":
+            _set_mode(conversation, value)
+        else:
+            conversation.set_option(**{config_id: value})
+        return {"configOptions": config_options(conversation, os.environ)}
 
     async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> dict[str, Any]:
         conversation = self._session(session_id)
-        text = _text(prompt, conversation.folder)
-        attached = _images(prompt)
+        given = read_prompt(prompt, conversation.folder)
         try:
-            text = request_of(text, conversation.folder, os.environ) or text
+            text = request_of(given.words, conversation.folder, os.environ) or given.words
         except StackmemError as error:
-            raise _wrong(str(error)) from error
+            raise wrong(str(error)) from error
+        attached, messages = await self._attached(conversation, text, given)
+        for each in messages:
+            await self._send(session_id, message(f"({each})\n"))
         if command_of(text)[0] and conversation.queued:
-            raise _wrong("commands are not possible during a turn; wait for its end, or cancel it")
+            raise wrong("commands are not possible during a turn; wait for its end, or cancel it")
         answer, begins = conversation.prompt(text, attached)
         if begins:
             self._turns.begin(conversation)
@@ -158,6 +175,48 @@ class EditorAgent:
             return {"stopReason": await asyncio.wrap_future(answer)}
         except TurnFailed as failed:
             raise RequestError(-32603, str(failed)) from failed
+
+    async def _attached(
+        self, conversation: EditorSession, text: str, given: Prompt
+    ) -> tuple[list[UserFile], list[str]]:
+        """Return what a prompt attaches, and messages. Unsaved text of the editor replaces the file on disk."""
+        if shell_command(text):
+            return [], []
+        found, messages = mentioned(text, conversation.folder, conversation.has_file)
+        unsaved = [await self._unsaved(conversation, path) for path in given.linked]
+        files = [await self._unsaved(conversation, each.path) or each for each in found if each.raw is None]
+        return [*given.attached, *filter(None, unsaved), *files], messages
+
+    async def _unsaved(self, conversation: EditorSession, path: str) -> UserFile | None:
+        """Return the text of a file in the editor, if it differs from the file on disk."""
+        place = conversation.folder / path
+        if not self._reads_files or path.endswith("/"):
+            return None
+        try:
+            reading = self._connected().read_text_file(session_id=conversation.name, path=str(place))
+            text = (await asyncio.wait_for(reading, _READ_SECONDS)).content
+        except (RequestError, ConnectionError, TimeoutError, ValueError):  # the file on disk counts
+            return None
+        return None if is_saved(place, text) else UserFile(f"{path} (not saved)", raw=text.encode("utf-8", "replace"))
+
+    async def _connect(self, given: Any, folder: Path) -> None:
+        """Connect to the editor's servers. This process has one session, whose run offers their tools."""
+        try:
+            servers = {
+                name: each for name, each in editor_servers(given or ()).items() if self._servers.get(name) != each
+            }
+            if servers:
+                await asyncio.to_thread(self._connects, servers, folder)
+                self._servers |= servers
+        except StackmemError as error:
+            raise wrong(str(error)) from error
+
+    def _shown(self, conversation: EditorSession) -> dict[str, Any]:
+        return {"modes": modes(conversation), "configOptions": config_options(conversation, os.environ)}
+
+    def _tell_options(self, conversation: EditorSession) -> None:
+        update = {"sessionUpdate": "config_option_update", "configOptions": config_options(conversation, os.environ)}
+        self.update(conversation.name, update)
 
     async def cancel(self, session_id: str, **more: Any) -> None:
         if session_id in self._sessions:
@@ -198,8 +257,9 @@ class EditorAgent:
 
     def _begin(self, name: str, folder: Path) -> EditorSession:
         conversation = EditorSession(name, folder, self._mode, self)
-        if _ID.fullmatch(name):
-            conversation.on_run = lambda run_dir: _keep(name, run_dir)
+        conversation.on_options = self._tell_options
+        if SESSION_ID.fullmatch(name):
+            conversation.on_run = lambda run_dir: keep_pointer(name, run_dir)
         self._sessions[name] = conversation
         known = IN_EDITORS | find_commands(folder, os.environ).commands
         commands = [
@@ -216,9 +276,9 @@ class EditorAgent:
         """Reopen an earlier session; with ``shows``, send its history to the editor again."""
         folder = _folder(cwd)
         if session_id in self._sessions and self._sessions[session_id].queued:
-            raise _wrong("the session is busy; cancel its turn first")
+            raise wrong("the session is busy; cancel its turn first")
         try:
-            run_dir = self._found(session_id, folder)
+            run_dir = found_run(session_id, self._runs_dir(folder), folder)
             conversation = self._begin(session_id, folder)
             conversation.run_dir = run_dir
             state = State()
@@ -226,40 +286,27 @@ class EditorAgent:
                 before, state = state, state_after(state, record)
                 for update in conversation.show_again(record.event, before, state) if shows else ():
                     await self._send(session_id, update)
-            conversation.state = state
+            conversation.take_up(run_dir, state)
         except (StackmemError, OSError) as error:
             self._sessions.pop(session_id, None)
-            raise _wrong(str(error)) from error
-        return {"modes": _modes(conversation)}
+            raise wrong(str(error)) from error
+        return self._shown(conversation)
 
     def _session(self, name: str) -> EditorSession:
         if name not in self._sessions:
             raise RequestError(-32002, f"no session {name[:80]!a}; load it, or start a new one")
         return self._sessions[name]
 
-    def _found(self, name: str, folder: Path) -> Path:
-        """Return the run folder of a session about this folder; a run id works as a session name too.
 
-        Raises:
-            RequestError: The session does not exist.
-        """
-        runs = self._runs_dir(folder)
-        run = name
-        if _ID.fullmatch(name):
-            with suppress(OSError, UnicodeDecodeError):
-                run = read_regular(runs / _POINTERS / name).decode()
-        if not _RUN_ID.fullmatch(run) or not is_run(runs / run):
-            raise RequestError(-32002, f"no session {name[:80]!a} in {runs}")
-        path = runs / run
-        subject, begun = Path(read_request(path).subject), Run(path).state.start
-        if begun is None or begun.session is UNSET:
-            raise TraceError(f"{run} is not a conversation; continue it with stackmem resume")
-        if subject.resolve() != folder:
-            raise TraceError(f"the session belongs to {subject}, not to {folder}; open that folder")
-        return path
+def _set_mode(conversation: EditorSession, mode: str) -> None:
+    if mode not in (*MODES, PLAN):
+        raise wrong(f"unknown mode {mode[:40]!a}; choose one of {', '.join((*MODES, PLAN))}")
+    if (mode == PLAN) != conversation.planning:
+        conversation.choose(PersonPlanned(mode == PLAN))
+    conversation.mode = next((each for each in MODES if each == mode), conversation.mode)
 
 
-def serve_acp(turns: Turns, runs_dir: Callable[[Path], Path], mode: Approve) -> int:
+def serve_acp(agent: Callable[[], EditorAgent], turns: Turns) -> int:
     """Serve the editor on stdin and stdout until it disconnects; return the exit code.
 
     The protocol gets private copies of both streams. After that, anything else that writes to stdout goes to
@@ -273,7 +320,7 @@ def serve_acp(turns: Turns, runs_dir: Callable[[Path], Path], mode: Approve) -> 
     os.dup2(2, 1)
     played: Future[None] = Future()
     serving = threading.Thread(
-        target=lambda: asyncio.run(_serve(turns, runs_dir, mode, (reads, writes), played)), name="acp", daemon=True
+        target=lambda: asyncio.run(_serve(agent, turns, (reads, writes), played)), name="acp", daemon=True
     )
     serving.start()
     code = turns.play_all()
@@ -283,53 +330,22 @@ def serve_acp(turns: Turns, runs_dir: Callable[[Path], Path], mode: Approve) -> 
 
 
 async def _serve(
-    turns: Turns,
-    runs_dir: Callable[[Path], Path],
-    mode: Approve,
-    streams: tuple[BinaryIO, int],
-    played: Future[None],
+    make: Callable[[], EditorAgent], turns: Turns, streams: tuple[BinaryIO, int], played: Future[None]
 ) -> None:
     """Answer the editor until the last turn has ended, including requests sent before that."""
+    transport = LineTransport(*streams, turns.close)
+    workers = SessionProcesses(transport.send)
+    transport.diverts = workers.takes
     try:
-        agent: Any = EditorAgent(turns, runs_dir, mode)
-        transport = LineTransport(*streams, turns.close)
+        agent: Any = make()
         connection = AgentSideConnection(agent, transport, listening=False, use_unstable_protocol=True)
         listening = asyncio.create_task(connection.listen())
         await asyncio.wrap_future(played)
     finally:
         turns.close()
+        await workers.close()
     if answers := asyncio.all_tasks() - {asyncio.current_task(), listening}:
         await asyncio.wait(answers, timeout=_LAST_SECONDS)
-
-
-def _keep(name: str, run_dir: Path) -> None:
-    """Record which run belongs to a session, so that the session can be loaded by name."""
-    path = run_dir.parent / _POINTERS
-    path.mkdir(mode=0o700, exist_ok=True)
-    with open(path / name, "w", encoding="utf-8", opener=owners) as file:
-        file.write(run_dir.name)
-
-
-def _names_of(runs: Path) -> dict[str, str]:
-    """Map run ids to the names of the editor sessions that started them."""
-    try:
-        places = [path for path in (runs / _POINTERS).iterdir() if _ID.fullmatch(path.name)]
-    except OSError:
-        return {}
-    found = {}
-    for place in places:
-        with suppress(OSError, UnicodeDecodeError):
-            found[read_regular(place).decode()] = place.name
-    return found
-
-
-def _title(run_dir: Path) -> dict[str, str]:
-    """Return the session's first request and last activity; empty if the trace cannot be read."""
-    with suppress(StackmemError, OSError):
-        requests = (record.event.text for record in Run(run_dir).records() if isinstance(record.event, PersonSaid))
-        at = datetime.fromtimestamp((run_dir / TRACE).stat().st_mtime, UTC)
-        return {"title": mark_cut(" ".join(next(requests, "").split()), 80), "updatedAt": at.isoformat()}
-    return {}
 
 
 def _folder(cwd: str) -> Path:
@@ -337,54 +353,4 @@ def _folder(cwd: str) -> Path:
     with suppress(OSError, ValueError):
         if Path(cwd).is_absolute() and Path(cwd).is_dir():
             return Path(cwd).resolve()
-    raise _wrong(f"cwd must be the absolute path of a folder, not {cwd[:200]!a}")
-
-
-def _modes(conversation: EditorSession) -> dict[str, Any]:
-    known = [{"id": mode, "name": name, "description": says} for mode, (name, says) in _MODES.items()]
-    known.append({"id": _PLAN, "name": "Plan", "description": "The agent only looks, and answers with a plan."})
-    return {"currentModeId": _PLAN if conversation.planning else conversation.mode, "availableModes": known}
-
-
-def _text(prompt: list[Any], folder: Path) -> str:
-    """Convert a prompt to text; links to files in the folder become relative paths."""
-    parts, images = [], 0
-    for block in prompt:
-        if block.type == "image":
-            images += 1
-            parts.append(f"[Image {images}]")
-        elif block.type == "text":
-            parts.append(block.text)
-        elif block.type == "resource_link":
-            parts.append(_link(block.uri, folder))
-        else:
-            raise _wrong(f"a prompt may contain text, images and links to files, but not {block.type}")
-    text = "".join(parts)
-    if not text.strip():
-        raise _wrong("the prompt is empty")
-    return text
-
-
-def _images(prompt: list[Any]) -> list[UserFile]:
-    """Return the images of a prompt under the names that its text uses."""
-    blocks = [block for block in prompt if block.type == "image"]
-    try:
-        return [
-            UserFile(f"Image {number}", raw=b64decode(block.data, validate=True))
-            for number, block in enumerate(blocks, 1)
-        ]
-    except ValueError as error:
-        raise _wrong("the data of an image is not base64") from error
-
-
-def _link(uri: str, folder: Path) -> str:
-    with suppress(ValueError):
-        split = urlsplit(uri)
-        path = Path(unquote(split.path))
-        if split.scheme == "file" and path.is_relative_to(folder):
-            return f"`{path.relative_to(folder)}`"
-    return uri
-
-
-def _wrong(text: str) -> RequestError:
-    return RequestError(-32602, text)
+    raise wrong(f"cwd must be the absolute path of a folder, not {cwd[:200]!a}")

@@ -12,7 +12,9 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol
 
-from stackmem.core.facts import Event, ModelFailed, ModelReplied
+from msgspec.structs import replace
+
+from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunForked, RunStarted
 from stackmem.core.frames import last_words
 from stackmem.core.person_facts import (
     Approve,
@@ -27,9 +29,11 @@ from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.session import is_question
 from stackmem.core.state import State
 from stackmem.core.tools import AskQuestion, EditFile, RunCommand, WriteFile, tool_name
+from stackmem.doors.chat.commands import shell_command
 from stackmem.errors import TraceError
 from stackmem.foreign.files import read_start
-from stackmem.run.ports import Left, UserChoice, UserFile
+from stackmem.run.fork import ForkChanges
+from stackmem.run.ports import Left, UserChoice, UserCommand, UserFile
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.snapshot import Snapshot
 
@@ -61,6 +65,11 @@ class EditorSession:
         run_dir: The folder of the run; None before the first prompt.
         state: The latest state; None before the first event.
         queued: Whether a turn is running or waiting to run.
+        models: The names of the models that the session used, the current one last.
+        strategy: Its name, as chosen for the next prompt.
+        settings: The user's choices before the first prompt.
+        changes: The changes with which the next turn forks the run; None continues the run itself.
+        undone: The runs that ``/undo`` left, with the number of requests that remained.
     """
 
     def __init__(self, name: str, folder: Path, mode: Approve, editor: Editor) -> None:
@@ -68,7 +77,13 @@ class EditorSession:
         self.run_dir: Path | None = None
         self.state: State | None = None
         self.queued = False
+        self.models: list[str] = []
+        self.strategy = ""
+        self.settings: dict[str, str] = {}
+        self.changes: ForkChanges | None = None
+        self.undone: list[tuple[Path, int]] = []
         self.on_run: Callable[[Path], object] = _nothing
+        self.on_options: Callable[[EditorSession], object] = _nothing  # called when an option has another value
         self._editor = editor
         self._lock = threading.Lock()
         self._words: list[str] = []
@@ -78,6 +93,15 @@ class EditorSession:
         self._cancelled: list[Future[str]] = []
         self._stops = self._closed = False
         self._heard = ""
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self.models[-1] if self.models else ""
+
+    def use_model(self, name: str) -> None:
+        """Make a model the current one; the earlier ones stay known."""
+        self.models = [*(each for each in self.models if each != name), name]
 
     # Called from the editor's thread.
 
@@ -112,6 +136,25 @@ class EditorSession:
             self._waiting, self._words, self._attached = [], [], []
             self._stops = self.queued
 
+    def set_option(self, *, model: str = "", strategy: str = "") -> None:
+        """Choose a model or strategy for the next prompt; a run that has begun continues in a fork."""
+        self.use_model(model or self.model)
+        self.strategy = strategy or self.strategy
+        if self.run_dir is None:
+            self.settings |= {"model": self.model} if model else {}
+            self.settings |= {"strategy": self.strategy} if strategy else {}
+        else:
+            was = self.changes or ForkChanges()
+            self.changes = replace(was, model=model or was.model, strategy=strategy or was.strategy)
+
+    def reset_options(self) -> None:
+        """Show the values of the run again, after a change of them failed."""
+        begun = self.state.begun if self.state is not None and self.state.start is not None else None
+        if begun is not None and (self.model, self.strategy) != (begun.model, begun.strategy):
+            self.use_model(begun.model)
+            self.strategy = begun.strategy
+            self.on_options(self)
+
     def close(self) -> None:
         """Record that the editor is gone."""
         with self._lock:
@@ -120,9 +163,10 @@ class EditorSession:
     # Called from the main thread.
 
     def take_words(self) -> str:
-        """Return and clear all queued words; empty if there are none."""
+        """Return and clear the queued words up to the next command of the user; empty if there are none."""
         with self._lock:
-            words, self._words = "\n\n".join(self._words), []
+            count = next((place for place, each in enumerate(self._words) if shell_command(each)), len(self._words))
+            words, self._words = "\n\n".join(self._words[:count]), self._words[count:]
         return words
 
     def next_words(self) -> str:
@@ -159,11 +203,18 @@ class EditorSession:
     def observe(self, event: Event, state: State) -> None:
         """Send the editor the updates for an event and the state after it."""
         before, self.state = self.state or State(), state
+        if isinstance(event, RunStarted | RunForked):
+            is_new = (self.model, self.strategy) != (state.begun.model, state.begun.strategy)
+            self.use_model(state.begun.model)
+            self.strategy = state.begun.strategy
+            if is_new:
+                self.on_options(self)
         if isinstance(event, PersonStopped):
             self._stops = False
         for each in updates(event, before, state, self.shown(heard=self._heard)):
             self._editor.update(self.name, each)
         if isinstance(event, PersonPlanned | PersonAccepted):
+            self.on_options(self)
             mode = "plan" if self.planning else self.mode
             self._editor.update(self.name, {"sessionUpdate": "current_mode_update", "currentModeId": mode})
         if isinstance(event, ModelReplied | ModelFailed):
@@ -173,6 +224,12 @@ class EditorSession:
         """Return the updates that replay a past event."""
         self.state = after
         return updates(event, before, after, self.shown(history=True))
+
+    def take_up(self, run_dir: Path, state: State) -> None:
+        """Continue an earlier run."""
+        self.run_dir, self.state = run_dir, state
+        self.use_model(state.begun.model)
+        self.strategy = state.begun.strategy
 
     def shown(self, *, heard: str = "", history: bool = False) -> Shown:
         return Shown(
@@ -186,9 +243,11 @@ class EditorSession:
     def request(self) -> str:
         self._must_be_there()
         self._read_choice()
+        self._run_if_asked()
         return self._said()
 
     def answer(self, asked: AskUser) -> str | None:
+        self._run_if_asked()
         words = self._said()
         if words.strip().isdecimal() and 1 <= int(words.strip()[:6]) <= len(asked.options):
             return asked.options[int(words.strip()[:6]) - 1]
@@ -220,6 +279,7 @@ class EditorSession:
         self._read_choice()
         if self._stops:
             return PersonStopped()
+        self._run_if_asked()
         if self.state is not None and _is_asking(self.state):
             return None  # the words answer the agent's question
         with self._lock:
@@ -234,6 +294,21 @@ class EditorSession:
         if not words:
             raise Left
         return words
+
+    def _run_if_asked(self) -> None:
+        """Leave the question for a command of the user in the sandbox; the run asks again afterwards."""
+        with self._lock:
+            command = shell_command(self._words[0]) if self._words else ""
+            if command:
+                self._words.pop(0)
+        if command:
+            raise UserCommand(command)
+
+    def has_file(self, path: str) -> bool:
+        """Return whether the agent's copy has a file or folder."""
+        if self.run_dir is None or self.state is None or not self.state.tree:
+            return False
+        return path.rstrip("/") in Snapshot(self.run_dir / HISTORY, self.state.tree).entries
 
     def _must_be_there(self) -> None:
         if self._closed:
@@ -280,5 +355,5 @@ def _is_asking(state: State) -> bool:
     return isinstance(pending.call, AskQuestion) or (not pending.calls and is_question(last_words(state.running)))
 
 
-def _nothing(run_dir: Path) -> None:
-    """Default for ``on_run``: do nothing."""
+def _nothing(_: object) -> None:
+    """Do nothing."""

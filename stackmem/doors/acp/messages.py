@@ -59,12 +59,14 @@ class LineTransport:
 
     Attributes:
         gone: Called once, in the reading thread, after the editor has closed its end.
+        diverts: Takes a message that is not for this process, and returns whether it did.
     """
 
     def __init__(self, reads: BinaryIO, writes: int, gone: Callable[[], object]) -> None:
         self._reads, self._writes, self._gone = reads, writes, gone
         self._messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
+        self.diverts: Callable[[dict[str, Any]], bool] = _nothing_diverted
         threading.Thread(target=self._read, name="acp-lines", daemon=True).start()
 
     async def receive(self) -> dict[str, Any] | None:
@@ -87,7 +89,7 @@ class LineTransport:
             if not whole:
                 raise BadLine(_INVALID_REQUEST, f"the line is longer than {LONGEST_BYTES >> 20} MiB")
             message = read_message(line)
-            if not is_ignored(message):
+            if not is_ignored(message) and not self.diverts(message):
                 self._messages.put_nowait(message)
         except BadLine as bad:
             await self.send(bad.answer)
@@ -107,3 +109,8 @@ class LineTransport:
             self._gone()
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._messages.put_nowait, None)
+
+
+def _nothing_diverted(message: dict[str, Any]) -> bool:
+    """Divert no message."""
+    return False

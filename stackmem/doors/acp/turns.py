@@ -13,6 +13,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from types import FrameType
 
+from msgspec.structs import replace
+
+from stackmem.cli.screen.text import one_line
 from stackmem.core.compaction import why_no_summary
 from stackmem.core.conversation.standing import memory_line
 from stackmem.core.facts import RunEnded
@@ -23,7 +26,7 @@ from stackmem.doors.chat.committing import apply_order
 from stackmem.errors import StackmemError
 from stackmem.memory import open_strategy
 from stackmem.models.spoken import listening
-from stackmem.run.fork import ForkChanges, before_request, fork
+from stackmem.run.fork import ForkChanges, fork, requests_of
 from stackmem.run.limits import LIMITS
 from stackmem.run.open import Person
 from stackmem.run.prepare import Prepared
@@ -56,10 +59,12 @@ class Turns:
     """Queue of turns from all conversations.
 
     Attributes:
-        prepare: Prepares the first run of a conversation about a folder.
+        prepare: Prepares the first run of a conversation about a folder, with other settings by name.
     """
 
-    def __init__(self, prepare: Callable[[Path], Prepared], look: Look, environ: Mapping[str, str]) -> None:
+    def __init__(
+        self, prepare: Callable[[Path, Mapping[str, str]], Prepared], look: Look, environ: Mapping[str, str]
+    ) -> None:
         self.prepare = prepare
         self._look, self._environ = look, environ
         self._queue: SimpleQueue[EditorSession | None] = SimpleQueue()
@@ -128,6 +133,8 @@ class Turns:
             failure = str(error)
         except Exception as error:  # noqa: BLE001 - an error in one conversation must not end the others
             failure = f"this turn failed ({type(error).__name__}: {error})"
+        if failure:
+            conversation.reset_options()
         if conversation.finish(reason, failure):
             self.begin(conversation)
         return code
@@ -154,11 +161,16 @@ class Turns:
 
     def _run(self, conversation: EditorSession) -> RunResult | None:
         if conversation.run_dir is None:
-            prepared = self.prepare(conversation.folder)
+            prepared = self.prepare(conversation.folder, conversation.settings)
             return solve(prepared, self._environ, conversation.observe, _second, person=conversation)
         return self._resume(conversation, conversation.run_dir, {})
 
     def _resume(self, conversation: EditorSession, run_dir: Path, wanted: dict[str, str]) -> RunResult | None:
+        if conversation.changes is not None:
+            forked = self._fork(conversation, run_dir, ForkChanges())
+            if not wanted or conversation.run_dir is None:
+                return forked
+            run_dir = conversation.run_dir
         person = Person(port=conversation)
         try:
             return resume(run_dir, wanted, self._environ, conversation.observe, _second, person=person).result
@@ -191,8 +203,8 @@ class Turns:
             case "compact":
                 conversation.choose(PersonCompacted())
                 return self._resume(conversation, run_dir, {})
-            case "undo":
-                return self._undo(conversation, run_dir, rest)
+            case "undo" | "rewind" | "redo":
+                return self._go_back(name, rest, conversation, run_dir)
             case "model" if rest:
                 return self._fork(conversation, run_dir, ForkChanges(model=rest))
             case "strategy" if rest:
@@ -208,24 +220,49 @@ class Turns:
                 conversation.say(self._look(f"/{name}", rest, state, run_dir))
         return None
 
-    def _undo(self, conversation: EditorSession, run_dir: Path, rest: str) -> RunResult | None:
-        count = int(rest) if rest.isdecimal() and len(rest) < 6 else 1
-        found = before_request(Run(run_dir).records(), count)
-        if found is None:
+    def _go_back(self, name: str, rest: str, conversation: EditorSession, run_dir: Path) -> RunResult | None:
+        number = int(rest) if rest.isdecimal() and len(rest) < 6 else 0
+        found = requests_of(Run(run_dir).records())
+        undone = conversation.undone
+        if undone and undone[-1][1] != len(found):
+            undone.clear()
+        if name == "redo":
+            if not undone:
+                conversation.say("nothing to redo: no /undo since the last request")
+                return None
+            conversation.say("redone; the conversation is as it was before /undo")
+            return self._resume(conversation, undone.pop()[0], {})
+        if name == "rewind" and not 0 < number <= len(found):
+            lines = [f"{place}. {one_line(words)}" for place, (_, words) in enumerate(found, 1)]
+            conversation.say(
+                "\n".join([*lines, "", "/rewind N goes back to before request N" if found else "no request"])
+            )
+            return None
+        count = len(found) - number + 1 if name == "rewind" else number or 1
+        if count > len(found):
             conversation.say("no such request to undo")
             return None
-        record, words = found
+        record, words = found[-count]
+        undone.append((run_dir, len(found) - count))
         conversation.say(f"undone: {words}\n\nChanges already applied to your folder or sent elsewhere remain.")
         return self._fork(conversation, run_dir, ForkChanges(), record)
 
     def _fork(
         self, conversation: EditorSession, run_dir: Path, changes: ForkChanges, record: int | None = None
     ) -> RunResult:
+        """Continue in a fork, with the changes that were chosen in the session's options and these."""
         last = record or max(each.seq for each in Run(run_dir).records() if not isinstance(each.event, RunEnded))
-        conversation.state = None
-        return fork(
-            run_dir, 0, changes, self._environ, conversation.observe, _second, conversation, record=last
-        ).result  # fmt: skip
+        chosen, conversation.changes = conversation.changes or ForkChanges(), None
+        changes = replace(
+            changes, model=changes.model or chosen.model, strategy=changes.strategy or chosen.strategy
+        )  # fmt: skip
+        before, conversation.state = conversation.state, None
+        try:
+            return fork(
+                run_dir, 0, changes, self._environ, conversation.observe, _second, conversation, record=last
+            ).result  # fmt: skip
+        finally:
+            conversation.state = conversation.state or before
 
 
 def _second(code: int) -> None:

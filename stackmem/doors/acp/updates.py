@@ -6,6 +6,7 @@ result. Paths are those of the user's folder; paths outside it are left out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,7 +17,7 @@ from stackmem.core import facts
 from stackmem.core.conversation import keeping
 from stackmem.core.frames import last_words
 from stackmem.core.messages import Text, ToolCall
-from stackmem.core.person_facts import PersonDecided, PersonSaid, PersonSteppedIn, TurnEnded
+from stackmem.core.person_facts import PersonAttached, PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, TurnEnded
 from stackmem.core.program_facts import UserAnswered
 from stackmem.core.state import State
 from stackmem.core.text import mark_cut
@@ -43,6 +44,7 @@ HIDDEN: frozenset[VoiceKind] = frozenset(
 )
 """Kinds that an editor shows as calls, messages and plans, or knows from its user."""
 _TITLE_CHARS, _TEXT_CHARS = 200, 20_000
+_TICKS = re.compile("`+")
 
 
 class Shown(Struct, frozen=True):
@@ -79,6 +81,11 @@ def updates(event: facts.Event, before: State, after: State, shown: Shown) -> li
             sent += _plan(after)
         case TurnEnded(result=result):
             sent += _result(result, before)
+        case PersonRan(command=command, output=output):
+            sent += [_chunk("user_message_chunk", f"!{command}")] if shown.history else []
+            sent.append(message(_output(output)))
+        case PersonAttached(failed=True):
+            sent.append(message(f"(not attached: {event.name}: {mark_cut(event.content, 500)})\n"))
         case facts.ModelFailed(kind=kind, detail=detail):
             sent.append(_chunk("agent_thought_chunk", f"The provider failed ({kind}): {mark_cut(detail, 500)}\n"))
         case facts.CallRejected() | facts.ReplyNudged() | facts.NoticeGiven():
@@ -101,6 +108,12 @@ def call_shown(state: State, shown: Shown) -> Update:
 def message(text: str) -> Update:
     """Build a message to the user."""
     return _chunk("agent_message_chunk", text)
+
+
+def _output(text: str) -> str:
+    """Return the output of the user's command as a code block, which no line of the output can end."""
+    fence = "`" * max(3, 1 + max((len(run) for run in _TICKS.findall(text)), default=0))
+    return f"{fence}text\n{mark_cut(text, _TEXT_CHARS).rstrip()}\n{fence}\n"
 
 
 def _chunk(kind: str, text: str) -> Update:

@@ -50,16 +50,12 @@ class ChatCommand(Struct, frozen=True):
 
 COMMANDS = {
     "help": ChatCommand("", "show these commands", in_editors=False),
-    "show": ChatCommand(
-        "[STEP]",
-        "show a step in full, with its call and result; without a number, the last step",
-        in_editors=False,
-    ),
+    "show": ChatCommand("[STEP]", "show a step in full, with its call and result; without a number, the last step"),
     "diff": ChatCommand("", "show the agent's changes so far"),
     "apply": ChatCommand("[-p] [--commit] [PATH...]", "apply the changes to your folder, or only those in PATH"),
     "undo": ChatCommand("[N]", "undo the last N requests and their file changes"),
-    "redo": ChatCommand("", "take back the last /undo, if no request was made since", in_editors=False),
-    "rewind": ChatCommand("[N]", "list the requests, or go back to before request N", in_editors=False),
+    "redo": ChatCommand("", "take back the last /undo, if no request was made since"),
+    "rewind": ChatCommand("[N]", "list the requests, or go back to before request N"),
     "fork": ChatCommand("", "continue in a copy of this conversation", in_editors=False),
     "plan": ChatCommand("", "turn plan mode on or off: the agent only looks, and answers with a plan"),
     "accept": ChatCommand("[edit]", "carry out the plan, a request for each step; edit changes it first"),
@@ -79,7 +75,7 @@ COMMANDS = {
     "strategy": ChatCommand("NAME", "continue with another memory strategy"),
     "budget": ChatCommand("steps|tokens|usd|seconds N|+N", "set a limit"),
     "new": ChatCommand("", "start a new conversation about the folder, with the same settings", in_editors=False),
-    "rename": ChatCommand("NAME", "name the conversation; --resume NAME continues it", in_editors=False),
+    "rename": ChatCommand("NAME", "name the conversation; --resume NAME continues it"),
     "view": ChatCommand("", "write the conversation as an HTML page", in_editors=False),
     "save": ChatCommand("FILE", "write requests and results as Markdown", in_editors=False),
     "quit": ChatCommand("", "leave; stackmem chat --continue resumes the conversation", in_editors=False),
@@ -91,6 +87,11 @@ _SHOWN_CHARS = 40_000
 _AGENTS, _EXPORTED_BYTES = "AGENTS.md", 4 << 20
 _BEGINS, _ENDS = "<!-- stackmem: words of the user -->", "<!-- end of the words of the user -->"
 _BY = {"user": "you", "agent": "the agent", "wording": "its wording", "upkeep": "the question after the request"}
+
+
+def shell_command(line: str) -> str:
+    """Return the command in a line that begins with ``!``; empty if it is another line."""
+    return line.strip()[1:].strip() if line.strip().startswith("!") else ""
 
 
 class Look:

@@ -35,11 +35,11 @@ from stackmem.trace.open_run import Run
 
 from .chat import ChatScreen
 from .command_files import FileCommands, find_commands
-from .commands import Look
+from .commands import Look, shell_command
 from .committing import apply_order
 from .line_editor import LineEditor
 from .mentions import ChatCompleter
-from .person import TerminalPerson, shell_command
+from .person import TerminalPerson
 
 _HISTORY = ".chat_history"
 

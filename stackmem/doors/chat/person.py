@@ -21,6 +21,7 @@ from stackmem.trace.snapshot import Snapshot
 
 from .chat import ChatScreen, folded
 from .command_files import request_of
+from .commands import shell_command
 from .line_editor import LineEditor
 from .mentions import mentions
 
@@ -265,11 +266,6 @@ class TerminalPerson:
             return
         self._paused = True
         self.screen.tell("(pausing after the current action; press again to interrupt it)", color="dim")
-
-
-def shell_command(line: str) -> str:
-    """Return the command in a line that begins with ``!``; empty if it is another line."""
-    return line.strip()[1:].strip() if line.strip().startswith("!") else ""
 
 
 def _pattern(asked: AskPermission) -> str:

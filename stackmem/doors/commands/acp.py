@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import get_args
 
@@ -18,8 +20,9 @@ from stackmem.errors import UsageError
 from stackmem.installing import install_command
 from stackmem.memory import open_strategy
 from stackmem.run.prepare import Prepared, prepare
+from stackmem.settings.mcp_servers import Server
 from stackmem.settings.options import LIMIT_OPTIONS
-from stackmem.tools.mcp_servers import own_servers
+from stackmem.tools.mcp_servers import connected, own_servers
 
 
 @takes("flags", settings(
@@ -45,24 +48,33 @@ def command(
     if mode is None:
         raise UsageError(f"--approve must be one of {', '.join(get_args(Approve))}, not {approve[:40]!a}")
     try:
-        from stackmem.doors.acp.agent import serve_acp
+        from stackmem.doors.acp.agent import EditorAgent, serve_acp
         from stackmem.doors.acp.turns import Turns
     except ImportError as error:
         raise UsageError(
             f"stackmem acp needs the extra 'acp' ({error.name} is missing); install it: {install_command('acp')}"
         ) from error
 
-    def prepared(folder: Path) -> Prepared:
+    def prepared(folder: Path, chosen: Mapping[str, str]) -> Prepared:
         # Make every call ask, and let the session's mode answer for the user: so the mode can change during a run.
-        found = prepare(str(folder), None, flags, os.environ, Path.cwd(), SessionRules(approve="all"))
+        found = prepare(str(folder), None, {**flags, **chosen}, os.environ, Path.cwd(), SessionRules(approve="all"))
         framed = has_frames(open_strategy(found.resolved.settings.strategy))
         rules = found.session or SessionRules()
         return replace(found, session=replace(rules, policy="frame" if framed else "flat"))
 
-    with own_servers(os.environ, Path.cwd()) as warnings:
+    def runs_dir(folder: Path) -> Path:
+        return prepared(folder, {}).folders[0]
+
+    with ExitStack() as stack:
+        warnings = stack.enter_context(own_servers(os.environ, Path.cwd()))
+
+        def connect(servers: Mapping[str, Server], root: Path) -> None:
+            stack.enter_context(connected(servers, root))
+
+        turns = Turns(prepared, _look, os.environ)
         for warning in warnings:
             print(warning, file=sys.stderr)  # noqa: T201 - stdout carries the protocol
-        sys.exit(serve_acp(Turns(prepared, _look, os.environ), lambda folder: prepared(folder).folders[0], mode))
+        sys.exit(serve_acp(lambda: EditorAgent(turns, runs_dir, mode, connect), turns))
 
 
 def _look(command: str, rest: str, state: State, run_dir: Path) -> str:

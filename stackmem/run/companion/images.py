@@ -147,6 +147,8 @@ def _blind(raw: bytes) -> str:
     media = media_of(raw[:1024])
     if media == PDF:
         return f"it is a PDF, and {BLIND}; extract its text with run_command"
+    if not media:
+        return "it is not a PNG, JPEG, GIF or WebP image or a PDF"
     try:
         head = header(raw)
     except BrokenImage as error:

@@ -62,8 +62,11 @@ def _ended_jobs(upcoming: Effect, state: State, world: World) -> JobsEnded | Non
 
 def read_attached(named: UserFile, state: State, world: World) -> PersonAttached:
     """Read what the user attached in a conversation."""
+    if named.recorded is not None:
+        return named.recorded
     read = read_attachment(named, world, state.shown_bytes)
-    return PersonAttached(read.path, read.content, read.start_line, read.end_line, read.failed, read.images)
+    given = UNSET if named.raw is None else True
+    return PersonAttached(read.path, read.content, read.start_line, read.end_line, read.failed, read.images, given)
 
 
 def run_for_user(command: str, state: State, world: World, interrupts: Interrupts) -> PersonRan:

@@ -9,6 +9,9 @@ from tests.stage import ROOT
 
 SCHEMA = ROOT / "node_modules" / "@agentclientprotocol" / "sdk" / "schema" / "v1" / "schema.json"
 
+UNSTABLE = {"session/fork"}
+"""Methods that the library of Python has, and the published schema does not."""
+
 
 class Wire:
     """Every message that an agent sent, with its schema violations."""
@@ -32,7 +35,7 @@ class Wire:
             self._hold("Request" if "id" in message else "Notification", message["method"], message["params"])
         elif "error" in message:
             self._hold("Error", "", message["error"])
-        elif message["id"] is not None:
+        elif message["id"] is not None and self._asked[message["id"]] not in UNSTABLE:
             self._hold("Response", self._asked[message["id"]], message["result"])
 
     def _hold(self, kind: str, method: str, value: object) -> None:
