@@ -93,7 +93,8 @@ def test_two_sessions_work_in_parallel_and_each_is_cancelled_and_closed_alone(st
             await asyncio.sleep(0.02)
         await agent.cancel(session_id=second)
         assert (await turns[1]).stop_reason == "cancelled"
-        assert not (turns[0].done() or turns[2].done())
+        assert not turns[0].done()
+        assert not turns[2].done()
         for session, turn in ((first, turns[0]), (third, turns[2])):
             await agent.cancel(session_id=session)
             assert (await turn).stop_reason == "cancelled"
@@ -183,7 +184,7 @@ def test_embedded_mentioned_and_unsaved_files_are_attached_and_replayed(stage: S
         files = ClientCapabilities(fs=FileSystemCapabilities(read_text_file=True))
         await agent.initialize(protocol_version=1, client_capabilities=files)
         session = (await agent.new_session(cwd=str(folder))).session_id
-        blob = BlobResourceContents(uri="file:///else/where.bin", blob="AAE=")
+        blob = BlobResourceContents(uri="file:///else/where.bin", blob="/wA=")
         prompt = [
             *text("See @a.txt and "),
             embedded((folder / "new.txt").as_uri(), "from the editor"),
