@@ -14,8 +14,8 @@ from .aider import is_aider, read_aider
 from .atif import read_atif
 from .chat import is_chat, read_chat
 from .claude_code import is_claude_code, read_claude_code
-from .codex import is_codex, read_codex
-from .gemini_cli import is_gemini, read_gemini
+from .codex import codex_agents, is_codex, read_codex
+from .gemini_cli import gemini_agents, is_gemini, read_gemini
 from .goose import is_goose, read_goose
 from .inspect_log import is_zip, read_inspect
 from .mini import read_mini
@@ -37,8 +37,8 @@ IMPORTERS: dict[str, Callable[[RecordingFile], list[RecordedSession]]] = {
     "atif": _whole(read_atif),
     "chat": lambda file: read_chat(file.text, file.where),
     "claude-code": lambda file: [read_claude_code(file.text, file.where, file.subagents())],
-    "codex": lambda file: [read_codex(file.text, file.where)],
-    "gemini-cli": lambda file: [read_gemini(file.text, file.where)],
+    "codex": lambda file: [read_codex(file.text, file.where, codex_agents(file.path))],
+    "gemini-cli": lambda file: [read_gemini(file.text, file.where, gemini_agents(file.path, file.text))],
     "goose": lambda file: [read_goose(file.text, file.where)],
     "inspect": read_inspect,
     "mini": _whole(read_mini),

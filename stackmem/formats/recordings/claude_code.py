@@ -217,6 +217,8 @@ class _ClaudeReader:
             stream_session.finished,
         )
         self._join(main)
+        if compactions := sum(line.summary for _, line, _ in self._lines):
+            session.left_out.append(f"the usage of {quantity(compactions, 'compaction')}, which the file does not have")
         if rewound:
             session.left_out.append(f"{quantity(rewound, 'line')} of branches that the user rewound; their cost counts")
         session.left_out += [f"lines of the kind {kind!r}: {count}" for kind, count in sorted(self._others.items())]

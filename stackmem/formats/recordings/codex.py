@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from msgspec import Struct
 from stackmem.core.messages import ReplyPart, ToolCall, Usage
 from stackmem.core.text import quantity
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_regular, read_start
 
 from .chat import spelled_call
 from .session import (
@@ -44,6 +46,9 @@ _ITEMS = frozenset({
     "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
     "local_shell_call", "local_shell_call_output",
 })  # fmt: skip
+_TARGETS = re.compile(r'"(?:agent_id|task_name)":\s*"([^"]{1,300})"')
+_MAX_HEAD_BYTES = 1 << 20
+MAX_ROLLOUT_BYTES = 1 << 30
 _EXITED = re.compile(r"(?:Exit code: |Process exited with code )(-?\d{1,9})")
 
 
@@ -83,18 +88,65 @@ def _is_head(value: Json) -> bool:
     return {"id", "timestamp", "instructions"} <= value.keys()
 
 
-def read_codex(text: str, where: str) -> RecordedSession:
+def codex_agents(path: Path | None) -> Iterator[tuple[str, str]]:
+    """Yield name and text of a session's other rollouts: those of its sub-agents, in the same folder."""
+    own = _head_of(path) if path is not None else {}
+    if path is None or not own.get("session_id") or own.get("parent_thread_id"):
+        return
+    for other in sorted(path.parent.glob("rollout-*.jsonl")):
+        head = _head_of(other) if other != path else {}
+        if head.get("session_id") == own["session_id"] and head.get("parent_thread_id"):
+            yield str(other), read_regular(other, MAX_ROLLOUT_BYTES).decode("utf-8-sig", "replace")
+
+
+def _head_of(path: Path) -> Json:
+    """Return the first line's payload; empty if it has another form."""
+    try:
+        value = load(read_start(path, _MAX_HEAD_BYTES).partition(b"\n")[0].decode("utf-8-sig", "replace"), str(path))
+    except (OSError, UsageError):
+        return {}
+    payload = value.get("payload") if isinstance(value, dict) else None
+    return payload if isinstance(payload, dict) else {}
+
+
+def read_codex(text: str, where: str, agents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
     """Read the rollout as a session. Lines that are not JSON are counted and left out.
+
+    Args:
+        agents: Name and text of the rollouts of its sub-agents.
 
     Raises:
         UsageError: A line does not match the format. The message names it.
     """
+    readers = [_read(text, where), *(_read(inner, name) for name, inner in agents)]
+    waiting = list(readers[1:])
+    for reader in readers:
+        _join(reader.session, waiting)
+    main = readers[0].session
+    if waiting:
+        main.left_out.append(f"{quantity(len(waiting), 'sub-agent')} whose call is unknown")
+    return main
+
+
+def _join(session: RecordedSession, waiting: list[_CodexReader]) -> None:
+    """Attach each sub-agent to the call that started it: the call's result contains its id or its path."""
+    for turn in (turn for turn in session.turns if isinstance(turn, RecordedReply)):
+        for answer in turn.answers:
+            spawns = any(call.id == answer.call_id and call.name == "spawn_agent" for call in turn.calls)
+            targets = set(_TARGETS.findall(answer.text)) if spawns else set()
+            agent = next((reader for reader in waiting if {reader.session.id, reader.path} & targets), None)
+            if agent is not None:
+                waiting.remove(agent)
+                answer.child = agent.session
+
+
+def _read(text: str, file: str) -> _CodexReader:
     reader = _CodexReader()
-    for location, value in _lines(text, where, reader.session.left_out):
+    for location, value in _lines(text, file, reader.session.left_out):
         reader.line(shaped(value, _RolloutLine, location), location)
     session = reader.session
     session.left_out += [f"{quantity(count, 'line')} of kind {kind}" for kind, count in sorted(reader.others.items())]
-    return session
+    return reader
 
 
 def _lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
@@ -124,6 +176,7 @@ class _CodexReader:
     def __init__(self) -> None:
         self.session = RecordedSession("codex", "rollout", turns=[], left_out=[])
         self.others: Counter[str] = Counter()
+        self.path = ""  # its place among the agents of its session; empty if the rollout has none
         self._model = ""
         self._total = _TokenUsage()
         self._open = False
@@ -161,6 +214,7 @@ class _CodexReader:
         session, version = self.session, words(payload.get("cli_version"))
         if session.id == "rollout":  # a fork repeats its parent's metadata
             session.id = words(payload.get("id")) or session.id
+            self.path = words(payload.get("agent_path"))
             session.origin = f"codex (Codex CLI {version or 'of unknown version'})"
             session.workspace = words(payload.get("cwd"))
             session.system = words(payload.get("base_instructions") or payload.get("instructions"))
@@ -174,6 +228,8 @@ class _CodexReader:
         match kind:
             case "message" if payload.get("role") == "assistant":
                 self._say(plain(words(payload.get("content"), lost)), at)
+            case "agent_message":  # from another agent; newer models encrypt the text
+                self._tell(words(_plain_parts(payload.get("content")), lost), at)
             case "message":
                 self._tell(words(payload.get("content"), lost), at)
             case "reasoning":
@@ -235,6 +291,15 @@ class _CodexReader:
         read = min(used.cached_input_tokens, used.input_tokens)
         replies[-1].usage = Usage(used.input_tokens - read, read, 0, 0, used.output_tokens)
         self._open = False
+
+
+def _plain_parts(content: object) -> object:
+    """Return the parts of a message with encrypted parts as their text, which is that of the call that sent it."""
+    parts = content if isinstance(content, list) else []
+    return [
+        {"text": part["encrypted_content"]} if isinstance(part, dict) and "encrypted_content" in part else part
+        for part in parts
+    ]
 
 
 def _output(output: object, location: str, lost: Counter[str]) -> tuple[str, int | None]:

@@ -9,13 +9,18 @@ Source: google-gemini/gemini-cli, its chat recording.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from stackmem.core.messages import ToolCall, Usage
+from stackmem.core.text import quantity
 from stackmem.errors import UsageError
+from stackmem.foreign.files import read_regular
 
 from .session import (
     Count,
@@ -33,6 +38,9 @@ from .session import (
 )
 
 Json = dict[str, Any]
+_SESSION_ID = re.compile(r'"sessionId":\s*"([A-Za-z0-9_-]{8,80})"')
+_HEAD_CHARS = 4_000
+MAX_CHAT_BYTES = 1 << 30
 
 
 class _GeminiTokens(Struct, frozen=True):
@@ -95,12 +103,45 @@ def is_gemini(value: Any) -> bool:
     return "sessionId" in value and ("projectHash" in value or isinstance(value.get("messages"), list))
 
 
-def read_gemini(text: str, location: str) -> RecordedSession:
+def gemini_agents(path: Path | None, text: str) -> Iterator[tuple[str, str]]:
+    """Yield name and text of the chats of a session's sub-agents, which are in a folder with the session's id."""
+    match = _SESSION_ID.search(text[:_HEAD_CHARS])
+    folder = path.parent / match[1] if path is not None and match else None
+    for other in sorted(folder.glob("*.jsonl")) if folder is not None else ():
+        yield str(other), read_regular(other, MAX_CHAT_BYTES).decode("utf-8-sig", "replace")
+
+
+def read_gemini(text: str, location: str, agents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
     """Read the chat as a session. If a message appears twice, the last version counts.
+
+    Args:
+        agents: Name and text of the chats of its sub-agents.
 
     Raises:
         UsageError: A line does not match the format. The message names it.
     """
+    session = _read_chat(text, location)
+    waiting = [_read_chat(inner, name) for name, inner in agents]
+    for chat in (session, *waiting[:]):
+        _join(chat, waiting)
+    if waiting:
+        session.left_out.append(f"{quantity(len(waiting), 'sub-agent')} whose call is unknown")
+    return session
+
+
+def _join(session: RecordedSession, waiting: list[RecordedSession]) -> None:
+    """Attach each sub-agent to the call whose prompt is its task."""
+    for turn in (turn for turn in session.turns if isinstance(turn, RecordedReply)):
+        for call in turn.calls:
+            arguments = call.arguments if isinstance(call.arguments, dict) else {}
+            answer = next((each for each in turn.answers if each.call_id == call.id and each.child is None), None)
+            child = next((chat for chat in waiting if chat.task and chat.task in map(str, arguments.values())), None)
+            if answer is not None and child is not None:
+                waiting.remove(child)
+                answer.child = child
+
+
+def _read_chat(text: str, location: str) -> RecordedSession:
     session, others = RecordedSession("gemini-cli", "chat", turns=[], left_out=[]), Counter[str]()
     messages = _messages(text, location, session)
     unique = {message.id or str(position): message for position, message in enumerate(messages)}

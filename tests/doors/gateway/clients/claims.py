@@ -24,9 +24,11 @@ from stackmem.doors.gateway.recording import outcome
 from stackmem.doors.gateway.status import GatewayRunStatus, gateway_status
 from stackmem.doors.gateway.verifying import GatewayVerified, verify_gateway_run
 from stackmem.doors.gateway.wires import wire_of
+from stackmem.foreign.files import read_start
+from stackmem.formats.import_ import ImportedRun, import_file
 from stackmem.run.run_folder import EXCHANGES, TRACE
 from stackmem.trace.store import TraceReader
-from tests.doors.gateway.clients.job import BEGIN, DONE, RESUME, JobProvider, begin
+from tests.doors.gateway.clients.job import AGAIN, BEGIN, DONE, MAIN, RESUME, JobProvider, begin
 from tests.doors.gateway.clients.table import CLIENTS, Client, environ_of, place_of
 from tests.doors.gateway.upstream import RawUpstream
 
@@ -42,6 +44,9 @@ class JobClient(Struct, frozen=True):
         command: Starts the job; ``resume`` continues it; empty if the agent cannot. ``{task}`` is the prompt.
         sessions: Where it keeps its session files, below its home; empty if it keeps none.
         agents: How many sub-agents its job starts.
+        unsaved: How replies begin that its files do not contain, such as a compaction.
+        has_ids: Whether it sends ids of its sessions.
+        typed: For an agent that reads its prompts from stdin, the lines for the start and for the resume.
     """
 
     client: Client
@@ -49,6 +54,9 @@ class JobClient(Struct, frozen=True):
     resume: tuple[str, ...] = ()
     sessions: str = ""
     agents: int = 2
+    unsaved: tuple[str, ...] = ()
+    has_ids: bool = True
+    typed: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 
 _CLAUDE = ("{bin}/claude", "-p", "{task}", "--dangerously-skip-permissions", "--autocompact", "100000", "--model")
@@ -56,11 +64,17 @@ _CODEX = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
           "-c", "model_auto_compact_token_limit=100000", "-m")  # fmt: skip
 _OPENCODE = ("{bin}/opencode", "run", "--model")
 _GEMINI = ("{bin}/gemini", "--model", "gemini-3.8-flash", "--yolo", "-p", "{task}")
+_AIDER = (
+    "{bin}/aider", *NAMED["aider"].command[1:], "--edit-format", "diff", "--max-chat-history-tokens", "600",
+    *(f"part_{number}.txt" for number in range(1, 8)),
+)  # fmt: skip
 
 
 def _claude(model: str) -> JobClient:
     command = (*_CLAUDE, model)
-    return JobClient(NAMED["claude-code"], command, (*command, "--continue"), ".claude/projects/*/*.jsonl")
+    return JobClient(
+        NAMED["claude-code"], command, (*command, "--continue"), ".claude/projects/*/*.jsonl", unsaved=("<analysis>",)
+    )
 
 
 def _codex(model: str) -> JobClient:
@@ -71,7 +85,9 @@ def _codex(model: str) -> JobClient:
 
 def _opencode(model: str) -> JobClient:
     command = (*_OPENCODE, f"anthropic/{model}", "{task}")
-    return JobClient(NAMED["opencode"], command, (*_OPENCODE[:2], "--continue", *command[2:]), "")
+    return JobClient(
+        NAMED["opencode"], command, (*_OPENCODE[:2], "--continue", *command[2:]), ".local/share/opencode/opencode.db"
+    )
 
 
 JOBS = {
@@ -82,9 +98,30 @@ JOBS = {
     "opencode": _opencode("claude-sonnet-5-5"),
     "opencode-4": _opencode("claude-sonnet-4-5"),
     "gemini-cli": JobClient(
-        NAMED["gemini-cli"], _GEMINI, (*_GEMINI, "--resume", "latest"), ".gemini/tmp/*/chats/*.jsonl"
+        NAMED["gemini-cli"],
+        _GEMINI,
+        (*_GEMINI, "--resume", "latest"),
+        ".gemini/tmp/*/chats/session-*.jsonl",
+        has_ids=False,
     ),
-    "mini-swe-agent": JobClient(NAMED["mini-swe-agent"], NAMED["mini-swe-agent"].command, agents=0),
+    "aider": JobClient(
+        NAMED["aider"],
+        _AIDER,
+        (*_AIDER, "--restore-chat-history"),
+        agents=0,
+        has_ids=False,
+        typed=(
+            (BEGIN, *(f"Step {number}, please." for number in range(2, len(MAIN) + 2))),
+            (RESUME, *(f"Check {number}, please." for number in range(2, len(AGAIN) + 2))),
+        ),
+    ),
+    "mini-swe-agent": JobClient(
+        NAMED["mini-swe-agent"],
+        NAMED["mini-swe-agent"].command,
+        agents=0,
+        has_ids=False,
+        sessions=".config/mini-swe-agent/last_mini_run.traj.json",
+    ),
 }
 
 
@@ -130,7 +167,7 @@ def run_job(
         (home / file).write_text(json.dumps(value))
     provider, codes, said = JobProvider(work, job.client.last if job.client.name == "mini-swe-agent" else None), [], ""
     with RawUpstream(at=provider.answer) as upstream:
-        for words, task in ((job.command, BEGIN), (job.resume, RESUME)):
+        for words, task, typed in zip((job.command, job.resume), (BEGIN, RESUME), job.typed, strict=True):
             slots = {"{task}": task.format(job=name), "{python}": str(place / "python"), "{bin}": str(place)}
             command = list(words)
             for slot, value in slots.items():
@@ -141,7 +178,7 @@ def run_job(
                        strategy, *flags, "-o", str(runs), "--", *command]  # fmt: skip
             done = subprocess.run(
                 gateway, cwd=work / name, env=environ_of(job.client, home), capture_output=True, text=True,
-                check=False, input="", timeout=_SECONDS,
+                check=False, input="".join(f"{line.format(job=name)}\n" for line in typed), timeout=_SECONDS,
             )  # fmt: skip
             codes.append(done.returncode)
             said += done.stdout + done.stderr
@@ -185,12 +222,38 @@ def claims(job: JobClient, found: JobRun, strategy: str) -> dict[str, str]:
         "steps": _unequal(steps, replies) if strategy == "full" else "",
         "cuts": "" if strategy == "full" else _unequal((decided, left), (len(found.asked), 0)),
         "sub-agents": _tree(job, found),
-        "resume": "" if len(found.status) == 1 or found.status[-1].continues == found.status[0].run else "not linked",
+        "import": _imported(job, found, steps, usd) if strategy == "full" and job.sessions else "",
+        "resume": "" if not job.has_ids or _is_linked(found.status) else "not linked",
     }  # fmt: skip
+
+
+def _is_linked(status: list[GatewayRunStatus]) -> bool:
+    return len(status) == 1 or status[-1].continues == status[0].run
 
 
 def _unequal(recorded: object, stated: object) -> str:
     return "" if recorded == stated else f"{recorded} for {stated}"
+
+
+def _imported(job: JobClient, found: JobRun, steps: int, usd: float) -> str:
+    """Compare the agent's own session files with the recording, except for replies that the files never contain."""
+    imports: list[ImportedRun] = []
+    for file in sorted(found.home.glob(job.sessions)):
+        if '"parent_thread_id"' not in (start := read_start(file, 2_000).decode("utf-8", "replace")):
+            imports += import_file(file, None, found.home / "imported") if _has_replies(start, file) else ()
+    whole = sum((one.usage for one in imports), Usage())
+    sums = [whole.uncached, whole.cache_read, whole.cache_write_5m + whole.cache_write_1h, whole.output]
+    cost = sum(one.cost_usd or 0.0 for one in imports)
+    missing = [one for one in found.provider.texts if any(one[0].text.startswith(start) for start in job.unsaved)]
+    for _, used, price in missing:
+        sums, cost = [one + more for one, more in zip(sums, used, strict=True)], cost + price
+    number = sum(one.steps for one in imports) + len(missing)
+    return _unequal((number, sums, round(cost, 4)), (steps, found.recorded, round(usd, 4)))
+
+
+def _has_replies(start: str, file: Path) -> bool:
+    """Return whether a file has replies; Gemini CLI begins another one when it resumes."""
+    return "projectHash" not in start or '"tokens"' in file.read_text()
 
 
 def _own_pushes(folder: Path) -> int:
@@ -210,6 +273,14 @@ def _tree(job: JobClient, found: JobRun) -> str:
     named_ = [strand for strand in strands for one in pushes if f"-{strand}-" in one.name]
     without = [one.number for one in children.values() if not one.call_id]
     return f"requests {without} without their call" if without else _unequal(named_, strands)
+
+
+def bounded(found: JobRun) -> str:
+    """Return what contradicts a bound of 0.00001 USD; empty if no request was sent after the first answers."""
+    most = 1 + bool(found.provider.titles)  # a title is requested in parallel with the first step
+    if len(found.passed) > most or "--max-usd" not in found.said:
+        return f"{len(found.passed)} requests were sent"
+    return ""
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ _READS = ("read", "read_file", "readfile")
 _EDITS = ("edit", "replace")
 _AGENTS = ("agent", "task", "spawn_agent", "invoke_agent")
 _EXEC = "exec"
+_BLOCKS = "SEARCH/REPLACE"
 _COMPACTS = re.compile(
     r"create a detailed summary|CONTEXT CHECKPOINT COMPACTION|state_snapshot|anchored summary|detailed prompt for"
     r"|Briefly. summarize|summarize (this|the) (partial )?conversation"
@@ -131,7 +132,8 @@ class JobProvider(ScriptedProvider):
             job = strand[0] if strand else "?"
             words = BEGIN.format(job=job) + " So far four parts were read and two were changed. " * 3
             return Reply(f"<analysis>All is known.</analysis>\n<summary>{words}</summary>")
-        if strand is None or asked.wants_json or (not asked.tools):
+        edits = not asked.tools and _BLOCKS in asked.system
+        if strand is None or asked.wants_json or not (asked.tools or edits):
             self.titles += 1
             return Reply('{"title": "Parts", "isNewTopic": true}')
         self.asked[strand] = self.asked.get(strand, 0) + 1
@@ -142,6 +144,9 @@ class JobProvider(ScriptedProvider):
         state.steps[strand[1]] = place + 1
         if place >= len(steps):
             return self._last(asked, strand)
+        if edits:
+            spoken = "\n".join(_in_text(*one) for one in steps[place])
+            return Reply(f"{strand[1].capitalize()}, step {place + 1}.\n{spoken}")
         calls = tuple(self._called(asked, strand[0], *one) for one in steps[place])
         if any(one.name == _EXEC for one in calls):
             calls = (Call(_EXEC, _javascript([str(one.arguments) for one in calls])),)
@@ -184,6 +189,14 @@ class JobProvider(ScriptedProvider):
             patch = f"*** Begin Patch\n*** Update File: {part}\n@@\n-{old}\n+{new}\n*** End Patch\n"
             return Call(_EXEC, f"tools.apply_patch({json.dumps(patch)})")
         return Call(_EXEC, f"tools.exec_command({json.dumps({'cmd': spelled})})")
+
+
+def _in_text(kind: str, words: str) -> str:
+    """Return a step as aider reads it: an edit as a block, other steps as words."""
+    if kind != "edit":
+        return f"I did {kind} {words}. " + "It is as expected. " * 40
+    change = f"part {words} line 1\n=======\npart {words} changed"
+    return f"part_{words}.txt\n```\n<<<<<<< SEARCH\n{change}\n>>>>>>> REPLACE\n```\n"
 
 
 def _javascript(calls: list[str]) -> str:

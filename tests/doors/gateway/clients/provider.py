@@ -44,6 +44,7 @@ class ScriptedProvider:
         refused: A sentence per refused request; ``seen`` contains the accepted bodies.
         billed: The sums of the tokens that the answers stated: uncached, read from the cache, written to it, output.
         usd: Their price; None once a model has no known price.
+        texts: The replies without a call, with their tokens and price.
     """
 
     def __init__(self, last: Reply = FAREWELL, talks: tuple[str, ...] = ()) -> None:
@@ -53,6 +54,7 @@ class ScriptedProvider:
         self.seen: list[bytes] = []
         self.billed = [0, 0, 0, 0]
         self.usd: float | None = 0.0
+        self.texts: list[tuple[Reply, tuple[int, ...], float]] = []
         self._given: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._cached: list[bytes] = []
@@ -86,7 +88,10 @@ class ScriptedProvider:
             price = row.price if row else None
             charged = cost_usd(Usage(used[0], used[1], used[2], 0, OUTPUT), price) if price else None
             self.usd = None if self.usd is None or charged is None else self.usd + charged
-            return spoken(wire, value, self._reply(asked, body), used, len(self.seen), thoughts)
+            reply = self._reply(asked, body)
+            if not reply.calls:
+                self.texts.append((reply, (*used, OUTPUT), charged or 0.0))
+            return spoken(wire, value, reply, used, len(self.seen), thoughts)
 
     def _fails_now(self, asked: ForeignRequest, body: bytes) -> bool:
         return self._calls == 4 and not self._failures and ASKS not in body
