@@ -251,7 +251,7 @@ class Workspace:
     def _run_job(self, command: str, seconds: float, order: JobOrder) -> CommandEnd:
         with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd), lasting=True) as binds_git:
             # the shell that reports would end first when the job is asked to end
-            seat = structs.replace(self._seats[binds_git], reports_left=False)
+            seat = structs.replace(self._seats[binds_git], reports_left=False, lasting=True)
             return self._kept(run(self._level, seat, command, seconds, job=order, crowd=self._crowd))
 
     @property

@@ -16,6 +16,8 @@ from stackmem.core.person_facts import SessionRules
 from stackmem.errors import UsageError
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
+from tests.campaigns import LONG, Campaign
+from tests.conftest import CAMPAIGN
 from tests.run.killed import dies
 from tests.run.people import Scripted, talk
 from tests.stage import Stage, call, events, eventually, mounted, pop, push
@@ -61,6 +63,14 @@ def alive(mark: str) -> list[str]:
     return found
 
 
+def listening() -> set[int]:
+    """Return the TCP ports of this machine that a process listens on."""
+    lines = [
+        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+    ]
+    return {int(line[1].rpartition(":")[2], 16) for line in lines if line[3] == "0A"}
+
+
 def test_a_server_started_in_one_step_answers_in_the_next_five(stage: Stage):
     wait = call("run_command", command="sleep 1")  # what the server prints arrives after its answer
     gets = [call("run_command", command=GET)] * 5
@@ -102,6 +112,27 @@ def test_a_suite_longer_than_a_command_may_take_finishes(stage: Stage):
     assert "test 4 passed\n[job 1 ended: exit 0" in texts[2]
 
 
+@LONG
+def test_a_suite_of_150_seconds_finishes_in_a_conversation(stage: Stage):
+    """In the foreground if the agent asks for the time, and as a job that is read until it ends."""
+    seconds = 150 if CAMPAIGN else 1
+    suite = f"for i in $(seq {seconds}); do sleep 1; echo test $i passed; done; echo all {seconds} passed"
+    read = call("read_job", job=1, seconds=300)
+    foreground = call("run_command", command=suite, seconds=seconds + 60)
+    ways = ((foreground, {"text": "It passed."}), (job(suite), read, {"text": "It passed."}))
+    campaign = Campaign("test suites of 150 s in a conversation", len(ways), saved_every=1)
+    for number in campaign:
+        begun = time.monotonic()
+        script = stage.script(*ways[number], name=f"{number}.yaml")
+        result = talk(stage, Scripted("Run the tests."), script, SessionRules("flat"), strategy="full")
+        text = events(result.run_dir, ToolReturned)[-1].text
+        assert f"test {seconds} passed\nall {seconds} passed\n" in text
+        assert "exit 0" in text
+        counts = campaign.progress.counts
+        counts["suites finished"] = counts.get("suites finished", 0) + 1
+        counts["seconds passed"] = counts.get("seconds passed", 0) + round(time.monotonic() - begun)
+
+
 def test_a_job_ends_with_the_frame_that_started_it(stage: Stage):
     mark = f"31{os.getpid()}"
     child = push("serve"), job(f"sleep {mark}"), pop("Served.")
@@ -137,10 +168,23 @@ def test_in_a_conversation_a_job_of_a_flat_strategy_lives_across_requests(stage:
     assert stackmem.replay(result.run_dir).prompts == 4
 
 
-def test_twenty_abandoned_jobs_leave_nothing(stage: Stage):
+def test_twenty_abandoned_jobs_leave_no_process_no_port_and_no_file(stage: Stage):
     mark = f"32{os.getpid()}"
-    solved(stage, *[job(f"sleep {mark} & sleep {mark}")] * 20, pop())
+    ports = range(42_000, 42_020)
+
+    def server(port: int) -> dict[str, Any]:
+        files = " ".join(f"{place}/{mark}-{port}" for place in ("/tmp", "/dev/shm", "$HOME"))
+        return job(f"touch {files}; python3 -m http.server {port} & sleep {mark} & sleep {mark}")
+
+    before = listening()
+    ask = call("run_command", command=GET.replace("8080", "42019"))
+    texts = solved(stage, *map(server, ports), ask, pop())
+    assert texts[20].startswith("HTTP/1.0 200 OK")
     assert not alive(mark)
+    assert not (listening() - before) & set(ports)
+    places = (Path("/tmp"), Path("/dev/shm"), Path.home(), stage.root, stage.work)
+    assert [path for place in places if place.is_dir() for path in place.glob(f"{mark}*")] == []
+    assert set(stage.left_behind()) == {stage.only_run().name}
 
 
 def test_kill_9_leaves_no_process_and_no_port(stage: Stage):

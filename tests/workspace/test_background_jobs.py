@@ -1,5 +1,6 @@
 """Background jobs: the limits of one command hold for all jobs together with commands, and no job outlives its end."""
 
+import socket
 import threading
 import time
 
@@ -8,6 +9,7 @@ import pytest
 from stackmem.workspace.jobs.log import HEAD_BYTES, TAIL_BYTES, JobLog
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.workspace import Workspace
+from tests.workspace.listed import network, serving
 from tests.workspace.sandboxes import ALL, CONTAINED, hostile, sh
 
 SHOWN = 2_000
@@ -29,6 +31,38 @@ def test_a_job_serves_later_commands(place, level, opened):
         start(workspace, "python3 -u -m http.server 8080")
         texts = [sh(workspace, ask).text for _ in range(5)]
     assert all(text.startswith("HTTP/1.0 200 OK") for text in texts), texts
+
+
+@hostile(*CONTAINED, moot=REFUSED)
+def test_a_download_of_a_job_does_not_end_with_other_commands(place, level, opened):
+    """Regression test: the proxy of whichever command accepted the connection ended it with the command."""
+    piece, pieces = b"x" * 1_000, 25
+    down = (
+        "python3 -c 'import urllib.request as r, sys; "
+        'sys.stdout.write(str([len(r.urlopen("http://web.test/").read()) for _ in range(2)]))\''
+    )
+
+    def slow(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (len(piece) * pieces))
+        for _ in range(pieces):
+            time.sleep(0.03)
+            connection.sendall(piece)
+
+    with serving(slow) as host:
+        listed = network(f"http://web.test=127.0.0.1:{host.port}")
+        with opened(place, level, network="list", network_list=listed) as workspace:
+            for _ in range(2):
+                start(workspace, down)
+            asked = sh(workspace, "curl -s --max-time 1 http://web.test/ | wc -c; echo $http_proxy")
+            for _ in range(4):
+                assert sh(workspace, "true").requests == ()
+            texts = [ended(workspace, number) for number in (1, 2)]
+            requests = [job.ended.requests for job in workspace.jobs._jobs.values() if job.ended]
+    size = len(piece) * pieces
+    assert all(f"[{size}, {size}]" in text for text in texts), texts
+    assert "http://127.0.0.1:3128" in asked.text
+    assert [[(each.host, each.count) for each in of_job] for of_job in requests] == [[("web.test", 2)]] * 2
 
 
 @hostile(*CONTAINED, moot=REFUSED)

@@ -36,6 +36,9 @@ door = _socket.socket(fileno=int(sys.argv[1]))
 listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
 listener.bind(("127.0.0.1", int(sys.argv[2])))
 listener.listen(int(sys.argv[3]))
+proxy = "http://127.0.0.1:"
+for name in [name for name, value in os.environ.items() if value == proxy + "0"]:
+    os.environ[name] = proxy + str(listener.getsockname()[1])
 fd = listener.fileno().to_bytes(4, sys.byteorder)
 door.sendmsg([b"listening"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, fd)])
 door.close()
@@ -49,9 +52,14 @@ os.execv(sys.argv[4], sys.argv[4:])
 class Door:
     """A proxy connection that is open while the command runs."""
 
-    def __init__(self, network: NetworkList, stack: ExitStack) -> None:
-        """Open the door. The stack closes it, whatever happens to the command."""
-        proxy = f"http://127.0.0.1:{PORT}"
+    def __init__(self, network: NetworkList, stack: ExitStack, port: int = PORT) -> None:
+        """Open the door. The stack closes it, whatever happens to the command.
+
+        Args:
+            port: The port in the sandbox; with 0, ``_LISTEN`` takes a free one and changes the variables.
+        """
+        self.port = port
+        proxy = f"http://127.0.0.1:{port}"
         names = ("http_proxy", "https_proxy", "all_proxy")
         # variables that make the command's programs use the proxy
         self.variables = {
@@ -151,7 +159,7 @@ class Door:
             except OSError:  # not a socket
                 os.close(fd)
                 continue
-            if _listens(sent):
+            if _listens(sent, self.port):
                 sent.setblocking(False)
                 return sent
             sent.close()
@@ -198,10 +206,10 @@ class Door:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _listens(sent: socket.socket) -> bool:
+def _listens(sent: socket.socket, port: int) -> bool:
     with suppress(OSError):
         listening = sent.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        return bool(listening) and sent.family == socket.AF_INET and sent.getsockname()[1] == PORT
+        return bool(listening) and sent.family == socket.AF_INET and (not port or sent.getsockname()[1] == port)
     return False
 
 
@@ -215,7 +223,10 @@ class Start(Struct, frozen=True):
 
 
 def start_through(network: NetworkList | None, start: Start, listener: int, stack: ExitStack) -> Start:
-    """Start a command with a door on an existing listening socket, in a network that outlives the command."""
+    """Start a command with a door on an existing listening socket, in a network that outlives the command.
+
+    The door closes all its connections with the command, so what outlives commands needs a door of its own.
+    """
     if network is None:
         return start
     door = Door(network, stack)
@@ -223,17 +234,20 @@ def start_through(network: NetworkList | None, start: Start, listener: int, stac
     return Start(start.argv, start.environ | door.variables, (), door)
 
 
-def start_behind(network: NetworkList | None, start: Start, python: str, stack: ExitStack, above: int = 2) -> Start:
+def start_behind(
+    network: NetworkList | None, start: Start, python: str, stack: ExitStack, above: int = 2, port: int = PORT
+) -> Start:
     """Start a command with its own door if its network is a list.
 
     Args:
         python: The interpreter in the sandbox.
         stack: Closes everything that is opened here after the command has ended.
         above: The inherited descriptor gets a larger number than this.
+        port: See ``Door``.
     """
     if network is None:
         return start
-    door = Door(network, stack)
+    door = Door(network, stack, port)
     fd = door.fd_above(above, stack)
-    argv = (python, "-I", "-S", "-c", _LISTEN, str(fd), str(PORT), str(_BACKLOG), *start.argv)
+    argv = (python, "-I", "-S", "-c", _LISTEN, str(fd), str(port), str(_BACKLOG), *start.argv)
     return Start(argv, start.environ | door.variables, (fd,), door)

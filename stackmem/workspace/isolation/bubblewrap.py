@@ -135,10 +135,10 @@ class Bubblewrap:
             offline=seat.profile.network == "none" and seat.network_list is None,
         )
         start = Start(inner, environ)
-        if seat.shared is not None:
+        if seat.shared is not None and not seat.lasting:
             start = start_through(seat.network_list, start, seat.shared.listener, stack)
         else:
-            start = start_behind(seat.network_list, start, f"{INSIDE}/bin/python", stack)
+            start = start_behind(seat.network_list, start, f"{INSIDE}/bin/python", stack, port=seat.proxy_port)
         argv = (kept.program, "--args", str(args), "--", *start.argv)
         return CommandLaunch(
             argv=seat.entry.entered(*argv) if seat.entry else argv,

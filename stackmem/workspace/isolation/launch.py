@@ -17,7 +17,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.egress.door import Door
+from stackmem.workspace.egress.door import PORT, Door
 from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.jobs.network import RunNetwork
 from stackmem.workspace.overlay.view import WorkspaceView
@@ -49,6 +49,7 @@ class Seat(Struct, frozen=True):
         network_list: Hosts that commands can reach through a proxy; None if the profile decides.
         shared: The network that the commands share; None if each has its own, or the host's.
         reports_left: Report the processes that a command leaves behind.
+        lasting: The command is a job, whose connections must not end with those of another command.
     """
 
     root: Path
@@ -67,6 +68,12 @@ class Seat(Struct, frozen=True):
     network_list: NetworkList | None = None
     shared: RunNetwork | None = None
     reports_left: bool = False
+    lasting: bool = False
+
+    @property
+    def proxy_port(self) -> int:
+        """The port of the command's own proxy; 0 for a free one, if the commands share a network."""
+        return PORT if self.shared is None else 0
 
     @property
     def entry(self) -> WorkspaceView | None:

@@ -57,10 +57,11 @@ class Namespaces:
             command, seat.profile, place=seat.place, count_processes=True, life=life, drop=entered, left=left
         )
         start = Start(inner, host_environment(seat, tmp))
-        if seat.shared is not None:
+        if seat.shared is not None and not seat.lasting:
             start = start_through(seat.network_list, start, seat.shared.listener, stack)
         else:
-            start = start_behind(seat.network_list, start, seat.toolchain.python(), stack, above)
+            python = seat.toolchain.python()
+            start = start_behind(seat.network_list, start, python, stack, above, seat.proxy_port)
         kinds = ("-U", "-r", "-p", "-f", "-i", *(("-n",) if fresh else ()))
         argv = (
             setpriv, "--pdeathsig", "KILL", unshare, *kinds, "--kill-child", "--mount-proc",
