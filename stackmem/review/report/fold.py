@@ -221,9 +221,12 @@ class PageFold:
         usage, start = event.usage, state.begun
         usd = reply_usd(usage, start.price, event.answerer)
         triples, cached = self._rendered(event, at)
+        chars = self._prompts.chars(triples)
+        if self._imported and not usage.prompt and not usage.output:  # the recording does not say
+            usage = Usage(int(chars / _CHARS_PER_TOKEN), output=_reply_tokens(event), estimated=True)
         page.estimated = page.estimated or usage.estimated
         self._prompt_tokens += usage.prompt
-        self._prompt_chars += self._prompts.chars(triples)
+        self._prompt_chars += chars
         page.steps.append(
             PageStep(
                 frame=self._frames[state.running.id],
@@ -330,6 +333,10 @@ def _new_turns(before: State, after: State) -> list[Turn]:
         if frame.id in held and len(frame.turns) > held[frame.id]
         for turn in frame.turns[held[frame.id] :]
     ]
+
+
+def _reply_tokens(event: facts.ModelReplied) -> int:
+    return ceil(sum(map(part_chars, event.parts)) / _CHARS_PER_TOKEN)
 
 
 def _turn_chars(turn: Turn) -> int:

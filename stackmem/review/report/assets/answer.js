@@ -18,6 +18,7 @@ export function failureStep(run) {
 
 // Returns what a run is called: its program, or its task.
 export function titleOf(run) {
+  if (isImported(run)) return taskLine(run, 70) || run.task_name;
   const program = run.before.find((fact) => fact[0] === "program");
   if (program && (!run.task_name || run.task_name === "main")) return program[2].split("/").at(-1);
   return run.task_name || run.id;
@@ -25,9 +26,16 @@ export function titleOf(run) {
 
 // Returns the first line of the task, without the mark of a heading; empty if it is the title.
 export function subtitleOf(run) {
-  const line = preview((run.text(run.task).trim().split("\n")[0] ?? "").replace(/^#+\s*/, ""), 110);
+  if (isImported(run)) return run.task_name;
+  const line = taskLine(run, 110);
   return line === titleOf(run) ? "" : line;
 }
+
+const isImported = (run) => run.unrendered.startsWith("imported from");
+const taskLine = (run, most) => preview((run.text(run.task).trim().split("\n")[0] ?? "").replace(/^#+\s*/, ""), most);
+
+// Returns how long a run took; empty if a recording does not say.
+export const took = (run) => (isImported(run) && !run.wall_seconds ? "" : duration(run.wall_seconds));
 
 const spent = (run) => {
   const amount = run.usd ?? run.stated_usd ?? null;
@@ -66,7 +74,7 @@ export function answer(run) {
   const size = `${plural(run.count, "step")}${spent(run)}`;
   if (run.outcome === "reading") return run.reading;
   if (run.outcome === "running") return doing(run);
-  if (GOOD.includes(run.outcome)) return `${run.outcome === "solved" ? "Solved" : "Finished"} in ${size} and ${duration(run.wall_seconds)}${tests(run)}.`;
+  if (GOOD.includes(run.outcome)) return `${run.outcome === "solved" ? "Solved" : "Finished"} in ${size}${took(run) ? ` and ${took(run)}` : ""}${tests(run)}.`;
   const step = failureStep(run);
   if (!step) return `No step was made. ${reason(run)}`;
   const why = cause(run, step);
@@ -83,11 +91,22 @@ function doing(run) {
   return plain(`Running for ${duration(run.wall_seconds)}: after step ${count(run.count)}${spent(run)}, ${waits}.`);
 }
 
+const LIMITS = { "limit:steps": "--max-steps +50", "limit:usd": "--max-usd +1", "limit:tokens": "--max-tokens +100000", "limit:seconds": "--max-seconds +600" };
+
+// Says what the reader can do next; for a finished run, what would make the answer surer.
+function nextStep(run) {
+  if (!isOver(run)) return "";
+  if (LIMITS[run.ending]) return `Next: stackmem resume ${run.id} ${LIMITS[run.ending]}.`;
+  if (run.ending === "input_needed") return `Next: stackmem resume ${run.id} --say ANSWER.`;
+  if (run.outcome === "interrupted" || run.ending === "interrupted" || run.ending === "model_error") return `Next: stackmem resume ${run.id}.`;
+  return "It is one run; stackmem bench repeats it and shows the spread.";
+}
+
 // The second line: how sure the first is, and what would make it surer.
 export function certainty(run) {
   const last = run.rows.at(-1)?.[11] ?? run.before;
   const checked = last.some((fact) => fact[0] === "checks");
-  const imported = run.unrendered.startsWith("imported from");
+  const imported = isImported(run);
   const judged = {
     solved: "The task's own checks decided this.",
     unsolved: "The task's own checks decided this.",
@@ -96,10 +115,10 @@ export function certainty(run) {
   const amount = run.usd ?? run.stated_usd ?? null;
   const sentences = [
     judged[run.outcome] ?? (checked ? judged.solved : ""),
-    isOver(run) && !imported ? "It is one run; stackmem bench repeats it and shows the spread." : "",
-    run.estimated ? `Tokens are estimated from characters: the model reports none${run.simulated ? ", and the cache is simulated" : ""}.` : "",
+    imported ? "" : nextStep(run),
+    run.estimated ? `Tokens are estimated${run.simulated ? ", and the cache is simulated" : ""}: ${imported ? "the recording states none" : "the model reports none"}.` : "",
     run.usd === null && (run.stated_usd ?? null) !== null ? "The recording states the cost." : "",
-    amount === null && run.count ? "The cost is unknown, because the model has no known price; --price sets one." : "",
+    amount === null && run.count ? "The model has no known price; --price sets one." : "",
     run.forked ? `Forked from ${run.forked}.` : "",
     run.torn_bytes ? `The trace's last ${count(run.torn_bytes)} bytes are incomplete and were ignored.` : "",
   ];

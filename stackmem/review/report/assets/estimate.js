@@ -109,7 +109,7 @@ function mask(run, sizes) {
 function summary(run, sizes, { tokens }) {
   const standing = standingOf(run, sizes, "summary");
   const { tape, upto } = historyOf(turnsOf(run, sizes));
-  const limit = Math.min(tokens, run.window_tokens / 2 || Infinity) * CHARS_PER_TOKEN;
+  const limit = Math.min(tokens, run.window_tokens > 1_000 ? run.window_tokens / 2 : tokens) * CHARS_PER_TOKEN;
   const extra = [];
   let [first, said, before] = [0, new Tape(), 0];
   const prompts = run.rows.map((_, at) => {

@@ -8,7 +8,7 @@ import { describe } from "./parts.js";
 
 const PITCH = 17;
 const CELL = 15;
-const MANY = 360; // cells of the largest prompt
+const MANY = 280; // cells of the largest prompt
 
 export class Field {
   // `sizesOf` returns the sizes of a run; `pick` is called with the number of a part.

@@ -10,7 +10,7 @@ import { stepLine } from "./inspector.js";
 const HEIGHT = 96;
 const BAND = 12;
 const SAMPLES = 5; // per pixel
-const NARROWEST = 2; // pixels of a bar
+const [NARROWEST, WIDEST] = [2, 60]; // pixels of a bar
 
 // The prompts of a run as they were sent.
 export class SentPrompts {
@@ -99,7 +99,7 @@ export class Film {
     for (const [first, last, shown] of this.bars(width)) {
       const left = this.pixel(first, width);
       const room = this.pixel(last + 1, width) - left;
-      this.bar(context, left, room > 5 ? Math.min(room - 1, 60) : room, shown, colours, card);
+      this.bar(context, left, room > 5 ? Math.min(room - 1, WIDEST) : room, shown, colours, card);
     }
   }
 
@@ -172,7 +172,7 @@ export class Film {
       if (node.hidden) continue;
       const left = this.pixel(place.step, width);
       node.style.left = `${left - 1}px`;
-      node.style.width = `${Math.max(3, this.pixel(place.step + 1, width) - left + 1)}px`;
+      node.style.width = `${Math.max(3, Math.min(WIDEST + 1, this.pixel(place.step + 1, width) - left) + 1)}px`;
     }
   }
 

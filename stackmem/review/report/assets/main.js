@@ -10,10 +10,12 @@ import { HeapLanes } from "./lanes.js";
 import { ContextChart, CacheChart } from "./charts.js";
 import { Inspector } from "./inspector.js";
 import { tone, whatHappened } from "./headline.js";
-import { answer, certainty, difference, distinctions, failureStep, subtitleOf, titleOf } from "./answer.js";
+import { answer, certainty, difference, distinctions, failureStep, subtitleOf, titleOf, took } from "./answer.js";
 import { Memory } from "./memory.js";
-import { spentCard } from "./spent.js";
+import { mostOf, spentCard } from "./spent.js";
 import { Search } from "./search.js";
+
+const LATER_MILLIS = 60; // until what takes time is computed
 
 class Tooltip {
   constructor() {
@@ -136,7 +138,18 @@ class Board {
   }
 }
 
-const tile = (name, told, title = "") => el("div", { class: "tile", title }, el("dt", { text: name }), el("dd", { text: told }));
+const tile = (name, told, title = "") => el("div", { class: "tile", title, "data-name": name }, el("dt", { text: name }), el("dd", { text: told }), el("dd", { class: "most" }));
+
+// Adds to the tiles which kind of content had most tokens, and which cost most. It takes time in a long run.
+function fillMost(summaries, timeline, memory) {
+  timeline.runs.forEach((run, at) => {
+    const most = run.count ? mostOf(run, memory.sizesOf(run)) : {};
+    for (const name of ["tokens", "cost"]) {
+      const node = summaries[at]?.querySelector(`[data-name="${name}"] .most`);
+      if (node && most[name]) node.textContent = most[name];
+    }
+  });
+}
 
 const leftOut = (parted) =>
   parted?.differs_only_in ? el("p", { class: "left-out faint", text: `differences that were not compared: ${parted.differs_only_in.join(", ")}` }) : "";
@@ -144,7 +157,7 @@ const leftOut = (parted) =>
 function summary(timeline, run) {
   const tokens = run.bounds.tokens[run.count];
   const started = new Date(run.started * 1000);
-  const words = [run.model, run.strategy, run.isolation, Number.isNaN(started.getTime()) ? "" : started.toISOString().slice(0, 16).replace("T", " ")];
+  const words = [run.model, run.strategy, run.isolation, Number.isNaN(started.getTime()) || run.started <= 0 ? "" : started.toISOString().slice(0, 16).replace("T", " ")];
   return el(
     "div",
     { class: "summary" },
@@ -164,7 +177,7 @@ function summary(timeline, run) {
       tile("peak context", compact(run.peak), `${count(run.peak)} tokens; with the full history ${count(run.fullPeak)}`),
       tile("tokens", compact(tokens), `${count(tokens)} in prompts and replies, including cached tokens`),
       run.usd === null && (run.stated_usd ?? null) !== null ? tile("cost", usd(run.stated_usd), "stated by the recording") : tile("cost", cost(run.usd, tokens)),
-      tile("time", duration(run.wall_seconds)),
+      tile("time", took(run) || "unknown"),
     ),
     whatHappened(timeline, run),
     result(run),
@@ -180,7 +193,7 @@ function distinguished(runs, run) {
 function result(run) {
   const [task, said] = [run.text(run.task), run.text(run.result)];
   const fold = (name, text) =>
-    text ? el("details", { class: "words" }, el("summary", {}, name, el("span", { class: "faint", text: ` ${preview(text, 100)}` })), el("p", { dir: "auto", text })) : "";
+    text ? el("details", { class: "words" }, el("summary", {}, name, el("span", { class: "faint", text: ` ${preview(text.replace(/^#+\s*/, ""), 100)}` })), el("p", { dir: "auto", text })) : "";
   return el("div", { class: "told" }, fold("Task", task), fold("Result", said));
 }
 
@@ -237,12 +250,15 @@ function byFrame(timeline, way) {
   timeline.choose(step);
 }
 
+// The step at which the page opens: the failure of a failed run, the last step of a running one.
+const startOf = ({ run, chosen }) => failureStep(run) || (run.outcome === "running" ? run.count : chosen.step);
+
 function address(timeline) {
   let seen = location.hash;
   const follow = () => {
     const wanted = new URLSearchParams(location.hash.slice(1));
     const run = Number(wanted.get("run") ?? 1) - 1;
-    timeline.choose(Number(wanted.get("step") ?? (failureStep(timeline.run) || timeline.chosen.step)), timeline.runs[run] ? run : 0);
+    timeline.choose(Number(wanted.get("step") ?? startOf(timeline)), timeline.runs[run] ? run : 0);
   };
   addEventListener("hashchange", () => {
     seen = location.hash;
@@ -286,8 +302,15 @@ async function show(more) {
   document.title = `${runs.map((run) => plain(run.task_name || run.id)).join(" and ")} · stackmem`;
   const heads = el("section", { class: `card heads heads-${runs.length}`, "aria-label": "The run" });
   const fillHeads = () => heads.replaceChildren(runs.length === 2 ? el("p", { class: "parted", text: difference(runs, parted) }) : "", ...runs.map((run) => summary(timeline, run)));
+  const later = () => setTimeout(() => {
+    fillMost([...heads.querySelectorAll(".summary")], timeline, memory);
+    memory.other.rate();
+  }, LATER_MILLIS);
   fillHeads();
-  timeline.on("growth", fillHeads);
+  timeline.on("growth", () => {
+    fillHeads();
+    later();
+  });
   document.body.prepend(
     el("header", { class: "top" }, more.home ?? el("span", { class: "brand", text: "stackmem" }), search.element, theme),
     el(
@@ -316,6 +339,7 @@ async function show(more) {
   );
   keyboard(timeline, search, memory);
   address(timeline);
+  later();
   performance.mark("ready");
   document.documentElement.dataset.ready = isDark() ? "dark" : "light";
   return { timeline, inspector };

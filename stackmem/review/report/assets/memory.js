@@ -137,7 +137,7 @@ export class Memory {
         { type: "button", class: `frame-box${at ? "" : " running"}`, "aria-pressed": this.isSelected("frame", number), "data-key": `frame ${number}`, onclick: () => this.select(run, "frame", number, () => lifeOfFrame(run, number)) },
         el("strong", { text: frame.name }),
         el("span", { class: "waits", text: state }),
-        el("span", { class: "asked", text: preview(run.text(frame.intent), 150) }),
+        el("span", { class: "asked", text: preview(run.text(frame.intent).replace(/^#+\s*/, ""), 150) }),
       );
     });
   }

@@ -26,7 +26,7 @@ export class OtherStrategy {
     this.sliders = el("div", { class: "controls sliders" }, ...this.controls());
     this.note = el("p", { class: "faint" });
     this.body = el("div", { class: "other-body", hidden: true }, this.strip, this.sentence, this.sliders, this.note);
-    this.element = el("section", { class: "other", "aria-label": "Another strategy" }, el("div", { class: "modes", role: "group", "aria-label": "Compare with" }, el("span", { class: "faint", text: "compare with" }), ...this.buttons), this.body);
+    this.element = el("section", { class: "other", "aria-label": "Another strategy" }, el("div", { class: "modes", role: "group", "aria-label": "Compare with" }, el("span", { class: "faint", text: "compare its cost with" }), ...this.buttons), this.body);
     timeline.on("choice", () => this.follow());
     timeline.on("growth", () => this.name && this.show());
   }
@@ -54,8 +54,29 @@ export class OtherStrategy {
     this.show();
   }
 
+  // Adds to each button what the run would cost under its strategy, relative to the recorded cost.
+  rate() {
+    const { run } = this.timeline;
+    this.rated = run;
+    if (!run.count) return;
+    const rates = this.rates();
+    const own = new Estimate(run, this.sizesOf(run), "recorded", { rates, pauses: "recorded" });
+    STRATEGIES.forEach(([name, told], at) => {
+      const other = new Estimate(run, this.sizesOf(run), name, { rates, pauses: "recorded", tokens: SUMMARY_TOKENS });
+      const ratio = (other.cost / Math.max(1, own.cost)).toFixed(2);
+      this.buttons[at + 1].replaceChildren(name, el("small", { text: ` ${ratio}×` }));
+      this.buttons[at + 1].title = `${told}; it would cost ${ratio} times as much, estimated`;
+    });
+  }
+
+  rates() {
+    const [read, write] = [Number(this.read.field.value), Number(this.write.field.value)];
+    return { read, write, output: this.timeline.run.rates[2] ?? RATES[2] };
+  }
+
   // The strip follows the run that is selected.
   follow() {
+    if (this.rated && this.rated !== this.timeline.run) this.rate();
     if (this.name && this.shown !== this.timeline.run) this.show();
     else this.film?.mark();
   }
@@ -69,13 +90,12 @@ export class OtherStrategy {
       this.changed();
       return;
     }
-    const output = run.rates[2] ?? RATES[2];
-    const [read, write] = [Number(this.read.field.value), Number(this.write.field.value)];
+    const rates = this.rates();
     const pauses = PAUSES[Number(this.pauses.field.value)];
-    const settings = { rates: { read, write, output }, pauses: pauses[0], tokens: Number(this.limit.field.value) };
+    const settings = { rates, pauses: pauses[0], tokens: Number(this.limit.field.value) };
     const [own, other] = ["recorded", this.name].map((name) => new Estimate(run, this.sizesOf(run), name, settings));
-    this.read.told.textContent = ` ${read.toFixed(2)} of an input token`;
-    this.write.told.textContent = ` ${write.toFixed(2)}`;
+    this.read.told.textContent = ` ${rates.read.toFixed(2)} of an input token`;
+    this.write.told.textContent = ` ${rates.write.toFixed(2)}`;
     this.pauses.told.textContent = ` ${pauses[1]}`;
     this.limit.told.textContent = ` ${count(settings.tokens)}`;
     this.pauses.field.setAttribute("aria-valuetext", pauses[1]);

@@ -119,6 +119,17 @@ function costOf(run, row) {
   return row[3] * read + row[4] * written + Math.max(0, row[2] - row[3] - row[4]) * unit + output;
 }
 
+// Says which kind of content cost most, and which had most tokens, in a few words each; empty for a run without steps.
+export function mostOf(run, sizes) {
+  const { tokens, cost, replies } = byKind(run, sizes);
+  const say = (values, whole) => {
+    const at = values.reduce((best, value, kind) => (value > values[best] ? kind : best), 0);
+    return whole > 0 ? `${Math.round((100 * values[at]) / whole)} % ${KINDS[at]?.[1] ?? "writing replies"}` : "";
+  };
+  const sum = (values) => values.reduce((total, value) => total + value, 0);
+  return { tokens: say([...tokens], sum(tokens)), cost: say([...cost, replies], sum(cost) + replies) };
+}
+
 const bar = (share, name) => {
   const inner = el("i", { class: name });
   inner.style.width = `${Math.max(0.5, 100 * share)}%`;
