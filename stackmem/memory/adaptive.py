@@ -48,6 +48,7 @@ from .shared.break_even import (
     FrameAdvice,
     Rates,
     clearing_pays,
+    clearing_risked,
     first_advice,
     frame_advice,
     hour_pays,
@@ -152,6 +153,8 @@ def without_old_results(before: AdvisedConversation, now: float) -> AdvisedConve
     follows = int((sum(map(size, messages[first:])) - sum(saved)) / CHARS_PER_TOKEN)
     clearing = Clearing(sum(chars > 0 for chars in saved), freed, follows, int(prices.standing) + before.tokens)
     cold = before.reply_step > 0 and now - before.asked_at > prices.life_seconds
+    if not cold and not clearing_risked(prices, clearing, before.cost):
+        return before
     if not clearing_pays(prices, clearing, len(before.growth) + 1, before.pauses, _AGAIN, cold=cold):
         return before
     shown = Log([*map(without_thoughts, messages[: before.border]), *shorter, *map(without_thoughts, messages[end:])])

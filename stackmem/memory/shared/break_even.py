@@ -55,7 +55,7 @@ _LOOKED, _LOOK_TOKENS = 0.3, 50
 likewise.
 """
 _RISKED = 0.03
-"""Share of a conversation's cost so far that a useless frame may cost."""
+"""Share of a conversation's cost so far that a useless frame or a useless clearing may cost."""
 _MIN_READ = 0.001
 
 
@@ -177,6 +177,13 @@ class Clearing(Struct, frozen=True):
     freed: int
     follows: int  # after the first cleared result, without what is freed
     prompt: int  # the whole prompt before
+
+
+def clearing_risked(prices: Rates, clearing: Clearing, cost: float) -> bool:
+    """Return whether a conversation that has cost this much, in input tokens, may risk clearing that turns out useless,
+    because the run ends soon after it.
+    """
+    return (prices.write - prices.read) * clearing.follows <= _RISKED * cost
 
 
 def clearing_pays(prices: Rates, clearing: Clearing, requests: int, pauses: int, again: float, *, cold: bool) -> bool:

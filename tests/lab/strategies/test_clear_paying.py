@@ -6,7 +6,14 @@ from msgspec import UNSET
 from stackmem.core.budgets import Limits
 from stackmem.core.messages import Text
 from stackmem.memory import open_strategy
-from stackmem.memory.shared.break_even import Rates, first_advice, frame_tokens, looked_tokens
+from stackmem.memory.shared.break_even import (
+    Clearing,
+    Rates,
+    clearing_risked,
+    first_advice,
+    frame_tokens,
+    looked_tokens,
+)
 from tests.build import play, started
 from tests.memory.long_runs import commands, results, whole, worked
 
@@ -97,3 +104,8 @@ def test_adaptive_counts_the_prompt_and_tools_if_the_run_or_its_name_says_so(spe
         for chars in (10, 200_000)
     )
     assert (small != large) is standing
+
+
+@pytest.mark.parametrize(("cost", "risked"), [(70_000, False), (80_000, True)])
+def test_clearing_is_risked_only_while_it_costs_a_small_share_of_the_conversation(cost, risked):
+    assert clearing_risked(Rates(), Clearing(results=5, freed=3_000, follows=2_000, prompt=8_000), cost) is risked
