@@ -106,6 +106,6 @@ def test_adaptive_counts_the_prompt_and_tools_if_the_run_or_its_name_says_so(spe
     assert (small != large) is standing
 
 
-@pytest.mark.parametrize(("cost", "risked"), [(70_000, False), (80_000, True)])
+@pytest.mark.parametrize(("cost", "risked"), [(45_000, False), (47_000, True)])
 def test_clearing_is_risked_only_while_it_costs_a_small_share_of_the_conversation(cost, risked):
     assert clearing_risked(Rates(), Clearing(results=5, freed=3_000, follows=2_000, prompt=8_000), cost) is risked
