@@ -87,6 +87,8 @@ class RunStarted(Struct, frozen=True, tag=True):
         read_calls: ``many`` if several read-only calls in one reply are answered together (guidance/reading.py).
             Omitted in other runs.
         attached: What the user attached to the task. Omitted if there is nothing.
+        guards: ``programs`` if the permission rules and hooks also apply to the steps of programs. Omitted in older
+            runs, and if there are neither rules nor hooks.
     """
 
     task: str
@@ -135,6 +137,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     read_calls: Literal["many"] | UnsetType = UNSET
     attached: tuple[AttachedFile, ...] | UnsetType = UNSET
     clearing: Literal["paying"] | UnsetType = UNSET
+    guards: Literal["programs"] | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:

@@ -163,7 +163,7 @@ def permission(state: State, pending: Pending, call: WorkspaceCall | ToolCall) -
         reason = f": {decided.words}" if decided.words else ""
         return None if decided.allow else Refusal("denied", f"the user did not allow this call{reason}")
     request = _permission_for(state, call)
-    if any(_covers(grant, request, state) for grant in session.grants):
+    if any(covers(grant, request, state) for grant in session.grants):
         return None
     return replace(request, rule=permissions.spelled(rule)) if rule is not None else request
 
@@ -194,7 +194,8 @@ def _permission_for(state: State, call: WorkspaceCall | ToolCall) -> AskPermissi
     return AskPermission(tool_name(call), about, detail)
 
 
-def _covers(grant: Grant, request: AskPermission, state: State) -> bool:
+def covers(grant: Grant, request: AskPermission, state: State) -> bool:
+    """Return whether an earlier answer of the user allows a call."""
     if grant.tool != request.tool or (grant.frame and all(frame.id != grant.frame for frame in state.stack)):
         return False
     if not grant.pattern:

@@ -50,6 +50,7 @@ from stackmem.errors import (
 
 from .debugger import DebugPort
 from .frame.values import as_text, digest_of, kind_and_size
+from .guard import StepGuard
 from .interpreter import Ended, ProgramInterpreter
 from .operations import (
     ChunkAnswer,
@@ -97,6 +98,7 @@ class ProgramDecider:
         self._strategy, self._open_strategy = strategy, open_strategy
         self._text_of, self._keep, self._watch = text_of, keep, watch
         self._round: Round | None = None
+        self._guard = StepGuard()
         self._clock_read = False  # since the program asked for it
         self._tell: Tell | None = None
         self.said, self.failed = list[str](), list[StepFailed]()
@@ -160,7 +162,7 @@ class ProgramDecider:
 
     def _ask(self, asked: Single | Group, state: State) -> Event | Effect | None:
         """Return the next effect for the pending operation; None once the program was answered or refused."""
-        self._round = self._round or Round(self._placed(asked), self._text_of)
+        self._round = self._round or Round(self._placed(asked), self._text_of, self._guard)
         if self._round.next_frame() and state.running.depth >= PROGRAM_DEPTH:
             self._round = None
             self._interpreter.refuse(_too_deep())

@@ -17,10 +17,12 @@ from msgspec.structs import replace
 from stackmem.core import heap as heaps
 from stackmem.core import limits
 from stackmem.core.budgets import UNFIT_RESULTS
-from stackmem.core.facts import Event, FramePushed, ModelFailed, ModelReplied, ProgramFrame, RunEnded
+from stackmem.core.conversation.hook_facts import HookRan
+from stackmem.core.facts import CallRejected, Event, FramePushed, ModelFailed, ModelReplied, ProgramFrame, RunEnded
 from stackmem.core.frames import partial_result
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, View
+from stackmem.core.person_facts import PersonDecided
 from stackmem.core.program_facts import ChunkDropped, ChunkKept, SourceLoaded, ToolAnswered
 from stackmem.core.requests import (
     ANSWERS,
@@ -40,6 +42,7 @@ from stackmem.core.text import mark_cut, whole
 from stackmem.core.tools import StoreEntry
 
 from .frame.task_text import long_inputs, schema_text, task_text
+from .guard import StepCheck, StepGuard, applies, check_of
 from .language import Happening
 from .operations import (
     Answer,
@@ -84,6 +87,8 @@ class Question(Struct):
     misfits: int = 0
     done: bool = False
     answer: Answer = None
+    check: StepCheck | None = None  # the rules and hooks for a step that has begun to be checked
+    may_run: bool = False  # whether they allow it, or none apply
 
     def settle(self, answer: Answer) -> None:
         self.done, self.answer = True, answer
@@ -102,8 +107,10 @@ def _question(operation: Single, branch: int | None = None) -> Question:
 class Round:
     """The pending questions of one operation or one group."""
 
-    def __init__(self, asked: Single | Group, text_of: Callable[[str], str]) -> None:
+    def __init__(self, asked: Single | Group, text_of: Callable[[str], str], guard: StepGuard) -> None:
         """Start the round. ``text_of`` returns the text of a source by its digest."""
+        self._guard = guard
+        self._checked: Question | None = None  # the step whose hook or question is under way
         self._group = isinstance(asked, Group)
         self._most = max(1, asked.most) if isinstance(asked, Group) else 1
         operations = enumerate(asked.operations) if isinstance(asked, Group) else [(None, asked)]
@@ -122,6 +129,8 @@ class Round:
 
     def decide(self, state: State) -> Event | Effect | None:
         """Return the next effect or event, or the event that ends the run; None once all answers are in."""
+        if guarded := self._check_steps(state):
+            return guarded
         waiting = [question for question in self._questions if not question.done]
         for question in () if self._due else waiting:
             if question.failures and (end := _given_up(question, state)):
@@ -131,6 +140,37 @@ class Round:
             begun = self._midway and self._due  # the limits were checked when the round began
             return effect if begun else bounded(state, effect)
         return self._pushed(waiting[0].operation, state) if waiting else None
+
+    def _check_steps(self, state: State) -> Event | Effect | None:
+        """Return what the rules and hooks require before the steps run, or after they ran. None between the two."""
+        if self._midway or not applies(state):
+            return None
+        for question in self._questions:
+            step, check = question.operation, question.check
+            if not isinstance(step, InvokeTool):
+                continue
+            if question.done:
+                upcoming: Event | Effect | None = self._guard.after(check, state) if check is not None else None
+            elif question.may_run:
+                continue
+            else:
+                question.check = check = check or check_of(step, state.begun.workspace)
+                upcoming = self._guard.before(check, state) if check is not None else None
+                question.may_run = upcoming is None
+            if upcoming is not None:
+                self._checked = question
+                return upcoming
+        return None
+
+    def _note_check(self, event: HookRan | PersonDecided | CallRejected) -> None:
+        question, self._checked = self._checked, None
+        if question is None or question.check is None:
+            return
+        if isinstance(event, CallRejected):
+            question.check = None  # it did not run, so no hook follows it
+            question.settle(ToolAnswer(None, "refused", event.reason))
+        else:
+            self._guard.note(question.check, event)
 
     def next_frame(self) -> bool:
         """Return whether the only thing left to start is a frame of the agent."""
@@ -183,6 +223,9 @@ class Round:
 
     def note(self, event: Event, happened: list[Happening]) -> None:
         """Process an event that may answer a question. A reply that did not fit is appended to ``happened``."""
+        if isinstance(event, HookRan | PersonDecided | CallRejected):
+            self._note_check(event)
+            return
         waiting = [question for question in self._questions if not question.done]
         branch = getattr(event, "branch", 0) or 0  # the branch is 0 for a single operation, and unset on some replies
         for question in waiting:
@@ -264,6 +307,8 @@ def _take(question: Question, event: Event, text_of: Callable[[str], str]) -> No
     """Apply an event that answers the question, fully or in part."""
     match event:
         case ToolAnswered():
+            if question.check is not None:
+                question.check.answer = event
             question.settle(ToolAnswer(event.value, event.failed, event.detail))
         case SourceLoaded():
             text = "" if event.failed else text_of(event.digest)

@@ -278,7 +278,7 @@ def assemble(
         questions="end", read_calls="many" if settings.read_calls == "many" else UNSET,
         heap=UNSET if keeper is None else _kept(keeper, prepared, plan, workspace),
         allowed=spelled(plan.network),
-        index="escaped",
+        index="escaped", guards="programs" if prepared.permissions or prepared.hooks.hooks else UNSET,
         unseen=tuple(scrubber.scrub(line) for line in _unseen(prepared, plan)) or UNSET,
         checkpoints=checkpoints_of(settings.checkpoints, plan.strategy, plan.model.name),
         skills=tuple(companion_skills.scrubbed(skill, scrubber.scrub) for skill in plan.skills) or UNSET,

@@ -22,7 +22,7 @@ from msgspec import Struct
 from stackmem.core.network import NetworkRequest
 
 from .capture import Capture
-from .ending import Tree, uncontained
+from .ending import Tree, sandbox_ended, starting_sandbox, uncontained
 from .family import first_to_go
 from .isolation import confine
 from .isolation.launch import CommandLaunch, Level, Seat, SetUpFailed, bound_processes, process_numbers
@@ -169,10 +169,15 @@ class _Running:
         try:
             if launch.confinement is not None:
                 confine.apply(launch.confinement)
-            return subprocess.Popen(
-                launch.argv, stdin=subprocess.DEVNULL, stdout=self._write_end, stderr=self._errors_end,
-                env=launch.environ, cwd=launch.cwd, pass_fds=launch.fds, close_fds=True, start_new_session=True,
-            )  # fmt: skip
+            with starting_sandbox() if self._contains else nullcontext() as started:
+                process = subprocess.Popen(
+                    launch.argv, stdin=subprocess.DEVNULL, stdout=self._write_end, stderr=self._errors_end,
+                    env=launch.environ, cwd=launch.cwd, pass_fds=launch.fds, close_fds=True, start_new_session=True,
+                )  # fmt: skip
+                if started is not None:
+                    started(process.pid)
+                    self._stack.callback(sandbox_ended, process.pid)
+            return process
         finally:
             self._close_write_ends()
 

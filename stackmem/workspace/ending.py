@@ -9,8 +9,8 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from subprocess import Popen
 
 from .family import Process, children, descendants, read_process
@@ -22,6 +22,23 @@ _PR_SET_CHILD_SUBREAPER = 36
 # Stray processes are recognized by appearing after the command started. Two commands at the same time would claim each
 # other's processes, so only one may run.
 uncontained = threading.Lock()
+
+# The first processes of the commands that run in a sandbox, such as jobs. An uncontained command beside them, such as a
+# hook, does not claim their processes. No sandbox starts while processes are searched, so none is seen too early.
+_sandboxed = set[int]()
+_starting = threading.Lock()
+
+
+@contextmanager
+def starting_sandbox() -> Iterator[Callable[[int], None]]:
+    """Start a sandbox in this block and pass the number of its first process to the given function."""
+    with _starting:
+        yield _sandboxed.add
+
+
+def sandbox_ended(pid: int) -> None:
+    with _starting:
+        _sandboxed.discard(pid)
 
 
 class Tree:
@@ -93,9 +110,14 @@ class Tree:
         return over
 
     def _strays(self) -> list[Process]:
-        """Return our descendants in other sessions that did not exist before the command."""
-        found = descendants(self._me)
-        return [each for each in found if each.session != self._session and self._before.get(each.pid) != each.started]
+        """Return our descendants in other sessions that did not exist before the command, without sandboxes."""
+        with _starting:
+            found = descendants(self._me)
+            inside = _sandboxed | {each.pid for root in _sandboxed for each in descendants(root)}
+        return [
+            each for each in found
+            if each.session != self._session and self._before.get(each.pid) != each.started and each.pid not in inside
+        ]  # fmt: skip
 
     def _sweep(self) -> bool:
         deadline = time.monotonic() + GONE_SECONDS
@@ -118,13 +140,17 @@ class Tree:
         A daemon that forks and exits repeatedly can evade a scan of all processes. But each of its processes becomes
         our child, and reading our own children takes a fraction of the time that a fork takes.
         """
-        while orphans := [pid for pid in children(self._me) if self._is_stray(pid)]:
+        while orphans := self._orphans():
             for pid in orphans:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
                 _collect(pid)
             if time.monotonic() > deadline:
                 return
+
+    def _orphans(self) -> list[int]:
+        with _starting:
+            return [pid for pid in children(self._me) if pid not in _sandboxed and self._is_stray(pid)]
 
     def _is_stray(self, pid: int) -> bool:
         with suppress(ProcessLookupError):

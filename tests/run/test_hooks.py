@@ -287,3 +287,12 @@ def test_a_task_has_no_hooks(stage: Stage, hooks: Hooks):
     hooks.add("before_tool")
     stage.solve(stage.task(command("true"), pop()))
     assert hooks.given() == []
+
+
+def test_a_hook_leaves_the_processes_of_a_job_alone(stage: Stage, hooks: Hooks):
+    hooks.add("after_tool", "sleep 0.5", tools=["list_files"])
+    forks = "for i in $(seq 200); do sleep 0.02 || echo killed; done"
+    job = call("run_command", command=forks, background=True)
+    result = solved(stage, job, *[call("list_files", path=".")] * 2, call("read_job", job=1), pop())
+    assert ran(result) == [("after_tool", "passed")] * 2
+    assert "killed" not in events(result.run_dir, ToolReturned)[-1].text

@@ -24,6 +24,9 @@ from ..tools import tool_name as name_of
 RULED_TOOLS = tuple(name_of(tool) for tool in (ReadFile, WriteFile, EditFile, SearchFiles, ListFiles, RunCommand))
 """The tools for the workspace that rules can name."""
 
+RUN_PYTHON = "run_python"
+"""The name in rules and hooks for a Python function of a playbook. Its pattern is compared with the function's name."""
+
 SHELL = frozenset(";&|<>$`(){}\n\r\\\"'")
 """A pattern never allows a command with one of these, unless it is that command."""
 
@@ -41,6 +44,16 @@ def rule_for(state: State, call: WorkspaceCall | ToolCall) -> PermissionRule | N
     if isinstance(call, RunCommand):
         return _decide(state, name_of(call), call.command)
     return _decide(state, name_of(call), call.path)
+
+
+def rule_of_step(state: State, tool: str, about: str) -> PermissionRule | None:
+    """Return the rule that decides about a step of a program, or None.
+
+    Args:
+        tool: The tool of an agent that does the same.
+        about: The command, the path, or the arguments as JSON.
+    """
+    return None if state.begun.permissions is UNSET else _decide(state, tool, about)
 
 
 def verify_refusal(state: State, call: PushFrame) -> Refusal | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.core.conversation.permissions import RULED_TOOLS
+from stackmem.core.conversation.permissions import RULED_TOOLS, RUN_PYTHON
 from stackmem.core.guidance.program_calls import TOOL
 from stackmem.core.person_facts import PermissionRule
 from stackmem.errors import UsageError
@@ -34,7 +34,7 @@ def find_permissions(folder: Path | None, location: str, environ: Mapping[str, s
     """
     if folder is None:
         return FoundPermissions()
-    known = (*RULED_TOOLS, TOOL, *TOOLS)
+    known = (*RULED_TOOLS, TOOL, RUN_PYTHON, *TOOLS)
     rules, notes = list(own_rules(environ, known)), []
     for root in dict.fromkeys((folder, folder / location)):
         if not (root / PERMISSIONS_FILE).is_file():
