@@ -60,13 +60,15 @@ export class OtherStrategy {
     this.rated = run;
     if (!run.count) return;
     const rates = this.rates();
-    const own = new Estimate(run, this.sizesOf(run), "recorded", { rates, pauses: "recorded" });
-    STRATEGIES.forEach(([name, told], at) => {
-      const other = new Estimate(run, this.sizesOf(run), name, { rates, pauses: "recorded", tokens: SUMMARY_TOKENS });
-      const ratio = (other.cost / Math.max(1, own.cost)).toFixed(2);
-      this.buttons[at + 1].replaceChildren(name, el("small", { text: ` ${ratio}×` }));
-      this.buttons[at + 1].title = `${told}; it would cost ${ratio} times as much, estimated`;
-    });
+    const own = new Estimate(run, this.sizesOf(run), "recorded", { rates, pauses: "recorded" }).cost;
+    STRATEGIES.forEach(([name, told], at) => setTimeout(() => this.rated === run && this.rateOne(run, name, told, own, rates, this.buttons[at + 1])));
+  }
+
+  rateOne(run, name, told, own, rates, button) {
+    const other = new Estimate(run, this.sizesOf(run), name, { rates, pauses: "recorded", tokens: SUMMARY_TOKENS });
+    const ratio = (other.cost / Math.max(1, own)).toFixed(2);
+    button.replaceChildren(name, el("small", { text: ` ${ratio}×` }));
+    button.title = `${told}; it would cost ${ratio} times as much, estimated`;
   }
 
   rates() {

@@ -4,6 +4,7 @@ import { el, compact, count, plain, plural, usd } from "./text.js";
 import { KINDS, kindNumber } from "./sizes.js";
 
 const FRAMES = 12;
+const SAMPLED = 2_000; // steps
 const BOXES = 400;
 const NARROWEST = 0.002; // share of the width
 const ROW = 24;
@@ -24,12 +25,13 @@ function kindSums(numbers, sizes) {
 
 // Returns { tokens, cost } by kind: each prompt is split by characters. What was read from the cache is its beginning,
 // what was written to it follows. The cost is that of the step, split by the prices of reading, writing and replying.
-export function byKind(run, sizes) {
+export function byKind(run, sizes, every = 1) {
   const sums = run.sequences.map(() => null);
   const sumsOf = (sequence) => (sums[sequence] ??= kindSums(run.sequences[sequence], sizes));
   const [tokens, cost] = [new Float64Array(MANY), new Float64Array(MANY)];
   let replies = 0;
   run.rows.forEach((row, at) => {
+    if (at % every) return;
     const weights = weigh(run, row);
     const ranges = sizes.ranges(at + 1);
     const total = sizes.total(ranges);
@@ -121,7 +123,7 @@ function costOf(run, row) {
 
 // Says which kind of content cost most, and which had most tokens, in a few words each; empty for a run without steps.
 export function mostOf(run, sizes) {
-  const { tokens, cost, replies } = byKind(run, sizes);
+  const { tokens, cost, replies } = byKind(run, sizes, Math.ceil(run.count / SAMPLED));
   const say = (values, whole) => {
     const at = values.reduce((best, value, kind) => (value > values[best] ? kind : best), 0);
     return whole > 0 ? `${Math.round((100 * values[at]) / whole)} % ${KINDS[at]?.[1] ?? "writing replies"}` : "";
@@ -206,7 +208,7 @@ function box(run, at, spent, whole, left, choose) {
   return node;
 }
 
-const table = (name, heads, rows) => el("table", { "aria-label": name }, el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col", text: head })))), el("tbody", {}, ...rows));
+const table = (name, heads, rows) => el("table", { "aria-label": name }, el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head || el("span", { class: "visually-hidden", text: "as a bar" }))))), el("tbody", {}, ...rows));
 
 // Says where the figures come from.
 function source(run) {
