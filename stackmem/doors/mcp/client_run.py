@@ -49,6 +49,8 @@ from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber, scrub_value
 from stackmem.workspace.workspace import WatchedFolder
 
+from .frame_marks import FrameMarks
+
 STRATEGY = "stackheap:index=delta,tools=memory"
 MODEL = "client"
 """Recorded as the model name of such a run."""
@@ -111,6 +113,7 @@ class ClientCalls:
         self._under_way: _Waiting | None = None
         self._count = 0
         self._closed = ""
+        self.marks = FrameMarks()
         self.client = ""  # name and version of the client that made the first call
         self._lock = threading.Lock()
 
@@ -157,7 +160,9 @@ class ClientCalls:
             Left: The client has disconnected.
         """
         if self._under_way is not None:
-            self._under_way.answer.set_result(_answer(view))
+            answer = _answer(view)
+            text = answer.text if answer.failed else self.marks.marked(self._under_way.call.name, answer.text)
+            self._under_way.answer.set_result(ClientAnswer(text, answer.failed))
             self._under_way = None
         asked, self._first = self._first or self._coming.get(), None
         if asked is None:
@@ -205,6 +210,7 @@ def open_client_run(
         if keeper is not None:
             start = replace(start, heap=keeper.taken_over(plan.budgets, workspace.digest))
         run = new_run(plan.runs_dir, start.task_name, "mcp")
+        calls.marks.run = run.name
         writer = TraceWriter(run / TRACE, reserves=True)
         stack.callback(writer.close)
         flags = {"heap_chars": plan.budgets.heap_chars, "heap_chunks": plan.budgets.heap_chunks}

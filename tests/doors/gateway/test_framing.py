@@ -12,9 +12,11 @@ from stackmem.doors.gateway.framing import FrameCutter, cutter_of
 from stackmem.doors.gateway.identity import chain
 from stackmem.doors.gateway.rewriting import Rewriter
 from stackmem.doors.gateway.wires.chat import CHAT
+from stackmem.doors.gateway.wires.gemini import GEMINI
 from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.responses import RESPONSES
 from stackmem.doors.gateway.wires.wire import WireFormat
+from stackmem.doors.mcp.frame_marks import FrameMarks, marks_in
 from tests.doors.gateway.test_cutting import body_of, unpaired
 from tests.doors.gateway.upstream import assistant, result, text, use, user
 from tests.models.api_rules import first_fault
@@ -154,3 +156,70 @@ def test_a_frames_thought_is_removed_once_the_earlier_conversation_returns():
     cut, made = sent(body_of(MESSAGES, told))
     kinds = [one["content"][0]["type"] for one in json.loads(made)["messages"] if one["role"] == "assistant"]
     assert (cut.dropped, kinds) == (0, ["text", "thinking", "text"])
+
+
+def in_programs(turns: list[Turn]) -> list[Any]:
+    """Return the turns as Codex's code mode sends them: a program makes the calls and prints their answers."""
+    marks = FrameMarks("a run")
+    told: list[Any] = [{"role": "user", "content": "Mend the parser."}]
+    for call_id, name, answer, words in turns:
+        tool = name.removeprefix("mcp__stackmem__")
+        output = [{"type": "input_text", "text": json.dumps({"text": marks.marked(tool, answer)})}]
+        program = f"text(await tools.{name}())"
+        told.append({"type": "custom_tool_call", "call_id": call_id, "name": "exec", "input": program})
+        told.append({"type": "custom_tool_call_output", "call_id": call_id, "output": output})
+        told += [{"role": "user", "content": words}] if words else []
+    return told
+
+
+def gemini(turns: list[Turn]) -> list[Any]:
+    told: list[Any] = [{"role": "user", "parts": [{"text": "Mend the parser."}]}]
+    for _, name, answer, words in turns:
+        told.append({"role": "model", "parts": [{"functionCall": {"name": name, "args": {}}}]})
+        response = {"functionResponse": {"name": name, "response": {"output": answer}}}
+        told.append({"role": "user", "parts": [response, *([{"text": words}] if words else [])]})
+    return told
+
+
+NESTED = [("run", ""), ("push", ""), ("run", ""), ("push", ""), ("run", ""), ("pop", ""), ("pop", ""), ("run", "")]
+OUTPUTS = ("output 0", "output 2", "output 4", "output 7")
+
+
+def test_frames_that_a_program_pushes_hide_and_fold_the_same_messages() -> None:
+    told = in_programs(turns_of(NESTED))
+
+    def shown(count: int) -> list[str]:
+        made = sent(body_of(RESPONSES, told[: 1 + 2 * count]), RESPONSES)[1]
+        assert unpaired(json.loads(made)["input"]) == set()
+        return [one for one in OUTPUTS if one.encode() in made]
+
+    assert [shown(count) for count in (1, 3, 5, 6, 7, 8)] == [
+        ["output 0"], ["output 2"], ["output 4"], ["output 2"], ["output 0"], ["output 0", "output 7"]]  # fmt: skip
+
+
+def test_an_old_answer_that_the_agent_reads_again_begins_no_frame() -> None:
+    told = in_programs(turns_of(NESTED[:3]))
+    copied = told[4]["output"][0]["text"]
+    for name, program in (("exec", "text(await tools.exec_command({cmd: 'cat push_frame.log'}))"), ("exec", "x")):
+        again = {"type": "custom_tool_call", "call_id": "again", "name": name, "input": program}
+        back = {"type": "custom_tool_call_output", "call_id": "again", "output": copied}
+        made = sent(body_of(RESPONSES, [*told, again, back]), RESPONSES)[1]
+        assert b"output 2" in made
+
+
+def test_frames_work_in_geminis_format_whose_calls_have_no_ids() -> None:
+    told = gemini(turns_of(NESTED))
+    for count, outputs in ((3, ["output 2"]), (5, ["output 4"]), (8, ["output 0", "output 7"])):
+        made = sent(body_of(GEMINI, told[: 1 + 2 * count]), GEMINI)[1]
+        assert [one for one in OUTPUTS if one.encode() in made] == outputs
+
+
+def test_marks_name_each_frame_and_follow_its_depth() -> None:
+    marks = FrameMarks("a run")
+    pushes = [marks.marked("push_frame", f"FRAME 'x', depth {depth} of 3") for depth in (1, 2, 2)]
+    ids = [frame_id for text in pushes for _, frame_id in marks_in(text)]
+    assert len(set(ids)) == 3
+    popped = marks.marked("pop_frame", "frame 'x' returned:\n7")
+    assert list(marks_in(json.dumps({"text": popped}))) == [("pop_frame", ids[2])]
+    for tool, answer in (("push_frame", "push_frame refused: too deep"), ("run", "FRAME 'x', depth 1 of 3")):
+        assert marks.marked(tool, answer) == answer

@@ -13,11 +13,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import UNSET, Struct
 
-from stackmem.core.facts import FramePushed, ModelReplied
+from stackmem.core.facts import ContextCompacted, FramePushed, ModelReplied
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.doors.gateway.exchanges import RequestPassed, read_exchanges
 from stackmem.doors.gateway.recording import outcome
@@ -29,12 +30,21 @@ from stackmem.formats.import_ import ImportedRun, import_file
 from stackmem.run.run_folder import EXCHANGES, TRACE
 from stackmem.trace.store import TraceReader
 from tests.doors.gateway.clients.job import AGAIN, BEGIN, DONE, MAIN, RESUME, JobProvider, begin
-from tests.doors.gateway.clients.table import CLIENTS, Client, environ_of, place_of
+from tests.doors.gateway.clients.table import CLIENTS, STRATEGIES, Client, environ_of, place_of, version
 from tests.doors.gateway.upstream import RawUpstream
 
 MINI_DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 NAMED = {client.name: client for client in CLIENTS}
 _SECONDS = 240
+_BEGIN, _END = "<!-- jobs of real agents -->", "<!-- end of the jobs -->"
+_COLUMNS = {
+    "bodies": ("bodies", "unchanged", "no request refused"),
+    "usage, bill, steps": ("finishes", "usage", "usage of the trace", "bill", "steps"),
+    "tree": ("sub-agents",),
+    "import": ("import",),
+    "resume": ("resume",),
+}
+"""The table's columns and their claims."""
 
 
 class JobClient(Struct, frozen=True):
@@ -86,7 +96,11 @@ def _codex(model: str) -> JobClient:
 def _opencode(model: str) -> JobClient:
     command = (*_OPENCODE, f"anthropic/{model}", "{task}")
     return JobClient(
-        NAMED["opencode"], command, (*_OPENCODE[:2], "--continue", *command[2:]), ".local/share/opencode/opencode.db"
+        NAMED["opencode"],
+        command,
+        (*_OPENCODE[:2], "--continue", *command[2:]),
+        ".local/share/opencode/opencode.db",
+        unsaved=('{"title"',),
     )
 
 
@@ -247,8 +261,14 @@ def _imported(job: JobClient, found: JobRun, steps: int, usd: float) -> str:
     missing = [one for one in found.provider.texts if any(one[0].text.startswith(start) for start in job.unsaved)]
     for _, used, price in missing:
         sums, cost = [one + more for one, more in zip(sums, used, strict=True)], cost + price
-    number = sum(one.steps for one in imports) + len(missing)
+    number = sum(one.steps + _summaries(Path(one.run_dir)) for one in imports) + len(missing)
     return _unequal((number, sums, round(cost, 4)), (steps, found.recorded, round(usd, 4)))
+
+
+def _summaries(folder: Path) -> int:
+    """Return the number of replies that an import keeps as compactions, which are not steps."""
+    events = (record.event for record in TraceReader(folder / TRACE))
+    return sum(isinstance(one, ContextCompacted) and one.usage.total > 0 for one in events)
 
 
 def _has_replies(start: str, file: Path) -> bool:
@@ -277,24 +297,61 @@ def _tree(job: JobClient, found: JobRun) -> str:
 
 def bounded(found: JobRun) -> str:
     """Return what contradicts a bound of 0.00001 USD; empty if no request was sent after the first answers."""
-    most = 1 + bool(found.provider.titles)  # a title is requested in parallel with the first step
+    most = len(found.codes) + found.provider.titles  # a title is requested in parallel with the first step
     if len(found.passed) > most or "--max-usd" not in found.said:
         return f"{len(found.passed)} requests were sent"
     return ""
 
 
+def _row(name: str, clients: Path, strategies: Sequence[str]) -> str:
+    """Run an agent's job under ``full``, with a bound and under each strategy; return its row of the table."""
+    job, cells, failed = JOBS[name], dict[str, str](), list[str]()
+    whole: JobRun | None = None
+    for strategy in ("full", *strategies):
+        with tempfile.TemporaryDirectory(prefix="stackmem-jobs-", ignore_cleanup_errors=True) as scratch:
+            found = run_job(job, strategy, clients, Path(scratch))
+            wrong = {claim: why for claim, why in claims(job, found, strategy).items() if why}
+        print(f"{name} under {strategy}: {len(found.asked)} requests; {wrong or 'every claim holds'}", file=sys.stderr)
+        failed += [strategy] if wrong and strategy != "full" else []
+        if whole is None:
+            whole, cells = found, {title: _cell(wrong, names) for title, names in _COLUMNS.items()}
+    with tempfile.TemporaryDirectory(prefix="stackmem-jobs-", ignore_cleanup_errors=True) as scratch:
+        bound = bounded(run_job(job, "full", clients, Path(scratch), ("--max-usd", "0.00001")))
+    if whole is None:
+        return ""
+    print(f"{name} with --max-usd: {bound or 'the claim holds'}", file=sys.stderr, flush=True)
+    children = len({(one.session, one.conversation) for one in whole.asked if one.kind == "child"})
+    cells["import"] = cells["import"] if job.sessions else "-"
+    cells["resume"] = cells["resume"] if job.has_ids and job.resume else "-"
+    under = f"{len(strategies) - len(failed)} of {len(strategies)}"
+    figures = (len(whole.asked), children, whole.provider.compacted)
+    model = next((one.model for one in whole.status), "")
+    shown = (f"{job.client.package} {version(job.client, clients)}", model, *figures, *cells.values(),
+             "no" if bound else "yes", under)  # fmt: skip
+    return f"| {' | '.join(map(str, shown))} |"
+
+
+def _cell(wrong: dict[str, str], names: tuple[str, ...]) -> str:
+    return "no" if any(name in wrong for name in names) else "yes"
+
+
 def main() -> None:
-    """Run the named agents' jobs under the named strategies and print the claims that do not hold."""
+    """Run the named agents' jobs, or all, under all strategies, and print or write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("agents", nargs="*", default=list(JOBS))
-    parser.add_argument("--strategies", nargs="+", default=("full",))
-    chosen = parser.parse_args()
-    for name in chosen.agents or JOBS:
-        for strategy in chosen.strategies:
-            with tempfile.TemporaryDirectory(prefix="stackmem-jobs-", ignore_cleanup_errors=True) as scratch:
-                found = run_job(JOBS[name], strategy, Path(os.environ["STACKMEM_CLIENTS"]), Path(scratch))
-                wrong = {claim: why for claim, why in claims(JOBS[name], found, strategy).items() if why}
-            print(f"{name} under {strategy}: {len(found.asked)} requests; {wrong or 'every claim holds'}", flush=True)
+    parser.add_argument("--strategies", nargs="*", default=STRATEGIES[1:], help="in addition to full")
+    parser.add_argument("--write", type=Path, help="a page; the table replaces that between its marks")
+    chosen, clients = parser.parse_args(), Path(os.environ["STACKMEM_CLIENTS"])
+    installed = [name for name in chosen.agents if place_of(JOBS[name].client, clients) is not None]
+    titles = ("agent", "model", "requests", "sub-agents", "compactions", *_COLUMNS, "bound", "strategies")
+    head = f"| {' | '.join(titles)} |\n|---|---|" + "---:|" * 3 + "---|" * (len(titles) - 5)
+    rows = [_row(name, clients, chosen.strategies) for name in installed]
+    day = datetime.now(UTC).date().isoformat()
+    table = "\n".join((f"Run on {day}:", "", head, *rows))
+    print(table)
+    if chosen.write is not None:
+        before, _, rest = chosen.write.read_text().partition(_BEGIN)
+        chosen.write.write_text(f"{before}{_BEGIN}\n{table}\n{_END}{rest.partition(_END)[2]}")
 
 
 if __name__ == "__main__":

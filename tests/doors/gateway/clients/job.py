@@ -93,6 +93,8 @@ class JobProvider(ScriptedProvider):
         texts = [part.text for one in asked.messages for part in one.parts if isinstance(part, Text)]
         found = [match for text in texts[:_LOOKED_AT] for match in _STRAND.findall(text)]
         found = found or [match for text in texts for match in _STRAND.findall(text)]
+        if not found and asked.tools and len(self.jobs) == 1:  # a strategy omitted the task or the client's summary
+            found = [(next(iter(self.jobs)), "MAIN")]
         if not found:
             return None
         job, strand = next((one for one in found if one[1] in ("MAIN", "RESUME")), found[0])
@@ -150,7 +152,7 @@ class JobProvider(ScriptedProvider):
         calls = tuple(self._called(asked, strand[0], *one) for one in steps[place])
         if any(one.name == _EXEC for one in calls):
             calls = (Call(_EXEC, _javascript([str(one.arguments) for one in calls])),)
-        spaces = _namespaces(body)
+        spaces = namespaces_of(body)
         calls = tuple(replace(one, namespace=spaces.get(one.name, "")) for one in calls)
         return Reply(f"{strand[1].capitalize()}, step {place + 1}.", calls)
 
@@ -205,7 +207,7 @@ def _javascript(calls: list[str]) -> str:
     return f"const given = await Promise.all([{', '.join(calls)}]);\n{shows}"
 
 
-def _namespaces(body: bytes) -> dict[str, str]:
+def namespaces_of(body: bytes) -> dict[str, str]:
     """Return the namespaces of a request's tools, which Codex sends in the body or in an item."""
     value = json.loads(body)
     items = value.get("input", ())
