@@ -141,6 +141,9 @@ def arguments(rng: Random, tool: str) -> dict[str, Any]:
             return {"path": "p"}
 
 
+READS = ("read_file", "list_files", "search_files", "heap_read", "heap_read")
+
+
 def call(rng: Random) -> ToolCall:
     if rng.random() < 0.15:
         name = rng.choice((*TOOLS, "", "no_such_tool", "POP_FRAME", "x" * 500))
@@ -164,6 +167,10 @@ def reply(rng: Random) -> ModelReplied:
     parts: tuple[ReplyPart, ...] = (call(rng),)
     if rng.random() < 0.2:
         parts = tuple(Text(text(rng)) if rng.random() < 0.5 else call(rng) for _ in range(rng.randrange(4)))
+    elif rng.random() < 0.1:  # calls that only read, and rarely one that does not
+        tools = [rng.choice(READS) for _ in range(rng.randrange(2, 19))]
+        parts = tuple(ToolCall("", tool, arguments(rng, tool)) for tool in tools)
+        parts = (*parts, call(rng)) if rng.random() < 0.1 else parts
     usage = Usage(rng.randrange(rng.choice((500, 2_500, 6_000))), rng.randrange(900), output=rng.randrange(300))
     return ModelReplied(parts, "call" if rng.random() < 0.92 else rng.choice(CUT), usage)
 

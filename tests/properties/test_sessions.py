@@ -4,12 +4,14 @@ import random
 from collections import Counter
 
 import pytest
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from stackmem.core.facts import CallRejected, Event, ModelReplied, RunEnded, ToolReturned
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.messages import ToolCall
 from stackmem.core.person_facts import (
+    PersonCompacted,
     PersonDecided,
     PersonRan,
     PersonSaid,
@@ -27,7 +29,7 @@ from stackmem.core.tools import AskQuestion
 from stackmem.memory import open_strategy
 from stackmem.trace.record import Record
 from stackmem.trace.verify import verify
-from tests.build import World, alloc, do, failed, pop, push, reply, started
+from tests.build import World, alloc, call, do, failed, pop, push, reply, started
 from tests.conftest import CAMPAIGN
 from tests.properties.prompt_rules import well_formed, well_marked
 
@@ -50,6 +52,7 @@ def random_reply(chance: random.Random) -> Event:
         lambda: reply("Shall I?", stop="end"),
         lambda: reply("", stop="end"),
         lambda: reply("cut", stop="truncated"),
+        lambda: reply(*[call("read_file", path=chance.choice("ab")) for _ in range(chance.randrange(2, 5))]),
         push, pop, pop, lambda: alloc(f"n{chance.randrange(4)}"), lambda: do("nothing_like_it"),
         lambda: failed("overloaded"),
     ])()  # fmt: skip
@@ -66,7 +69,9 @@ def random_decision(chance: random.Random) -> PersonDecided:
 
 def answer(effect: Effect, world: World, chance: random.Random) -> Event:
     if chance.random() < 0.08:
-        return chance.choice([PersonSteppedIn(chance.choice(WORDS)), PersonStopped(), PersonRan("ls", "a", 0, {})])
+        return chance.choice(
+            [PersonSteppedIn(chance.choice(WORDS)), PersonStopped(), PersonRan("ls", "a", 0, {}), PersonCompacted()]
+        )
     match effect:
         case AskPerson():
             return RunEnded("left", "") if chance.random() < 0.05 else PersonSaid(chance.choice(WORDS))
@@ -78,7 +83,10 @@ def answer(effect: Effect, world: World, chance: random.Random) -> Event:
             event = random_reply(chance)
             if isinstance(event, ModelReplied):
                 name = f"c{effect.facts}"
-                parts = (replace(part, id=name) if isinstance(part, ToolCall) else part for part in event.parts)
+                parts = (
+                    replace(part, id=f"{name}_{place}") if isinstance(part, ToolCall) else part
+                    for place, part in enumerate(event.parts)
+                )
                 event = replace(event, parts=tuple(parts))
             return replace(event, prompt_digest=effect.view.digest)
         case _:
@@ -93,7 +101,7 @@ def conversation(seed: int) -> tuple[list[Event], State]:
     policy = chance.choice(["frame", "flat"]) if has_frames(strategy) else "flat"
     rules = SessionRules(policy, chance.choice(["never", "writes", "commands", "all"]))
     start = started(named, task=SESSION_TASK, session=rules, questions="end")
-    start = replace(start, tools=(*start.tools, spec(AskQuestion, {})))
+    start = replace(start, tools=(*start.tools, spec(AskQuestion, {})), read_calls=chance.choice([UNSET, "many"]))
     events: list[Event] = [start]
     state, world = evolve(State(), start), World(files={"a": "text"})
     while len(events) < MAX_FACTS:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from msgspec import json
+from msgspec import UNSET, json
 
 from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunEnded
+from stackmem.core.guidance.reading import MOST
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.messages import Thinking, View
 from stackmem.core.requests import AskModel, Effect
@@ -16,7 +17,7 @@ from tests.build import PRICE, named, settled, shown_text, started
 from tests.properties import hostile, prompt_rules
 from tests.spellings import SHORT
 
-FACTS_IN_A_ROW = 8
+FACTS_IN_A_ROW = 8 + MOST
 REWRITING = {spelled.partition(":")[0] for spelled in SHORT}
 
 
@@ -39,6 +40,7 @@ class WatchedRun:
         start = started(
             spelled, system="SYSTEM", budgets=hostile.BUDGETS, limits=hostile.limits(rng), price=PRICE,
             window_tokens=rng.choice((7_000, 40_000, 200_000)), checked=rng.random() < 0.5,
+            read_calls=rng.choice((UNSET, "many")), circles=rng.choice((UNSET, "refused")),
         )  # fmt: skip
         self.record(start)
 

@@ -28,6 +28,12 @@ class Progress(Struct):
 
     def lines(self, event: facts.Event, state: State) -> list[str]:
         """Return the lines for ``event``, given the state after it."""
+        lines, pending = self._lines(event, state), state.pending
+        if pending is not None and pending.together:  # each of these calls has a line
+            self.call = _calls(pending.calls[:1])
+        return lines
+
+    def _lines(self, event: facts.Event, state: State) -> list[str]:
         match event:
             case facts.RunStarted():
                 return _beginning(event)
