@@ -50,7 +50,7 @@ def solve(
     plan = plan_run(prepared, environ)
     if prepared.resolved.settings.heap is not None and not any(tool.name == "heap_read" for tool in plan.tools):
         raise UsageError(f"the strategy {plan.strategy.name} has no heap; omit --heap, or use another strategy")
-    files = find_attached(attached, prepared.subject.folder, prepared.cwd)
+    files = find_attached(attached, prepared.subject.folder, prepared.subject.place, prepared.cwd)
     prepared = with_copy(prepared)
     agree(prepared)
     beginning = Fresh(prepared, plan)

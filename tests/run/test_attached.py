@@ -17,6 +17,7 @@ from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from tests.build import do, play, shown_text, started
+from tests.history.folders import repository
 from tests.models.image_rules import png
 from tests.models.server import MessagesServer, calls
 from tests.run.killed import dies
@@ -142,3 +143,14 @@ def test_every_strategy_shows_what_was_attached_in_the_first_message(name: str):
     done = play(do("list_files"), start=start)
     for request in done.asked:
         assert shown_text(replace(request.view, messages=request.view.messages[:1])).count("the attached text") == 1
+
+
+def test_names_are_relative_to_the_folder_in_which_the_agent_starts(stage: Stage, mine: Path):
+    repository(mine, {"docs/other.md": "x"})
+    (mine / "top.txt").write_text("top\n", encoding="utf-8")
+    attach = [str(mine / "docs" / "spec.md"), str(mine / "top.txt"), str(mine)]
+    result = stage.solve(mine / "docs", "Do it.", model=stage.script(pop()), attach=attach)
+    [start] = events(result.run_dir, RunStarted)
+    assert [(file.path, file.failed) for file in start.attached] == [
+        ("spec.md", False), ("../top.txt", False), ("../", False)
+    ]  # fmt: skip

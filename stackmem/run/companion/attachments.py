@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -38,21 +38,22 @@ MOST = 20
 _LINES = re.compile(r"(?P<path>.+):(?P<first>[1-9]\d{0,8})(?:-(?P<last>[1-9]\d{0,8}))?", re.DOTALL)
 
 
-def find_attached(paths: Sequence[str], folder: Path | None, cwd: Path) -> tuple[UserFile, ...]:
+def find_attached(paths: Sequence[str], folder: Path | None, place: str, cwd: Path) -> tuple[UserFile, ...]:
     """Return the files that ``--attach`` names: ``PATH``, ``PATH:10`` or ``PATH:10-40``.
 
     Args:
         folder: The folder that the run works on, if it is the user's.
+        place: The subfolder in which the relative paths of the agent start.
 
     Raises:
         UsageError: A path does not exist or cannot be read, or there are too many.
     """
     if len(paths) > MOST:
         raise UsageError(f"--attach: {len(paths):,} files, maximum is {MOST}; attach a folder instead")
-    return tuple(_find(each, folder, cwd) for each in paths)
+    return tuple(_find(each, folder, place, cwd) for each in paths)
 
 
-def _find(given: str, folder: Path | None, cwd: Path) -> UserFile:
+def _find(given: str, folder: Path | None, place: str, cwd: Path) -> UserFile:
     path, first, last = cwd / Path(os.path.expanduser(given)), None, None
     if "\0" in given:
         raise UsageError(f"--attach {given[:80]!a} is not a path; name a file or folder")
@@ -66,7 +67,8 @@ def _find(given: str, folder: Path | None, cwd: Path) -> UserFile:
         raise UsageError(f"--attach {given[:200]} does not exist; name a file or folder, relative to {cwd}")
     real, root = path.resolve(), folder.resolve() if folder is not None else None
     if root is not None and real.is_relative_to(root):
-        return UserFile(f"{real.relative_to(root)}{'/' if real.is_dir() else ''}", first, last)
+        inside = os.path.relpath(real, root / place)
+        return UserFile(f"{inside}/" if real.is_dir() else inside, first, last)
     if real.is_dir():
         raise UsageError(f"--attach {given[:200]} is a folder outside of the run's folder; attach files of it")
     try:
@@ -85,23 +87,11 @@ def with_attached(start: RunStarted, files: Sequence[UserFile], world: World) ->
     if not files:
         return start
     most_bytes = evolve(State(), start).shown_bytes
-    attached = tuple(_from_root(each, read_attachment(_in_root(each, start), world, most_bytes)) for each in files)
+    attached = tuple(read_attachment(each, world, most_bytes) for each in files)
     failed = next((each for each in attached if each.failed), None)
     if failed is not None:
         raise UsageError(f"--attach {failed.name}: {failed.content}")
     return replace(start, attached=attached)
-
-
-def _in_root(file: UserFile, start: RunStarted) -> UserFile:
-    """Return a file of the folder with its path in the workspace, because relative paths may start in a subfolder."""
-    if file.raw is not None:
-        return file
-    path = str(PurePosixPath(start.workspace, file.path)) + ("/" if file.path.endswith("/") else "")
-    return UserFile(path, file.start_line, file.end_line)
-
-
-def _from_root(file: UserFile, attachment: AttachedFile) -> AttachedFile:
-    return replace(attachment, path=file.path)
 
 
 def read_attachment(file: UserFile, world: World, most_bytes: int) -> AttachedFile:
