@@ -42,12 +42,17 @@ console.log(JSON.stringify(Object.fromEntries(Object.entries(STRATEGIES).map(tol
 """
 
 
-def estimates(run: Path, place: Path, strategies: dict[str, str] = STRATEGIES, pauses: str = "recorded") -> dict:
-    """Return what the page's own program estimates for each strategy."""
+def page_modules(place: Path, names: tuple[str, ...]) -> None:
+    """Copy modules of the page to a folder from which Node.js can import them."""
     place.mkdir(exist_ok=True)
     (place / "package.json").write_text('{"type": "module"}')
-    for name in ("store", "text", "sizes", "estimate"):
+    for name in names:
         (place / f"{name}.js").write_bytes((ASSETS / f"{name}.js").read_bytes())
+
+
+def estimates(run: Path, place: Path, strategies: dict[str, str] = STRATEGIES, pauses: str = "recorded") -> dict:
+    """Return what the page's own program estimates for each strategy."""
+    page_modules(place, ("store", "text", "sizes", "estimate"))
     program = PROGRAM.replace("STRATEGIES", json.dumps(strategies)).replace("PAUSES", pauses)
     (place / "program.js").write_text(program)
     ran = subprocess.run(

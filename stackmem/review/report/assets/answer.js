@@ -69,11 +69,11 @@ const calledWith = (run, call) => {
   return `${call[1]}${said === null || said === undefined ? "" : ` ${preview(String(said), 50)}`}`;
 };
 
-// The first line: the outcome with its size.
-export function answer(run) {
+// The first line: the outcome with its size. `idle`: seconds since the last event of a running run, if known.
+export function answer(run, idle = 0) {
   const size = `${plural(run.count, "step")}${spent(run)}`;
   if (run.outcome === "reading") return run.reading;
-  if (run.outcome === "running") return doing(run);
+  if (run.outcome === "running") return doing(run, idle);
   if (GOOD.includes(run.outcome)) return `${run.outcome === "solved" ? "Solved" : "Finished"} in ${size}${took(run) ? ` and ${took(run)}` : ""}${tests(run)}.`;
   const step = failureStep(run);
   if (!step) return `No step was made. ${reason(run)}`;
@@ -83,12 +83,13 @@ export function answer(run) {
 }
 
 // Says what a running run does.
-function doing(run) {
-  if (!run.count) return "Running: the first request is under way.";
+function doing(run, idle) {
+  const since = idle >= 1 ? ` for ${duration(idle)}` : "";
+  if (!run.count) return `Running: the first request is under way${since}.`;
   const row = run.rows.at(-1);
   const call = row[10].map((one) => run.parts[one]).find((part) => part[0] === "c");
   const waits = row[11].length ? "the next request is under way" : call ? `${calledWith(run, call)} is under way` : "its reply is processed";
-  return plain(`Running for ${duration(run.wall_seconds)}: after step ${count(run.count)}${spent(run)}, ${waits}.`);
+  return plain(`Running for ${duration(run.wall_seconds + idle)}: after step ${count(run.count)}${spent(run)}, ${waits}${since}.`);
 }
 
 const LIMITS = { "limit:steps": "--max-steps +50", "limit:usd": "--max-usd +1", "limit:tokens": "--max-tokens +100000", "limit:seconds": "--max-seconds +600" };

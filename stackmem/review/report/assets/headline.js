@@ -78,6 +78,21 @@ function happened(run) {
   return rows;
 }
 
+// Adds the facts that were lost to the list; each press selects the next one, and follows its text.
+export function addLosses(list, timeline, run, losses) {
+  const gone = losses.filter((loss) => loss.gone !== null);
+  if (!list || !gone.length) return;
+  let next = 0;
+  const go = () => {
+    const { fact, gone: step } = gone[next % gone.length];
+    next += 1;
+    timeline.choose(step, run.place);
+    timeline.follow("text", fact);
+  };
+  const told = gone.slice(0, 2).map((loss) => `${preview(loss.fact, 40)} at step ${count(loss.gone)}`).join(", ");
+  list.prepend(el("li", {}, el("button", { type: "button", onclick: go }, el("b", { text: `${plural(gone.length, "fact")} lost` }), ` ${told}${gone.length > 2 ? ", …" : ""}`)));
+}
+
 // Lists notable events; each press on an item selects the next of its steps.
 export function whatHappened(timeline, run) {
   const items = happened(run).map(([text, steps, region]) => {

@@ -1,6 +1,7 @@
 // A page connected to a server: it follows its run and can run commands.
 
 import { el, duration, keepPlace } from "./text.js";
+import { answer } from "./answer.js";
 import { open } from "./main.js";
 import { ACTIONS, openCommand } from "./commands.js";
 
@@ -43,8 +44,10 @@ function follow({ timeline, inspector }) {
     const running = shown.outcome === "running";
     state.textContent = running ? "live" : "";
     age.textContent = running && ago() > 1 ? `last event ${duration(ago())} ago` : "";
+    const said = running && document.querySelector(".verdict strong");
+    if (said) said.textContent = answer(shown, ago());
   };
-  setInterval(() => source.readyState === EventSource.OPEN && tell(), 5000);
+  setInterval(() => source.readyState === EventSource.OPEN && tell(), 1000);
   source.addEventListener("facts", ({ data }) => {
     if (!waiting.length) setTimeout(take, 100);
     waiting.push(JSON.parse(data));

@@ -1,6 +1,6 @@
 // Assembles the page, and handles the keyboard and the address.
 
-import { el, plain, preview, compact, cost, count, usd, duration } from "./text.js";
+import { el, plain, preview, compact, cost, count, usd } from "./text.js";
 import { load } from "./store.js";
 import { DARK, forgetColours, switchTheme, isDark } from "./theme.js";
 import { hueOf } from "./colors.js";
@@ -9,9 +9,10 @@ import { Flame, OUTCOMES } from "./flame.js";
 import { HeapLanes } from "./lanes.js";
 import { ContextChart, CacheChart } from "./charts.js";
 import { Inspector } from "./inspector.js";
-import { tone, whatHappened } from "./headline.js";
+import { addLosses, tone, whatHappened } from "./headline.js";
 import { answer, certainty, difference, distinctions, failureStep, subtitleOf, titleOf, took } from "./answer.js";
 import { Memory } from "./memory.js";
+import { lossesOf, MOST_STEPS } from "./losses.js";
 import { mostOf, spentCard } from "./spent.js";
 import { Search } from "./search.js";
 
@@ -36,6 +37,12 @@ class Tooltip {
   hide() {
     this.element.hidden = true;
   }
+}
+
+function showLosses(summaries, timeline) {
+  timeline.runs.forEach((run, at) => {
+    if (run.count && run.count <= MOST_STEPS) addLosses(summaries[at]?.querySelector(".happened"), timeline, run, lossesOf(run));
+  });
 }
 
 const key = (colourName, told, shape = "") =>
@@ -305,6 +312,7 @@ async function show(more) {
   const later = () => setTimeout(() => {
     fillMost([...heads.querySelectorAll(".summary")], timeline, memory);
     memory.other.rate();
+    if (!["running", "reading"].includes(runs[0].outcome)) showLosses([...heads.querySelectorAll(".summary")], timeline);
   }, LATER_MILLIS);
   fillHeads();
   timeline.on("growth", () => {

@@ -1,6 +1,7 @@
 """The pages in a real browser with a server behind them."""
 
 import os
+import re
 import signal
 from contextlib import suppress
 
@@ -68,6 +69,8 @@ def test_a_run_is_followed_while_it_is_killed_and_resumed(stage, serve, visit):
     page.locator("tbody a").click()
     expect(page.locator(".pill")).to_have_text("running")
     expect(page.locator(".where h2")).to_have_text("Step 2")
+    said = page.locator(".verdict strong")
+    expect(said).to_have_text(re.compile(r"^Running for .* after step 2, run_command .* is under way for [\d.]+ s\.$"))
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate()
     expect(page.locator(".pill")).to_have_text("interrupted")
