@@ -6,6 +6,9 @@ A simulated user talks to a simulated agent in memory, without a model. The agen
 shows and breaks every other one. It answers a question about an earlier request from its prompt, or with ``recall`` if
 the conversation offers it. Costs are estimated from the prompts, with reads from the cache at a tenth of the price of
 input. A careless agent never calls ``remember``.
+
+The rivals with notes have no memory of stackmem. Their agent keeps the rules in one file, which it reads first in each
+request, and what it found in another, which it searches. A careless one reads the rules in every other request.
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ class Policy(Struct, frozen=True):
     strategy: str
     rules: SessionRules
     careful: bool = True
+    notes: bool = False  # whether the agent keeps the rules in a file
 
 
 KEPT = SessionRules(index="brief", words="kept")
@@ -59,7 +63,11 @@ POLICIES = (
     Policy("flat with summaries, before", "summary", SessionRules(policy="flat")),
     Policy("flat with summaries", "summary", SessionRules(policy="flat", words="kept")),
     Policy("flat, full", "full", SessionRules(policy="flat", words="kept")),
+    Policy("frames, notes file", "stackheap", SessionRules(index="brief"), notes=True),
+    Policy("frames, notes file, careless agent", "stackheap", SessionRules(index="brief"), careful=False, notes=True),
+    Policy("flat with summaries, notes file", "summary", SessionRules(policy="flat"), notes=True),
 )
+READ_RULES, WRITE_RULES, SEARCH = "cat notes/rules.md", "edit notes/rules.md", "grep -h {name} notes/found.md"
 
 
 class Said(Struct, frozen=True):
@@ -118,7 +126,9 @@ class Talk:
         self.broken = self.missed = self.asked = 0
         self.costs: list[float] = []
         self._valid: list[str] = []
-        self._number, self._step, self._lacks = -1, 0, 0
+        self._noted: list[str] = []  # the rules in the notes file
+        self._wanted: list[str] = []  # the commands of the request that concern the notes
+        self._number, self._step, self._works, self._lacks = -1, 0, 0, 0
         self._answered = False
         self._sent = ""
 
@@ -156,9 +166,20 @@ class Talk:
                     effect.frame, effect.up_to_step, "Work went on.", Usage(), effect.ask.view.digest
                 )
             case UseTool():
-                return ToolReturned("a line of the output\n" * 40, exit_code=0)
+                return ToolReturned(self._output(getattr(effect.call, "command", "")), exit_code=0)
             case _:
                 raise TypeError(f"the day has no answer to {type(effect).__name__}")
+
+    def _output(self, command: str) -> str:
+        message = self.messages[self._number]
+        if command == READ_RULES:
+            return "\n".join(self._noted)
+        if command == WRITE_RULES:
+            self._noted = [*(words for words in self._noted if words != message.replaces), message.rule]
+            return ""
+        if command == SEARCH.format(name=message.query):
+            return next(each.found for each in self.messages if each.found and message.asks in each.found)
+        return "a line of the output\n" * 40
 
     def _say(self) -> PersonSaid:
         self._close()
@@ -168,7 +189,7 @@ class Talk:
             self._valid.remove(message.replaces)
         if message.rule:
             self._valid.append(message.rule)
-        self._step, self._lacks, self._answered = 0, 0, False
+        self._step, self._works, self._lacks, self._answered = 0, 0, 0, False
         self.costs.append(0.0)
         return PersonSaid(message.text)
 
@@ -183,12 +204,25 @@ class Talk:
 
     def _reply(self, asked: AskModel) -> ModelReplied:
         message, text = self.messages[self._number], self._pay(asked.view)
-        self._lacks = max(self._lacks, sum(words not in text for words in self._valid))
         self._answered = self._answered or bool(message.asks and message.asks in text)
         self._step += 1
-        call = self._call(message)
+        note = self._note(message) if self.policy.notes else None
+        call = note or self._call(message)
+        if note is None:  # what reads and writes the notes does not break a rule
+            self._lacks = max(self._lacks, sum(words not in text for words in self._valid))
         part = call or Text(message.found or "Done, as you said.")
         return ModelReplied((part,), "call" if call else "end", Usage(), asked.view.digest)
+
+    def _note(self, message: Said) -> ToolCall | None:
+        """Return the next call that reads or writes the notes, which come before the work."""
+        if self._step == 1:
+            reads = self._noted and (self.policy.careful or self._number % 2 == 0)
+            self._wanted = [READ_RULES] if reads else []
+            self._wanted += [WRITE_RULES] if message.rule else []
+            self._wanted += [SEARCH.format(name=message.query)] if message.asks and not self._answered else []
+        if self._step > len(self._wanted):
+            return None
+        return ToolCall(f"n{self.state.step}", "run_command", {"command": self._wanted[self._step - 1]})
 
     def _call(self, message: Said) -> ToolCall | None:
         """Return the next call of the request, or None if it is done."""
@@ -202,8 +236,9 @@ class Talk:
             if replaced or not known:
                 arguments = {"words": message.rule, **({"replaces": replaced[-1]} if replaced else {})}
                 return ToolCall(f"r{self.state.step}", "remember", arguments)
-        if message.found and self._step <= STEPS:
-            return ToolCall(f"r{self.state.step}", "run_command", {"command": f"make part{self._step}"})
+        if message.found and self._works < STEPS:
+            self._works += 1
+            return ToolCall(f"r{self.state.step}", "run_command", {"command": f"make part{self._works}"})
         return None
 
     def _pay(self, view: View) -> str:

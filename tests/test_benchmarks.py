@@ -112,7 +112,14 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
         words("--requests", "12", "--days", "1"),
         ["1 days of 12 requests", r"\| policy", r"\|---", r"\| frames, before \|", r"\| frames \| 0 \| 0 of ",
          r"\| frames, careless agent", r"\| adaptive \| 0 \| 0 of ", r"\| flat with summaries, before",
-         r"\| flat with summaries \| 0 \| 0 of ", r"\| flat, full \| 0 \| 0 of "],
+         r"\| flat with summaries \| 0 \| 0 of ", r"\| flat, full \| 0 \| 0 of ",
+         r"\| frames, notes file \| 0 \| 0 of ", r"\| frames, notes file, careless agent \| ",
+         r"\| flat with summaries, notes file \| 0 \| 0 of "],
+    ),
+    "standing_rules_real": (
+        words("--tiny"),
+        ["3 of 3 requests, ending left, 6 replies", "both rules are in 6 of 6 prompts", "3 of 3 files exist",
+         "3 of 3 files are in out/", "2 of 3 files begin", r"[\d,]+ tokens of prompts, "],
     ),
     "terminal": (
         words("--keys", "2", "--words", "2", "--seconds", "1"),
