@@ -29,6 +29,7 @@ from .limits import remaining
 from .log import Log
 from .memory_tools import heap_with_stored
 from .messages import ToolCall
+from .network import WebFetch
 from .person_facts import (
     PermissionRule,
     PersonAccepted,
@@ -178,7 +179,7 @@ def _asks(state: State, session: Session, call: WorkspaceCall | ToolCall) -> boo
         return True
     if isinstance(call, ToolCall):  # a program may write files, and call the user's own tools
         return bool(state.begun.registered) or approve in ("writes", "commands")
-    if isinstance(call, RunCommand):
+    if isinstance(call, RunCommand | WebFetch):
         return approve == "commands"
     return isinstance(call, _WRITES) and approve in ("writes", "commands")
 

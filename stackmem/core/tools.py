@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 from .behavior import Behavior
 from .conversation.standing import Kind
 from .jobs.calls import JobCall, KeepJob
+from .network import WebFetch
 
 
 class StoreEntry(Struct, frozen=True):
@@ -326,7 +327,7 @@ class AskQuestion(Struct, frozen=True, tag="ask_user"):
     options: Annotated[tuple[str, ...], Meta(description="Answers to choose from; the user may give another.")] = ()
 
 
-WorkspaceCall = ReadFile | WriteFile | EditFile | SearchFiles | ListFiles | RunCommand  # performed by run/perform.py
+WorkspaceCall = ReadFile | WriteFile | EditFile | SearchFiles | ListFiles | RunCommand | WebFetch  # run/perform.py
 HeapCall = HeapAlloc | HeapRead | HeapLoad | HeapWrite | HeapFree
 StartCall = Delegate | Branch
 """Start a frame without registers, from a prompt."""
@@ -386,7 +387,7 @@ CALLS: dict[str, type[Call]] = {tool_name(call): call for call in get_args(Call)
 """Every tool by its name."""
 
 OPTIONAL_TOOLS: dict[str, type[Call]] = {
-    tool_name(one): one for one in (EditFile, SearchFiles, AskQuestion, HeapLoad, Remember, Recall)
+    tool_name(one): one for one in (EditFile, SearchFiles, AskQuestion, HeapLoad, Remember, Recall, WebFetch)
 }
 """Tools that a strategy does not offer itself. A run offers those that its settings name, see ``RunStarted.tools``."""
 

@@ -24,6 +24,7 @@ from stackmem.core.guidance.sizing import UNREAD
 from stackmem.core.images import ImageBytes, ImageRef, no_image
 from stackmem.core.jobs.calls import JobCall, ListJobs, ReadJob, StopJob
 from stackmem.core.messages import Text
+from stackmem.core.network import WebFetch
 from stackmem.core.person_facts import PersonSaid, RecallFound
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
 from stackmem.core.state import State
@@ -33,6 +34,7 @@ from stackmem.errors import WorkspaceError
 from stackmem.models.mending.arguments import with_mended_arguments
 from stackmem.tools.bounded_calls import next_of
 from stackmem.workspace.clip import visible
+from stackmem.workspace.egress.fetching import fetch_page
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.secrets import scrub_value
 
@@ -43,10 +45,7 @@ from .ports import Checks, ModelPort, PersonPort, Returned, Unattended, UserFile
 from .programs.tools import BUILT_IN, READS, ToolContext, use_built_in
 
 JITTER = 0.25
-"""Maximum random addition to a wait, as a share of it.
-
-This keeps many runs from retrying in the same moment. A wait is never shortened.
-"""
+"""Maximum random addition to a wait, as a share of it, so that many runs do not retry in the same moment."""
 VERIFY_SECONDS = 30.0
 INTERRUPTED = "interrupted by the user before it ended; its output is lost, and files may be half written"
 _MAX_WAIT_SECONDS = 10_000_000.0
@@ -236,6 +235,8 @@ def _shown_instead(effect: requests.UseTool, world: World) -> Returned | None:
 def _use(call: WorkspaceCall | JobCall, shown_bytes: int, world: World, longest: int) -> Returned:
     workspace = world.workspace
     match call:
+        case WebFetch():
+            return fetch_page(call.url, getattr(workspace, "listed", None), shown_bytes)
         case ReadFile():
             return read_file(workspace, world.eyes, call, shown_bytes)
         case WriteFile():

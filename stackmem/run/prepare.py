@@ -133,7 +133,7 @@ def prepare(
             )
     prepared = place_run(subject, resolved, model, (cwd, environ), tuple(warnings))
     if subject.folder is not None and settings.isolation != "memory" and not resolved.is_given("extra_tools"):
-        prepared = replace(prepared, tools=PAYING_TOOLS)
+        prepared = replace(prepared, tools=(*PAYING_TOOLS, *["web_fetch"] * (settings.network == "list")))
     skills = _skills(subject, settings, environ)
     prepared = replace(
         prepared, instructions=_instructions(subject, settings, cwd), skills=skills, long_commands=long_commands,

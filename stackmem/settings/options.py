@@ -172,7 +172,8 @@ _TABLE = (
         none_means="no programs", rule="the programs in .stackmem/programs of a trusted folder",
     ),
     Option(
-        "extra_tools", "texts", (), "Tools in addition to those of the strategy: edit_file, search_files, heap_load.",
+        "extra_tools", "texts", (),
+        "Tools in addition to those of the strategy: edit_file, search_files, heap_load, web_fetch.",
         none_means="no more tools", project=True,
         rule="edit_file for a folder (not at the small size), no more tools for a task",
     ),

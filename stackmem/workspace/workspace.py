@@ -121,6 +121,7 @@ class Workspace:
         self.root = seat.root  # the folder on the host
         self.view = seat.view or WorkspaceView(seat.root, seat.fd)  # how stackmem's own programs see it there
         self.path = seat.path  # the folder as commands see it
+        self.listed = seat.network_list  # the hosts that commands can reach; None if there is no list
         self._level = level
         self._files = files
         self._seat = seat

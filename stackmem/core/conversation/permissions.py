@@ -16,12 +16,14 @@ import re
 from msgspec import UNSET, json
 
 from ..messages import ToolCall
+from ..network import WebFetch
 from ..person_facts import PermissionRule
 from ..state import State
 from ..tools import EditFile, ListFiles, PushFrame, ReadFile, Refusal, RunCommand, SearchFiles, WorkspaceCall, WriteFile
 from ..tools import tool_name as name_of
 
-RULED_TOOLS = tuple(name_of(tool) for tool in (ReadFile, WriteFile, EditFile, SearchFiles, ListFiles, RunCommand))
+_TOOLS = (ReadFile, WriteFile, EditFile, SearchFiles, ListFiles, RunCommand, WebFetch)
+RULED_TOOLS = tuple(name_of(tool) for tool in _TOOLS)
 """The tools for the workspace that rules can name."""
 
 RUN_PYTHON = "run_python"
@@ -43,6 +45,8 @@ def rule_for(state: State, call: WorkspaceCall | ToolCall) -> PermissionRule | N
         return _decide(state, call.name, json.encode(call.arguments, order="deterministic").decode())
     if isinstance(call, RunCommand):
         return _decide(state, name_of(call), call.command)
+    if isinstance(call, WebFetch):
+        return _decide(state, name_of(call), call.url)
     return _decide(state, name_of(call), call.path)
 
 
@@ -116,7 +120,7 @@ def _decide(state: State, tool: str, description: str) -> PermissionRule | None:
 def _allows(state: State, rule: PermissionRule, description: str) -> bool:
     if rule.tool == name_of(RunCommand):
         return rule.pattern == description or (not SHELL & set(description) and matches(rule.pattern, description))
-    if rule.tool in RULED_TOOLS:
+    if rule.tool in RULED_TOOLS and rule.tool != name_of(WebFetch):
         return ".." not in description.split("/") and matches(rule.pattern, _spellings(state, description)[0])
     return matches(rule.pattern, description)
 
@@ -128,7 +132,7 @@ def _restricts(state: State, rule: PermissionRule, description: str) -> bool:
         pattern = _QUOTES.sub("", rule.pattern)
         parts = _OPERATORS.split(_QUOTES.sub("", description)) if pattern else ()
         return any(matches(pattern, " ".join(part.split()), anywhere=True) for part in parts)
-    if rule.tool in RULED_TOOLS:
+    if rule.tool in RULED_TOOLS and rule.tool != name_of(WebFetch):
         return any(matches(rule.pattern, path) for path in _spellings(state, description))
     return False
 
