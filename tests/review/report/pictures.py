@@ -37,7 +37,7 @@ def take(browser: Browser, run: Path, folder: Path) -> list[Path]:
 
 
 def take_memory(browser: Browser, run: Path, folder: Path) -> list[Path]:
-    """Write ``memory-light.png`` and ``memory-dark.png``: the memory picture right after the largest prompt."""
+    """Write ``memory-*.png``, the memory picture right after the largest prompt, and ``compare-*.png`` with full."""
     page_file = write_page([run], str(folder / "memory.html"))
     taken = []
     for scheme in ("light", "dark"):
@@ -48,6 +48,10 @@ def take_memory(browser: Browser, run: Path, folder: Path) -> list[Path]:
         page.keyboard.press("ArrowRight")
         page.wait_for_timeout(300)
         taken.append(folder / f"memory-{scheme}.png")
+        page.locator(".memory").screenshot(path=taken[-1])
+        page.get_by_role("group", name="Compare with").get_by_role("button", name="full").click()
+        page.wait_for_timeout(300)
+        taken.append(folder / f"compare-{scheme}.png")
         page.locator(".memory").screenshot(path=taken[-1])
         context.close()
     page_file.unlink()
