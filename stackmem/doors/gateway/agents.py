@@ -18,9 +18,10 @@ from .serving import TOKEN_VARIABLE, ServedGateway
 _LOCAL = "127.0.0.1,localhost,::1"
 _WRAPPERS = {
     "env", "npx", "bunx", "pnpx", "uvx", "npm", "pnpm", "yarn", "bun", "uv", "timeout", "nice", "nohup", "setsid",
-    "stdbuf", "time",
+    "stdbuf", "time", "node", "deno", "poetry", "pdm", "pipx", "mise", "xvfb-run",
 }  # fmt: skip
 """Programs that start the program named in their arguments."""
+_SHELLS = {"sh", "bash", "dash", "zsh", "fish", "ksh"}
 _BEFORE_PROGRAM = re.compile(r"-|[A-Za-z_][A-Za-z0-9_]*=|[0-9.]+[smhd]?$|(exec|dlx|x|run|tool)$")
 """Their options, variables, durations and subcommands."""
 _PACKAGES = {
@@ -72,8 +73,13 @@ def program_of(command: Sequence[str]) -> tuple[int, str]:
         position += 1
         while position < len(command) - 1 and _BEFORE_PROGRAM.match(command[position]):
             position += 1
-    name = re.sub(r"(?<=.)@.*", "", PurePath(command[position]).name.removesuffix(".cmd").removesuffix(".exe"))
-    return position, _PACKAGES.get(name, name)
+    return position, _program_name(command[position])
+
+
+def _program_name(word: str) -> str:
+    name = re.sub(r"(?<=.)@.*", "", PurePath(word).name)
+    name = re.sub(r"(?<=.)\.(cmd|exe|js|mjs|cjs)$", "", name)
+    return _PACKAGES.get(name, name)
 
 
 def agent_command(command: Sequence[str], url: str) -> list[str]:
@@ -89,7 +95,10 @@ def agent_command(command: Sequence[str], url: str) -> list[str]:
 
 def route_of(command: Sequence[str]) -> str:
     """Return how to route an agent that sent nothing to the gateway."""
-    _, program = program_of(command)
+    position, program = program_of(command)
+    if program in _SHELLS:  # name the agent that the script starts, as far as its words tell
+        words = " ".join(command[position + 1 :]).replace(";", " ").replace("&", " ").split()
+        program = next((name for word in words if (name := _program_name(word)) in _ROUTES), program)
     return f"no request of {program[:80]} came through the gateway; to route it: {_ROUTES.get(program, _ROUTE)}"
 
 

@@ -26,6 +26,10 @@ URL = "http://127.0.0.1:1"
         ("npx @anthropic-ai/claude-code -p codex", 1, "claude"),
         ("claude -p codex", 0, "claude"),
         ("uvx --from aider-chat aider", 2, "aider"),  # the option's value names the same agent
+        ("node /opt/codex/bin/codex.js exec x", 1, "codex"),
+        ("npx --yes --package @openai/codex codex exec", 3, "codex"),
+        ("poetry run aider", 2, "aider"),
+        ("npx @google/gemini-cli -p x", 1, "gemini"),
         ("env", 0, "env"),
         ("env A=1", 1, "A=1"),
         ("@", 0, "@"),
@@ -51,6 +55,14 @@ def test_other_agents_keep_their_command():
 @pytest.mark.parametrize("program", ["codex", "claude", "opencode", "qwen", "aider", "mini", "something"])
 def test_an_agent_is_told_how_to_be_routed(program):
     assert f"no request of {program} came through the gateway; to route it: " in route_of([program])
+
+
+@pytest.mark.parametrize(
+    ("script", "program"),
+    [("cd /w && codex exec x", "codex"), ("npx @google/gemini-cli -p x; true", "gemini"), ("make test", "sh")],
+)
+def test_the_agent_in_a_script_is_named(script: str, program: str):
+    assert route_of(["env", "A=1", "sh", "-c", script]).startswith(f"no request of {program} came through the gateway")
 
 
 def test_an_agent_that_sends_nothing_is_noticed(stage: Stage):
