@@ -9,6 +9,7 @@ import argparse
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,7 @@ from tests.doors.gateway.upstream import RawUpstream
 
 MINI_DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 NAMED = {client.name: client for client in CLIENTS}
-_SECONDS = 240
+_SECONDS = 150
 _BEGIN, _END = "<!-- jobs of real agents -->", "<!-- end of the jobs -->"
 _COLUMNS = {
     "bodies": ("bodies", "unchanged", "no request refused"),
@@ -190,12 +191,11 @@ def run_job(
                 continue
             gateway = [sys.executable, "-m", "stackmem", "gateway", "run", "--upstream", upstream.url, "--strategy",
                        strategy, *flags, "-o", str(runs), "--", *command]  # fmt: skip
-            done = subprocess.run(
-                gateway, cwd=work / name, env=environ_of(job.client, home), capture_output=True, text=True,
-                check=False, input="".join(f"{line.format(job=name)}\n" for line in typed), timeout=_SECONDS,
-            )  # fmt: skip
-            codes.append(done.returncode)
-            said += done.stdout + done.stderr
+            code, output = _finished(
+                gateway, work / name, environ_of(job.client, home), typed, name, 45 if flags else _SECONDS
+            )
+            codes.append(code)
+            said += output
     folders = sorted(path.parent for path in runs.glob(f"*/{EXCHANGES}"))
     asked = [one for folder in folders for one in read_exchanges(folder / EXCHANGES) if isinstance(one, RequestPassed)]
     return JobRun(
@@ -203,6 +203,22 @@ def run_job(
         [line for line in said.splitlines() if line.startswith("note: ")], folders, home,
         [one for one in upstream.seen if wire_of(one[0].partition("?")[0]) is not None],
     )  # fmt: skip
+
+
+def _finished(
+    command: list[str], folder: Path, environ: dict[str, str], typed: Sequence[str], name: str, seconds: float
+) -> tuple[int, str]:
+    """Run a command; return its exit code and output. One that waits for its user after an error is interrupted."""
+    process = subprocess.Popen(
+        command, cwd=folder, env=environ, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate("".join(f"{line.format(job=name)}\n" for line in typed), seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGINT)
+        output, _ = process.communicate(timeout=_SECONDS)
+    return process.returncode, output
 
 
 def claims(job: JobClient, found: JobRun, strategy: str) -> dict[str, str]:

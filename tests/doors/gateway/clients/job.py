@@ -93,7 +93,8 @@ class JobProvider(ScriptedProvider):
         texts = [part.text for one in asked.messages for part in one.parts if isinstance(part, Text)]
         found = [match for text in texts[:_LOOKED_AT] for match in _STRAND.findall(text)]
         found = found or [match for text in texts for match in _STRAND.findall(text)]
-        if not found and asked.tools and len(self.jobs) == 1:  # a strategy omitted the task or the client's summary
+        works = asked.tools or _BLOCKS in asked.system
+        if not found and works and len(self.jobs) == 1:  # a strategy omitted the task or the client's summary
             found = [(next(iter(self.jobs)), "MAIN")]
         if not found:
             return None

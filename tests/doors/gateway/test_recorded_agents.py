@@ -1,0 +1,73 @@
+"""Recorded jobs of real agents, replayed by concurrent clients: each session is one run with its true tree and bill."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from stackmem.core.facts import FramePushed
+from stackmem.doors.gateway.status import GatewayRunStatus, gateway_status
+from stackmem.doors.gateway.verifying import verify_gateway_run
+from tests.conftest import CAMPAIGN
+from tests.doors.gateway.clients.recorded import PLACE, RecordedJob, Replayed, answer_of, recorded_job
+from tests.doors.gateway.test_proxy import HEADERS, events, gateway
+from tests.doors.gateway.upstream import CLIENT, RawUpstream
+
+NAMES = sorted(path.name.partition(".")[0] for path in PLACE.glob("*.json.xz"))
+WITH_IDS = ("claude-code", "codex")
+SESSIONS = 100 if CAMPAIGN else 8
+
+
+def play(url: str, job: RecordedJob) -> None:
+    for one in job.exchanges:
+        headers = {**HEADERS, **one.headers, "content-type": "application/json"}
+        answer = CLIENT.post(f"{url}{one.path}", content=one.body.encode(), headers=headers)
+        assert (answer.status_code, answer.content) == (one.status, one.answer.encode())
+
+
+def billed(rows: list[GatewayRunStatus]) -> list[int]:
+    used = [row.usage for row in rows]
+    written = sum(one.cache_write_5m + one.cache_write_1h for one in used)
+    read = sum(one.cache_read for one in used)
+    return [sum(one.uncached for one in used), read, written, sum(one.output for one in used)]
+
+
+def strands(folder: Path) -> list[str]:
+    """Return the sub-agents of a run, by the words of their tasks."""
+    pushed = (event.name for event in events(folder) if isinstance(event, FramePushed))
+    return sorted(word for name in pushed for word in ("BLOCK", "BACK") if f"-{word}-" in name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("strategy", ["full", "mask:2,poll=2"])
+def test_a_recorded_job_has_its_tree_its_bill_and_its_cuts(tmp_path, name, strategy):
+    job = recorded_job(name)
+    answers = map(answer_of, job.exchanges)
+    with RawUpstream(at=lambda *_: next(answers)) as upstream, gateway(upstream, tmp_path, strategy=strategy) as served:
+        play(served.url, job)
+    rows = gateway_status(tmp_path)
+    assert billed(rows) == job.billed
+    assert round(sum(row.cost_usd or 0.0 for row in rows), 5) == round(job.usd, 5)
+    wanted = ["BACK", "BLOCK"] if job.sub_agents else []
+    assert sorted(word for row in rows for word in strands(tmp_path / row.run)) == wanted
+    for row in rows:
+        verified = verify_gateway_run(tmp_path / row.run)
+        assert (verified.cuts, verified.not_followed) == (0 if strategy == "full" else row.requests, 0)
+
+
+def test_concurrent_sessions_of_two_agents_have_their_own_trees(tmp_path):
+    recorded = [recorded_job(name) for name in WITH_IDS]
+    jobs = [recorded[number % 2].renamed(number) for number in range(SESSIONS)]
+    with (
+        RawUpstream(at=Replayed(*jobs)) as upstream,
+        gateway(upstream, tmp_path) as served,
+        ThreadPoolExecutor(SESSIONS) as threads,
+    ):
+        list(threads.map(lambda job: play(served.url, job), jobs))
+    rows = gateway_status(tmp_path)
+    assert len(rows) == len({row.session for row in rows}) == SESSIONS
+    assert sorted((row.requests, row.sub_agents) for row in rows) == sorted(
+        (len(job.exchanges), job.sub_agents) for job in jobs
+    )
+    assert all(strands(tmp_path / row.run) == ["BACK", "BLOCK"] for row in rows)
+    assert sorted(billed([row]) for row in rows) == sorted(job.billed for job in jobs)
