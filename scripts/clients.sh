@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs third-party agents, each into its own folder in the cache, and runs each behind a gateway under every
-# strategy, with a scripted provider on loopback. Versions and hashes are in scripts/locks, which
+# strategy, with a scripted provider on loopback: first on a short task, then on a job of 13 steps whose record is
+# compared with the provider's own sums. Without names the second table replaces that of docs/gateway.md. Versions and hashes are in scripts/locks, which
 # scripts/lock_clients.sh writes. Names select agents: scripts/clients.sh codex aider
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -31,4 +32,8 @@ node_agent() {
 for name in langgraph pydantic-ai smolagents mini-swe-agent aider; do python_agent "$name"; done
 for name in claude-code codex qwen-code opencode gemini-cli; do node_agent "$name"; done
 
-STACKMEM_CLIENTS=$place exec .venv/bin/python -m tests.doors.gateway.clients.table "$@"
+export STACKMEM_CLIENTS=$place
+.venv/bin/python -m tests.doors.gateway.clients.table "$@" || exit 1
+write=()
+((!$#)) && write=(--write docs/gateway.md)
+exec .venv/bin/python -m tests.doors.gateway.clients.claims "$@" "${write[@]}"

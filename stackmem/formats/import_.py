@@ -18,7 +18,7 @@ from stackmem.foreign.databases import MAX_DATABASE_BYTES, SQLITE_START
 from stackmem.foreign.files import digest_of_regular, read_regular, read_start
 from stackmem.formats.recordings import IMPORTERS, guess, is_sqlite
 from stackmem.formats.recordings.facts import TimedFact, facts
-from stackmem.formats.recordings.session import RecordedReply, RecordedSession, RecordingFile
+from stackmem.formats.recordings.session import RecordedReply, RecordedSession, RecordedSummary, RecordingFile
 from stackmem.models.catalog import lookup
 from stackmem.run.assemble import scrubber_of
 from stackmem.run.result import RunResult, write_result
@@ -191,8 +191,11 @@ def _write(timed_facts: Iterable[TimedFact], trace: Path) -> tuple[State, float,
 
 
 def _prices(session: RecordedSession) -> list[tuple[Usage, Price | None]]:
-    """Return the usage of each reply with the price of its model. Replies without usage are skipped."""
-    used = [(reply.usage, lookup(reply.model)) for reply in session.replies() if reply.usage.total]
+    """Return the usage of each reply and summary with the price of its model. Those without usage are skipped."""
+    sessions = (session, *session.children())
+    summaries = (turn.said for each in sessions for turn in each.turns if isinstance(turn, RecordedSummary))
+    replies = (*session.replies(), *summaries)
+    used = [(reply.usage, lookup(reply.model)) for reply in replies if reply.usage.total]
     return [(usage, row.price if row else None) for usage, row in used]
 
 

@@ -19,12 +19,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from stackmem.core.pricing import cost_usd
 from stackmem.errors import UsageError
 from stackmem.foreign import databases
 from stackmem.formats.import_ import facts_of, import_file, read_sessions
 from stackmem.formats.recordings.opencode import read_opencode
 from stackmem.formats.recordings.session import RecordedReply, RecordedSession, RecordedSummary
+from stackmem.models.catalog import lookup
 from tests.doors.gateway.clients import provider
+from tests.doors.gateway.clients.spelling import OUTPUT
 from tests.doors.gateway.clients.table import CLIENTS, place_of, run
 
 Json = dict[str, Any]
@@ -338,8 +341,8 @@ def test_opencode_itself_exports_what_its_database_contains(tmp_path: Path, monk
     place = place_of(client, INSTALLED)
     if place is None:
         pytest.skip("opencode is not installed; run scripts/clients.sh and set STACKMEM_CLIENTS to its folder")
-    filled = provider._filled
-    monkeypatch.setattr(provider, "_filled", lambda tool, given: filled(
+    filled = provider.filled
+    monkeypatch.setattr(provider, "filled", lambda tool, given: filled(
         tool, given | ({"subagent_type": "general"} if "subagent_type" in given else {})))  # fmt: skip
     found = run(client, "full", INSTALLED, tmp_path)
     home = tmp_path / "home"
@@ -359,5 +362,15 @@ def test_opencode_itself_exports_what_its_database_contains(tmp_path: Path, monk
         assert turns(session) == turns(whole)
     usage = [one.usage for session in (stored, child) for one in session.replies()]
     side = sum(one.kind == "side" for one in found.asked)  # the database does not contain the request for a title
-    assert sum(one.output for one in usage) + side * provider.OUTPUT == found.billed[3]
+    assert sum(one.output for one in usage) + side * OUTPUT == found.billed[3]
     assert sum(one.cache_read for one in usage) == found.billed[1]
+
+
+def test_the_cost_includes_the_compaction(tmp_path: Path) -> None:
+    place = tmp_path / "export.json"
+    place.write_text(json.dumps(MAIN))
+    (found,) = import_file(place, None, tmp_path / "runs")
+    row = lookup("claude-sonnet-5-5")
+    assert row is not None
+    assert row.price is not None
+    assert found.cost_usd == round(cost_usd(found.usage, row.price), 6)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.doors.gateway.clients.claims import JOBS, JobClient, bounded, claims, run_job
+from tests.doors.gateway.clients.frames import FRAME_AGENTS, run_with_frames
 from tests.doors.gateway.clients.provider import CALLS
 from tests.doors.gateway.clients.table import CLIENTS, STRATEGIES, Client, ClientRun, place_of, run
 
@@ -45,3 +47,37 @@ def test_every_agent_works_under_every_strategy(tmp_path: Path, client: Client, 
     if place_of(client, INSTALLED) is None:
         pytest.skip(f"{client.name} is not installed; run scripts/clients.sh and set STACKMEM_CLIENTS to its folder")
     held(run(client, strategy, INSTALLED, tmp_path), strategy)
+
+
+def installed(name: str) -> JobClient:
+    job = JOBS[name]
+    if place_of(job.client, INSTALLED) is None:
+        pytest.skip(f"{name} is not installed; run scripts/clients.sh and set STACKMEM_CLIENTS to its folder")
+    return job
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", JOBS)
+def test_the_record_of_a_job_agrees_with_the_provider(tmp_path: Path, name: str, strategy: str) -> None:
+    job = installed(name)
+    found = run_job(job, strategy, INSTALLED, tmp_path)
+    assert {claim: why for claim, why in claims(job, found, strategy).items() if why} == {}
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", JOBS)
+def test_a_bound_refuses_the_second_request_of_every_agent(tmp_path: Path, name: str) -> None:
+    assert bounded(run_job(installed(name), "full", INSTALLED, tmp_path, ("--max-usd", "0.00001"))) == ""
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", FRAME_AGENTS)
+def test_frames_work_from_a_program_and_in_geminis_format(tmp_path: Path, name: str) -> None:
+    installed(name)
+    provider, (row,) = run_with_frames(name, INSTALLED, tmp_path)
+    words = (b"echo before", b"echo inside", b"echo after")
+    shown = [[word for word in words if word in body] for body in provider.seen]
+    assert (provider.refused, row.no_effect, row.requests) == ([], False, 7)
+    assert shown[2:5] == [[], [b"echo inside"], [b"echo inside"]]
+    assert shown[5:] == [[b"echo before"], [b"echo before", b"echo after"]]

@@ -40,7 +40,7 @@ class RawUpstream:
         self.script, self.answer, self.at = list(script), answer, at
         self.seen: list[tuple[str, dict[str, str], bytes]] = []
         self.released, self.left = threading.Event(), threading.Event()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Connection)
+        self._http = _Server(("127.0.0.1", 0), _Connection)
         self._http.daemon_threads = True
         self._http.owner = self  # type: ignore[attr-defined]
 
@@ -56,6 +56,10 @@ class RawUpstream:
         self.released.set()
         self._http.shutdown()
         self._http.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 256  # a hundred clients may connect at the same time
 
 
 class _Connection(BaseHTTPRequestHandler):

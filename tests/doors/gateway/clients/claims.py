@@ -278,6 +278,7 @@ def _imported(job: JobClient, found: JobRun, steps: int, usd: float) -> str:
     for _, used, price in missing:
         sums, cost = [one + more for one, more in zip(sums, used, strict=True)], cost + price
     number = sum(one.steps + _summaries(Path(one.run_dir)) for one in imports) + len(missing)
+    cost = cost if found.provider.usd is not None else usd  # of a model without a price, a cost is not known
     return _unequal((number, sums, round(cost, 4)), (steps, found.recorded, round(usd, 4)))
 
 
@@ -358,7 +359,8 @@ def main() -> None:
     parser.add_argument("--strategies", nargs="*", default=STRATEGIES[1:], help="in addition to full")
     parser.add_argument("--write", type=Path, help="a page; the table replaces that between its marks")
     chosen, clients = parser.parse_args(), Path(os.environ["STACKMEM_CLIENTS"])
-    installed = [name for name in chosen.agents if place_of(JOBS[name].client, clients) is not None]
+    names = [name for name in chosen.agents if name in JOBS]
+    installed = [name for name in names if place_of(JOBS[name].client, clients) is not None]
     titles = ("agent", "model", "requests", "sub-agents", "compactions", *_COLUMNS, "bound", "strategies")
     head = f"| {' | '.join(titles)} |\n|---|---|" + "---:|" * 3 + "---|" * (len(titles) - 5)
     rows = [_row(name, clients, chosen.strategies) for name in installed]

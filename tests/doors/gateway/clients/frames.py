@@ -1,14 +1,22 @@
-"""A scripted provider that lets a real agent push and pop a frame of ``stackmem mcp``, directly or from a program."""
+"""Lets a real agent push and pop a frame of ``stackmem mcp``, directly or from a program, behind a gateway."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+from stackmem.doors.gateway.status import GatewayRunStatus, gateway_status
 from stackmem.doors.gateway.wires.wire import ForeignRequest
+from tests.doors.gateway.clients import claims
 from tests.doors.gateway.clients.job import namespaces_of
 from tests.doors.gateway.clients.provider import SHELLS, ScriptedProvider, filled, named
 from tests.doors.gateway.clients.spelling import Call, Reply
+from tests.doors.gateway.clients.table import environ_of, place_of
+from tests.doors.gateway.upstream import RawUpstream
+from tests.stage import ROOT
 
 TASK = "Work with frames."
 _PUSH = {"name": "count", "objective": "Count.", "context": "None.", "return_spec": "A number."}
@@ -18,6 +26,40 @@ _SCRIPT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("run", {"cmd": "echo inside; seq 1 300"}),
     ("run", {"cmd": "echo again; seq 1 300"}), ("pop_frame", _POP), ("run", {"cmd": "echo after"}),
 )  # fmt: skip
+
+
+_MODELS = {"codex": "gpt-5.6-sol", "codex-tools": "gpt-5.4"}
+FRAME_AGENTS = (*_MODELS, "gemini-cli")
+_SECONDS = 200
+
+
+def run_with_frames(name: str, clients: Path, scratch: Path) -> tuple[FrameProvider, list[GatewayRunStatus]]:
+    """Run an agent with the memory server; return its provider and the status of its runs."""
+    client = claims.JOBS[name].client
+    place = place_of(client, clients)
+    if place is None:
+        raise FileNotFoundError(name)
+    home, work, runs = scratch / "home", scratch / "work", scratch / "runs"
+    for folder in (home / ".gemini", work):
+        folder.mkdir(parents=True)
+    server = ["-m", "stackmem", "mcp", "--runs-dir", str(scratch / "memory")]
+    if name in _MODELS:
+        settings = (f"mcp_servers.stackmem.command={json.dumps(sys.executable)}",
+                    f"mcp_servers.stackmem.args={json.dumps(server)}")  # fmt: skip
+        command = [str(place / "codex"), "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+                   *(word for one in settings for word in ("-c", one)), "-m", _MODELS[name], TASK]  # fmt: skip
+    else:
+        servers = {"stackmem": {"command": sys.executable, "args": server, "trust": True}}
+        auth = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
+        (home / ".gemini/settings.json").write_text(json.dumps({**auth, "mcpServers": servers}))
+        command = [str(place / "gemini"), "--model", "gemini-3.8-flash", "--yolo", "-p", TASK]
+    provider = FrameProvider()
+    environ = environ_of(client, home) | {"PYTHONPATH": str(ROOT)}
+    with RawUpstream(at=provider.answer) as upstream:
+        gateway = [sys.executable, "-m", "stackmem", "gateway", "run", "--upstream", upstream.url, "--strategy",
+                   "stackheap", "-o", str(runs), "--", *command]  # fmt: skip
+        subprocess.run(gateway, cwd=work, env=environ, capture_output=True, check=True, input=b"", timeout=_SECONDS)
+    return provider, gateway_status(runs)
 
 
 class FrameProvider(ScriptedProvider):
