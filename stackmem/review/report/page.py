@@ -26,7 +26,7 @@ from .view import PageContent, read_runs
 _MODULES = (
     "text", "store", "theme", "colors", "timeline", "layer", "flame", "lanes", "charts", "parts", "life", "losses",
     "inspector", "headline", "answer", "sizes", "field", "film", "estimate", "other", "promptdiff", "memory", "spent",
-    "search", "main",
+    "heads", "search", "main",
 )  # fmt: skip
 _STYLES = ("vendor/uPlot.min.css", "page.css", "memory.css")
 _IMPORT = re.compile(r'^import (\{[^}]*\}) from "\./([a-z]+)\.js";$', re.M)

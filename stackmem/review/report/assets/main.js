@@ -1,6 +1,6 @@
 // Assembles the page, and handles the keyboard and the address.
 
-import { el, plain, preview, compact, cost, count, usd } from "./text.js";
+import { el, plain, count } from "./text.js";
 import { load } from "./store.js";
 import { DARK, forgetColours, switchTheme, isDark } from "./theme.js";
 import { hueOf } from "./colors.js";
@@ -9,14 +9,13 @@ import { Flame, OUTCOMES } from "./flame.js";
 import { HeapLanes } from "./lanes.js";
 import { ContextChart, CacheChart } from "./charts.js";
 import { Inspector } from "./inspector.js";
-import { addLosses, tone, whatHappened } from "./headline.js";
-import { answer, certainty, difference, distinctions, failureStep, subtitleOf, titleOf, took } from "./answer.js";
+import { failureStep } from "./answer.js";
 import { Memory } from "./memory.js";
-import { lossesOf, MOST_STEPS } from "./losses.js";
-import { mostOf, spentCard } from "./spent.js";
+import { spentCard } from "./spent.js";
+import { Heads } from "./heads.js";
 import { Search } from "./search.js";
 
-const LATER_MILLIS = 60; // until what takes time is computed
+const LATER_MILLIS = 60; // until what takes time is measured
 
 class Tooltip {
   constructor() {
@@ -37,12 +36,6 @@ class Tooltip {
   hide() {
     this.element.hidden = true;
   }
-}
-
-function showLosses(summaries, timeline) {
-  timeline.runs.forEach((run, at) => {
-    if (run.count && run.count <= MOST_STEPS) addLosses(summaries[at]?.querySelector(".happened"), timeline, run, lossesOf(run));
-  });
 }
 
 const key = (colourName, told, shape = "") =>
@@ -145,64 +138,8 @@ class Board {
   }
 }
 
-const tile = (name, told, title = "") => el("div", { class: "tile", title, "data-name": name }, el("dt", { text: name }), el("dd", { text: told }), el("dd", { class: "most" }));
-
-// Adds to the tiles which kind of content had most tokens, and which cost most. It takes time in a long run.
-function fillMost(summaries, timeline, memory) {
-  timeline.runs.forEach((run, at) => {
-    const most = run.count ? mostOf(run, memory.sizesOf(run)) : {};
-    for (const name of ["tokens", "cost"]) {
-      const node = summaries[at]?.querySelector(`[data-name="${name}"] .most`);
-      if (node && most[name]) node.textContent = most[name];
-    }
-  });
-}
-
 const leftOut = (parted) =>
   parted?.differs_only_in ? el("p", { class: "left-out faint", text: `differences that were not compared: ${parted.differs_only_in.join(", ")}` }) : "";
-
-function summary(timeline, run) {
-  const tokens = run.bounds.tokens[run.count];
-  const started = new Date(run.started * 1000);
-  const words = [run.model, run.strategy, run.isolation, Number.isNaN(started.getTime()) || run.started <= 0 ? "" : started.toISOString().slice(0, 16).replace("T", " ")];
-  return el(
-    "div",
-    { class: "summary" },
-    el(
-      "div",
-      { class: "name" },
-      el("h1", {}, run.letter ? el("b", { class: "letter", text: run.letter }) : "", el("span", { text: titleOf(run) }), ...distinguished(timeline.runs, run), run.letter ? "" : el("span", { class: "subtitle faint", text: subtitleOf(run) })),
-      el("p", { class: "verdict" }, el("span", { class: `pill ${tone(run.outcome)}`, text: plain(run.outcome) }), el("strong", { text: answer(run) })),
-      el("p", { class: "certainty", text: certainty(run) }),
-      el("p", { class: "faint words-of", text: words.filter(Boolean).join("  ·  ") }),
-    ),
-    el(
-      "dl",
-      { class: "tiles" },
-      tile("steps", count(run.count)),
-      tile("frames", count(run.frames.length - 1), "pushed frames, without the root"),
-      tile("peak context", compact(run.peak), `${count(run.peak)} tokens; with the full history ${count(run.fullPeak)}`),
-      tile("tokens", compact(tokens), `${count(tokens)} in prompts and replies, including cached tokens`),
-      run.usd === null && (run.stated_usd ?? null) !== null ? tile("cost", usd(run.stated_usd), "stated by the recording") : tile("cost", cost(run.usd, tokens)),
-      tile("time", took(run) || "unknown"),
-    ),
-    whatHappened(timeline, run),
-    result(run),
-  );
-}
-
-// The part of a title that distinguishes the run from the others on the page.
-function distinguished(runs, run) {
-  const words = distinctions(runs)[runs.indexOf(run)];
-  return words.map(([field, text]) => el("span", { class: "differs" }, " · ", field === "strategy" ? el("i", { class: `strategy-mark hue-${hueOf(text)}` }) : "", el("span", { text })));
-}
-
-function result(run) {
-  const [task, said] = [run.text(run.task), run.text(run.result)];
-  const fold = (name, text) =>
-    text ? el("details", { class: "words" }, el("summary", {}, name, el("span", { class: "faint", text: ` ${preview(text.replace(/^#+\s*/, ""), 100)}` })), el("p", { dir: "auto", text })) : "";
-  return el("div", { class: "told" }, fold("Task", task), fold("Result", said));
-}
 
 function modes(timeline) {
   const names = timeline.runs.every((run) => run.priced) ? ["steps", "tokens", "cost"] : ["steps", "tokens"];
@@ -307,24 +244,13 @@ async function show(more) {
   out.disabled = true;
   timeline.on("choice", () => (spoken.textContent = memory.said));
   document.title = `${runs.map((run) => plain(run.task_name || run.id)).join(" and ")} · stackmem`;
-  const heads = el("section", { class: `card heads heads-${runs.length}`, "aria-label": "The run" });
-  const fillHeads = () => heads.replaceChildren(runs.length === 2 ? el("p", { class: "parted", text: difference(runs, parted) }) : "", ...runs.map((run) => summary(timeline, run)));
-  const later = () => setTimeout(() => {
-    fillMost([...heads.querySelectorAll(".summary")], timeline, memory);
-    memory.other.rate();
-    if (!["running", "reading"].includes(runs[0].outcome)) showLosses([...heads.querySelectorAll(".summary")], timeline);
-  }, LATER_MILLIS);
-  fillHeads();
-  timeline.on("growth", () => {
-    fillHeads();
-    later();
-  });
+  const heads = new Heads(timeline, parted, memory);
   document.body.prepend(
     el("header", { class: "top" }, more.home ?? el("span", { class: "brand", text: "stackmem" }), search.element, theme),
     el(
       "main",
       {},
-      heads,
+      heads.element,
       more.actions?.(timeline) ?? "",
       memory.element,
       spentCard(timeline, (run) => memory.sizesOf(run)),
@@ -347,7 +273,7 @@ async function show(more) {
   );
   keyboard(timeline, search, memory);
   address(timeline);
-  later();
+  heads.measureLater(LATER_MILLIS);
   performance.mark("ready");
   document.documentElement.dataset.ready = isDark() ? "dark" : "light";
   return { timeline, inspector };

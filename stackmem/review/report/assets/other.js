@@ -1,6 +1,7 @@
 // The same run under another strategy: its prompts as a second film strip, and the difference in a sentence.
 
 import { el, compact, count, plural } from "./text.js";
+import { hueOf } from "./colors.js";
 import { Estimate, SUMMARY_TOKENS } from "./estimate.js";
 import { Film } from "./film.js";
 
@@ -67,7 +68,7 @@ export class OtherStrategy {
   rateOne(run, name, told, own, rates, button) {
     const other = new Estimate(run, this.sizesOf(run), name, { rates, pauses: "recorded", tokens: SUMMARY_TOKENS });
     const ratio = (other.cost / Math.max(1, own)).toFixed(2);
-    button.replaceChildren(name, el("small", { text: ` ${ratio}×` }));
+    button.replaceChildren(el("i", { class: `strategy-mark hue-${hueOf(name)}` }), name, el("small", { text: ` ${ratio}×` }));
     button.title = `${told}; it would cost ${ratio} times as much, estimated`;
   }
 
