@@ -49,6 +49,10 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
          "resident set over 10 requests",
          *["plain proxy, conversations of 1, 2, 4, 8 turns", "gateway, conv", "gateway under mask, conv"] * 2],
     ),
+    "learned": (
+        words("--only", "failures"),
+        [r"\| procedure \| language", r"\|---", r"\| failures \| sexp \| 7 \| .* \| 3 \| 3 \| .*% \| 0 \|"],
+    ),
     "long_history": (
         words("--commits", "150", "--rounds", "1", "--waits", "2"),
         [r"\{", ' "first_command_s": ', '  "none": ', r"   \d", "  ]", '  "read": ', r"   \d", "  ]", " }",

@@ -46,7 +46,8 @@ class Chunk(Struct, frozen=True):
     digest: str = ""  # SHA-256 of that file when the chunk was stored; empty or ``unknown`` if it is not known
     read: int | None = None
     kept: bool = False  # whether it comes from an earlier run, in a persistent heap
-    skill: bool = False  # whether it is a skill; see ``skills.py``
+    skill: bool = False  # whether it is a skill or describes a program; see ``skills.py``
+    listed: str = "skill"  # what the index calls such a chunk
 
     @property
     def heading(self) -> str:
@@ -116,10 +117,18 @@ class Heap(Struct, frozen=True):
     def with_skills(self, skills: tuple[Skill, ...]) -> Heap:
         """Return the heap with the skills before its other chunks."""
         chunks = {
-            skill.chunk: Chunk(
-                skill.chunk, skill.content, skill.description, 0, 0, skill.source, skill.digest, skill=True
+            each.chunk: Chunk(
+                each.chunk,
+                each.content,
+                each.description,
+                0,
+                0,
+                each.source,
+                each.digest,
+                skill=True,
+                listed=each.listed,
             )
-            for skill in skills
+            for each in skills
         }
         return replace(self, chunks={**chunks, **self.chunks})
 
@@ -185,7 +194,7 @@ def line(heap: Heap, chunk: Chunk, *, described: bool = True) -> str:
     if chunk.source:
         parts.append(f"source {_cell(chunk.source) if heap.escaped else chunk.source}")
     if not heap.brief:
-        origin = "skill" if chunk.skill else f"created step {chunk.created}"
+        origin = chunk.listed if chunk.skill else f"created step {chunk.created}"
         parts.append("kept from before this run" if chunk.kept else origin)
         if chunk.written != chunk.created:
             parts.append(f"rewritten step {chunk.written}")
@@ -235,8 +244,9 @@ def faults(heap: Heap, entries: tuple[StoreEntry, ...], budgets: Budgets) -> lis
     messages = []
     for entry in entries:
         messages += name_faults(entry.name, budgets)
-        if entry.name in heap.chunks and heap.chunks[entry.name].skill:
-            messages.append(f"{entry.name!r} is a skill and cannot be changed; use another name")
+        old = heap.chunks.get(entry.name)
+        if old is not None and old.skill:
+            messages.append(f"{entry.name!r} is a {old.listed} and cannot be changed; use another name")
         if not entry.content:
             messages.append(f"the content of {entry.name[:80]!r} is empty; store what a later frame needs, or nothing")
         messages += description_faults(entry.description, budgets)

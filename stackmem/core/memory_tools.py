@@ -147,8 +147,8 @@ def load(state: State, call: HeapLoad, pending: Pending) -> ChunkRead | DigestSo
 def free(state: State, call: HeapFree) -> ChunkFreed | Refusal:
     if call.name not in state.heap.chunks:
         return _no_chunk(state, call)
-    if state.heap.chunks[call.name].skill:
-        return Refusal("heap_refused", f"heap_free refused: {call.name!r} is a skill and stays")
+    if (chunk := state.heap.chunks[call.name]).skill:
+        return Refusal("heap_refused", f"heap_free refused: {call.name!r} is a {chunk.listed} and stays")
     return ChunkFreed(call.name, len(state.heap.chunks[call.name].content))
 
 

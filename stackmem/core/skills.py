@@ -7,6 +7,8 @@ Rule 3: A skill is data. It grants no permission, no tool and no network.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from msgspec import Struct
 
 PREFIX = "skill/"
@@ -24,6 +26,7 @@ class Skill(Struct, frozen=True, omit_defaults=True):
         digest: The SHA-256 of that file; empty if it was too large to compare.
         files: Whether the skill has other files.
         program: Whether it describes a program; its chunk is then called ``program/NAME``.
+        listed: What the heap index calls it. Older runs list programs as skills.
     """
 
     name: str
@@ -33,6 +36,7 @@ class Skill(Struct, frozen=True, omit_defaults=True):
     digest: str = ""
     files: bool = False
     program: bool = False
+    listed: Literal["skill", "program"] = "skill"
 
     @property
     def chunk(self) -> str:

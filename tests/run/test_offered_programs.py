@@ -1,16 +1,20 @@
 """Programs that the agent calls: offered by name, run in a frame, recorded, replayed and resumed."""
 
+import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import UNSET
 
 from stackmem import open_run, replay
 from stackmem.core.facts import CallRejected, FramePopped, RunStarted
+from stackmem.core.heap import Heap, line
 from stackmem.core.person_facts import PersonDecided, SessionRules
 from stackmem.core.program_facts import ProgramCalled, ProgramHalted, ProgramReturned
 from stackmem.core.requests import AskPermission
+from stackmem.core.skills import Skill
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
 from stackmem.run.run_folder import TRACE
@@ -67,6 +71,20 @@ def test_a_program_runs_in_a_frame_and_its_value_answers_the_call(stage: Stage, 
     assert "42" in prompt(result, 3)
     assert result.outcome == "finished"
     replay(result.run_dir)
+
+
+def test_the_index_calls_it_a_program_and_in_older_runs_a_skill(stage: Stage, trusted: Path):
+    result = solve(stage, trusted, call("heap_free", name="program/double"), pop())
+    assert "| program | last read never" in prompt(result, 1)
+    assert "'program/double' is a program and stays" in reason(result)
+    replay(result.run_dir)
+    (begun, *_) = events(result.run_dir, RunStarted)
+    older = json.loads(msgspec.json.encode(begun.skills[0]))
+    assert older.pop("listed") == "program"
+    skill = msgspec.json.decode(json.dumps(older), type=Skill)
+    assert " | skill | last read never" in line(
+        Heap().with_skills((skill,)), Heap().with_skills((skill,)).chunks[skill.chunk]
+    )
 
 
 def reason(result) -> str:

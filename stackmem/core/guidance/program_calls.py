@@ -96,7 +96,7 @@ def as_skill(program: OfferedProgram, source: str, digest: str) -> Skill:
         f"Call the tool run_program with {example} and fill in the inputs. "
         f"JSON Schema of the inputs:\n{program.schema}"
     )
-    return Skill(program.name, program.description, content, source, digest, program=True)
+    return Skill(program.name, program.description, content, source, digest, program=True, listed="program")
 
 
 def advice(programs: tuple[OfferedProgram, ...], *, heap: bool) -> str:
