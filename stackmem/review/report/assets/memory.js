@@ -24,7 +24,7 @@ export class Memory {
     this.field = new Field(timeline, (run) => this.sizesOf(run), tooltip, (part) => this.selectPart(part));
     this.films = timeline.runs.map((run) => new Film(timeline, run, new SentPrompts(run, this.sizesOf(run)), tooltip));
     this.other = new OtherStrategy(timeline, (run) => this.sizesOf(run), tooltip, () => this.paintFilms());
-    this.diff = new PromptDiff(timeline, () => this.films.forEach((film) => film.mark()));
+    this.diff = new PromptDiff(timeline, (run) => this.sizesOf(run), () => this.films.forEach((film) => film.mark()));
     this.stack = el("div", { class: "boxes" });
     this.heap = el("div", { class: "blocks" });
     this.heapHead = el("span", { class: "faint" });

@@ -10,16 +10,20 @@ const LINES = 400;
 
 // Returns an alignment of two lists as [place in the first or -1, place in the second or -1], in order.
 export function align(before, now) {
+  let same = 0; // both begin with as many equal members; prompts mostly differ at their ends
+  while (same < before.length && same < now.length && before[same] === now[same]) same += 1;
   const places = new Map();
-  before.forEach((one, at) => places.set(one, [...(places.get(one) ?? []), at]));
-  for (const found of places.values()) found.reverse();
+  for (let at = before.length - 1; at >= same; at -= 1) {
+    if (!places.has(before[at])) places.set(before[at], []);
+    places.get(before[at]).push(at);
+  }
   const pairs = [];
-  now.forEach((one, at) => {
-    const found = places.get(one)?.pop();
+  for (let at = same; at < now.length; at += 1) {
+    const found = places.get(now[at])?.pop();
     if (found !== undefined) pairs.push([found, at]);
-  });
-  const ops = [];
-  let [left, right] = [0, 0];
+  }
+  const ops = Array.from({ length: same }, (_, at) => [at, at]);
+  let [left, right] = [same, same];
   const skip = (to, end) => {
     for (; left < to; left += 1) ops.push([left, -1]);
     for (; right < end; right += 1) ops.push([-1, right]);
@@ -89,12 +93,16 @@ function lineDiff(before, now) {
 }
 
 // Returns which places are different or next to a difference.
-const nearby = (different) => different.map((_, at) => different.slice(Math.max(0, at - CONTEXT), at + CONTEXT + 1).some(Boolean));
+function nearby(different) {
+  const near = new Array(different.length).fill(false);
+  different.forEach((one, at) => one && near.fill(true, Math.max(0, at - CONTEXT), at + CONTEXT + 1));
+  return near;
+}
 
 export class PromptDiff {
-  // `changed` is called whenever prompts are compared with another step.
-  constructor(timeline, changed) {
-    Object.assign(this, { timeline, changed, base: null });
+  // `sizesOf` returns the sizes of a run; `changed` is called whenever prompts are compared with another step.
+  constructor(timeline, sizesOf, changed) {
+    Object.assign(this, { timeline, sizesOf, changed, base: null });
     this.element = el("section", { class: "prompt-diff", "aria-label": "Prompt diff", hidden: true });
     timeline.on("choice", () => !this.element.hidden && this.show());
     timeline.on("growth", () => !this.element.hidden && this.show());
@@ -136,7 +144,7 @@ export class PromptDiff {
     this.changed();
     const names = [nameOf(runs[other.run], other.step), nameOf(run, chosen.step)];
     const found = changes([run], runs[other.run].promptParts(other.step), run.promptParts(chosen.step));
-    keepPlace(this.element, () => this.element.replaceChildren(this.head(names, other), el("p", { class: "difference", role: "status", text: sentence(run, found, names) }), ...rows(run, found)));
+    keepPlace(this.element, () => this.element.replaceChildren(this.head(names, other), el("p", { class: "difference", role: "status", text: sentence(this.sizesOf(run), found, names) }), ...rows(run, found)));
     return undefined;
   }
 
@@ -166,8 +174,8 @@ export class PromptDiff {
 
 const nameOf = (run, step) => `${run.letter ? `${run.letter} ` : ""}step ${count(step)}`;
 
-function sentence(run, found, [base, now]) {
-  const size = (numbers) => numbers.reduce((sum, number) => sum + describe(run, number).chars, 0);
+function sentence(sizes, found, [base, now]) {
+  const size = (numbers) => numbers.reduce((sum, number) => sum + sizes.chars(number), 0);
   const same = found.filter((op) => op.one === op.other);
   const added = found.filter((op) => op.one < 0).map((op) => op.other);
   const gone = found.filter((op) => op.other < 0).map((op) => op.one);
