@@ -24,6 +24,7 @@ from stackmem.run.assemble import scrubber_of
 from stackmem.run.result import RunResult, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run, removed_on_failure
 from stackmem.trace.imported import IMPORTED, by_format
+from stackmem.trace.long_work import counted
 from stackmem.trace.private import write_json
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.secrets import scrubbed_struct
@@ -72,10 +73,11 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path, session_id: str
             raise UsageError(
                 f"{file} has the format {format_name}, but no reply of a model; there is nothing to import"
             )
-        for session in sessions:
+        for number, session in enumerate(sessions, 1):
+            work = f"facts of session {number:,} of {len(sessions):,}"
             run_dir = new_run(runs_dir, scrub(session.name or session.id), format_name)
             with removed_on_failure(run_dir):
-                imported_runs.append(_keep(session, file, sha256, run_dir, scrub))
+                imported_runs.append(_keep(session, file, sha256, run_dir, scrub, work))
     except RecursionError as error:
         raise UsageError(f"{file} nests agents too deeply; import a part of it") from error
     return tuple(imported_runs)
@@ -144,8 +146,11 @@ def _subagents(file: Path) -> Iterator[tuple[str, str]]:
         yield path.stem.removeprefix("agent-"), _read(path).decode("utf-8-sig", "replace")
 
 
-def _keep(session: RecordedSession, file: Path, sha256: str, run_dir: Path, scrub: Callable[[str], str]) -> ImportedRun:
-    state, seconds, writer = _write((_scrubbed(fact, scrub) for fact in _facts(session)), run_dir / TRACE)
+def _keep(
+    session: RecordedSession, file: Path, sha256: str, run_dir: Path, scrub: Callable[[str], str], work: str
+) -> ImportedRun:
+    facts = counted((_scrubbed(fact, scrub) for fact in _facts(session)), work)
+    state, seconds, writer = _write(facts, run_dir / TRACE)
     cost = _cost(session)
     imported = ImportedRun(
         run=run_dir.name,

@@ -25,8 +25,10 @@ from stackmem.errors import TraceError, WorkspaceError
 from stackmem.foreign.files import descriptor_of_regular, open_regular
 
 from .lock import Lock
+from .long_work import report_work
 from .record import DIGEST_MARK, Record, is_followed, origin, read_line
 
+_REPORTED_RECORDS = 100
 LONGEST_BYTES = 256 * 1024 * 1024
 """Maximum length of a line. Readers of untrusted files never buffer more than this."""
 
@@ -353,8 +355,10 @@ class TraceReader:
             number, self.digest = (fork.at, fork.digest) if fork else (0, "")
             file.seek(0)
             self.read_bytes = 0
-            first = number + 1
+            first, size = number + 1, os.fstat(file.fileno()).st_size
             for number, line in enumerate(self._lines(file), first):
+                if number % _REPORTED_RECORDS == 0:
+                    report_work("reading the trace, kB", self.read_bytes // 1000, size // 1000)
                 if line.endswith(b"\n"):
                     record, self.digest = read_line(line[:-1], self.digest, number)
                 else:

@@ -12,7 +12,7 @@ from stackmem.cli.screen.event_stream import EventStream, StreamedUser
 from stackmem.cli.screen.live import open_screen, stop_at_once
 from stackmem.cli.screen.result import ask_about_size, show_result
 from stackmem.cli.screen.standard_input import text_or_stdin
-from stackmem.cli.screen.text import echo_json, readable, say
+from stackmem.cli.screen.text import echo_json, readable, say, wrapped
 from stackmem.errors import UsageError
 from stackmem.run.prepare import prepare
 from stackmem.run.solve import solve
@@ -47,16 +47,16 @@ def command(
     text = None if text is None else text_or_stdin(text)
     folder = Path(os.path.expanduser(subject))
     with own_servers(os.environ, Path.cwd(), root=folder if folder.is_dir() else None) as warnings:
-        say(*warnings)
+        say(*map(wrapped, warnings))
         prepared = prepare(subject, text, flags, os.environ, Path.cwd())
-        say(*prepared.warnings)
+        say(*map(wrapped, prepared.warnings))
         stream = EventStream() if stream_json else None
         with stream or open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
             agree = partial(ask_about_size, as_json=json or stream_json)
             person = StreamedUser(stream) if stream is not None else None
             result = solve(prepared, os.environ, screen, stop_at_once, agree, say, person, attach or ())
         if result.failure:
-            say(f"stackmem: {readable(result.failure)}")
+            say(wrapped(f"stackmem: {readable(result.failure)}"))
         if stream is not None:
             stream.end(result, result.result, result.exit_code)
         elif json:

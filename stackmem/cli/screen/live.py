@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
+import time
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from stackmem.core.facts import Event
+from stackmem.core.facts import Event, ModelReplied, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.models.spoken import watching
 from stackmem.run.request import read_request
 
 from .progress import Progress, status
+from .text import fitted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 class Screen(AbstractContextManager["Screen"], Protocol):
@@ -72,7 +78,9 @@ class LiveScreen(LiveLines):
     def __init__(self) -> None:
         super().__init__(a_second=8, soft_wrap=True)
         self._progress = Progress()
-        self._status = ""
+        self._status = self._reading_text = self._call = ""
+        self._called = time.monotonic()
+        self._live.update(self)
         self._reading = watching(self._show_reading)
 
     def __enter__(self) -> Self:
@@ -86,18 +94,34 @@ class LiveScreen(LiveLines):
     def __call__(self, event: Event, state: State) -> None:
         from rich.text import Text
 
+        width = self._console.width
         for line in self._progress.lines(event, state):
-            self._console.print(Text(line))
+            if isinstance(event, RunStarted):
+                lines = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
+            else:
+                lines = [fitted(line, width)]
+            for part in lines:
+                self._console.print(Text(part))
+        self._call, self._called = self._progress.call if isinstance(event, ModelReplied) else "", time.monotonic()
         if state.start is not None:
-            self._status = status(state)
-            self._live.update(Text(self._status, style="bold"))
+            self._status = status(state, width - 1)
+            self._live.refresh()
+
+    def __rich__(self) -> RenderableType:
+        """Return the status line, each time it is drawn. A command under way comes first, with its seconds."""
+        from rich.text import Text
+
+        width = self._console.width - 1
+        seconds = time.monotonic() - self._called
+        under_way = ""
+        if self._call and seconds >= 1:
+            under_way = f"{fitted(self._call, width // 2)}, {seconds:.0f} s | "
+        return Text(fitted(f"{under_way}{self._status}{self._reading_text}", width), style="bold")
 
     def _show_reading(self, read: int, total: int) -> None:
         """Show how much of the prompt the server has read, so that a slow first token does not look frozen."""
-        from rich.text import Text
-
-        reading = f" | reading the prompt: {read:,} of {total:,} tokens" if read < total else ""
-        self._live.update(Text(self._status + reading, style="bold"))
+        self._reading_text = f" | reading the prompt: {read:,} of {total:,} tokens" if read < total else ""
+        self._live.refresh()
 
 
 def open_screen(*, quiet: bool, asks: bool) -> Screen:

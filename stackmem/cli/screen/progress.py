@@ -96,8 +96,8 @@ class Progress(Struct):
         return f"{self.step:>4}  {'  ' * self.depth}{what}{arrow}"
 
 
-def status(state: State) -> str:
-    """Return the run's status in one line."""
+def status(state: State, width: int | None = None) -> str:
+    """Return the run's status in one line. Parts that do not fit ``width`` are left out, the least important first."""
     start = state.begun
     judged = state.end is None or state.checks is not None or not start.checked
     stack = " > ".join(frame.name for frame in state.stack) or ("done" if judged else "done, running checks")
@@ -105,7 +105,12 @@ def status(state: State) -> str:
     cost = spell_cost(state.cost_usd, state.usage.total)
     context = f"{state.running.context_tokens:,} of {state.window_tokens:,}" if state.stack else "-"
     heap = f"{state.heap.chars:,} of {start.budgets.heap_chars:,} chars in {len(state.heap.chunks)}"
-    return f"{stack} | step {state.step} | context {context} | {usage} | {cost} | heap {heap}"
+    parts = [stack, f"step {state.step}", f"context {context}", usage, cost, f"heap {heap}"]
+    for part in (parts[5], parts[3], parts[2], parts[4]):
+        if width is None or len(" | ".join(parts)) <= width:
+            break
+        parts.remove(part)
+    return " | ".join(parts)
 
 
 def _beginning(start: facts.RunStarted) -> list[str]:

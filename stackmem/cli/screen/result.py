@@ -21,7 +21,7 @@ from stackmem.run.result import RunResult
 from stackmem.run.run_folder import PATCH, RESULT
 
 from .patch_stat import patch_stat, stat_lines
-from .text import readable, say, spell_cost, wrapped
+from .text import colored_outcome, readable, say, spell_cost, terminal_width, wrapped
 
 _GIB = 1 << 30
 _PATHS_SHOWN = 40
@@ -37,7 +37,7 @@ def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
     def agrees(question: str) -> bool:
         return not as_json and sys.stdin.isatty() and typer.confirm(question, err=True)
 
-    show_copy(prepared, say, agrees)
+    show_copy(prepared, lambda line: say(wrapped(line)), agrees)
 
 
 def show_copy(prepared: Prepared, say: Callable[[str], object], agrees: Callable[[str], bool]) -> None:
@@ -95,26 +95,34 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
     outcome = "finished, not checked" if result.outcome == "finished" and not checked else result.outcome
     ended = "" if result.ending == result.outcome else f" ({result.ending})"
     typer.echo(
-        wrapped(
-            f"{outcome}{ended} in {quantity(result.steps, 'step')}, {quantity(result.frames, 'frame')} pushed, "
-            f"{tokens}, {cost}, {result.wall_seconds:.1f} s"
+        colored_outcome(
+            wrapped(
+                f"{outcome}{ended} in {quantity(result.steps, 'step')}, {quantity(result.frames, 'frame')} pushed, "
+                f"{tokens}, {cost}, {result.wall_seconds:.1f} s"
+            )
         )
     )
     for label, text in (("result", result.result), ("checks", result.check_error)):
         if text:
-            typer.echo(f"{label}: {readable(text)}")
+            typer.echo(wrapped(f"{label}: {readable(text)}"))
     if result.steps_with_secrets:
         typer.echo(f"warning: replies of steps {result.steps_with_secrets} contain a secret from your environment")
     say_unsigned(result)
-    typer.echo(f"run: {readable(result.run_dir)}")
+    typer.echo(f"run: {_place(result)}")
     if result.ending != "popped" and (result.ending != "stalled" or result.failure):
         field = result.ending.removeprefix("limit:")
         more = f" --max-{field} {MORE[field]}" if field in MORE else ""
-        typer.echo(f"continue with: stackmem resume {result.run}{more}")
+        typer.echo(wrapped(f"continue with: stackmem resume {result.run}{more}", "  "))
     if folder:
         show_patch(result)
         if programs := proposals(Path(result.run_dir)):
             typer.echo(f"proposed programs: {', '.join(programs)}; keep one: stackmem learn {result.run} {programs[0]}")
+
+
+def _place(result: RunResult) -> str:
+    """Return the run's folder, or its id if the folder does not fit on the terminal. Commands take both."""
+    width, place = terminal_width(), readable(result.run_dir)
+    return place if width is None or len(f"run: {place}") <= width else readable(result.run)
 
 
 def say_unsigned(result: RunResult) -> None:

@@ -47,6 +47,14 @@ def spell_cost(usd: float | None, tokens: int, unknown: str = "cost unknown") ->
     return "free (local)" if usd == 0 and tokens else f"${usd:.4f}"
 
 
+def spell_seconds(seconds: float) -> str:
+    """Format a time for progress, as in ``12 s`` or ``3 min 20 s``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
 def say(*lines: str) -> None:
     """Print lines to stderr; write errors are ignored. Writes directly, because programs may print 100,000 lines."""
     for line in lines:
@@ -88,7 +96,7 @@ def align(
         for column, wide in enumerate(widths):
             gap = " " * (wide - cell_len(row[column]))
             cells.append(row[column] + gap if column in left else gap + row[column])
-        cells.append(row[-1] if room is None else _cut(row[-1], room))
+        cells.append(row[-1] if room is None else fitted(row[-1], room))
         if outcomes is not None:
             cells[outcomes] = _color(cells[outcomes])
         lines.append("  ".join(cells).rstrip())
@@ -114,10 +122,20 @@ def without_columns(
     return [[row[column] for column in kept] for row in rows]
 
 
-def wrapped(text: str) -> str:
-    """Wrap a line at the terminal's width without tearing words."""
+def wrapped(text: str, indent: str = "") -> str:
+    """Wrap the lines of a text at the terminal's width without tearing words. ``indent`` starts continued lines."""
     width = terminal_width()
-    return text if width is None else textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    if width is None:
+        return text
+    fill = textwrap.TextWrapper(
+        width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    ).fill
+    return "\n".join(fill(line) if len(line) > width else line for line in text.split("\n"))
+
+
+def colored_outcome(text: str) -> str:
+    """Color the first word of a text if it is an outcome; ``typer.echo`` removes colors if stdout is not a terminal."""
+    return _color(text)
 
 
 def rows_of(line: str, columns: int) -> list[str]:
@@ -147,11 +165,15 @@ def _color(cell: str) -> str:
     return f"{style(word[0], fg=color)}{cell[word.end() :]}" if word and color else cell
 
 
-def _cut(text: str, cells: int) -> str:
+def fitted(text: str, cells: int) -> str:
+    """Cut a line to this many terminal cells, between words if possible, with a mark for the cut."""
     from rich.cells import cell_len
 
     if cell_len(text) <= cells:
         return text
+    start = text[: len(text) - len(text.lstrip())]
     while text and cell_len(text) > cells - 1:
         text = text[:-1]
-    return f"{text}…"
+    words = text.rsplit(" ", 1)[0].rstrip(" ,;:|")
+    whole = words if len(words) > max(len(start), len(text) // 2) else text  # a long word is cut rather than left out
+    return f"{whole}…" if whole is text else f"{whole} …"

@@ -8,6 +8,7 @@ import typer
 
 from stackmem.cli.options import Json, argument, flag, option, runs_folder
 from stackmem.cli.screen.text import echo_json, readable, spell_cost
+from stackmem.cli.screen.work import shown_work
 from stackmem.core.text import quantity
 from stackmem.formats.import_ import ImportedRun, import_file
 
@@ -22,7 +23,8 @@ def command(
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Import another agent's recording as a run that can be viewed, measured and costed, but not replayed."""
-    runs = import_file(file, spelled, runs_folder(runs_dir), session)
+    with shown_work():
+        runs = import_file(file, spelled, runs_folder(runs_dir), session)
     if json:
         echo_json(runs[0] if len(runs) == 1 else runs)
         return

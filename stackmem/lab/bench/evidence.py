@@ -33,6 +33,7 @@ from stackmem.memory import open_strategy
 from stackmem.models.catalog import lookup
 from stackmem.review.measure.moments import moments
 from stackmem.review.measure.phases import PhaseRule
+from stackmem.trace.long_work import report_work, unwatched
 
 from .conversations import conversations, is_timed
 from .provenance import code_digest
@@ -139,12 +140,16 @@ def study(
     left.sort(key=lambda path: hashlib.sha256(path.name.encode()).digest())
     try:
         with rows.open("ab") as out:
+            finished = set[str]()
+            report_work("recordings", 0, len(left))
             for entry in each_entry(folder, left, jobs, strategies):
                 made = replace(entry, code=code_digest())
                 out.write(msgspec.json.encode(made) + b"\n")
                 out.flush()
                 entries[made.file, made.session] = made
                 done(made)
+                finished.add(made.file)
+                report_work("recordings", len(finished), len(left))
     except OSError as error:
         raise UsageError(f"{rows} cannot be written ({error.strerror}); choose another file with --rows") from error
     return tuple(sorted(entries.values(), key=lambda entry: (entry.file, entry.session)))
@@ -205,7 +210,7 @@ def each_entry(
     work = partial(entries_of, folder, strategies=strategies, advised_at=advised_at)
     if jobs == 1 or len(files) < 2:
         for file in files:
-            yield from work(file)
+            yield from unwatched(work, file)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("forkserver")) as pool:
         for future in as_completed([pool.submit(work, file) for file in files]):

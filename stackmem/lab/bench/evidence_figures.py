@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.lab.whatif.hypothetical import MISSED
+from stackmem.trace.long_work import report_work, tracked
 
 from .evidence import CASES, INTERACTIVE, READS, RecordingEntry
 from .intervals import CONFIDENCE, SEED, Interval, arrays, t_quantile
@@ -68,6 +69,7 @@ def tables(entries: Sequence[RecordingEntry]) -> tuple[EvidenceTable, ...]:
     """Return tables for all recordings, by agent, by length, and by model. Recordings without figures are excluded."""
     billed = [entry for entry in entries if entry.told]
     usable = [in_one_sum(entry) if entry.agent in INTERACTIVE else entry for entry in billed]
+    report_work("tables", 0, 0)
     result = [table("All recordings", usable)]
     agents = sorted({entry.agent for entry in usable if entry.agent})
     if len(agents) > 1:
@@ -76,7 +78,10 @@ def tables(entries: Sequence[RecordingEntry]) -> tuple[EvidenceTable, ...]:
         title = f"{least} to {most} steps" if most < 10**9 else f"{least} or more steps"
         result.append(table(title, [entry for entry in usable if least <= entry.steps <= most]))
     models = dict.fromkeys(entry.model for entry in sorted(billed, key=lambda entry: entry.model))
-    result += [table(model, [entry for entry in billed if entry.model == model]) for model in models]
+    result += [
+        table(model, [entry for entry in billed if entry.model == model])
+        for model in tracked(tuple(models), "tables of models")
+    ]
     return tuple(each for each in result if each.runs)
 
 

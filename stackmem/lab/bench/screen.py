@@ -6,12 +6,13 @@ import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from math import inf
 from typing import Protocol
 
 from msgspec import Struct
 
 from stackmem.cli.screen.live import LiveLines, PlainLines
-from stackmem.cli.screen.text import plain
+from stackmem.cli.screen.text import align, plain, without_columns
 from stackmem.core.text import quantity
 
 from .plan import BenchPlan
@@ -65,6 +66,12 @@ class Sums(Struct):
         )
 
     @property
+    def rank(self) -> tuple[float, float]:
+        """Return the key that sorts the best strategy first."""
+        solved = self.solved / self.judged if self.judged else -1.0
+        return -solved, self.bill_usd / self.priced if self.priced else inf
+
+    @property
     def bill(self) -> str:
         """Return the mean bill in dollars. For free models, return evaluated tokens and seconds instead."""
         if self.priced:
@@ -74,6 +81,8 @@ class Sums(Struct):
         return f"{self.evaluated_tokens / self.billed:,.0f} evaluated, {self.model_seconds / self.billed:,.1f} s"
 
 
+_SPARED = ("peak tokens", "errors", "trials")
+"""Columns to drop on a narrow terminal, in this order."""
 HEADS = ("strategy", "trials", "errors", "solved", "bill", "peak tokens")
 
 
@@ -98,16 +107,33 @@ def cell_name(row: Row) -> str:
     return f"{row['strategy']}{_BY}{row['model']}"
 
 
-def strategy_lines(rows: Iterable[Row], strategies: Sequence[str]) -> list[str]:
-    """Return a plain table of means, in the order of ``strategies`` rather than that of finished trials."""
+def strategy_lines(rows: Iterable[Row], strategies: Sequence[str], width: int | None = None) -> list[str]:
+    """Return a table of means: the most solved first, then the lowest bill, then the planned order.
+
+    On a narrow terminal, less important columns are left out.
+    """
+    table = [HEADS, *((plain(name), *sums.cells) for name, sums in _ranked(rows, strategies))]
+    return align(without_columns(table, _SPARED, width), (0,))
+
+
+def _ranked(rows: Iterable[Row], strategies: Sequence[str]) -> list[tuple[str, Sums]]:
     positions = {name: at for at, name in enumerate(strategies)}
-    ordered = sorted(rows, key=lambda row: positions.get(row["strategy"], len(positions)))
-    table = [HEADS, *((plain(name), *sums.cells) for name, sums in sums_of(ordered).items())]
-    widths = [max(len(line[at]) for line in table) for at in range(len(HEADS))]
-    return [
-        f"{line[0]:<{widths[0]}}" + "".join(f"  {cell:>{widths[at]}}" for at, cell in enumerate(line[1:], 1))
-        for line in table
-    ]
+    planned = sorted(rows, key=lambda row: positions.get(row["strategy"], len(positions)))
+    return sorted(sums_of(planned).items(), key=lambda pair: pair[1].rank)
+
+
+def bench_answer(rows: Iterable[Row], strategies: Sequence[str]) -> str:
+    """Return which strategy to take by the means of its trials. Empty without a judged trial."""
+    (name, best), *others = _ranked(rows, strategies) or [("", Sums())]
+    if not best.judged:
+        return ""
+    bill = f" for {best.bill} a trial" if best.priced else ""
+    solved = f"solved {best.solved / best.judged:.0%} of {quantity(best.judged, 'trial')}{bill}"
+    equal = any(each.judged and each.solved * best.judged == best.solved * each.judged for _, each in others)
+    if not others or (equal and not best.priced):
+        return f"{plain(name)} {solved}."
+    why = "costs least of the strategies that solved the most" if equal else "solved the most"
+    return f"{plain(name)} {why}: it {solved}."
 
 
 def _error_line(row: Row) -> str:

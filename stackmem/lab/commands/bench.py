@@ -14,7 +14,7 @@ import msgspec
 import typer
 
 from stackmem.cli.options import Flags, Json, Quiet, argument, option, settings, switch, takes
-from stackmem.cli.screen.text import echo_json, readable, say
+from stackmem.cli.screen.text import echo_json, readable, say, terminal_width, wrapped
 from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.lab.bench.bench import Came, EngineName, Means, left_usd, run_bench
@@ -22,7 +22,7 @@ from stackmem.lab.bench.estimate import ASSUMPTION, POINTS, detectable, paired_t
 from stackmem.lab.bench.ledger import latest_rows, read_plan, refuse_other
 from stackmem.lab.bench.plan import BenchPlan, Keep
 from stackmem.lab.bench.planning import make_plan, numbers, split_strategies
-from stackmem.lab.bench.screen import open_bench_screen, strategy_lines
+from stackmem.lab.bench.screen import bench_answer, open_bench_screen, strategy_lines
 from stackmem.lab.bench.suite import SETTINGS, SuiteRequest, over, read_setting, read_suite
 from stackmem.lab.bench.trial import Row
 from stackmem.lab.worlds import WORLDS
@@ -310,14 +310,19 @@ def _show(came: Came, plan: BenchPlan, output: Path, *, as_json: bool) -> None:
         }  # fmt: skip
         echo_json(summary)
         return
-    for line in strategy_lines(came.rows, [variant.name for variant in plan.variants]):
+    strategies = [variant.name for variant in plan.variants]
+    if answer := bench_answer(came.rows, strategies):
+        typer.echo(f"{wrapped(answer)}\n")
+    for line in strategy_lines(came.rows, strategies, terminal_width()):
         typer.echo(line)
     failures = Counter(str(row.get("error")) for row in came.rows if row["outcome"] == "error")
     for sentence, count in failures.most_common(_MAX_ERRORS):
         typer.echo(f"{count:,} x {readable(sentence)[:300]}")
     typer.echo(
-        f"{len(came.rows):,} of {quantity(came.total, 'trial')} done, {came.fresh:,} now, {errors:,} errors, "
-        f"${came.paid_usd:,.4f} paid"
+        wrapped(
+            f"{len(came.rows):,} of {quantity(came.total, 'trial')} done, {came.fresh:,} now, {errors:,} errors, "
+            f"${came.paid_usd:,.4f} paid"
+        )
     )
     typer.echo(f"results: {came.results}")
     if errors:

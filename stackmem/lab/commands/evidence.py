@@ -10,6 +10,7 @@ import typer
 
 from stackmem.cli.options import argument, option
 from stackmem.cli.screen.text import align, one_line, readable, terminal_width
+from stackmem.cli.screen.work import shown_work
 from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.lab.bench.evidence import READS, STRATEGIES, RecordingEntry, each_entry, study
@@ -27,6 +28,7 @@ from stackmem.lab.comparison.own_sessions import answer
 from stackmem.lab.comparison.own_sessions import rows as rows_of_own
 from stackmem.lab.whatif.recorded import parse_strategies
 from stackmem.tools.plugins import load_plugins
+from stackmem.trace.long_work import report_work
 
 MINE = "mine"
 
@@ -58,8 +60,9 @@ def command(
     rows_file = rows or output.with_suffix(".jsonl")
     held = _held(repeat, folder, rows_file) if repeat else None
     chosen = held.plan.strategies if held else chosen or STRATEGIES
-    entries = study(folder, rows_file, jobs, _Progress().add, chosen)
-    write_evidence(entries, output)
+    with shown_work():
+        entries = study(folder, rows_file, jobs, _say_unread, chosen)
+        write_evidence(entries, output)
     typer.echo("\n".join(summary(entries)))
     typer.echo(f"wrote {output}; the figures of each recording are in {rows_file}")
     if archive is not None:
@@ -69,29 +72,24 @@ def command(
         _compare(held, entries)
 
 
-class _Progress:
-    """Reports recordings that cannot be read, and every so many recordings how far the study is."""
-
-    def __init__(self, every: int = 50, of: int = 0) -> None:
-        self._every, self._of, self._count = every, of, 0
-
-    def add(self, entry: RecordingEntry) -> None:
-        self._count += 1
-        if entry.unread:
-            typer.echo(one_line(f"not read: {entry.file}: {entry.unread}"), err=True)
-        if self._count % self._every == 0 or self._count == self._of:
-            of = f" of {self._of:,}" if self._of else ""
-            typer.echo(f"{quantity(self._count, 'recording')}{of}", err=True)
+def _say_unread(entry: RecordingEntry) -> None:
+    if entry.unread:
+        typer.echo(one_line(f"not read: {entry.file}: {entry.unread}"), err=True)
 
 
 def _mine(newest: int, jobs: int, strategies: tuple[str, ...], output: Path | None) -> None:
     """Study the user's own sessions. Nothing leaves this machine, and nothing is stored without ``output``."""
     home = Path(os.environ.get("HOME") or "~").expanduser()
     found = own_sessions(home, os.environ, newest)
-    progress, entries = _Progress(5, len(found.files)), list[RecordingEntry]()
-    for entry in each_entry(home, found.files, jobs, strategies, READS[:1]):
-        entries.append(entry)
-        progress.add(entry)
+    entries, files = list[RecordingEntry](), set[str]()
+    with shown_work():
+        report_work("sessions", 0, len(found.files))
+        for entry in each_entry(home, found.files, jobs, strategies, READS[:1]):
+            entries.append(entry)
+            files.add(entry.file)
+            _say_unread(entry)
+            report_work("sessions", len(files), len(found.files))
+    typer.echo(f"{quantity(len(files), 'recording')} of {len(found.files):,}", err=True)
     first, *others = answer(entries)
     typer.echo(first)
     typer.echo("\n".join(["", *align(rows_of_own(entries), (0, 5), width=terminal_width()), "", *others]))

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from stackmem.cli.options import argument, option, switch
+from stackmem.cli.screen.work import shown_work
 from stackmem.core.text import quantity
 from stackmem.lab.comparison.write import write_report
 from stackmem.review.report.page import open_page
@@ -26,7 +27,8 @@ def command(
     open_it: bool = switch("--open", "Open it in the browser."),
 ) -> None:
     """Write a report on the success and cost of a bench's strategies: tables with intervals, plots, every trial."""
-    written = write_report(folder, output, baseline=baseline, read_multiple=read_multiple)
+    with shown_work():
+        written = write_report(folder, output, baseline=baseline, read_multiple=read_multiple)
     size = written.path.stat().st_size / 1000
     typer.echo(f"wrote {written.path} ({quantity(written.trials, 'trial')}, {size:,.0f} kB)")
     if open_it:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from stackmem.cli.options import JsonArray, argument, flag, option, runs_folder
-from stackmem.cli.screen.text import align, echo_json, one_line, terminal_width, without_columns
+from stackmem.cli.screen.text import align, echo_json, one_line, terminal_width, without_columns, wrapped
+from stackmem.cli.screen.work import shown_work
 from stackmem.core.text import quantity
 from stackmem.lab.whatif.hypothetical import phase_rule
 from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, WhatIfRow, parse_strategies, what_if
@@ -51,10 +52,16 @@ def command(
     folder = runs_folder(runs_dir)
     question = WhatIfQuestion(parse_strategies(strategies), price, latency, window_tokens, phase_rule(phases))
     results: list[WhatIf] = []
-    for result in (each for trace in traces for each in what_if(trace, folder, question)):
-        if not json:
-            typer.echo("\n".join([*([""] if results else []), *_lines(result, terminal_width())]))
-        results.append(result)
+    for trace in traces:
+        recordings = what_if(trace, folder, question)
+        while True:
+            with shown_work():
+                result = next(recordings, None)
+            if result is None:
+                break
+            if not json:
+                typer.echo("\n".join([*([""] if results else []), *_lines(result, terminal_width())]))
+            results.append(result)
     if json:
         echo_json(results)
     elif len(results) > 1:
@@ -66,6 +73,7 @@ def _lines(result: WhatIf, width: int | None) -> list[str]:
     whose = f"imported from {result.imported}, " if result.imported else ""
     paced = "at the recorded times" if result.latency_seconds is None else f"{result.latency_seconds:g} s apart"
     lines = [
+        _answer(result),
         one_line(f"{result.run}: {whose}{quantity(result.steps, 'step')}, {quantity(result.frames, 'frame')}"),
         one_line(f"{_whose(result)} of {result.price}, tokens counted as {result.counted}"),
         f"requests {paced}; a window of {result.window_tokens:,} tokens",
@@ -75,17 +83,34 @@ def _lines(result: WhatIf, width: int | None) -> list[str]:
             f"~ the recording lacks the usage of {result.estimated_replies:,} replies; their length is an estimate"
         )
     head = _HEADS[result.unit]
-    rows = [head, *(_cells(row, result.unit) for row in result.rows)]
+    ordered = sorted(result.rows, key=lambda row: (row.ratio is None, row.ratio or 0.0))
+    rows = [head, *(_cells(row, result.unit) for row in ordered)]
     kept = without_columns(rows, _SPARED, width)
-    lines += ["", *align(kept, (0, len(kept[0]) - 1), width=width)]
-    lines += [
+    table = align(kept, (0, len(kept[0]) - 1), width=width)
+    legend = [
         "",
         f"* the strategy of the recording; ratio: {'its bill is' if result.unit == 'USD' else 'its seconds are'} 1",
     ]
-    lines.append("lost: facts used later that had left the prompt; gone: those of them that were not stored either")
+    legend.append("lost: facts used later that had left the prompt; gone: those of them that were not stored either")
     if any(row.outcome and row.outcome.estimated for row in result.rows):
-        lines.append("~ an estimate: summaries are not recorded, so a bounded extract of the turns replaces each")
-    return lines
+        legend.append("~ an estimate: summaries are not recorded, so a bounded extract of the turns replaces each")
+    return [*map(wrapped, lines), "", *table, *map(wrapped, legend)]
+
+
+def _answer(result: WhatIf) -> str:
+    """Return which strategy would have cost least, compared with the recorded one."""
+    recorded = next((row for row in result.rows if row.recorded), None)
+    priced = [row for row in result.rows if row.ratio is not None]
+    if recorded is None or recorded.ratio is None or len(priced) < 2:
+        return f"The costs of {one_line(result.run)} cannot be compared: a bill is unknown, or there is one strategy."
+    best = min(priced, key=lambda row: row.ratio or 0.0)
+    own, name, does = one_line(recorded.strategy), one_line(best.strategy), "cost" if result.unit == "USD" else "take"
+    saved = round(100 * (1 - (best.ratio or 0.0)))
+    if best.recorded or saved < 1:
+        return f"No strategy would {does} less than {own}, which was recorded."
+    loss = best.outcome.loss if best.outcome else None
+    unseen = f"; {loss.lost:,} of {loss.facts:,} used facts would be out of sight" if loss and loss.lost else ""
+    return f"{name} would {does} {saved} % less than {own}, which was recorded{unseen}."
 
 
 def _whose(result: WhatIf) -> str:

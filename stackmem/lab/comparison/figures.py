@@ -17,6 +17,7 @@ from stackmem.lab.bench import intervals
 from stackmem.lab.bench.intervals import Interval, Pair
 from stackmem.lab.bench.statistics import Comparison, Wanted, compare
 from stackmem.review.measure.metrics import METRICS, SHIPPED
+from stackmem.trace.long_work import tracked
 
 from .results import BenchRows, TrialRow
 from .run_columns import RUN_COLUMNS
@@ -115,7 +116,7 @@ def sections(results: BenchRows, wants: Wants) -> list[Section]:
                 result.append(_section(chosen, "", horizon, f"Horizon {horizon:g}", wants))
         if len(tasks) == 1 and len(horizons) <= 1:
             continue
-        for task in tasks:
+        for task in tracked(tasks, "tables of tasks"):
             for horizon in sorted({trial.horizon for trial in group_trials if trial.task == task}, key=_nan_first):
                 chosen = [trial for trial in group_trials if trial.task == task and _same(trial.horizon, horizon)]
                 title = f"{task}, horizon {horizon:g}" if isfinite(horizon) and len(horizons) > 1 else task

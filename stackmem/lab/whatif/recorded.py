@@ -36,6 +36,7 @@ from stackmem.review.measure.phases import PhaseRule
 from stackmem.review.measure.speed import learned_speed
 from stackmem.run.companion.find import find_run
 from stackmem.trace.imported import Stated, imported_from, stated_by_recording
+from stackmem.trace.long_work import tracked
 
 from .calibration import calibrated, recorded_life, warm_tokens
 from .checkpoints import Answering, answering_under, without_checkpoints
@@ -210,7 +211,7 @@ def _rows(
     base = _cost(recorded)
     yield WhatIfRow(stated or own.name, True, _note(run, own), recorded, 1.0 if base else None)
     by_mode: dict[Answering, _FlatRun] = {}
-    for spelled in question.strategies:
+    for spelled in tracked(question.strategies, f"strategies over {run[-1].after.step:,} steps"):
         strategy = _knowing_life(open_strategy(spelled), terms)
         if strategy.name == own.name and not stated:
             continue

@@ -18,6 +18,7 @@ from stackmem.cli.screen.live import open_screen, stop_at_once
 from stackmem.cli.screen.progress import Progress
 from stackmem.cli.screen.result import left_out_of_comparison, say_missing
 from stackmem.cli.screen.text import echo_json, one_line, readable, say
+from stackmem.cli.screen.work import shown_work
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.core.text import quantity
@@ -137,7 +138,8 @@ def _verify(folder: Path, *, signed: bool, as_json: bool) -> None:
     if (folder / EXCHANGES).is_file() and not signed:
         _verify_gateway(folder, as_json=as_json)
         return
-    done = replay_run(folder, trusted_keys(os.environ) if signed else None)
+    with shown_work():
+        done = replay_run(folder, trusted_keys(os.environ) if signed else None)
     if as_json:
         echo_json(done)
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from stackmem.cli.options import RunName, argument, flag, option, run_folder, switch
+from stackmem.cli.screen.work import shown_work
 from stackmem.review.report.page import open_page, write_page
 
 
@@ -19,7 +20,8 @@ def command(
 ) -> None:
     """Write a run, or two side by side, as one HTML file with frames, context, heap, cache and every step."""
     names = [run] if other is None else [run, other]
-    path = write_page([run_folder(name, runs_dir) for name in names], output)
+    with shown_work():
+        path = write_page([run_folder(name, runs_dir) for name in names], output)
     typer.echo(f"wrote {path} ({path.stat().st_size / 1000:,.0f} kB)")
     if open_it:
         open_page(path)

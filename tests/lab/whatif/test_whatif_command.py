@@ -16,13 +16,14 @@ def run(stage: Stage):
     return keep(stage.runs / "a-run", told("calculator"))
 
 
-def test_a_run_is_a_row_for_each_strategy_the_recorded_one_first(stage, run):
+def test_a_run_is_a_row_for_each_strategy_after_the_answer_the_cheapest_first(stage, run):
     ran = stage.call("whatif", "last", "--strategies", "full,stackheap", "--price", "claude-opus-4-8")
     assert ran.returncode == 0, ran.stderr
     lines = ran.stdout.splitlines()
-    assert lines[0] == "a-run: 14 steps, 2 frames"
-    assert lines[1].startswith("prices and cache of claude-opus-4-8, tokens counted as")
-    assert [line.split()[0] for line in lines[4:7]] == ["strategy", "stackheap", "full"]
+    assert lines[0] == "full would cost 19 % less than stackheap, which was recorded."
+    assert lines[1] == "a-run: 14 steps, 2 frames"
+    assert lines[2].startswith("prices and cache of claude-opus-4-8, tokens counted as")
+    assert [line.split()[0] for line in lines[5:8]] == ["strategy", "full", "stackheap"]
     assert "2 frames as one conversation" in lines[6]
     assert "~" not in ran.stdout
 
@@ -121,6 +122,8 @@ def test_a_strategy_that_does_not_apply_has_a_row_that_says_why(stage):
     assert stage.call("run", str(program), "--model", f"script:{program / 'script.yaml'}").returncode == 0
     ran = stage.call("whatif", "last", "--strategies", "full,stack")
     assert ran.returncode == 0, ran.stderr
-    full, stack = ran.stdout.splitlines()[6:8]
+    full, stack = (
+        next(line for line in ran.stdout.splitlines() if line.startswith(name)) for name in ("full ", "stack ")
+    )
     assert full.split(maxsplit=1) == ["full", "does not apply: frames of a program have separate tasks"]
     assert "of the program with its own prompts" in stack
