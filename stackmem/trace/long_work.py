@@ -11,7 +11,7 @@ from contextvars import ContextVar, copy_context
 from typing import TypeVar
 
 Item = TypeVar("Item")
-Given = TypeVar("Given")
+Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 Watcher = Callable[[str, int, int], None]
 """Receives what is done ("reading the trace"), how much of it is done, and the total; 0 if the total is unknown."""
@@ -36,12 +36,12 @@ def report_work(work: str, done: int, total: int) -> None:
         watcher(work, done, total)
 
 
-def unwatched(function: Callable[[Given], Result], given: Given) -> Result:
+def unwatched(function: Callable[[Argument], Result], argument: Argument) -> Result:
     """Call a function as part of larger work, so that its own reports are not shown."""
 
     def call() -> Result:
         _watcher.set(None)
-        return function(given)
+        return function(argument)
 
     return copy_context().run(call)
 

@@ -108,7 +108,7 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
     if result.steps_with_secrets:
         typer.echo(f"warning: replies of steps {result.steps_with_secrets} contain a secret from your environment")
     say_unsigned(result)
-    typer.echo(f"run: {_place(result)}")
+    typer.echo(f"run: {_run_folder(result)}")
     if result.ending != "popped" and (result.ending != "stalled" or result.failure):
         field = result.ending.removeprefix("limit:")
         more = f" --max-{field} {MORE[field]}" if field in MORE else ""
@@ -119,10 +119,10 @@ def show_result(result: RunResult, *, folder: bool, checked: bool) -> None:
             typer.echo(f"proposed programs: {', '.join(programs)}; keep one: stackmem learn {result.run} {programs[0]}")
 
 
-def _place(result: RunResult) -> str:
+def _run_folder(result: RunResult) -> str:
     """Return the run's folder, or its id if the folder does not fit on the terminal. Commands take both."""
-    width, place = terminal_width(), readable(result.run_dir)
-    return place if width is None or len(f"run: {place}") <= width else readable(result.run)
+    width, folder = terminal_width(), readable(result.run_dir)
+    return folder if width is None or len(f"run: {folder}") <= width else readable(result.run)
 
 
 def say_unsigned(result: RunResult) -> None:

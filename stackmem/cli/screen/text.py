@@ -49,10 +49,12 @@ def spell_cost(usd: float | None, tokens: int, unknown: str = "cost unknown") ->
 
 def spell_seconds(seconds: float) -> str:
     """Format a time for progress, as in ``12 s`` or ``3 min 20 s``."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+    number = round(seconds)
+    if number < 60:
+        return f"{number} s"
+    if number < 3600:
+        return f"{number // 60} min {number % 60} s"
+    return f"{number // 3600} h {number % 3600 // 60} min"
 
 
 def say(*lines: str) -> None:
@@ -175,5 +177,5 @@ def fitted(text: str, cells: int) -> str:
     while text and cell_len(text) > cells - 1:
         text = text[:-1]
     words = text.rsplit(" ", 1)[0].rstrip(" ,;:|")
-    whole = words if len(words) > max(len(start), len(text) // 2) else text  # a long word is cut rather than left out
-    return f"{whole}…" if whole is text else f"{whole} …"
+    cut = words if len(words) > max(len(start), len(text) // 2) else text  # a long word is cut rather than left out
+    return f"{cut}…" if cut is text else f"{cut} …"

@@ -23,7 +23,7 @@ _BAR_CELLS = 20
 @contextmanager
 def shown_work() -> Iterator[None]:
     """Show the progress of the work inside on stderr. Nothing of it stays on a terminal."""
-    screen = _Bar() if sys.stderr is not None and sys.stderr.isatty() else _Lines()
+    screen = _WorkBar() if sys.stderr is not None and sys.stderr.isatty() else _WorkLines()
     try:
         with watched_work(screen.report):
             yield
@@ -31,7 +31,7 @@ def shown_work() -> Iterator[None]:
         screen.close()
 
 
-class _Lines:
+class _WorkLines:
     """Prints a line every ten seconds."""
 
     def __init__(self) -> None:
@@ -55,11 +55,11 @@ def line_of(work: str, done: int, total: int, seconds: float) -> str:
     """Return one line of progress, such as ``reading recordings: 120 of 400, 12 s, about 28 s to go``."""
     if not total:
         return f"{work}: {done:,}, {spell_seconds(seconds)}"
-    left = f", about {spell_seconds(seconds / done * (total - done))} to go" if 0 < done < total else ""
-    return f"{work}: {done:,} of {total:,}, {spell_seconds(seconds)}{left}"
+    remaining = f", about {spell_seconds(seconds / done * (total - done))} to go" if 0 < done < total else ""
+    return f"{work}: {done:,} of {total:,}, {spell_seconds(seconds)}{remaining}"
 
 
-class _Bar:
+class _WorkBar:
     """Shows a bar, which is redrawn in place and removed at the end."""
 
     def __init__(self) -> None:

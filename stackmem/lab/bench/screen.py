@@ -132,8 +132,8 @@ def bench_answer(rows: Iterable[Row], strategies: Sequence[str]) -> str:
     equal = any(each.judged and each.solved * best.judged == best.solved * each.judged for _, each in others)
     if not others or (equal and not best.priced):
         return f"{plain(name)} {solved}."
-    why = "costs least of the strategies that solved the most" if equal else "solved the most"
-    return f"{plain(name)} {why}: it {solved}."
+    reason = "costs least of the strategies that solved the most" if equal else "solved the most"
+    return f"{plain(name)} {reason}: it {solved}."
 
 
 def _error_line(row: Row) -> str:

@@ -109,8 +109,8 @@ def _answer(result: WhatIf) -> str:
     if best.recorded or saved < 1:
         return f"No strategy would {does} less than {own}, which was recorded."
     loss = best.outcome.loss if best.outcome else None
-    unseen = f"; {loss.lost:,} of {loss.facts:,} used facts would be out of sight" if loss and loss.lost else ""
-    return f"{name} would {does} {saved} % less than {own}, which was recorded{unseen}."
+    warning = f"; {loss.lost:,} of {loss.facts:,} used facts would be out of sight" if loss and loss.lost else ""
+    return f"{name} would {does} {saved} % less than {own}, which was recorded{warning}."
 
 
 def _whose(result: WhatIf) -> str:
