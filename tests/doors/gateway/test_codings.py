@@ -1,7 +1,9 @@
 """Compressed requests and answers are forwarded as they came, and read, counted and cut like plain ones."""
 
+import base64
 import gzip
 import json
+import resource
 import zlib
 from functools import partial
 from pathlib import Path
@@ -126,3 +128,20 @@ def test_the_beginning_of_a_body_gives_its_beginning_or_nothing(coding):
     packed = CODERS[coding](plain)
     for end in range(0, len(packed), max(1, len(packed) // 20)):
         assert plain.startswith(decoded(packed[:end], coding, MIB, "it"))
+
+
+BOMB = base64.b64decode(
+    "KLUv/SBEDQIAAkQOGMBrDiB+UCZ2tD2q6v/2GlzSoClVblbKFK6S2G7HDjBYL9u+CFH1qG3RuUl513Yx05TGBo0nSyAkAQAQzC8="
+)
+"""74 bytes of zstd, three times compressed: 10 GiB of zeros."""
+
+
+@pytest.mark.parametrize("bound", [{"max_usd": 1.0}, {}])
+def test_ten_gibibytes_in_74_bytes_are_not_unpacked(tmp_path, bound):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with RawUpstream(answer=lambda _: DONE) as upstream, gateway(upstream, tmp_path, **bound) as served:
+        headers = {**HEADERS, "content-encoding": "zstd, zstd, zstd"}
+        answer = CLIENT.post(f"{served.url}/v1/messages", content=BOMB, headers=headers, timeout=60)
+        assert "the request is longer than 64 MiB" in served.gateway.notes[0]
+    assert (answer.status_code, len(upstream.seen)) == ((400, 0) if bound else (200, 1))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 512 << 10  # KiB
