@@ -15,7 +15,7 @@ run makes that cheaper.
 ``standing``: with ``counted``, the advice counts the prompt and tools, which every additional request reads again; with
 ``ignored`` it does not.
 ``results``: with ``cleared``, a conversation clears its old results as soon as that is likely to save money, as
-``clear_paying:again=50`` does; with ``kept`` nothing that was sent ever changes.
+``clear_paying:keep=3,again=50`` does; with ``kept`` nothing that was sent ever changes.
 Of both, ``run`` (default) is the first if the run recorded ``clearing``. Runs from before 29 November 2026 did not, and
 have the second.
 
@@ -77,9 +77,9 @@ SHOWN_CHARS = 4_000
 """Maximum characters of the chunks that a frame gets because its objective or context names them."""
 _EMPTY = "HEAP INDEX: empty"
 _INDEX_LINE_CHARS = 60
-KEPT_RESULTS, _AGAIN = 5, 0.5
-"""Exchanges whose results are never cleared, and the share of cleared results that is expected to be looked up. Of 1,
-0.5 and 0.25, this share was cheapest on recordings that were set aside for choosing it (decision 37).
+KEPT_RESULTS, _AGAIN = 3, 0.5
+"""Exchanges whose results are never cleared, and the share of cleared results that is expected to be looked up. Both
+were chosen on recordings that were set aside for that (decision 37); Anthropic's context editing keeps three as well.
 """
 _SHORT = 0.5  # of a phase: shorter children are reported to the model
 

@@ -66,7 +66,7 @@ def test_thinking_is_sent_back_until_the_text_before_it_changes():
 def test_old_results_are_cleared_and_the_last_ones_stay():
     assert not open_strategy(CLEARS).prefix_stable
     run = worked(CLEARS, 80, 4_000)
-    assert whole(run.view, 4_000)[-5:] == [76, 77, 78, 79, 80]
+    assert whole(run.view, 4_000)[-3:] == [78, 79, 80]
     assert "[cleared: 4,000 characters of output; call again if you need them]" in results(run.view)
     assert len(results(run.view)) == 80
 
