@@ -18,9 +18,9 @@ from mcp_types import CallToolResult
 from pydantic import ValidationError
 
 from stackmem import replay
-from stackmem.doors.acp.agent import _text
 from stackmem.doors.acp.messages import BadLine
 from stackmem.doors.acp.messages import read_message as read_line
+from stackmem.doors.acp.prompts import read_prompt
 from stackmem.doors.debugger.dap import DebugSession
 from stackmem.doors.gateway.codings import decoded
 from stackmem.doors.gateway.conversations import Conversations
@@ -169,7 +169,7 @@ def acp(data: bytes, place: Path) -> None:
         with suppress(BadLine):
             given = read_line(line).get("params")
             with suppress(ValidationError, RequestError):
-                _text(PromptRequest.model_validate(given).prompt, place)
+                read_prompt(PromptRequest.model_validate(given).prompt, place)
 
 
 def gateway_request(data: bytes, place: Path, *, wire: WireFormat) -> None:
