@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core.facts import ModelReplied
-from stackmem.core.messages import Usage
+from stackmem.core.messages import Part, Text, Usage
 from stackmem.core.pricing import cost_usd
 from stackmem.errors import StackmemError, UsageError
 from stackmem.lab.whatif.recorded import WhatIfQuestion, tell_again
@@ -17,9 +17,13 @@ from stackmem.review.kept.cache_bill import moments_of
 from stackmem.run.run_folder import EXCHANGES, RESULT, TRACE
 from stackmem.trace.lock import is_held
 
-from .exchanges import AnswerPassed, RequestPassed, read_exchanges
+from .exchanges import AnswerPassed, Passed, RequestPassed, read_exchanges
 from .framing import FRAMES
 from .recording import tell_to_end
+
+_MIN_COMMON_CHARS = 40
+"""Of replies that a request must repeat, so that short equal replies do not link two runs."""
+_MAX_EARLIER_RUNS = 64
 
 
 class Savings(Struct, frozen=True):
@@ -66,12 +70,50 @@ def gateway_status(runs_dir: Path) -> list[GatewayRunStatus]:
         folders = sorted(path.parent for path in runs_dir.glob(f"*/{EXCHANGES}"))
     except OSError as error:
         raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); name a folder with -o") from error
-    rows, newest = [], dict[str, str]()
-    for row in sorted(map(run_status, folders), key=lambda one: one.began):
-        rows.append(replace(row, continues=newest.get(row.session, "")))
+    rows: list[GatewayRunStatus] = []
+    newest: dict[str, str] = {}
+    for row in sorted(map(run_status, folders), key=lambda status: status.began):
+        without = [other.run for other in rows if not other.session]
+        before = newest.get(row.session, "") if row.session else _run_before(runs_dir, row.run, without)
+        rows.append(replace(row, continues=before))
         if row.session:
             newest[row.session] = row.run
     return rows
+
+
+def _run_before(runs_dir: Path, run: str, earlier: list[str]) -> str:
+    """Return the run that a client without session ids resumed: the newest whose replies its first request repeats."""
+    first = next(read_exchanges(runs_dir / run / EXCHANGES), None)
+    texts = _repeated(first)
+    if sum(map(len, texts)) < _MIN_COMMON_CHARS:
+        return ""
+    recent = reversed(earlier[-_MAX_EARLIER_RUNS:])
+    return next((other for other in recent if _replies(runs_dir / other)[: len(texts)] == texts), "")
+
+
+def _replies(folder: Path) -> list[str]:
+    """Return the texts of the replies in a run's first conversation, including those of its first request."""
+    conversation: dict[int, int] = {}
+    texts: list[str] = []
+    for passed in read_exchanges(folder / EXCHANGES):
+        if isinstance(passed, RequestPassed):
+            texts += _repeated(passed) if not conversation else []
+            conversation[passed.number] = passed.conversation
+        elif isinstance(passed, AnswerPassed) and conversation.get(passed.number) == next(
+            iter(conversation.values()), None
+        ):
+            texts += [_text_of(passed.reply.parts)] if isinstance(passed.reply, ModelReplied) else []
+    return list(filter(None, texts))
+
+
+def _repeated(request: Passed | None) -> list[str]:
+    """Return the texts of the replies that a request contains."""
+    messages = request.told if isinstance(request, RequestPassed) else ()
+    return list(filter(None, (_text_of(message.parts) for message in messages if message.role == "assistant")))
+
+
+def _text_of(parts: tuple[Part, ...]) -> str:
+    return " ".join(" ".join(part.text.split()) for part in parts if isinstance(part, Text))
 
 
 def run_status(folder: Path) -> GatewayRunStatus:

@@ -150,6 +150,17 @@ def test_a_resumed_session_is_linked_to_the_run_before(tmp_path):
         ("s", ""), ("other", ""), ("s", first.run)]  # fmt: skip
 
 
+def test_a_resumed_session_without_ids_is_linked_by_the_replies_that_it_repeats(tmp_path):
+    answers = ("The parser has two faults, and one is in its first line.", "Both faults are mended now.")
+    told = [TASK, assistant(answers[0]), user("Mend both."), assistant(answers[1]), user("Check again.")]
+    for number in range(3):
+        answered = RawAnswer(message_events(text((*answers, "Right.")[number])))
+        with RawUpstream(answered) as upstream, gateway(upstream, tmp_path) as served:
+            CLIENT.post(f"{served.url}/v1/messages", content=request(*told[: 1 + 2 * number]), headers=HEADERS)
+    first, second, third = gateway_status(tmp_path)
+    assert (first.continues, second.continues, third.continues) == ("", first.run, second.run)
+
+
 def test_replay_follows_a_client_that_goes_back_and_compacts(tmp_path):
     def shown(number: int) -> list[Any]:
         turns = [(assistant(f"Reply {one}."), user(f"And {one}? " + "word " * 200)) for one in range(number)]

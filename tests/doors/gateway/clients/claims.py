@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,7 +57,7 @@ class JobClient(Struct, frozen=True):
         sessions: Where it keeps its session files, below its home; empty if it keeps none.
         agents: How many sub-agents its job starts.
         unsaved: How replies begin that its files do not contain, such as a compaction.
-        has_ids: Whether it sends ids of its sessions.
+        is_linked: Whether its resumed session can be recognized.
         typed: For an agent that reads its prompts from stdin, the lines for the start and for the resume.
     """
 
@@ -66,7 +67,7 @@ class JobClient(Struct, frozen=True):
     sessions: str = ""
     agents: int = 2
     unsaved: tuple[str, ...] = ()
-    has_ids: bool = True
+    is_linked: bool = True
     typed: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
 
@@ -117,14 +118,13 @@ JOBS = {
         _GEMINI,
         (*_GEMINI, "--resume", "latest"),
         ".gemini/tmp/*/chats/session-*.jsonl",
-        has_ids=False,
     ),
     "aider": JobClient(
         NAMED["aider"],
         _AIDER,
         (*_AIDER, "--restore-chat-history"),
         agents=0,
-        has_ids=False,
+        is_linked=False,
         typed=(
             (BEGIN, *(f"Step {number}, please." for number in range(2, len(MAIN) + 2))),
             (RESUME, *(f"Check {number}, please." for number in range(2, len(AGAIN) + 2))),
@@ -134,7 +134,7 @@ JOBS = {
         NAMED["mini-swe-agent"],
         NAMED["mini-swe-agent"].command,
         agents=0,
-        has_ids=False,
+        is_linked=False,
         sessions=".config/mini-swe-agent/last_mini_run.traj.json",
     ),
 }
@@ -253,7 +253,7 @@ def claims(job: JobClient, found: JobRun, strategy: str) -> dict[str, str]:
         "cuts": "" if strategy == "full" else _unequal((decided, left), (len(found.asked), 0)),
         "sub-agents": _tree(job, found),
         "import": _imported(job, found, steps, usd) if strategy == "full" and job.sessions else "",
-        "resume": "" if not job.has_ids or _is_linked(found.status) else "not linked",
+        "resume": "" if not job.is_linked or _is_linked(found.status) else "not linked",
     }  # fmt: skip
 
 
@@ -339,10 +339,10 @@ def _row(name: str, clients: Path, strategies: Sequence[str]) -> str:
     print(f"{name} with --max-usd: {bound or 'the claim holds'}", file=sys.stderr, flush=True)
     children = len({(one.session, one.conversation) for one in whole.asked if one.kind == "child"})
     cells["import"] = cells["import"] if job.sessions else "-"
-    cells["resume"] = cells["resume"] if job.has_ids and job.resume else "-"
+    cells["resume"] = cells["resume"] if job.is_linked and job.resume else "-"
     under = f"{len(strategies) - len(failed)} of {len(strategies)}"
     figures = (len(whole.asked), children, whole.provider.compacted)
-    model = next((one.model for one in whole.status), "")
+    (model, _), *_ = Counter(one.model for one in whole.asked).most_common()
     shown = (f"{job.client.package} {version(job.client, clients)}", model, *figures, *cells.values(),
              "no" if bound else "yes", under)  # fmt: skip
     return f"| {' | '.join(map(str, shown))} |"
@@ -359,13 +359,14 @@ def main() -> None:
     parser.add_argument("--strategies", nargs="*", default=STRATEGIES[1:], help="in addition to full")
     parser.add_argument("--write", type=Path, help="a page; the table replaces that between its marks")
     chosen, clients = parser.parse_args(), Path(os.environ["STACKMEM_CLIENTS"])
-    names = [name for name in chosen.agents if name in JOBS]
-    installed = [name for name in names if place_of(JOBS[name].client, clients) is not None]
+    chosen_jobs = [name for name in chosen.agents if name in JOBS]
+    installed = [name for name in chosen_jobs if place_of(JOBS[name].client, clients) is not None]
     titles = ("agent", "model", "requests", "sub-agents", "compactions", *_COLUMNS, "bound", "strategies")
     head = f"| {' | '.join(titles)} |\n|---|---|" + "---:|" * 3 + "---|" * (len(titles) - 5)
     rows = [_row(name, clients, chosen.strategies) for name in installed]
     day = datetime.now(UTC).date().isoformat()
-    table = "\n".join((f"Run on {day}:", "", head, *rows))
+    names = ", ".join(f"`{strategy}`" for strategy in chosen.strategies)
+    table = "\n".join((f"Run on {day} under `full` and {names}:", "", head, *rows))
     print(table)
     if chosen.write is not None:
         before, _, rest = chosen.write.read_text().partition(_BEGIN)
