@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from stackmem.core.requests import InvokeTool
 from stackmem.languages.apl.language import LANGUAGE as APL
@@ -15,6 +18,9 @@ from stackmem.languages.operations import ToolAnswer
 from stackmem.languages.playbook.reply import read_reply
 from stackmem.languages.playbook.reply_items import SetVar
 from stackmem.languages.playbook.session_log import value_text
+from stackmem.languages.python import messages
+from stackmem.languages.python.inside.api import EffectFailed
+from stackmem.languages.python.inside.runner import EffectChannel
 from stackmem.languages.sexp.errors import Budget
 from stackmem.languages.sexp.reader import read
 from stackmem.languages.sexp.tree import datum
@@ -23,7 +29,8 @@ from tests.compliance.apl_stage import PACKAGED
 from tests.conftest import CAMPAIGN
 from tests.languages.in_memory import run_in_memory
 
-SAMPLES = 25_000 if CAMPAIGN else 250
+pytestmark = pytest.mark.timeout(36_000 if CAMPAIGN else 600)
+SAMPLES = 100_000 if CAMPAIGN else 250
 PIECES = (
     "", "a", "two words", "naïve", "\n", "\t", '"', "'", "\\", "`", "$x", "{{ x }}", "{% if %}", "null", "true",
     "nil", "no", "0", "-1", "1e5", "~", "#<cycle>", "…", "...", "[1]", "{}", "a: b", "- a", "# a", ";", "(", ")", ",",
@@ -137,3 +144,16 @@ def test_apl_copies_writes_and_reads_a_value() -> None:
         assert same(result["copy"], value), value
         assert same(result["inner"], {"list": [value]}), value
         assert same(result["back"], value), value
+
+
+def test_a_python_program_sends_and_receives_a_value(tmp_path: Path) -> None:
+    order = {"file": "/w/main.step.py", "home": "/w", "line": 1, "watched": False}
+    for value in values():
+        channel = EffectChannel(str(tmp_path), order, EffectFailed)
+        channel.enter("main", "", 1)
+        (tmp_path / "answer-0.json").write_text(json.dumps({"value": value, "clock": 1.0}), encoding="utf-8")
+        assert same(channel.request("run_program", path="a.apl", inputs={"v": value}), value), value
+        message = messages.read_message(json.loads((tmp_path / "ask-0.json").read_text("utf-8")), "main")
+        asked = messages.read_arguments(message)
+        assert isinstance(asked, messages.CalleeRequest)
+        assert same(asked.inputs, {"v": value}), value

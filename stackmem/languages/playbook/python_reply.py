@@ -22,6 +22,7 @@ from stackmem.languages.frame.values import as_text
 from .literals import MAX_DEPTH, MAX_INT, CallTo, LiteralFault, Variable, parts_of
 from .reply_items import (
     MAX_ITEM_CHARS,
+    MAX_ITEMS,
     Fired,
     Item,
     Queued,
@@ -34,6 +35,7 @@ from .reply_items import (
     read_place,
     yield_to,
 )
+from .state import MAX_VALUE_CHARS, excess
 
 _STEP = re.compile(r"^[ \t]*(?:await[ \t]+)?(?:self\.)?Step\([ \t]*[\"']", re.M)
 _FENCED = re.compile(r"^[ \t]*```\w*[ \t]*\n(.*?)(?:^[ \t]*```|\Z)", re.M | re.S)
@@ -98,10 +100,13 @@ class _PythonReader:
         self._variables = ChainMap[str, Any]({}, cast("dict[str, Any]", variables))
         self._locals: dict[str, Any] = {}
         self._items: list[Item] = []
+        self._created = 0  # characters of the texts and items of the lists that operations created
         self._pending: set[str] = set()  # variables whose value will be known after a call of this reply
 
     def read(self, tree: ast.Module, comments: list[tuple[int, TextItem]]) -> ReplyItems:
         for number, node in enumerate(tree.body):
+            if len(self._items) > MAX_ITEMS:
+                break
             while comments and comments[0][0] <= node.lineno:
                 self._items.append(comments.pop(0)[1])
             try:
@@ -150,6 +155,8 @@ class _PythonReader:
 
     def _set(self, target: ast.expr, value: Any) -> None:
         name = _variable_name(target)
+        if reason := excess(value):
+            raise LiteralFault(reason, 0)
         if isinstance(target, ast.Name):
             self._locals[name] = value
             return
@@ -165,6 +172,8 @@ class _PythonReader:
         else:
             self._variables[name] = self._resolve(value)
             self._pending.discard(name)
+            if reason := excess(self._variables[name]):
+                raise LiteralFault(reason, 0)
 
     def _call(self, call: ast.expr, into: str) -> None:
         if not isinstance(call, ast.Call):
@@ -227,7 +236,7 @@ class _PythonReader:
             case ast.BinOp(left=first, op=op, right=second):
                 return self._operation(op, self._value(first, depth + 1), self._value(second, depth + 1))
             case ast.JoinedStr(values=parts):
-                return _bounded("".join(self._formatted(part, depth) for part in parts))
+                return self._joined(parts, depth)
             case ast.Await(value=ast.Call() as call) | (ast.Call() as call):
                 name = _call_name(call.func)
                 if not hasattr(builtins, name):
@@ -264,6 +273,21 @@ class _PythonReader:
                 return {key: self._resolve(item) for key, item in value.items()}
         return value
 
+    def _joined(self, parts: list[ast.expr], depth: int) -> str:
+        texts: list[str] = []
+        for part in parts:
+            texts.append(self._formatted(part, depth))
+            self._count(texts[-1])
+        text = "".join(texts)
+        _bounded(text)
+        return text
+
+    def _count(self, value: Any) -> None:
+        """Count what an operation creates, so that a short reply cannot fill the memory."""
+        self._created += len(value) if isinstance(value, str | list) else 0
+        if self._created > MAX_VALUE_CHARS:
+            raise LiteralFault(f"the reply makes texts of over {MAX_VALUE_CHARS:,} characters; write less", 0)
+
     def _formatted(self, part: ast.expr, depth: int) -> str:
         match part:
             case ast.Constant(value=str() as text):
@@ -286,9 +310,11 @@ class _PythonReader:
         if type(op) not in _OPERATORS or not (numbers or (joins and type(first) is type(second))):
             raise LiteralFault("only numbers are calculated, and texts and lists joined", 0)
         try:
-            return _bounded(_OPERATORS[type(op)](first, second))
+            result = _bounded(_OPERATORS[type(op)](first, second))
         except (ZeroDivisionError, OverflowError) as error:
             raise LiteralFault(str(error), 0) from None
+        self._count(result)
+        return result
 
 
 def _called(node: ast.expr) -> ast.expr:

@@ -16,6 +16,7 @@ from .python_reply import is_python, read_python
 from .reply_items import (
     CODE,
     MAX_ITEM_CHARS,
+    MAX_ITEMS,
     AtStep,
     Fired,
     Item,
@@ -31,7 +32,6 @@ from .reply_items import (
 )
 
 MAX_REPLY_CHARS = 1_000_000
-MAX_ITEMS = 5_000
 _SPACE = re.compile(r"(?:[ \t]|<br\s*/?>)+", re.I)
 _LEAD = re.compile(r"[ \t]*(?:(?:[-*•>]|\d+\.)[ \t]+)*")
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w.-]*[ \t]*$")

@@ -79,7 +79,6 @@ class ReplyItems(Struct, frozen=True):
 
 
 MAX_ITEM_CHARS = 200_000
-MAX_REPLY_CHARS = 1_000_000
 MAX_ITEMS = 5_000
 _NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?"
 CODE = re.compile(

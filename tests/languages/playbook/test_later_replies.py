@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 
 import pytest
@@ -215,6 +216,23 @@ def test_any_text_is_read(text: str) -> None:
 def test_deep_and_long_replies_are_refused() -> None:
     for text in ("x = " + "[" * 5_000, "x = " + "-" * 50_000 + "1", "x = " + "+".join("1" * 20_000), "F(" * 3_000):
         assert isinstance(python(text)[-1], Unreadable)
+
+
+GROWTH = {
+    "lists": ["self.state.a = [1]", *["self.state.a = [self.state.a, self.state.a]"] * 60],
+    "shown lists": ["a = [1]", *["a = [a, a]"] * 40, 'x = f"{a}"'],
+    "doubled lists": ["a = [1]", *["a = a + a"] * 60],
+    "doubled texts": ["a = 'x'", *["a = a + a"] * 60],
+    "texts in one": ["a = 'x' + 'y'", *["a = a + a"] * 15, f"b = f'{'{a}' * 9_000}'"],
+    "many texts": ["a = 'x'", *["a = a + a"] * 17, *["self.state.x = f'{a}'"] * 4_000],
+}
+
+
+@pytest.mark.parametrize("lines", GROWTH.values(), ids=GROWTH)
+def test_a_short_reply_cannot_fill_the_memory(lines: list[str]) -> None:
+    begun = time.process_time()
+    assert isinstance(python(*lines)[-1], Unreadable)
+    assert time.process_time() - begun < 5
 
 
 def test_reading_takes_linear_time() -> None:
