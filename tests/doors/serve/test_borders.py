@@ -128,6 +128,8 @@ def test_steps_cross_the_borders(debugged: Any) -> None:
     lines = {"main.step.py": [7]}
     seen = debugged([*["stepIn"] * 12, "stepOut", "stepOut"], breakpoints=lines)
     inner = [stop[0] for stop in frames(seen)]
+    entered = debugged(["stepIn"], breakpoints={}, stopOnEntry=True)
+    assert [stop[-1] for stop in frames(entered)] == [["program", "main.step.py", 1]] * 2
     assert inner[:4] == [PYTHON, ["plan.apl", "plan.apl", 1], ["plan.apl", "plan.apl", 3], APL]
     assert inner[4:8] == [["program", "flow.sexp", 1]] * 2 + [["program", "flow.sexp", 3], SEXP[0]]
     assert inner[8:13] == [

@@ -191,7 +191,7 @@ class Journal:
         while frame is not None and len(found) < 50:
             code = frame.f_code
             if code.co_name == "<module>" and code.co_filename == self._order["file"]:
-                base["line"] = frame.f_lineno
+                base["line"] = max(1, frame.f_lineno or 1)  # 0 while the module is entered
             elif self._owns(code.co_filename):
                 view = {"name": code.co_name, "file": code.co_filename, "line": frame.f_lineno}
                 found.append(view | ({"variables": shown(frame.f_locals)} if self._order["watched"] else {}))
