@@ -29,6 +29,7 @@ from .wire import (
     text_part,
     tool_of,
     unknown,
+    with_text,
 )
 
 _ROLES: dict[Any, Role] = {
@@ -113,11 +114,7 @@ def _shortened(raw: bytes, shorten: Shorten) -> bytes:
 
 
 def _added(raw: bytes, text: str) -> bytes:
-    fields = json.loads(raw)
-    content = fields.get("content")
-    if isinstance(content, list):
-        return spelled({**fields, "content": [*content, {"type": "text", "text": text}]})
-    return spelled({**fields, "content": f"{content}\n\n{text}" if content else text})
+    return with_text(raw, text, "text")
 
 
 def _asking(messages: Sequence[bytes], text: str) -> list[bytes]:

@@ -28,6 +28,7 @@ from .wire import (
     text_part,
     tool_of,
     unknown,
+    with_text,
 )
 
 
@@ -128,11 +129,7 @@ def _shortened(raw: bytes, shorten: Shorten) -> bytes:
 
 
 def _added(raw: bytes, text: str) -> bytes:
-    item = json.loads(raw)
-    content = item.get("content")
-    if isinstance(content, list):
-        return spelled({**item, "content": [*content, {"type": "input_text", "text": text}]})
-    return spelled({**item, "content": f"{content}\n\n{text}" if content else text})
+    return with_text(raw, text, "input_text")
 
 
 def _asking(messages: Sequence[bytes], text: str) -> list[bytes]:

@@ -216,3 +216,12 @@ def nothing_known(events: Iterable[str]) -> Usage:
 def spelled(value: Json) -> bytes:
     """Encode a changed message; the same value always gives the same bytes."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def with_text(raw: bytes, text: str, kind: str) -> bytes:
+    """Append a text to a message of OpenAI's formats, as a part of this kind if it has parts."""
+    fields = json.loads(raw)
+    content = fields.get("content")
+    if isinstance(content, list):
+        return spelled({**fields, "content": [*content, {"type": kind, "text": text}]})
+    return spelled({**fields, "content": f"{content}\n\n{text}" if content else text})
