@@ -8,6 +8,9 @@ import pytest
 from stackmem.core.facts import FramePushed
 from stackmem.doors.gateway.status import GatewayRunStatus, gateway_status
 from stackmem.doors.gateway.verifying import verify_gateway_run
+from stackmem.formats.exports.atif import atif
+from stackmem.run.run_folder import TRACE
+from stackmem.trace.store import TraceReader
 from tests.conftest import CAMPAIGN
 from tests.doors.gateway.clients.recorded import PLACE, RecordedJob, Replayed, answer_of, recorded_job
 from tests.doors.gateway.test_proxy import HEADERS, events, gateway
@@ -50,6 +53,9 @@ def test_a_recorded_job_has_its_tree_its_bill_and_its_cuts(tmp_path, name, strat
     assert round(sum(row.cost_usd or 0.0 for row in rows), 5) == round(job.usd, 5)
     wanted = ["BACK", "BLOCK"] if job.sub_agents else []
     assert sorted(word for row in rows for word in strands(tmp_path / row.run)) == wanted
+    exports = ["".join(atif(TraceReader(tmp_path / row.run / TRACE), row.run)) for row in rows]
+    assert all(f"JOB-one-{word}-" in "".join(exports) for word in wanted)
+    assert sum(one.count('"subagent_trajectory_ref":') for one in exports) >= len(wanted)
     for row in rows:
         verified = verify_gateway_run(tmp_path / row.run)
         assert (verified.cuts, verified.not_followed) == (0 if strategy == "full" else row.requests, 0)
