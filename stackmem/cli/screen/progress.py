@@ -16,7 +16,7 @@ from .text import one_line, spell_cost
 
 _LINES_OF_CHECKS = 10
 HIDDEN: frozenset[VoiceKind] = frozenset({"internal", "run", "verdict", "user", "program"})
-"""The user knows their own words, a program prints for itself, and the other kinds are part of other lines."""
+"""The user knows their own words, programs print their words, and the other kinds are part of other lines."""
 
 
 class Progress(Struct):
