@@ -251,6 +251,7 @@ class ChatSession:
             self.screen.tell("nothing to redo: no /undo since the last request")
             return
         run_dir, _ = self._undone.pop()
+        self.person.draft = ""  # the words that /undo put on the line
         self.screen.tell("redone; the conversation is as it was before /undo")
         self._leave(partial(self.resume, run_dir, {}))
 

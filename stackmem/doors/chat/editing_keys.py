@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable
 
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition, Filter, vi_navigation_mode
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.output import Output
 
 from .pasted_images import PastedImages, PasteRefused, clipboard_image
 from .pastes import Pastes
 
+FOCUS_ON, FOCUS_OFF = "\x1b[?1004h", "\x1b[?1004l"
+"""Sequences that let the terminal report when its window gets and loses the focus, or stop that."""
 _PREFIX_SECONDS = 1.4
+_STOP_SECONDS = 0.2
 
 
 class EditingKeys:
@@ -25,7 +31,7 @@ class EditingKeys:
     Ctrl-X Ctrl-E is two keys.
 
     Attributes:
-        is_in_editor: Whether the user's editor has the terminal.
+        is_in_editor: Whether the user's editor or shell has the terminal.
         insert: Inserts a text at the cursor, also after the line was sent.
     """
 
@@ -60,6 +66,31 @@ class EditingKeys:
         @keys.add("c-e", filter=Condition(self._is_prefixed), eager=True)
         def _(event: KeyPressEvent) -> None:
             self._open_editor(event.current_buffer, closed)
+
+        @keys.add("c-z")
+        def _(event: KeyPressEvent) -> None:
+            self._suspend(event.app.output, closed)
+
+    def _suspend(self, output: Output, closed: Callable[[], object]) -> None:
+        """Stop this process until the shell continues it.
+
+        Output waits, and the terminal stops to report the focus. Otherwise the shell would read the terminal's answers.
+        """
+        self.is_in_editor = True
+
+        def stop() -> None:
+            output.write_raw(FOCUS_OFF)
+            output.flush()
+            os.kill(0, signal.SIGTSTP)
+            time.sleep(_STOP_SECONDS)  # the signal may reach another thread first, and this one must not go on
+            output.write_raw(FOCUS_ON)
+            output.flush()
+
+        def end(_: object) -> None:
+            self.is_in_editor = False
+            closed()
+
+        asyncio.ensure_future(run_in_terminal(stop)).add_done_callback(end)
 
     def _paste(self, pasted: str) -> None:
         if not pasted:  # what some terminals paste if the clipboard has an image

@@ -29,7 +29,7 @@ from prompt_toolkit.output import ColorDepth
 from stackmem.cli.screen.text import readable, rows_of
 from stackmem.tools.bounded_calls import next_of
 
-from .editing_keys import EditingKeys
+from .editing_keys import FOCUS_OFF, FOCUS_ON, EditingKeys
 from .mentions import is_mention
 from .pastes import kept_history
 
@@ -103,7 +103,6 @@ class LineEditor:
             complete_in_thread=True,
             history=kept_history(history, self._editing.pastes),
             search_ignore_case=True,
-            enable_suspend=True,
             tempfile_suffix=".md",
             vi_mode=vim,
             key_bindings=self._keys(),
@@ -158,7 +157,7 @@ class LineEditor:
             before = self._session.default_buffer.text
             self._in_loop(lambda: self._set_text(""))
             self._deaf_until = time.monotonic() + GRACE_SECONDS
-        elif draft:
+        elif draft and not self._session.default_buffer.text:  # what the user has typed meanwhile stays
             self._in_loop(lambda: self._set_text(draft))
         self._prompt, self._asks = prompt, True
         self._in_loop(self._notify)
@@ -190,9 +189,9 @@ class LineEditor:
         printing = asyncio.create_task(self._print())
         with self._session.app.input.raw_mode():  # raw mode also between two lines
             self._ready.set()
-            self._write_raw("\x1b[?1004h")  # report when the window gets and loses the focus
+            self._write_raw(FOCUS_ON)
             await self._read_lines()
-            self._write_raw("\x1b[?1004l")
+            self._write_raw(FOCUS_OFF)
         printing.cancel()
 
     async def _read_lines(self) -> None:

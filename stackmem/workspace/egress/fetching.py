@@ -45,7 +45,7 @@ class FetchFailed(Exception):  # noqa: N818 - an answer for the model
     """Why a page cannot be fetched."""
 
 
-class _Answer(Struct, frozen=True):
+class _PageAnswer(Struct, frozen=True):
     status: int
     headers: dict[str, str]
     body: bytes
@@ -93,7 +93,7 @@ async def _page(url: str, network: NetworkList, log: RequestLog) -> tuple[str, b
     return _text_of(answer, visited), answer.status >= 400
 
 
-def _text_of(answer: _Answer, visited: list[str]) -> str:
+def _text_of(answer: _PageAnswer, visited: list[str]) -> str:
     kind = answer.headers.get("content-type", "")
     media = kind.partition(";")[0].strip().lower()
     if not _TEXTS.match(media) or b"\0" in answer.body[:1024]:
@@ -112,7 +112,7 @@ def _text_of(answer: _Answer, visited: list[str]) -> str:
     return "\n".join(lines) + f"\n\n{text}"
 
 
-async def _get(url: str, proxy: Proxy, network: NetworkList) -> _Answer:
+async def _get(url: str, proxy: Proxy, network: NetworkList) -> _PageAnswer:
     """Send one request through the proxy and return the answer."""
     scheme, host, port, target = _read(url)
     ours, theirs = socket.socketpair()
@@ -167,7 +167,7 @@ async def _answer(
     writer: asyncio.StreamWriter,
     *,
     in_tunnel: bool = False,
-) -> _Answer:
+) -> _PageAnswer:
     writer.write((connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
     await writer.drain()
     status, headers, body, size = 0, dict[str, str](), list[bytes](), 0
@@ -179,14 +179,14 @@ async def _answer(
             status = event.status_code
             headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
             if in_tunnel and status == 200:
-                return _Answer(status, headers, b"")
+                return _PageAnswer(status, headers, b"")
         elif isinstance(event, h11.Data):
             body.append(bytes(event.data))
             size += len(event.data)
             if size > MAX_BYTES:
                 raise FetchFailed(f"it is larger than {MAX_BYTES >> 20} MiB; download it with run_command")
         elif isinstance(event, h11.EndOfMessage):
-            return _Answer(status, headers, _plain(b"".join(body), headers.get("content-encoding", "")))
+            return _PageAnswer(status, headers, _plain(b"".join(body), headers.get("content-encoding", "")))
         elif not isinstance(event, h11.InformationalResponse):
             raise EOFError
 
@@ -207,5 +207,5 @@ def _plain(body: bytes, coding: str) -> bytes:
     return plain
 
 
-def _reason(answer: _Answer) -> str:
+def _reason(answer: _PageAnswer) -> str:
     return answer.body.decode("utf-8", "replace").strip().removeprefix("stackmem: ")[:500]
