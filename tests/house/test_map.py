@@ -72,6 +72,7 @@ UNEXPLAINED = {
     "Text": "plain text is what it says",
     "Thinking": "providers call it so",
     "Voice": "how a fact is put into words",
+    "WebFetch": "the tool `web_fetch`; other agents call it so",
 }
 """Classes of the core without a glossary word, and the reason."""
 
