@@ -335,6 +335,22 @@ def test_a_database_with_too_much_text_or_work_is_refused(tmp_path: Path, monkey
         read_sessions(path)
 
 
+def test_a_finished_mini_swe_agent_ends_as_finished_and_its_last_call_did_not_fail(tmp_path: Path) -> None:
+    given = json.dumps({"command": "cd /w && echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"})
+    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": given}}
+    messages = [
+        {"role": "user", "content": "count"}, {"role": "assistant", "content": "Done.", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "not executed", "extra": {"returncode": -1}},
+        {"role": "exit", "content": "", "extra": {"exit_status": "Submitted", "submission": ""}},
+    ]  # fmt: skip
+    for status, ending, failed in (("Submitted", "popped", False), ("LimitsExceeded", "interrupted", True)):
+        value = {"trajectory_format": "mini-swe-agent-1.1", "messages": messages, "info": {"exit_status": status}}
+        (tmp_path / "run.traj.json").write_text(json.dumps(value))
+        (session,) = read_sessions(tmp_path / "run.traj.json")
+        assert facts_of(session)[-1].event.ending == ending
+        assert [answer.failed for one in session.replies() for answer in one.answers] == [failed]
+
+
 @pytest.mark.campaign
 def test_opencode_itself_exports_what_its_database_contains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     client = next(one for one in CLIENTS if one.name == "opencode")

@@ -12,7 +12,7 @@ from msgspec import Struct
 from stackmem.errors import UsageError
 
 from .chat import ChatMessage, add_message
-from .session import RecordedSession, shaped
+from .session import RecordedReply, RecordedSession, shaped
 
 Json = dict[str, Any]
 
@@ -64,6 +64,10 @@ def read_mini(value: object, location: str) -> RecordedSession:
     fenced = whole.trajectory_format == "mini-swe-agent-1"
     for number, message in enumerate(whole.messages, 1):
         add_message(session, message, f"{location}, message {number}", fenced=fenced)
+    last = next((turn for turn in reversed(session.turns) if isinstance(turn, RecordedReply)), None)
+    if session.finished and last is not None:  # it records the call that ends the work as one that did not run
+        for answer in last.answers:
+            answer.failed, answer.exit_code = False, None
     if info.exit_status and not session.finished:
         session.left_out.append(f"how it ended: {info.exit_status}")
     return session

@@ -39,7 +39,9 @@ _WRITING = re.compile(
     r"(?<![0-9&>])>>?(?!&)\s*(?!/dev/null)[\w./~$\"'-]|\bsed\s+(?:-\w+\s+)*-\w*i|\bgit\s+apply\b|\btee\b|\bpatch\b|\bapply_patch\b"
 )
 _READING = re.compile(r"\s*(?:cd\s+\S+\s*(?:&&|;)\s*)?(?:cat|sed\s+-n|head|tail|grep|rg|ls|find|nl|wc|pwd|tree|git\s+(?:log|diff|show|status|grep|blame))\b")  # fmt: skip  # noqa: E501
-_ENDING = re.compile(r"\s*echo\s+[\"']?(?:COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT|MINI_SWE_AGENT_FINAL_OUTPUT)")
+_ENDING = re.compile(
+    r"\s*(?:cd\s+\S+\s*(?:&&|;)\s*)?echo\s+[\"']?(?:COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT|MINI_SWE_AGENT_FINAL_OUTPUT)"
+)
 _TESTING = re.compile(
     r"\b(?:pytest|py\.test|unittest|nosetests|tox|runtests(?:\.py)?|ctest|rspec|phpunit|jest|vitest)\b"
     r"|\b(?:npm|yarn|pnpm|make|cargo|go|mvn|gradle|gradlew|dotnet|bin/)\S*\s+(?:[\w=:./-]+\s+){0,4}(?:run\s+)?test\b"
