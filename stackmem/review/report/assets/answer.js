@@ -6,7 +6,7 @@ import { stepLine } from "./inspector.js";
 
 const BAD = { result: (fact) => fact[2], verify: (fact) => fact[2] !== "exit 0", rejected: () => true, failed: () => true, halted: () => true, popped: (fact) => fact[2] !== "" };
 
-const isOver = (run) => !["running", "reading"].includes(run.outcome);
+export const isOver = (run) => !["running", "reading"].includes(run.outcome);
 
 // Returns the step at which a run failed: the last one with a failure; 0 for runs that did not fail.
 export function failureStep(run) {

@@ -81,7 +81,11 @@ function happened(run) {
 // Adds the facts that were lost to the list; each press selects the next one, and follows its text.
 export function addLosses(list, timeline, run, losses) {
   const gone = losses.filter((loss) => loss.gone !== null);
-  if (!list || !gone.length) return;
+  if (!list) return;
+  if (!gone.length) {
+    list.append(el("li", { class: "faint", text: "no fact was lost before its last use" }));
+    return;
+  }
   let next = 0;
   const go = () => {
     const { fact, gone: step } = gone[next % gone.length];

@@ -11,10 +11,16 @@ const AGAIN_MILLIS = 3_000; // between two measurements of a growing run
 
 const tile = (name, told, title = "") => el("div", { class: "tile", title, "data-name": name }, el("dt", { text: name }), el("dd", { text: told }), el("dd", { class: "most" }));
 
+// Marks commands in a sentence, so that the name of a run does not read as a word of it.
+function coded(text) {
+  return text.split(/(stackmem resume .*?)(?=\.(?:\s|$))/).map((piece, at) => (at % 2 ? el("code", { text: piece }) : piece));
+}
+
 function summary(timeline, run) {
   const tokens = run.bounds.tokens[run.count];
   const started = new Date(run.started * 1000);
-  const words = [run.model, run.strategy, run.isolation, Number.isNaN(started.getTime()) || run.started <= 0 ? "" : started.toISOString().slice(0, 16).replace("T", " ")];
+  const strategy = run.strategy.startsWith("imported:") ? `recorded by ${run.strategy.slice("imported:".length)}` : run.strategy && `strategy ${run.strategy}`;
+  const words = [run.model, strategy, run.isolation === "unknown" ? "" : run.isolation, Number.isNaN(started.getTime()) || run.started <= 0 ? "" : started.toISOString().slice(0, 16).replace("T", " ")];
   return el(
     "div",
     { class: "summary" },
@@ -23,7 +29,7 @@ function summary(timeline, run) {
       { class: "name" },
       el("h1", {}, run.letter ? el("b", { class: "letter", text: run.letter }) : "", el("span", { text: titleOf(run) }), ...distinguished(timeline.runs, run), run.letter ? "" : el("span", { class: "subtitle faint", text: subtitleOf(run) })),
       el("p", { class: "verdict" }, el("span", { class: `pill ${tone(run.outcome)}`, text: plain(run.outcome) }), el("strong", { text: answer(run) })),
-      el("p", { class: "certainty", text: certainty(run) }),
+      el("p", { class: "certainty" }, ...coded(certainty(run))),
       el("p", { class: "faint words-of", text: words.filter(Boolean).join("  ·  ") }),
     ),
     el(

@@ -9,6 +9,7 @@ import { OtherStrategy } from "./other.js";
 import { PromptDiff } from "./promptdiff.js";
 import { describe } from "./parts.js";
 import { stepLine } from "./inspector.js";
+import { isOver } from "./answer.js";
 import { lifeOfPart, lifeOfText, lifeOfChunk, lifeOfFrame, lifeOfFile, lifeOfRegister, registerOf, pathOf, textOf } from "./life.js";
 
 const CHUNKS = 120; // drawn at once
@@ -131,7 +132,8 @@ export class Memory {
     const stack = run.stackOf(run.rows[step - 1][0]).reverse();
     return stack.map((number, at) => {
       const frame = run.frames[number];
-      const state = at === 0 ? "running" : `waits for ${run.frames[stack[at - 1]].name}`;
+      const ended = isOver(run) && step === run.count;
+      const state = at === 0 ? (ended ? "ran last" : "running") : `waits for ${run.frames[stack[at - 1]].name}`;
       return el(
         "button",
         { type: "button", class: `frame-box${at ? "" : " running"}`, "aria-pressed": this.isSelected("frame", number), "data-key": `frame ${number}`, onclick: () => this.select(run, "frame", number, () => lifeOfFrame(run, number)) },
