@@ -18,9 +18,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from _folder import own_folder
-from standing_rules import shown
-
+from benchmarks._folder import own_folder
+from benchmarks.standing_rules import shown
 from stackmem.core.facts import ModelReplied
 from stackmem.core.person_facts import PersonSteppedIn, PersonStopped, SessionRules
 from stackmem.core.requests import AskModel

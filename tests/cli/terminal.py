@@ -32,7 +32,9 @@ class Terminal:
         self._pid, self._fd = pty.fork()
         if not self._pid:
             os.chdir(cwd)
-            os.execve(arguments[0], list(arguments), dict(environ))
+            # Some test runners export the size of another terminal.
+            own = {name: value for name, value in environ.items() if name not in {"COLUMNS", "LINES"}}
+            os.execve(arguments[0], list(arguments), own)
         self.resize(columns)
 
     def __enter__(self) -> Self:

@@ -189,7 +189,7 @@ def test_on_a_terminal_the_status_is_drawn_below_and_the_cursor_given_back(stage
     assert "root > child | step 2 | context " in shown, ascii(shown)
     assert "push_frame child -> frame-1" in shown
     assert shown.rindex(BACK) > shown.rindex(HIDDEN)
-    assert "solved (popped) in 4 steps" in shown
+    assert "\x1b[32msolved\x1b[0m (popped) in 4 steps" in shown
     assert not any(part in shown for part in ("\x1b]", "\x07", "\x1b[31m", "\u202e"))
 
 
