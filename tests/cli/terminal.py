@@ -32,6 +32,7 @@ class Terminal:
         self._pid, self._fd = pty.fork()
         if not self._pid:
             os.chdir(cwd)
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))  # before the program reads it
             # Some test runners export the size of another terminal.
             own = {name: value for name, value in environ.items() if name not in {"COLUMNS", "LINES"}}
             os.execve(arguments[0], list(arguments), own)
