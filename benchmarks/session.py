@@ -22,7 +22,7 @@ from benchmarks._folder import own_folder
 from stackmem.core.facts import Event, ModelReplied
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.state import State
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.ports import Left, Unattended
 from stackmem.run.prepare import prepare
 from stackmem.run.resume import resume

@@ -38,7 +38,8 @@ from stackmem.core.requests import (
 from stackmem.core.state import State
 from stackmem.run.begin import Rehearsed, must_be_original, plan_kept
 from stackmem.run.interrupts import Interrupts
-from stackmem.run.open import Opened, Person, open_run
+from stackmem.run.open import open_run
+from stackmem.run.opened import Opened, Person
 from stackmem.run.ports import Left, Unattended, UserCommand, UserFile
 from stackmem.run.prepare import prepare_kept
 from stackmem.run.programs.tools import BUILT_IN
@@ -188,7 +189,7 @@ def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str], record
     plan = plan_kept(prepared, request, base, environ)
     beginning = Rehearsed(prepared, plan, request, run, state, at)
     with open_run(beginning, environ, Interrupts(), Person(recorded.person)) as opened:
-        world = opened.parts.world
+        world = opened.world
         world.sleep, world.own_tool = _no_wait, recorded.own_tool
         if world.program is not None:
             world.program.load, world.program.own_tools = recorded.load, recorded.tools

@@ -120,7 +120,7 @@ def replay_checks(run: Run, environ: Mapping[str, str]) -> ChecksAgain:
     for record in run.records():
         last = record.seq
     with rehearse(run, state, last, environ, Recorded()) as opened:
-        verdict = judge(opened.parts.world)
+        verdict = judge(opened.world)
         return ChecksAgain(
-            run.id, opened.parts.workspace.level, state.checks.rewards, verdict.rewards, verdict.error, opened.missing
+            run.id, opened.workspace.level, state.checks.rewards, verdict.rewards, verdict.error, opened.missing
         )

@@ -27,7 +27,7 @@ from stackmem.foreign.files import read_regular_text
 from stackmem.history.history import History
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.inner_packs import LENT_AT
-from stackmem.history.layer import LENT, Layer
+from stackmem.history.layer import LENT
 from stackmem.memory import open_strategy
 from stackmem.memory.small import small_offer
 from stackmem.models.openai import OpenAIModel
@@ -49,7 +49,7 @@ from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.project.instructions import Instructions
 from stackmem.workspace.secrets import Scrubber
-from stackmem.workspace.workspace import WatchedFolder, Workspace, open_workspace
+from stackmem.workspace.workspace import Workspace, open_workspace
 
 from .checking.checks import CheckRoom, CommandCheck, task_checks
 from .checking.image_room import ImageRoom, room_of
@@ -65,6 +65,7 @@ from .folder_choice import profile_in_force
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .limits import first_limits
 from .models import Models, Nobody, asked_of, checkpoints_of, is_small, open_other, vision_in_force
+from .opened import RunPlaces
 from .perform import World
 from .ports import Checks, WorkspacePort
 from .prepare import Prepared
@@ -76,27 +77,6 @@ _WINDOW_SHARE = 8
 """The project's instructions may take this part of the model's window."""
 _MAX_PROMPT_BYTES = 16 << 20
 _TOOLCHAIN_PLACES = (Path("/usr"), Path("/opt"))
-
-
-class RunParts(Struct):
-    """An assembled run that has not started yet."""
-
-    start: RunStarted
-    strategy: MemoryStrategy
-    world: World
-    workspace: Workspace | MemoryWorkspace | WatchedFolder
-    scrubber: Scrubber
-    literal_bytes: int  # maximum size of a file or command output that a program receives
-    keeper: HeapKeeper | None = None  # saves changes to a persistent heap; None if there is none
-
-
-class RunPlaces(Struct, frozen=True):
-    """The directories of one run."""
-
-    run: Path  # the run directory with its records
-    work: Path  # the agent's workspace
-    scratch: Path  # where checks create their copies
-    layer: Layer | None = None  # how the workspace was created, once it exists; None in memory
 
 
 class RunPlan(Struct, frozen=True):
@@ -233,8 +213,11 @@ def assemble(
     scrubber: Scrubber,
     environ: Mapping[str, str],
     history: History | NoHistory,
-) -> RunParts:
-    """Open the workspace, or raise ``WorkspaceError``, and assemble the run. Sync no file before the trace exists."""
+) -> tuple[RunStarted, World, Workspace | MemoryWorkspace, HeapKeeper | None]:
+    """Open the workspace, or raise ``WorkspaceError``, and assemble the run. Sync no file before the trace exists.
+
+    Returns the start event, the world, its workspace, and the keeper of a persistent heap if there is one.
+    """
     subject, settings = prepared.subject, prepared.resolved.settings
     history.withhold(scrubber.held_in)
     workspace, checks = _opened(plan, prepared, places, scrubber)
@@ -285,7 +268,7 @@ def assemble(
         programs=companion_programs.recorded(plan.programs, workspace.path, places.run, scrubber.scrub) or UNSET,
         vision=(world.eyes and world.eyes.vision) or UNSET, clearing=clearing_of(plan.strategy),
     )  # fmt: skip
-    return RunParts(start, plan.strategy, world, workspace, scrubber, settings.literal_mib * 1024 * 1024, keeper)
+    return start, world, workspace, keeper
 
 
 def _kept(keeper: HeapKeeper, prepared: Prepared, plan: RunPlan, workspace: WorkspacePort) -> KeptHeap:

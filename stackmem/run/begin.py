@@ -22,7 +22,8 @@ from stackmem.trace.lock import Lock
 from stackmem.trace.open_run import Run
 from stackmem.workspace.profile import Mount
 
-from .assemble import RunPlaces, RunPlan, plan_run
+from .assemble import RunPlan, plan_run
+from .opened import RunPlaces
 from .prepare import Prepared
 from .request import ProgramRequest, RunRequest
 from .run_folder import new_run

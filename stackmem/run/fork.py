@@ -43,12 +43,13 @@ from stackmem.trace.walk import state_after
 from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber
 
-from .assemble import RunParts, RunPlan, scrubber_of, window_source
+from .assemble import RunPlan, scrubber_of, window_source
 from .begin import Forked, must_be_original, plan_kept
 from .in_memory import stays_in_memory
 from .interrupts import Interrupts
 from .limits import LIMITS, later_limits, refuse_spent
-from .open import Observe, Opened, Person, open_run
+from .open import open_run
+from .opened import Observe, Opened, Person
 from .play import play
 from .ports import PersonPort
 from .prepare import Prepared, prepare_kept
@@ -143,7 +144,7 @@ def fork(
     talks = Person(observe=observe, stop=stop, port=person)
     with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, talks) as opened:
         with interrupts.setting_up("fork", opened.places.scratch):
-            start = _start(moment, changes, beginning.plan, opened.parts)
+            start = _start(moment, changes, beginning.plan, opened)
             first = RunForked(run.id, moment.at, moment.digest, start, chunks, changes.dropped)
             refuse_spent(evolve(moment.settled, first), f"at step {moment.step} the run had")
             opened.steps_with_secrets = _steps_with_secrets(run, moment.step, scrubber)
@@ -196,15 +197,15 @@ def _plan(
     return replace(plan, budgets=budgets_of(plan.strategy, base.budgets))
 
 
-def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunParts) -> RunStarted:
+def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, opened: Opened) -> RunStarted:
     """Return the start event of the fork. Its tree stays the one of the oldest run, because patches are relative to
     it.
     """
     base, state = moment.settled.begun, moment.settled
-    if parts.start.tree != state.tree:
+    if opened.start.tree != state.tree:
         raise WorkspaceError(
             "the files of that step cannot be restored exactly; make sure that no other program writes to "
-            f"{parts.workspace.path}, or fork at another step"
+            f"{opened.workspace.path}, or fork at another step"
         )
     model = plan.model
     other = changes.model is not None
@@ -215,21 +216,21 @@ def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, parts: RunPa
         price=model.price if other else base.price,
         window_source=window_source(model) if other else base.window_source,
         strategy=plan.strategy.name,
-        system=parts.start.system,
+        system=opened.start.system,
         tools=plan.tools if changes.strategy is None else (*plan.tools, *_own(base)),
         budgets=plan.budgets,
-        workspace=parts.workspace.path,
-        programs=_moved(base, parts.workspace.path),
-        isolation=parts.workspace.level,
+        workspace=opened.workspace.path,
+        programs=_moved(base, opened.workspace.path),
+        isolation=opened.workspace.level,
         limits=plan.limits,
         version=VERSION,
-        rules=parts.start.rules,
-        texts=base.texts if changes.strategy is None else parts.start.texts,
+        rules=opened.start.rules,
+        texts=base.texts if changes.strategy is None else opened.start.texts,
         small=base.small if changes.strategy is None else plan.small,
-        vision=parts.start.vision,
-        read_calls=parts.start.read_calls if changes.read_calls else base.read_calls,
-        clearing=base.clearing if plan.strategy.name == base.strategy else parts.start.clearing,
-        checkpoints=parts.start.checkpoints if changes.strategy or changes.checkpoints else base.checkpoints,
+        vision=opened.start.vision,
+        read_calls=opened.start.read_calls if changes.read_calls else base.read_calls,
+        clearing=base.clearing if plan.strategy.name == base.strategy else opened.start.clearing,
+        checkpoints=opened.start.checkpoints if changes.strategy or changes.checkpoints else base.checkpoints,
     )
     # A provider may sign the model's thinking together with the preceding prompt and reject it after a change.
     same = (start.model, start.system, start.tools) == (base.model, base.system, base.tools)

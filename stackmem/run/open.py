@@ -12,15 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from stackmem.core.decider import AgentDecider, ProgramUnderWay, Tell, Watcher
-from stackmem.core.facts import Event
 from stackmem.core.program_facts import OfferedProgram
-from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.history import History, folder_under, share
@@ -38,11 +34,12 @@ from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import keep_source
 from stackmem.trace.signatures import Signer
 from stackmem.trace.store import TraceWriter
+from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.secrets import Scrubber, scrub_value
 from stackmem.workspace.tree import copy_folder, remove_tree
 from stackmem.workspace.workspace import Workspace
 
-from .assemble import RunParts, RunPlaces, assemble, scrubber_of
+from .assemble import assemble, scrubber_of
 from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed, run_places
 from .checking.checks import as_found
 from .companion.jobs import with_jobs
@@ -53,8 +50,9 @@ from .following.taking_in import Follower
 from .git_inside import GIT, RepositoryPlaces, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
-from .perform import ProgramWorld
-from .ports import AnswersQuestions, Clock, PersonPort, SpanSender, live_spans
+from .opened import Opened, Person, RunPlaces
+from .perform import ProgramWorld, World
+from .ports import AnswersQuestions, Clock, live_spans
 from .prepare import Prepared, first_request
 from .programs.edited_sources import EditedSources
 from .programs.sources import Loader, as_read, reachable_folders, source_keeper
@@ -63,61 +61,7 @@ from .request import ProgramRequest, RunRequest, write_request
 from .run_folder import HISTORY, TRACE
 
 _WHAT: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}  # in error messages; any other kind is a run
-Observe = Callable[[Event, State], None]
 _Over = tuple[Path, tuple[bytes, ...]]
-
-
-def nobody_answers(question: str) -> str | None:
-    return None
-
-
-def everybody_agrees(prepared: Prepared) -> None:
-    """Agree without asking anyone."""
-
-
-def nobody_listens(happened: tuple[Any, ...], state: State) -> None:
-    """Ignore the notification."""
-
-
-class Person(Struct, frozen=True):
-    """Callbacks to the user of a run."""
-
-    # returns the answer to a program's question, or None if nobody can answer
-    ask: Callable[[str], str | None] = nobody_answers
-    tell: Tell = nobody_listens  # called for everything that happens in a program, see ``languages.language.Happening``
-    observe: Observe | None = None  # called for every recorded event with the resulting state
-    stop: Callable[[int], object] = os._exit  # ends the process with an exit code at the second Ctrl-C
-    # called with the request before anything is copied; raises ``UsageError`` to refuse
-    agree: Callable[[Prepared], object] = everybody_agrees
-    watch: Watcher | None = None  # a debugger for programs, if any
-    notice: Callable[[str], object] = str  # receives a message when something takes long
-    port: PersonPort | None = None  # the user of an agent; None if only questions are answered, by ``ask``
-    clock: Clock = Clock()  # the clock of the run
-
-
-class Opened(Struct):
-    """A run with all its resources open."""
-
-    parts: RunParts
-    places: RunPlaces
-    history: History | NoHistory
-    request: RunRequest
-    interrupts: Interrupts
-    person: Person
-    # writer, signer: None if nothing is recorded
-    writer: TraceWriter | None = None
-    signer: Signer | None = None
-    folder: str = ""  # the user folder that the workspace copies; empty for a task
-    apply: bool = False  # whether to apply the patch to the folder once the work is done
-    seconds_before: float = 0.0  # wall time of the run before this process resumed it
-    steps_with_secrets: tuple[int, ...] = ()  # earlier steps whose reply contains a secret
-    missing: tuple[str, ...] = ()  # dependency folders that no longer exist anywhere; the workspace lacks them
-    # decides the next step of a program run; None for an agent
-    program: ProgramUnderWay | None = None
-    agent: AgentDecider | None = None  # the agent of a resumed or forked run, with the programs that it had called
-    live: SpanSender | None = None
-    late: LateRepository | None = None  # creates the repository of the workspace in the background, if there is one
-    inside: RepositoryPlaces | None = None  # the places of that repository
 
 
 @contextmanager
@@ -149,6 +93,7 @@ def _opened(
 ) -> Opened:
     stack, interrupts, person = held
     prepared, scrubber = beginning.prepared, scrubber_of(environ, beginning.plan.network)
+    settings = prepared.resolved.settings
     request = _request(beginning, places, scrubber.scrub)
     writer = _new_writer(beginning, places, person.clock)
     if writer is not None:
@@ -158,7 +103,7 @@ def _opened(
     missing: tuple[str, ...] = ()
     late, inside = None, None
     history: History | NoHistory = NoHistory()
-    if prepared.resolved.settings.isolation != MEMORY:
+    if settings.isolation != MEMORY:
         over, missing = _fill(beginning, places, person)
         lent, gone = _lent(beginning, request, places)
         missing += gone
@@ -173,14 +118,14 @@ def _opened(
             layer.ready = stack.enter_context(closing(late)).wait
         places = replace(places, layer=layer)
         history = _history(beginning, places, request.leave_out, scrubber)
-    parts = assemble(beginning.plan, prepared, places, scrubber, environ, history)
+    start, world, workspace, keeper = assemble(beginning.plan, prepared, places, scrubber, environ, history)
     before = beginning.stopped if isinstance(beginning, Resumed) else beginning
-    began = parts.start if isinstance(before, Fresh) else before.state.begun
-    as_found(parts.world.checks, history, places.run / HISTORY, began.tree, prepared.resolved.settings.check_files)
-    stack.callback(with_jobs(parts.workspace, began).close)
-    stack.callback(parts.world.close)
+    began = start if isinstance(before, Fresh) else before.state.begun
+    as_found(world.checks, history, places.run / HISTORY, began.tree, settings.check_files)
+    stack.callback(with_jobs(workspace, began).close)
+    stack.callback(world.close)
     if isinstance(history, NoHistory):
-        _recall(beginning, parts)
+        _recall(beginning, world)
     # opened last because it cuts off a torn record, so every other failure must come first
     if isinstance(beginning, Resumed):
         lock = beginning.lock, beginning.stopped.end
@@ -188,18 +133,21 @@ def _opened(
         stack.callback(writer.close)
     signer = None if writer is None else Signer(places.run, partial(signing_key, environ), writer.count, writer.digest)
     if writer is not None:
-        parts.world.sync = writer.syncs(prepared.resolved.settings.fsync, history.sync)
-        parts.world.must_have_room = writer.must_have_room
+        world.sync = writer.syncs(settings.fsync, history.sync)
+        world.must_have_room = writer.must_have_room
     if request.program is not None or began.programs is not UNSET:
-        parts.world.program = _program_world(parts, places, request.program, began.programs or ())
-    parts.world.person = person.port or AnswersQuestions(person.ask)
-    parts.world.clock, parts.world.sleep = person.clock.elapsed, person.clock.sleep
+        world.program = _program_world(
+            world, workspace, places, request.program, began.programs or (), settings.literal_mib << 20
+        )
+    world.person = person.port or AnswersQuestions(person.ask)
+    world.clock, world.sleep = person.clock.elapsed, person.clock.sleep
     opened = Opened(
-        parts, places, history, request, interrupts, person, writer, signer,
+        start, beginning.plan.strategy, world, workspace, scrubber, places, history, request,
+        interrupts, person, writer, signer, keeper,
         folder=request.subject if request.text is not None else "",
         apply=bool(request.flags.get("apply")) and not isinstance(beginning, Forked),
         missing=missing, late=late, inside=inside,
-        live=live_spans(places.run, prepared.resolved.settings.otel, environ) if writer else None,
+        live=live_spans(places.run, settings.otel, environ) if writer else None,
     )  # fmt: skip
     _take_up(opened, beginning)
     _follow(opened, beginning, stack)
@@ -217,9 +165,9 @@ def _follow(opened: Opened, beginning: Beginning, stack: ExitStack) -> None:
         tuple(own_below(folder, prepared.folders)), request.git is not None,
         GitFollower(opened.inside, opened.late) if opened.inside is not None else None,
     )  # fmt: skip
-    follower = Follower(place, opened.parts.world.digest)
+    follower = Follower(place, opened.world.digest)
     stack.callback(follower.save)
-    opened.parts.world.follow = follower.changed
+    opened.world.follow = follower.changed
 
 
 def _take_up(opened: Opened, beginning: Beginning) -> None:
@@ -362,13 +310,13 @@ def _refill(beginning: Forked | Edited | Rehearsed, places: RunPlaces) -> tuple[
     return tuple(missing)
 
 
-def _recall(beginning: Beginning, parts: RunParts) -> None:
+def _recall(beginning: Beginning, world: World) -> None:
     """For a run in memory, restore the files to the state where the run continues."""
     match beginning:
         case Resumed():
-            recall(RunReader(beginning.run_dir), beginning.stopped.end.count, parts.world)
+            recall(RunReader(beginning.run_dir), beginning.stopped.end.count, world)
         case Forked() | Rehearsed():
-            recall(beginning.run.records(), beginning.at, parts.world)
+            recall(beginning.run.records(), beginning.at, world)
         case Fresh() | Edited():
             pass
 
@@ -379,10 +327,14 @@ def _without_secrets(request: ProgramRequest, scrub: Callable[[str], str]) -> Pr
 
 
 def _program_world(
-    parts: RunParts, places: RunPlaces, request: ProgramRequest | None, offered: tuple[OfferedProgram, ...]
+    world: World,
+    workspace: Workspace | MemoryWorkspace,
+    places: RunPlaces,
+    request: ProgramRequest | None,
+    offered: tuple[OfferedProgram, ...],
+    literal_bytes: int,  # maximum size of a file or command output that a program receives
 ) -> ProgramWorld:
     """Return the world of a program that works in the run's workspace, or of those that an agent may call."""
-    world, workspace = parts.world, parts.workspace
     if not isinstance(workspace, Workspace):
         raise WorkspaceError("a program needs a workspace on disk; choose another level with --isolation")
     own = Path(workspace.path, "-") if request is None else Path(request.path)
@@ -393,7 +345,7 @@ def _program_world(
     edited = request.edited if request is not None else None
     instead = EditedSources(request, edited, seen, world.scrub).instead if request and edited else as_read
     return ProgramWorld(
-        context=ToolContext(workspace, world.snapshot, world.scrub, world.command_seconds, rules, parts.literal_bytes),
+        context=ToolContext(workspace, world.snapshot, world.scrub, world.command_seconds, rules, literal_bytes),
         load=source_keeper(loader, lambda text: keep_source(places.run, text), world.scrub, instead),
         own_tools=dict(TOOLS),
         parallel=frozenset(name for name, tool in TOOLS.items() if tool.parallel),

@@ -25,12 +25,11 @@ from stackmem.trace.store import TraceWriter
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
 
-from .assemble import RunParts, RunPlaces
 from .ending import keep_end
 from .git_inside import commits_made
 from .in_memory import NoHistory
 from .loop import run
-from .open import Opened
+from .opened import Opened, RunPlaces
 from .ports import end_spans
 from .request import read_request
 from .result import RunResult, failure_of, holds_secret, result_fields
@@ -55,7 +54,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
         TraceError: The trace or the result cannot be written. Earlier records are complete.
         WorkspaceError: The patch cannot be created. The result is saved.
     """
-    parts, places, world = opened.parts, opened.places, opened.parts.world
+    places, world = opened.places, opened.world
     writer, signer = opened.writer, opened.signer
     if writer is None or signer is None:
         raise TypeError("a run without a trace can be inspected, but not played")
@@ -84,7 +83,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     writer.settle()
     used = noted.used or _was_used(state, first, places)
     result = replace(
-        _result(state, parts, places, opened.seconds_before + world.clock() - begun, kept=used),
+        _result(state, opened, opened.seconds_before + world.clock() - begun, kept=used),
         steps_with_secrets=tuple(noted.secret_steps),
         records=writer.count,
         digest=writer.digest,
@@ -100,7 +99,7 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
 
 def _agent(opened: Opened) -> AgentDecider:
     """Return the agent, with the programs that it had called before the run was resumed or forked."""
-    strategy, agent = opened.parts.strategy, opened.agent
+    strategy, agent = opened.strategy, opened.agent
     if agent is None:
         return AgentDecider(strategy, called_programs(sources_of(opened.places.run)))
     agent.strategy = strategy
@@ -120,13 +119,13 @@ class _Noted:
         self.secret_steps, self.used = list(opened.steps_with_secrets), False
 
     def note(self, event: Event, after: State) -> None:
-        opened, world = self._opened, self._opened.parts.world
+        opened, world = self._opened, self._opened.world
         self.used = self.used or isinstance(event, _FROM_THE_WORKSPACE)
         if isinstance(event, RunStarted | RunForked | RunResumed | RunEnded):
             opened.interrupts.end_after(_seconds_left(after, world.clock() - world.started))
         if isinstance(event, RunStarted | RunForked):
             _write_start(after.begun, opened.places.run)
-        if isinstance(event, ModelReplied) and holds_secret(event, opened.parts.scrubber):
+        if isinstance(event, ModelReplied) and holds_secret(event, opened.scrubber):
             self.secret_steps.append(after.step)
         if isinstance(event, FramePopped):
             self._writer.after_sync(
@@ -138,7 +137,7 @@ class _Noted:
 
 def _appending(writer: TraceWriter, opened: Opened, state: State) -> Callable[[Event, State], object]:
     """Return the function that records an event. Changes to a persistent heap are saved first."""
-    keeper, live = opened.parts.keeper, opened.live
+    keeper, live = opened.keeper, opened.live
     if keeper is None and live is None:
         return lambda event, _: writer.append(event)
     if keeper is not None:
@@ -178,12 +177,12 @@ def _was_used(state: State, first: Event | Effect | None, places: RunPlaces) -> 
 
 def _with_commits(opened: Opened, result: RunResult) -> RunResult:
     """Return the result with the agent's commits and how much history it could read."""
-    given, workspace = opened.request.git if opened.late is None else opened.late.made, opened.parts.workspace
+    given, workspace = opened.request.git if opened.late is None else opened.late.made, opened.workspace
     if given is None or not isinstance(workspace, Workspace):
         return result
     given = read_request(opened.places.run).git or given  # the head has followed the folder's
     shortened = f"the last {given.commits:,} commits" if given.shortened else ""
-    return replace(result, commits=commits_made(workspace, given, opened.parts.scrubber.scrub), history=shortened)
+    return replace(result, commits=commits_made(workspace, given, opened.scrubber.scrub), history=shortened)
 
 
 def _seconds_left(state: State, elapsed: float) -> float | None:
@@ -203,12 +202,13 @@ def _write_start(start: RunStarted, run_dir: Path) -> None:
         raise TraceError(f"{run_dir / RUN} cannot be written ({error.strerror}); make room there") from error
 
 
-def _result(state: State, parts: RunParts, places: RunPlaces, seconds: float, *, kept: bool) -> RunResult:
+def _result(state: State, opened: Opened, seconds: float, *, kept: bool) -> RunResult:
+    places = opened.places
     return RunResult(
         run=places.run.name,
         run_dir=str(places.run),
         wall_seconds=round(seconds, 3),
-        isolation=parts.workspace.level,
+        isolation=opened.workspace.level,
         workspace=str(places.layer.kept) if places.layer is not None and kept else "",
         chunks=state.heap.stored,
         failure=failure_of(state),

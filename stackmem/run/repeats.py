@@ -15,7 +15,7 @@ from stackmem.history.restore import restore
 from stackmem.tools.own_tools import TOOLS
 
 from .in_memory import MEMORY, NoHistory
-from .open import Opened
+from .opened import Opened
 from .programs.tools import BUILT_IN, READS
 from .run_folder import HISTORY
 from .stopped import Stopped
@@ -84,7 +84,7 @@ def put_back(stopped: Stopped, opened: Opened) -> str:
 
     Returns why effects of the call may remain, or an empty string if the workspace was restored.
     """
-    level, tree = opened.parts.workspace.level, stopped.state.tree
+    level, tree = opened.workspace.level, stopped.state.tree
     if level == MEMORY:
         return ""  # the files were rebuilt by replaying the calls before this one
     if level not in _CONFINED or not tree or isinstance(opened.history, NoHistory):
@@ -108,7 +108,7 @@ def result_of_interrupted(upcoming: Upcoming, lost: str, opened: Opened) -> Even
         return None
     if isinstance(upcoming, UseTool) and upcoming.call.behavior.repeatable:
         return None
-    world = opened.parts.world
+    world = opened.world
     text = world.scrub(f"{PARTIAL} ({lost}); look at what is there before you go on")
     digests = {path: world.workspace.digest(path) for path in upcoming.sources}
     if isinstance(upcoming, Verify):

@@ -34,7 +34,8 @@ from .ending import make_missing, missing_of_end
 from .in_memory import stays_in_memory
 from .interrupts import Interrupts
 from .limits import later_limits, refuse_spent
-from .open import Observe, Opened, Person, open_run
+from .open import open_run
+from .opened import Observe, Opened, Person
 from .play import play
 from .prepare import prepare_kept
 from .programs.result import ProgramResult, program_result
@@ -217,13 +218,13 @@ def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event
         WorkspaceError: Commands would see the workspace at a different path than the recorded one.
         MayRepeat: A call may have been made already, and the user has not allowed repeating it.
     """
-    stopped, state, parts = beginning.stopped, beginning.stopped.state, opened.parts
-    if parts.workspace.path != state.begun.workspace:
+    stopped, state = beginning.stopped, beginning.stopped.state
+    if opened.workspace.path != state.begun.workspace:
         raise WorkspaceError(
-            f"at isolation {parts.workspace.level} the workspace is {parts.workspace.path}, but the run recorded it as "
-            f"{state.begun.workspace}; resume it at isolation {stopped.isolation}"
+            f"at isolation {opened.workspace.level} the workspace is {opened.workspace.path}, but the run recorded "
+            f"it as {state.begun.workspace}; resume it at isolation {stopped.isolation}"
         )
-    again = replace(beginning.reopening, isolation=parts.workspace.level)
+    again = replace(beginning.reopening, isolation=opened.workspace.level)
     if again.said is UNSET and _is_over(state):
         return (), None
     if _only_judged(state, again) and again.isolation == stopped.isolation:
@@ -236,7 +237,7 @@ def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event
     elif stopped.agent is not None and stopped.agent.in_call:
         upcoming = _program_effect(stopped.agent, again, reopened)
     if upcoming is None:
-        upcoming = advance(reopened, parts.strategy)
+        upcoming = advance(reopened, opened.strategy)
     elif state.program is not None and state.program.halted is not None:
         return (), again  # the user continues after a halt deliberately, with the files as they are now
     lost = put_back(stopped, opened) if changes_files(upcoming) else ""

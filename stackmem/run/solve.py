@@ -17,7 +17,8 @@ from .begin import Fresh
 from .companion.attachments import find_attached, with_attached
 from .folder_choice import with_copy
 from .interrupts import Interrupts
-from .open import Observe, Person, everybody_agrees, open_run
+from .open import open_run
+from .opened import Observe, Person, everybody_agrees
 from .play import play
 from .ports import PersonPort
 from .prepare import Prepared
@@ -56,10 +57,10 @@ def solve(
     beginning = Fresh(prepared, plan)
     talks = Person(observe=observe, stop=stop, notice=notice, port=person)
     with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, talks) as opened:
-        if message := kept_notice(opened.parts.start):
+        if message := kept_notice(opened.start):
             notice(message)
         with interrupts.setting_up("run", opened.places.scratch):
-            start = with_attached(opened.parts.start, files, opened.parts.world)
+            start = with_attached(opened.start, files, opened.world)
         return play(start, State(), opened)
 
 

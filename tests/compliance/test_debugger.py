@@ -23,7 +23,7 @@ from stackmem.languages.operations import Complete, Completion, FrameAnswer, Too
 from stackmem.languages.running.opening import open_language
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from tests.in_process import command_line
 from tests.languages.in_memory import run_in_memory
 from tests.languages.playbook.stage import PACKAGED

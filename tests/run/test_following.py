@@ -22,7 +22,7 @@ from stackmem.history.ignored import IgnoreRules
 from stackmem.run.ending import apply_run
 from stackmem.run.following import taking_in
 from stackmem.run.fork import ForkChanges, fork, requests_of
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.ports import Left
 from stackmem.run.prepare import prepare
 from stackmem.run.resume import resume

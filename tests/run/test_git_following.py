@@ -211,7 +211,7 @@ DIES = """
 import os, signal, sys
 from pathlib import Path
 from stackmem.run.following import git_following
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.ports import Left
 from stackmem.run.resume import resume
 sys.path.insert(0, sys.argv[1])

@@ -15,7 +15,7 @@ from stackmem.history.inner import InnerRepository, make_repository
 from stackmem.history.late_repository import LateRepository
 from stackmem.history.origin import Origin
 from stackmem.run.git_inside import GIT, place_of, remove_stale_locks
-from stackmem.run.open import Observe
+from stackmem.run.opened import Observe
 from stackmem.run.prepare import prepare
 from stackmem.run.request import read_request
 from stackmem.run.result import RunResult

@@ -21,7 +21,7 @@ from stackmem.core.person_facts import PersonDecided, SessionRules
 from stackmem.core.state import Notice, State
 from stackmem.run.ending import apply_run
 from stackmem.run.fork import ForkChanges, fork
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.resume import resume
 from stackmem.run.run_folder import APPLY_HOOKS
 from stackmem.settings.hook_files import HOOKS_FILE, project_hooks

@@ -19,7 +19,7 @@ from stackmem.models.registry import NOBODY, is_free
 from stackmem.replays.replay import replay_run
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.limits import LIMITS, first_limits, later_limits
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
 from stackmem.run.resume import resume
 from stackmem.settings.options import LIMIT_OPTIONS

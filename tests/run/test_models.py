@@ -26,7 +26,7 @@ from stackmem.replays.replay import replay_run
 from stackmem.review.report.view import read_runs
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.models import Models, open_other
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.resume import resume
 from stackmem.settings.settings import Settings, resolve
 from stackmem.trace.open_run import Run

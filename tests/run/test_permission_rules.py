@@ -12,7 +12,7 @@ from stackmem.core.person_facts import PersonDecided
 from stackmem.core.requests import AskPermission
 from stackmem.core.state import State
 from stackmem.doors.chat.commands import Look
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.resume import resume
 from tests.run.people import Scripted, replayed, talk
 from tests.stage import Stage, call, command, events, pop

@@ -9,7 +9,7 @@ from stackmem.core.conversation.planning import MAX_STEPS, TEXT, steps_of
 from stackmem.core.facts import CallRejected, FramePopped, NoticeGiven, ToolReturned
 from stackmem.core.person_facts import PersonAccepted, PersonPlanned, PersonStopped, SessionRules, TurnEnded, WordsGiven
 from stackmem.core.state import State
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.ports import UserChoice
 from stackmem.run.resume import resume
 from tests.run.people import Scripted, replayed, talk

@@ -32,7 +32,7 @@ from stackmem.replays.recorded_world import RecordedPerson
 from stackmem.review.replays.model import replay_model
 from stackmem.run import prepare as prepare_module
 from stackmem.run.fork import ForkChanges, fork
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.prepare import CHAT_COMMAND_SECONDS
 from stackmem.run.resume import resume
 from stackmem.trace.moments import prompt_of

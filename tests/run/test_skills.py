@@ -8,7 +8,7 @@ from msgspec import UNSET
 
 from stackmem import open_run, replay
 from stackmem.core.facts import CallRejected, ChunkRead, RunStarted, SourcesDigested, ToolReturned
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.resume import resume
 from stackmem.settings.kept_heap import heap_store
 from stackmem.trace.moments import prompt_of

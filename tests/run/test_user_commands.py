@@ -9,7 +9,7 @@ from stackmem import open_run
 from stackmem.core.facts import NoticeGiven
 from stackmem.core.person_facts import PersonAttached, PersonRan, SessionRules
 from stackmem.core.session import RAN
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.ports import UserCommand, UserFile
 from stackmem.run.resume import resume
 from tests.run.people import Scripted, replayed, talk

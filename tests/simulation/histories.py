@@ -28,7 +28,7 @@ from stackmem.core.state import State
 from stackmem.errors import StackmemError, TraceError
 from stackmem.lab.worlds import make
 from stackmem.review.kept.recover import recover
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.resume import resume
 from stackmem.trace.signatures import SIGNATURES
 from tests.simulation.ground import CALLS_OF_A_LIFE, FAULTS, MODEL, Died, Disk, weather

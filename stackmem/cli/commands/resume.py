@@ -17,7 +17,7 @@ from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.core.requests import InvokeTool
 from stackmem.errors import Halted, UsageError
 from stackmem.neighbors import neighbor
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.repeats import MayRepeat
 from stackmem.run.resume import ResumeResult, resume
 from stackmem.run.stopped import Stopped

@@ -23,7 +23,7 @@ from stackmem.memory import open_strategy
 from stackmem.models.spoken import listening, watching
 from stackmem.run.fork import ForkChanges, fork, requests_of
 from stackmem.run.limits import LIMITS
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.ports import Left, UserChoice, UserCommand
 from stackmem.run.prepare import Prepared
 from stackmem.run.repeats import MayRepeat

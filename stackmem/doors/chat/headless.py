@@ -22,7 +22,7 @@ from stackmem.core.person_facts import PersonAccepted, PersonDecided, PersonStep
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
 from stackmem.errors import UsageError
-from stackmem.run.open import Observe, Person
+from stackmem.run.opened import Observe, Person
 from stackmem.run.ports import Left, UserChoice, UserFile
 from stackmem.run.prepare import Prepared
 from stackmem.run.request import read_request

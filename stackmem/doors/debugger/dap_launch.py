@@ -10,7 +10,7 @@ from stackmem.errors import UsageError
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
 from stackmem.run.companion.find import find_run
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.settings.directories import runs_places
 
 from .dap import DebugSession

@@ -30,10 +30,10 @@ from stackmem.core.tool_schemas import prompt_slots
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.prompts import prompt_text
-from stackmem.run.assemble import RunParts, RunPlaces, scrubber_of, tool_specs
+from stackmem.run.assemble import scrubber_of, tool_specs
 from stackmem.run.in_memory import NoHistory
 from stackmem.run.interrupts import Interrupts
-from stackmem.run.open import Opened, Person
+from stackmem.run.opened import Opened, Person, RunPlaces
 from stackmem.run.perform import World
 from stackmem.run.ports import Left
 from stackmem.run.prepare import must_be_text
@@ -221,9 +221,11 @@ def open_client_run(
         model = ClientModel(calls, scrubber)
         world = World(model, workspace, None, scrubber.scrub, sync, plan.settings.command_seconds)
         world.must_have_room = writer.must_have_room
-        parts = RunParts(start, open_strategy(STRATEGY), world, workspace, scrubber, 0, keeper)
         places = RunPlaces(run, plan.folder, run)
-        yield Opened(parts, places, NoHistory(), request, interrupts, Person(), writer, signer)
+        yield Opened(
+            start, open_strategy(STRATEGY), world, workspace, scrubber, places, NoHistory(), request, interrupts,
+            Person(), writer, signer, keeper,
+        )  # fmt: skip
 
 
 def _start(plan: ClientPlan, client: str, scrubber: Scrubber) -> RunStarted:

@@ -100,7 +100,7 @@ def _play(
             ended.put(None)
             return
         with Interrupts() as interrupts, open_client_run(plan, calls, environ, interrupts) as opened:
-            result = play(opened.parts.start, State(), opened)
+            result = play(opened.start, State(), opened)
         calls.close(f"the memory of this session has ended: {result.failure or result.outcome}")
         ended.put(result)
     except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits for the end

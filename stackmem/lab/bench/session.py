@@ -20,7 +20,7 @@ from stackmem.lab.worlds import manifest
 from stackmem.memory import open_strategy
 from stackmem.run.in_memory import open_in_memory, recall
 from stackmem.run.models import Nobody
-from stackmem.run.open import Observe
+from stackmem.run.opened import Observe
 from stackmem.run.perform import World
 from stackmem.run.ports import Left, Unattended
 from stackmem.run.prepare import Prepared, as_session

@@ -22,7 +22,7 @@ from stackmem.languages.running.run import run_program
 from stackmem.languages.running.screen import ProgramScreen, show_program
 from stackmem.languages.sexp.language import LEAVES, PROMPT
 from stackmem.languages.sexp.reader import TypedLines
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 
 _MAX_CHARS = 1_000_000
 """Maximum length of one expression. Longer input is passed on unfinished, and the reader reports the excess."""

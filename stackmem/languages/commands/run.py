@@ -19,7 +19,7 @@ from stackmem.languages.running.inputs import read_answers, read_inputs
 from stackmem.languages.running.prepare import PreparedProgram, ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
 from stackmem.languages.running.screen import Answers, ProgramScreen, show_halt, show_program, watcher
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.tools.mcp_servers import own_servers
 

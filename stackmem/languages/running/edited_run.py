@@ -33,7 +33,8 @@ from stackmem.run.assemble import scrubber_of
 from stackmem.run.begin import Edited, must_be_original, plan_kept
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.limits import later_limits, refuse_spent
-from stackmem.run.open import Opened, Person, open_run
+from stackmem.run.open import open_run
+from stackmem.run.opened import Opened, Person
 from stackmem.run.play import play
 from stackmem.run.prepare import prepare_kept
 from stackmem.run.programs.edited_sources import EditedSources, digest_of_text
@@ -181,22 +182,22 @@ def _rerun(run: Run, again: _Again, opened: Opened, watch: Watcher | None) -> tu
 
     Every text that the program receives is stored in the new run's folder.
     """
-    parts, run_dir, before = opened.parts, opened.places.run, again.tape.start.workspace
+    run_dir, before = opened.places.run, again.tape.start.workspace
     text_of = _instead(again.texts, sources_of(run.folder))
     read = [heard.event.digest for heard in again.tape.heard if isinstance(heard.event, SourceLoaded)]
     for digest in (*filter(None, read), again.begun.digest):
         keep_source(run_dir, text_of(digest))
 
     def moved(path: str) -> str:
-        return parts.workspace.path + path.removeprefix(before) if Path(path).is_relative_to(before) else path
+        return opened.workspace.path + path.removeprefix(before) if Path(path).is_relative_to(before) else path
 
-    begun, level = again.begun, parts.workspace.level
+    begun, level = again.begun, opened.workspace.level
     options = {name: moved(value) if name == "config" else value for name, value in begun.options.items()}
     begun = replace(begun, path=moved(begun.path), module_path=moved(begun.module_path), options=options)
     start = replace(
-        again.tape.start, workspace=parts.workspace.path, isolation=level, limits=again.limits, version=VERSION
+        again.tape.start, workspace=opened.workspace.path, isolation=level, limits=again.limits, version=VERSION
     )
-    program = program_of(begun, start, parts.strategy, sources_of(run_dir), keep=False, watch=watch)
+    program = program_of(begun, start, opened.strategy, sources_of(run_dir), keep=False, watch=watch)
     facts, state, used = play_tape(program, (start, begun), again.tape)
     if state.tree != again.state.tree:
         raise WorkspaceError(

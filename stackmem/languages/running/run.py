@@ -14,7 +14,8 @@ from stackmem.run.assemble import plan_run
 from stackmem.run.begin import Fresh, with_mounts
 from stackmem.run.folder_choice import with_copy
 from stackmem.run.interrupts import Interrupts
-from stackmem.run.open import Opened, Person, open_run
+from stackmem.run.open import open_run
+from stackmem.run.opened import Opened, Person
 from stackmem.run.play import play
 from stackmem.run.programs.result import ProgramResult, program_result
 from stackmem.run.request import ProgramRequest
@@ -40,18 +41,18 @@ def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Pers
     beginning = Fresh(prepared, plan, ready.request)
     with Interrupts(person.stop) as interrupts, open_run(beginning, environ, interrupts, person) as opened:
         with interrupts.setting_up("run", opened.places.scratch):
-            parts, run_dir = opened.parts, opened.places.run
+            run_dir = opened.places.run
             request = opened.request.program or ready.request
-            begun = _started(request, parts.scrubber.scrub(ready.text), folder, opened)
+            begun = _started(request, opened.scrubber.scrub(ready.text), folder, opened)
             text_of = sources_of(run_dir)
-            opened.program = program_of(begun, parts.start, parts.strategy, text_of, keep=False, watch=person.watch)
+            opened.program = program_of(begun, opened.start, opened.strategy, text_of, keep=False, watch=person.watch)
             opened.program.listen(person.tell)
-        return program_result(play(parts.start, State(), opened), opened)
+        return program_result(play(opened.start, State(), opened), opened)
 
 
 def _started(request: ProgramRequest, text: str, folder: Path | None, opened: Opened) -> ProgramStarted:
     """Return the event that starts the program in the trace, and store the program's text in the run's folder."""
-    workspace = Path(opened.parts.workspace.path)
+    workspace = Path(opened.workspace.path)
 
     def inside(path: Path) -> Path:
         """Return the path as commands see it, if the workspace contains it."""

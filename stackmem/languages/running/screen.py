@@ -25,7 +25,7 @@ from stackmem.languages.frame.values import as_text
 from stackmem.languages.language import Announcer, Happening
 from stackmem.languages.operations import ReplyRefused
 from stackmem.neighbors import neighbor
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
 from stackmem.run.request import read_request
 

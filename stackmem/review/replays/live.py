@@ -67,7 +67,7 @@ def replay_live(
         run.moment(first)
     begin = run.moment(first - 1)
     with rehearse(run, begin.settled, begin.at, environ, Recorded()) as opened:
-        world, level = opened.parts.world, opened.parts.workspace.level
+        world, level = opened.world, opened.workspace.level
         if world.program is None and _of_program(run):
             raise UsageError("the run's request does not name a program; stackmem replay shows what its trace contains")
         calls, comparison = 0, FactComparison((run.folder / HISTORY, opened.places.run / HISTORY))

@@ -82,7 +82,7 @@ def replay_model(
 
     at = moment.record.seq - 1
     with rehearse(run, moment.asked, at, environ, recorded) as opened, Interrupts(stop) as interrupts:
-        world = opened.parts.world
+        world = opened.world
         world.model = RecordedModel(list(_answers(tail)))
         clock = iter([record.event.elapsed_seconds for record in tail if isinstance(record.event, facts.ClockRead)])
         world.clock = lambda: next(clock, moment.asked.seconds)
@@ -97,7 +97,7 @@ def replay_model(
         equal, step, difference = _compared(tail, made, comparison)
         return Rerun(
             run=run.id,
-            isolation=opened.parts.workspace.level,
+            isolation=opened.workspace.level,
             first=first,
             steps=end.step - first + 1,
             equal_facts=equal,

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.core.program_facts import StepFailed
-from stackmem.run.open import Opened
+from stackmem.run.opened import Opened
 from stackmem.run.result import RunResult
 
 

@@ -16,7 +16,7 @@ import os, signal, sys
 from pathlib import Path
 from stackmem.core.program_facts import StepEntered, ToolAnswered
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.languages.running.run import run_program
 kind, item = sys.argv[2], sys.argv[3]
 entered = ""

@@ -12,7 +12,7 @@ from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
 from stackmem.replays.replay import replay_run
 from stackmem.run.limits import first_limits
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.tools.own_tools import TOOLS, tool
 from stackmem.trace.open_run import Run
 

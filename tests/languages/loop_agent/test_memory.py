@@ -24,7 +24,7 @@ from pathlib import Path
 from stackmem.core.program_facts import PhaseEnded
 from stackmem.tools.own_tools import tool
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.languages.running.run import run_program
 
 root, count, chars = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])

@@ -54,7 +54,7 @@ RUN = """
 import os, signal, sys
 from pathlib import Path
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.languages.running.run import run_program
 left, said = int(sys.argv[2]), iter(["Ann"] * 50)
 def observe(event, state):

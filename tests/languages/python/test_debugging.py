@@ -6,7 +6,7 @@ from stackmem.doors.debugger.debugged import RecordedMoments
 from stackmem.languages.debugger import DebugMoment
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from tests.languages.python.programs import program
 from tests.stage import Stage
 

@@ -14,7 +14,7 @@ import pytest
 
 from stackmem.core.facts import ClockRead, RunEnded, RunResumed
 from stackmem.core.program_facts import ProgramCalled, ToolAnswered
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.resume import resume
 from stackmem.settings.mcp_servers import trust
 from stackmem.settings.program_trust import read_programs

@@ -13,7 +13,7 @@ from stackmem.core.program_facts import Continued, ProgramStarted, ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.languages.running.edited_run import Divergence, continue_program
 from stackmem.replays.replay import replay_run
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
 from stackmem.run.resume import resume
 from stackmem.tools.own_tools import TOOLS, tool

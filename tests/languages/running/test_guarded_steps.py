@@ -22,7 +22,7 @@ from stackmem.core.requests import AskPermission
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
 from stackmem.replays.replay import replay_run
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
 from stackmem.run.resume import resume
 from stackmem.settings.mcp_servers import trust
@@ -197,7 +197,7 @@ import os, signal, sys
 from pathlib import Path
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 left = int(sys.argv[1])
 def observe(event, state):
     global left

@@ -25,7 +25,7 @@ from stackmem.review.measure.timeline import timeline
 from stackmem.review.replays.live import replay_live
 from stackmem.review.replays.model import replay_model
 from stackmem.review.report.view import read_runs
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from stackmem.trace.record import Record

@@ -14,7 +14,7 @@ from stackmem.core.facts import ChecksReturned, RunEnded
 from stackmem.errors import UsageError
 from stackmem.languages.running.edited_run import continue_program
 from stackmem.replays.replay import replay_run
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from tests.languages import tiny
@@ -35,7 +35,7 @@ sys.path.insert(0, {root!r})
 from pathlib import Path
 from stackmem.tools.own_tools import tool
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.languages.running.run import run_program
 from tests.languages import tiny
 tiny.install()

@@ -7,7 +7,7 @@ import pytest
 from stackmem.errors import Halted
 from stackmem.languages.debugger import DebugMoment
 from stackmem.languages.running.edited_run import continue_program
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.resume import resume
 from tests.in_process import command_line
 from tests.stage import Stage, written_in

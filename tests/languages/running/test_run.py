@@ -23,7 +23,7 @@ from stackmem.languages.running.run import run_program
 from stackmem.replays.replay import replay_run
 from stackmem.review.step_view import view_step
 from stackmem.run.fork import ForkChanges, fork
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
 from stackmem.run.resume import resume
 from stackmem.tools.own_tools import TOOLS, register, tool
@@ -206,7 +206,7 @@ import os, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.languages.running.run import run_program
 from tests.languages import tiny
 tiny.install()

@@ -12,7 +12,7 @@ from stackmem.languages.running.run import run_program
 from stackmem.review.measure.moments import moments
 from stackmem.review.measure.timeline import timeline
 from stackmem.review.report.facts import BRIEF_AFTER, BRIEF_CHARS, MAX_CHARS
-from stackmem.run.open import Person
+from stackmem.run.opened import Person
 from stackmem.trace.open_run import Run
 
 from .opened import opened, text

@@ -31,7 +31,7 @@ class Session:
     def _play(self) -> None:
         if self.calls.wait():
             with Interrupts() as interrupts, open_client_run(self.plan, self.calls, os.environ, interrupts) as opened:
-                play(opened.parts.start, State(), opened)
+                play(opened.start, State(), opened)
             self.calls.close("over")
 
     def ask(self, name: str, /, **arguments: object) -> str:
