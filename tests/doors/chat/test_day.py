@@ -93,17 +93,23 @@ def test_a_day_of_60_actions_and_every_run_replays(stage: Stage, day: Day):
     assert [each.event.text for each in open_run(runs(stage)[0]).records() if isinstance(each.event, PersonSaid)]
 
 
-@pytest.mark.parametrize("after", range(1, 35) if CAMPAIGN else [21])
+KILLS = range(1, 57)
+"""Numbers of actions after which the program is killed. The last ones stop, leave or restart it themselves."""
+
+
+@pytest.mark.parametrize("after", KILLS if CAMPAIGN else [21, 52])
 def test_a_kill_in_the_day_loses_nothing_that_was_shown(stage: Stage, day: Day, after: int):
     day.window.type(day.start, "Enter")
-    day.play(first_half(stage.root / "shot.png")[:after])
+    day.play((*first_half(stage.root / "shot.png"), *second_half(day.program))[:after])
     day.kill()
     day.window.wait_for("Killed")
     shown = day.window.history()
     day.act(Action("--continue", (f"clear; {day.program} --continue", "Enter"), ">", line=True))
-    (run,) = runs(stage)
-    replied = [each.event for each in open_run(run).records() if isinstance(each.event, ModelReplied)]
+    replied = [
+        each.event for run in runs(stage) for each in open_run(run).records() if isinstance(each.event, ModelReplied)
+    ]
     texts = " ".join(part.text for reply in replied for part in reply.parts if isinstance(part, Text))
     words = [reply["text"] for reply in REPLIES if "text" in reply]
     assert [each for each in words if each in shown and each not in texts] == []
-    assert replay(run)
+    assert all(replay(run) for run in runs(stage))
+    assert after < 46 or (stage.root / "mine" / "c.txt").read_text() == "c\n"
