@@ -33,9 +33,9 @@ PLAN = "plan.json"
 
 KEPT = (
     "id", "task", "horizon", "model", "strategy", "outcome", "solved", "error", "cost_usd", "bill_usd",
-    "peak_context_tokens",
+    "bill_uncached", "peak_context_tokens", "model_seconds",
 )  # fmt: skip
-"""The columns that are kept in memory: enough for means and for expected costs."""
+"""The columns that are kept in memory: enough for expected costs and for the table of means (``screen.Sums``)."""
 
 _NEEDED = ("id", "task", "model", "strategy", "outcome")
 _MAX_ROW_BYTES = 16 << 20
