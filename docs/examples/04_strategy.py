@@ -64,7 +64,7 @@ def masked(parameters: str) -> Masked:
     return Masked(chosen.counts["keep"], chosen.name)
 
 
-stackmem.STRATEGIES["masked"] = masked
+plugin = stackmem.Plugin(strategies={"masked": masked})  # what an installed package offers
 
 SCRIPT = """\
 replies:
@@ -76,23 +76,25 @@ replies:
     expect: {contains: characters left out, absent: a note of some sort}
 """
 
-with tempfile.TemporaryDirectory() as folder:
-    project = Path(folder, "project")
-    project.mkdir()
-    Path(project, "note.txt").write_text("a note of some sort\n")
-    script = Path(folder, "script.yaml")
-    script.write_text(SCRIPT)
-    result = stackmem.solve(
-        project,
-        "Count the characters of note.txt.",
-        model=f"script:{script}",
-        strategy="masked",
-        check="grep -q twenty done.txt",
-        runs_dir=Path(folder, "runs"),
-        sandbox_dir=Path(folder, "work"),
-    )
-    print(f"{result.outcome} in {result.steps} steps with {result.strategy}: {result.result}")
-    print(f"replayed: {stackmem.replay(result.run_dir).prompts} prompts equal")
+if __name__ == "__main__":
+    stackmem.STRATEGIES["masked"] = masked  # only for this process
+    with tempfile.TemporaryDirectory() as folder:
+        project = Path(folder, "project")
+        project.mkdir()
+        Path(project, "note.txt").write_text("a note of some sort\n")
+        script = Path(folder, "script.yaml")
+        script.write_text(SCRIPT)
+        result = stackmem.solve(
+            project,
+            "Count the characters of note.txt.",
+            model=f"script:{script}",
+            strategy="masked",
+            check="grep -q twenty done.txt",
+            runs_dir=Path(folder, "runs"),
+            sandbox_dir=Path(folder, "work"),
+        )
+        print(f"{result.outcome} in {result.steps} steps with {result.strategy}: {result.result}")
+        print(f"replayed: {stackmem.replay(result.run_dir).prompts} prompts equal")
 
-if result.outcome != "solved":
-    raise SystemExit(f"not solved: {result}")
+    if result.outcome != "solved":
+        raise SystemExit(f"not solved: {result}")

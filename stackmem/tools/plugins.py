@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import Distribution, EntryPoint, distributions
@@ -232,9 +233,23 @@ def load_plugins() -> None:
         raise UsageError(f"{problems[0]}{more}")
 
 
+_loading = ContextVar("_loading", default=False)
+
+
 def plugin_problems() -> tuple[str, ...]:
-    """Like ``load_plugins``, but return a message for each unusable plug-in instead of raising."""
-    installed = _installed(places())
+    """Like ``load_plugins``, but return a message for each unusable plug-in instead of raising.
+
+    Raises:
+        UsageError: A plug-in's own import called this function.
+    """
+    if _loading.get():
+        # otherwise the package would be loaded a second time before its first import ends, and fail with a riddle
+        raise UsageError("its import starts a run; move that code below if __name__ == '__main__'")
+    token = _loading.set(True)
+    try:
+        installed = _installed(places())
+    finally:
+        _loading.reset(token)
     installed.fill()
     return tuple(installed.problems)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.sources import ROOT
 from tests.tools.installed import Installed
 
 BRIEF = '''\
@@ -118,3 +119,16 @@ def test_in_a_program_a_plug_in_that_cannot_be_used_is_an_error_to_catch(install
         [str(installed.python), "program.py"], cwd=installed.folder, env=os.environ, capture_output=True, text=True
     )
     assert ran.stdout.startswith("the plug-in broken of broken 1.0 cannot be used (ModuleNotFoundError"), ran.stderr
+
+
+def test_the_example_of_a_strategy_is_a_plug_in(installed: Installed):
+    installed.put("masked", (ROOT / "docs" / "examples" / "04_strategy.py").read_text("utf-8"))
+    listed = installed.run("strategies", "masked")
+    assert "tools: read_file, write_file" in listed.stdout, listed.stderr
+
+
+def test_a_plug_in_whose_import_starts_a_run_is_named_with_the_fix(installed: Installed):
+    installed.put("eager", "import stackmem\nstackmem.replay('last')\n")
+    ran = installed.run("strategies")
+    assert (ran.returncode, ran.stderr.count("cannot be used")) == (2, 1), ran.stderr
+    assert "(its import starts a run; move that code below if __name__ == '__main__')" in ran.stderr
