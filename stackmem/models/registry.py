@@ -68,7 +68,7 @@ class _Replies(Protocol):
 
 
 class Scripted(Struct, frozen=True):
-    """A script or a simulated policy under its requested name; it has no price."""
+    """A script or a simulated policy under its requested name. It has only the price that the user gives."""
 
     name: str
     window_tokens: int
@@ -238,14 +238,15 @@ def _script(wanted: ModelRequest) -> Model:
         raise UsageError("script: needs a file; name one, as in script:replies.yaml")
     script = neighbor("lab: open a scripted model").from_file(Path(wanted.rest))
     window = wanted.window_tokens or _SCRIPT_WINDOW_TOKENS
-    return Scripted(f"script:{wanted.rest}", window, script, vision=_script_vision(wanted))
+    return Scripted(f"script:{wanted.rest}", window, script, wanted.price, _script_vision(wanted))
 
 
 def _demo(wanted: ModelRequest) -> Model:
     if wanted.demo is None:
         raise UsageError("this task has no demo.yaml; choose a model, such as --model claude-sonnet-5-5 or script:FILE")
     script = neighbor("lab: open a scripted model").from_file(wanted.demo)
-    return Scripted("demo", wanted.window_tokens or _SCRIPT_WINDOW_TOKENS, script, vision=_script_vision(wanted))
+    window = wanted.window_tokens or _SCRIPT_WINDOW_TOKENS
+    return Scripted("demo", window, script, wanted.price, _script_vision(wanted))
 
 
 def _script_vision(wanted: ModelRequest) -> Vision | None:
@@ -258,7 +259,8 @@ def _simulated(wanted: ModelRequest) -> Model:
     if name != SIMULATED:
         raise UsageError(f"no simulated model {wanted.rest[:80]!r}; the only one is sim/{SIMULATED}")
     window = wanted.window_tokens or _SCRIPT_WINDOW_TOKENS
-    return Scripted(f"sim/{wanted.rest}", window, neighbor("lab: open a simulated model")(variant, window, SIMULATED))
+    policy = neighbor("lab: open a simulated model")(variant, window, SIMULATED)
+    return Scripted(f"sim/{wanted.rest}", window, policy, wanted.price)
 
 
 MODELS: dict[str, Callable[[ModelRequest], Model]] = {

@@ -155,6 +155,13 @@ def test_a_spent_limit_is_named_with_the_way_to_raise_it_wherever_a_run_goes_on(
         fork(folder, 2, ForkChanges(), dict(os.environ))
 
 
+def test_a_script_with_a_price_costs_what_its_estimated_tokens_would(stage: Stage) -> None:
+    task = stage.task(pop())
+    assert stage.solve(task).cost_usd is None
+    priced = stage.solve(task, price="2,8")
+    assert priced.cost_usd == pytest.approx((priced.usage.uncached * 2 + priced.usage.output * 8) / 1e6)
+
+
 def test_every_limit_has_its_setting_and_its_ending():
     assert [limit.field for limit in RUN_LIMITS] == list(Limits.__struct_fields__)
     assert sorted(limit.setting for limit in RUN_LIMITS) == sorted(LIMIT_OPTIONS)
