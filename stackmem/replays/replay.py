@@ -10,8 +10,10 @@ from msgspec import UNSET, Struct
 from stackmem.errors import UsageError
 from stackmem.run.perform import judge
 from stackmem.run.result import TraceEnd
+from stackmem.run.run_folder import TRACE
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
+from stackmem.trace.lock import current_outcome
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.signatures import SignedRecords, Vouched
@@ -25,7 +27,7 @@ class Replayed(Struct, frozen=True):
 
     Attributes:
         prompts: Number of prompt digests that were compared and are equal.
-        outcome: ``running`` if the run was cut short.
+        outcome: ``running`` if the run has no end yet, ``interrupted`` if it has none and no process writes it.
         torn_bytes: Bytes after the last complete record.
         result_is_unread: Whether ``result.json`` exists but cannot be read, so that it was not compared.
         redacted_of: For a redacted copy, the digest of the original's last record. Otherwise empty.
@@ -74,7 +76,7 @@ def replay_run(run_dir: Path, trusted: Mapping[str, str] | None = None) -> Repla
         events=verified.events,
         prompts=verified.prompts,
         same_rules=verified.same_rules,
-        outcome=state.outcome,
+        outcome=current_outcome(run_dir / TRACE, state.outcome),
         steps=state.step,
         frames=state.pushes,
         torn_bytes=reader.torn_bytes,

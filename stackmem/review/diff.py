@@ -18,9 +18,11 @@ from stackmem.core.heap import Heap
 from stackmem.core.messages import Usage
 from stackmem.core.state import State
 from stackmem.errors import TraceError
+from stackmem.run.run_folder import TRACE
 from stackmem.trace.difference import brief, field_diff
 from stackmem.trace.imported import imported_from, shown_strategy, stated_by_recording
 from stackmem.trace.lineage import HISTORY
+from stackmem.trace.lock import current_outcome
 from stackmem.trace.open_run import Run
 from stackmem.trace.record import Record
 from stackmem.trace.snapshot import FileChange
@@ -139,7 +141,7 @@ class _Reading:
             task=start.task_name,
             model=start.model,
             strategy=shown_strategy(start, stated),
-            outcome=state.outcome,
+            outcome=current_outcome(self.run.folder / TRACE, state.outcome),
             ending=state.end.ending if state.end else "",
             steps=state.step,
             frames=state.pushes,

@@ -22,6 +22,7 @@ from stackmem.errors import TraceError
 from stackmem.foreign.files import descriptor_of_regular
 
 StrPath = str | os.PathLike[str]
+RUNNING, INTERRUPTED = "running", "interrupted"  # outcomes of a run whose trace has no end
 _NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}  # the file system has no locks
 _TRIES = 100  # each attempt can lose the file to a holder that removes it
 _PATIENCE_SECONDS = 5.0
@@ -103,6 +104,11 @@ def is_held(trace: StrPath) -> bool:
     finally:
         os.close(file)
     return False
+
+
+def current_outcome(trace: StrPath, outcome: str) -> str:
+    """Return the outcome that users read: ``interrupted`` instead of ``running`` if no process writes the trace."""
+    return INTERRUPTED if outcome == RUNNING and not is_held(trace) else outcome
 
 
 def _lock(file: int, what: str) -> None:

@@ -48,7 +48,7 @@ def test_a_trace_that_cannot_grow_ends_the_run_with_7_and_replays_up_to_there(st
     assert "records are intact" in ran.stderr
     assert ran.stdout.startswith('{"outcome": "error"')
     found = replay(find_run("last", stage.runs))
-    assert found.outcome == "running"
+    assert found.outcome == "interrupted"
     assert 0 < found.steps < 9
     assert found.torn_bytes == 0
 

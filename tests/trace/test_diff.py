@@ -95,7 +95,7 @@ def test_files_that_differ_only_in_a_time_part_nothing(tmp_path):
 def test_a_run_that_ends_earlier_is_reported(tmp_path):
     found = compared(tmp_path, *STORY[:3])
     assert (found.parting.a.step, found.parting.b) == (4, None)
-    assert (found.a.outcome, found.b.outcome) == ("finished", "running")
+    assert (found.a.outcome, found.b.outcome) == ("finished", "interrupted")
 
 
 def test_how_they_began_is_told_and_parts_nothing_by_itself(tmp_path):

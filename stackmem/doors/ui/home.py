@@ -15,9 +15,10 @@ from stackmem.core.messages import ToolCall
 from stackmem.core.person_facts import TurnEnded
 from stackmem.core.text import mark_cut
 from stackmem.foreign.files import bounded_lines, open_regular
-from stackmem.review.kept.run_list import INTERRUPTED, RUNNING, RunRow, is_resumable
+from stackmem.review.kept.run_list import RunRow, is_resumable
 from stackmem.run.result import read_result
 from stackmem.run.run_folder import RESULT, TRACE
+from stackmem.trace.lock import INTERRUPTED, RUNNING
 from stackmem.trace.record import Record
 
 from .places import Places

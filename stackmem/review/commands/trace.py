@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from stackmem.cli.options import Json, RunName, flag, option, run_folder, switch
 from stackmem.cli.screen.text import echo_json, one_line, readable, say, terminal_width
+from stackmem.core.state import State
 from stackmem.core.text import quantity
 from stackmem.errors import TraceError
 from stackmem.models.catalog import lookup
@@ -23,8 +24,10 @@ from stackmem.review.measure.metrics import measure
 from stackmem.review.measure.moments import Moment
 from stackmem.review.measure.timeline import timeline
 from stackmem.review.trace_tables import cache_lines, frame_tree, metric_table, request_table, step_table
+from stackmem.run.run_folder import TRACE
 from stackmem.trace.imported import shown_strategy, stated_by_recording
 from stackmem.trace.lineage import begun_by, came_from
+from stackmem.trace.lock import current_outcome
 from stackmem.trace.pack import pack
 
 app = typer.Typer(help="Show, measure, pack or redact the trace of a run.", no_args_is_help=True)
@@ -45,7 +48,11 @@ def show_command(
     by_frame = () if steps else frames(run_moments)
     if json:
         rows = {"steps": by_step} if steps else {"frames": by_frame}
-        head = {"run": name_of(folder), "outcome": last[0].after.outcome, "parent": came_from(folder)}
+        head = {
+            "run": name_of(folder),
+            "outcome": _outcome(folder, last[0].after),
+            "parent": came_from(folder),
+        }
         echo_json(head | rows)
         return
     width = terminal_width()
@@ -66,7 +73,7 @@ def stats_command(
     last: list[Moment] = []
     metrics = measure(_note_last(moments_of(folder), last))
     if json:
-        head = {"run": name_of(folder), "outcome": last[0].after.outcome}
+        head = {"run": name_of(folder), "outcome": _outcome(folder, last[0].after)}
         echo_json(head | {"metrics": metrics, "cache": billed})
         return
     lines = [_title(folder, last[0]), "", *metric_table(metrics)]
@@ -144,12 +151,16 @@ def _note_last(run: Iterable[Moment], last: list[Moment]) -> Iterator[Moment]:
         raise TraceError("the trace is empty; the run ended before its first record")
 
 
+def _outcome(folder: Path, state: State) -> str:
+    return current_outcome(folder / TRACE, state.outcome)
+
+
 def _title(folder: Path, last: Moment) -> str:
     state = last.after
     start = state.begun
     estimated = "; the model reported no tokens, so they are estimated (~)" if state.usage.estimated else ""
     return (
-        f"{one_line(name_of(folder))}: {state.outcome} after {quantity(state.step, 'step')}, "
+        f"{one_line(name_of(folder))}: {_outcome(folder, state)} after {quantity(state.step, 'step')}, "
         f"model {one_line(start.model)}, "
         f"strategy {one_line(shown_strategy(start, stated_by_recording(folder)))}{estimated}{_origin(folder, last)}"
     )

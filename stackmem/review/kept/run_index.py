@@ -9,9 +9,9 @@ from threading import Lock
 
 from stackmem.errors import UsageError
 from stackmem.run.run_folder import TRACE
-from stackmem.trace.lock import lock_of
+from stackmem.trace.lock import INTERRUPTED, RUNNING, lock_of
 
-from .run_list import INTERRUPTED, RUNNING, UNBEGUN, RunRow, measured, name_of, run_folders, run_row
+from .run_list import UNBEGUN, RunRow, measured, name_of, run_folders, run_row
 
 _OPEN = (RUNNING, INTERRUPTED, UNBEGUN)
 _UNSETTLED = -1

@@ -28,10 +28,10 @@ from stackmem.run.request import read_request
 from stackmem.run.result import read_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, is_run
 from stackmem.trace.lineage import came_from
-from stackmem.trace.lock import is_held
+from stackmem.trace.lock import INTERRUPTED, RUNNING, is_held
 from stackmem.workspace.tree import disk_bytes
 
-RUNNING, INTERRUPTED, UNBEGUN = "running", "interrupted", "never began"
+UNBEGUN = "never began"
 REMOVING = ".removing"
 """The folder next to the runs for a run that is being removed. It is not listed."""
 

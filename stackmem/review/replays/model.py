@@ -24,8 +24,9 @@ from stackmem.review.comparison import FactComparison, without_counts
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run as play
 from stackmem.run.perform import World
-from stackmem.run.run_folder import HISTORY
+from stackmem.run.run_folder import HISTORY, TRACE
 from stackmem.trace.difference import brief, explain_rerun_difference
+from stackmem.trace.lock import current_outcome
 from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
@@ -104,7 +105,7 @@ def replay_model(
             step=step,
             difference=difference,
             outcome=end.outcome,
-            recorded_outcome=run.state.outcome,
+            recorded_outcome=current_outcome(run.folder / TRACE, run.state.outcome),
             missing=opened.missing,
             equal=not difference,
             differs_only_in=comparison.differs_only_in,

@@ -13,7 +13,7 @@ from stackmem.core.text import quantity
 from stackmem.run.result import read_result
 from stackmem.trace.imported import Stated, stated_by_recording
 from stackmem.trace.lineage import TRACE, sources
-from stackmem.trace.lock import is_held
+from stackmem.trace.lock import INTERRUPTED, is_held
 from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
 
@@ -25,7 +25,6 @@ from .tail import RunTail
 from .texts import Texts
 
 NO_HISTORY = "this run has no file history"
-INTERRUPTED = "interrupted"
 READING = "reading"
 _RESULT_CHARS = 300
 

@@ -130,7 +130,7 @@ def test_a_run_that_was_killed_is_the_same_up_to_there(run):
     rechain(run.folder / "trace.jsonl", records(run.folder)[:-4])
     found = replay_model(Run(run.folder), os.environ, 2)
     assert found.difference == ""
-    assert found.recorded_outcome == "running"
+    assert found.recorded_outcome == "interrupted"
 
 
 def test_a_run_that_was_forked_is_played_again_behind_the_cut(run):
