@@ -6,7 +6,7 @@ import json
 import shlex
 from typing import NamedTuple
 
-_SOLVE = "stackmem solve tasks/calculator --model demo"
+_SOLVE = "stackmem solve calculator --model demo"
 _READER = "--model sim/bounded-reader --isolation memory"
 _BENCH = (
     "stackmem bench spec_map --strategies full,stackheap --models sim/bounded-reader --trials 1 --horizon 60"

@@ -26,7 +26,7 @@ def observe(event: stackmem.Event, state: State) -> None:
 
 with tempfile.TemporaryDirectory() as folder:
     result = stackmem.solve(
-        "tasks/calculator",
+        "calculator",
         model="demo",
         runs_dir=Path(folder, "runs"),
         sandbox_dir=Path(folder, "work"),

@@ -11,9 +11,7 @@ import stackmem
 from stackmem.core.facts import ModelReplied
 
 with tempfile.TemporaryDirectory() as folder:
-    result = stackmem.solve(
-        "tasks/calculator", model="demo", runs_dir=Path(folder, "runs"), sandbox_dir=Path(folder, "work")
-    )
+    result = stackmem.solve("calculator", model="demo", runs_dir=Path(folder, "runs"), sandbox_dir=Path(folder, "work"))
 
     # Compares every recorded fact with the one that the rules derive, and every prompt with its recorded digest.
     found = stackmem.replay(result.run_dir)
