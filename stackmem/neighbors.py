@@ -1,7 +1,7 @@
 """The parts of other packages that the kernel uses, by name. Each part is imported on first use.
 
 The kernel (everything except ``review``, ``languages``, ``formats``, ``lab`` and ``doors``) does not import these
-packages.
+packages. The kernel's own parallel frames are here too: they are runs, so a run finds them by name.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ NEIGHBORS: dict[str, str] = {
     "formats: exporters": "stackmem.formats.exports:EXPORTS",
     "formats: send spans": "stackmem.formats.exports.live_spans:live_spans",
     "formats: the image of a task": "stackmem.formats.tasks.image:built_image",
+    "kernel: parallel frames": "stackmem.run.parallel.children:Children",
     "languages: continue an edited program": "stackmem.languages.running.screen:continue_kept",
     "languages: answers of a rehearsal": "stackmem.languages.running.rehearsal:RecordedAnswers",
     "languages: examine a written program": "stackmem.languages.running.rehearsal:examine_program",

@@ -13,8 +13,8 @@ OPTION_GROUPS = {
         "text_calls", "vision", "call_schema", "prompt",
     ),
     "Memory and limits": (
-        "extra_tools", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "read_calls", "upkeep",
-        "max_tokens", "max_seconds", "command_seconds", "literal_mib",
+        "extra_tools", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints", "read_calls", "parallel_frames",
+        "upkeep", "max_tokens", "max_seconds", "command_seconds", "literal_mib",
     ),
     "Programs": (
         "inputs", "mount", "language", "config", "entry", "lib", "answers", "non_interactive", "snoop", "full",

@@ -37,6 +37,8 @@ def model_request(state: State, view: View) -> AskModel:
         reply_tokens=sizing.reply_tokens(state),
         announced=sizing.announced(state),
         reads_together=reading.allows(state.begun),
+        parallel=state.parallel.name,
+        facts_before=state.parallel.facts,
     )
 
 

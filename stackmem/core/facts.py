@@ -18,6 +18,7 @@ from .images.vision import Vision
 from .jobs.calls import EndedJob, JobNumbers
 from .messages import FailureKind, PromptText, ReplyPart, Text, ToolCall, ToolSpec, Usage
 from .network import NetworkRequest
+from .parallel.facts import ParallelEvent
 from .person_facts import AttachedFile, PermissionRule, PersonEvent, RecallFound, SessionRules
 from .pricing import Answerer, Price
 from .program_facts import OfferedProgram, ProgramEvent
@@ -87,6 +88,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         read_calls: ``many`` if several read-only calls in one reply are answered together (guidance/reading.py).
             Omitted in other runs.
         attached: What the user attached to the task. Omitted if there is nothing.
+        parallel: How many frames may run in parallel. Omitted if the agent cannot start several frames together.
         guards: ``programs`` if the permission rules and hooks also apply to the steps of programs. Omitted in older
             runs, and if there are neither rules nor hooks.
     """
@@ -138,6 +140,7 @@ class RunStarted(Struct, frozen=True, tag=True):
     attached: tuple[AttachedFile, ...] | UnsetType = UNSET
     clearing: Literal["paying"] | UnsetType = UNSET
     guards: Literal["programs"] | UnsetType = UNSET
+    parallel: int | UnsetType = UNSET
 
     @property
     def registered(self) -> tuple[str, ...]:
@@ -186,6 +189,7 @@ class RunForked(Struct, frozen=True, tag=True):
         start: The strategy, model, prompt and limits from here on.
         chunks: Chunks put on the heap. They replace chunks of the same name.
         dropped: Names of chunks removed from the heap.
+        frame: The parallel frame that this run is. Omitted in other forks.
     """
 
     parent: str
@@ -194,6 +198,7 @@ class RunForked(Struct, frozen=True, tag=True):
     start: RunStarted
     chunks: tuple[ChunkSet, ...] = ()
     dropped: tuple[str, ...] = ()
+    frame: str | UnsetType = UNSET
 
     @property
     def voice(self) -> Voice:
@@ -587,5 +592,5 @@ Event = (
     RunStarted | RunResumed | RunForked | ModelReplied | ModelFailed | ContextCompacted | ToolReturned
     | VerifyReturned | SourcesDigested | ClockRead | ChecksReturned | FramePushed | FramePopped | ChunkAllocated
     | ChunkRead | ChunkWritten | ChunkFreed | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | RunEnded
-    | FolderChanged | JobsEnded | RecallFound | HookRan | ProgramEvent | PersonEvent
+    | FolderChanged | JobsEnded | RecallFound | HookRan | ProgramEvent | PersonEvent | ParallelEvent
 )  # fmt: skip

@@ -29,7 +29,20 @@ from .requests import DigestSources, Effect, ReadClock, Verify
 from .state import Frame, Notice, Pending, PoppedFrame, Registers, Reply, Result, State, Turn
 from .text import clip_chars, edit_distance, mark_cut, tail
 from .tool_schemas import parameters, tool_named
-from .tools import Branch, Call, Delegate, PopCall, PopFrame, PushFrame, Refusal, StartCall, StoreEntry, Tool, tool_name
+from .tools import (
+    Branch,
+    Call,
+    Delegate,
+    PopCall,
+    PopFrame,
+    PushFrame,
+    PushFrames,
+    Refusal,
+    StartCall,
+    StoreEntry,
+    Tool,
+    tool_name,
+)
 
 ROOT_RETURNS = "What was built or changed, how it was verified, and what is open."
 NOT_VERIFIED = "not verified"
@@ -84,12 +97,11 @@ def push(state: State, call: PushFrame, fields: Collection[str], pending: Pendin
         wrong.insert(0, f"this frame is at depth {state.running.depth}, the deepest allowed; do the work here, or pop")
     if wrong:
         return Refusal("too_deep" if deepest else "push_refused", "push_frame refused: " + "; ".join(wrong))
-    obstacle = checkpoints.answer(state, call) or _source_obstacle(state, "push_frame", store, pending)
+    obstacle = checkpoints.answer(state, call) or source_obstacle(state, "push_frame", store, pending)
     if obstacle is not None:
         return obstacle
     if limits.constraint(call.constraint).seconds is not None and not state.clock_fresh:
         return ReadClock()  # the child's seconds count from now
-    known = state.heap.chunks.keys() | {entry.name for entry in store}
     return FramePushed(
         frame=f"frame-{state.pushes + 1}",
         name=call.name,
@@ -98,7 +110,7 @@ def push(state: State, call: PushFrame, fields: Collection[str], pending: Pendin
         constraint=call.constraint if call.constraint.strip() else limits.remaining(state),
         context=call.context,
         stored=tuple(entry.name for entry in store),
-        missing=tuple(name for name in pointers(call.objective, call.context) if name not in known),
+        missing=missing_chunks(state, call),
         checkpoint=checkpoints.effect(state, call),
     )
 
@@ -156,6 +168,17 @@ def _text_faults(given: Mapping[str, object], budgets: Budgets, fields: Collecti
     return wrong
 
 
+def order_faults(state: State, call: PushFrame, fields: Collection[str]) -> list[str]:
+    """Return the faults of a frame's texts, and of the chunks that they mention."""
+    return _text_faults(asdict(call), state.begun.budgets, fields) + _typos(state, call)
+
+
+def missing_chunks(state: State, call: PushFrame) -> tuple[str, ...]:
+    """Return the names of chunks that the texts mention and that neither exist nor are stored by the push."""
+    known = state.heap.chunks.keys() | {entry.name for entry in call.store}
+    return tuple(name for name in pointers(call.objective, call.context) if name not in known)
+
+
 def pointers(objective: str, context: str) -> list[str]:
     """Return the chunk names that the two texts mention, in order and without duplicates."""
     return list(dict.fromkeys(match[1] for match in _POINTER.findall(f"{objective}\n{context}")))
@@ -175,7 +198,7 @@ def _typos(state: State, call: PushFrame) -> list[str]:
     return wrong
 
 
-def _source_obstacle(
+def source_obstacle(
     state: State, tool: str, entries: tuple[StoreEntry, ...], pending: Pending
 ) -> DigestSources | Refusal | None:
     """Return what must happen before ``entries`` are stored: take digests first, or refuse because of them."""
@@ -206,7 +229,7 @@ def pop(state: State, call: PopCall, pending: Pending) -> FramePopped | Effect |
     misfit = programs.refuse_misfit(frame, call.result)
     if misfit is not None:
         return misfit
-    obstacle = checkpoints.answer(state, call) or _source_obstacle(state, tool, store, pending)
+    obstacle = checkpoints.answer(state, call) or source_obstacle(state, tool, store, pending)
     if obstacle is not None:
         return obstacle
     if frame.verify and pending.verified is None:
@@ -251,7 +274,7 @@ def partial_result(state: State) -> str:
 
 def entries_of(call: Call | None) -> tuple[StoreEntry, ...]:
     """Return the chunks that a push or a pop stores."""
-    return call.store if isinstance(call, PushFrame | PopFrame) else ()
+    return call.store if isinstance(call, PushFrame | PushFrames | PopFrame) else ()
 
 
 def open_child(state: State, event: FramePushed, heap: Heap) -> State:

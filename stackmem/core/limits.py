@@ -73,7 +73,9 @@ class RunLimit(Struct, frozen=True):
 
 
 RUN_LIMITS = (
-    RunLimit("steps", "limit:steps", "steps", lambda state: state.step, "+50", whole=True, near=3),
+    RunLimit(
+        "steps", "limit:steps", "steps", lambda state: state.step + state.parallel.steps, "+50", whole=True, near=3
+    ),
     RunLimit("tokens", "limit:tokens", "tokens", lambda state: state.usage.total, "+100_000", whole=True),
     RunLimit("usd", "limit:usd", "USD", lambda state: state.usd, "+1", priced=True),
     RunLimit("seconds", "limit:seconds", "seconds", lambda state: state.seconds, "+600"),
@@ -97,7 +99,7 @@ def remaining(state: State) -> str:
     limits = state.limits
     steps, tokens = [], []
     if limits.steps is not None:
-        steps.append(limits.steps - state.step)
+        steps.append(limits.steps - state.step - state.parallel.steps)
     if limits.tokens is not None:
         tokens.append(limits.tokens - state.usage.total)
     for frame in state.stack:

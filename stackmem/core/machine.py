@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from . import frames, limits, memory_tools, programs, retries, session
 from .compaction import apply_compaction, model_request, reply_chars, requested_summary, upkeep_effect
-from .conversation import hooks, keeping, permissions, planning
+from .conversation import hooks, keeping, planning
 from .conversation.hook_facts import HookRan
 from .facts import (
     CallAnswered,
@@ -50,9 +50,11 @@ from .images import Images
 from .jobs import rules as jobs
 from .jobs.calls import JobCall
 from .messages import ToolCall
+from .parallel import rules as parallel
+from .parallel.facts import FrameReturned, FramesMerged, FramesPushed
 from .person_facts import PersonEvent, RecallFound, TurnEnded
 from .program_facts import ProgramCalled, SourceLoaded, ToolAnswered, UserAnswered, Waited
-from .requests import AskPerson, Effect, ReadClock, RunChecks, UseOwnTool, UseTool
+from .requests import AskPerson, Effect, ReadClock, RunChecks, UseOwnTool
 from .resume import apply_fork, apply_resume
 from .state import Notice, Pending, Reply, Result, State
 from .strategy import MemoryStrategy
@@ -71,6 +73,7 @@ from .tools import (
     LookupCall,
     PopFrame,
     PushFrame,
+    PushFrames,
     Refusal,
     Return,
     Tool,
@@ -98,6 +101,8 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
         return RunChecks() if wanted else None
     if state.due is not None:
         return hooks.next_due(state, state.due)
+    if (ended := parallel.child_end(state)) is not None:
+        return ended
     if not state.stack:
         forced = bool(state.popped[-1].forced)  # the agent never said that the work was done
         return RunEnded("stalled" if forced else "popped", state.result)
@@ -108,6 +113,8 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
     summary = requested_summary(state, strategy)
     if turn is not None and not (summary and isinstance(turn, AskPerson)):
         return turn
+    if state.parallel.group is not None:
+        return parallel.next_of_group(state, state.parallel.group)
     if state.pending is not None:
         return _as_fact(hooks.guarded(state, state.pending, settle(state, strategy, state.pending)))
     if state.failures:
@@ -148,7 +155,7 @@ def _stalled(state: State) -> Event:
 
     The frame is popped if a program or a user's request pushed it. Otherwise the turn or the run ends.
     """
-    if state.program is not None or state.running.request:
+    if state.program is not None or state.running.request or state.parallel.child:
         return frames.forced_pop(state, "stalled")
     if state.session is not None:
         return TurnEnded(frames.partial_result(state), forced="stalled")
@@ -176,7 +183,8 @@ def settle(state: State, strategy: MemoryStrategy, pending: Pending) -> Event | 
         return refused if refused.code == "repeated" else lessons.with_lesson(refused, tool_call, offered)
     closing = None if call.behavior.while_closing else limits.closing_refusal(state)
     first = closing or repetition.refusal(state) or memory_tools.before_client_call(state, call, pending)
-    return first or planning.refusal(state, call) or _settle_call(state, call, pending, offered)
+    first = first or planning.refusal(state, call) or parallel.refusal(state, call)
+    return first or _settle_call(state, call, pending, offered)
 
 
 def _use_own(state: State, call: ToolCall, pending: Pending) -> Effect | Refusal:
@@ -190,19 +198,19 @@ def _use_own(state: State, call: ToolCall, pending: Pending) -> Effect | Refusal
 
 def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool, ...]) -> Event | Effect | Refusal:
     if isinstance(call, WorkspaceCall):
-        return session.permission(state, pending, call) or _use(state, call)
+        return session.permission(state, pending, call) or sizing.use_tool(state, call)
     if isinstance(call, JobCall):
-        return _use(state, call)
+        return sizing.use_tool(state, call)
     if isinstance(call, LookupCall):
         return memory_tools.look_up(state, call)
     fields = parameters(tool) if (tool := tool_named(tool_name(call), offered)) is not None else ()
     match call:
-        case PushFrame():
-            return permissions.verify_refusal(state, call) or frames.push(state, call, fields, pending)
+        case PushFrame() | PushFrames():
+            return parallel.push_any(state, call, offered, pending)
         case Delegate() | Branch():
             return frames.start_prompted(state, call)
         case PopFrame() | Return():
-            return _end_frame(state, frames.pop(state, call, pending))
+            return session.end_frame(state, frames.pop(state, call, pending))
         case AskQuestion():
             return session.ask(call)
         case HeapAlloc():
@@ -221,31 +229,11 @@ def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool
             assert_never(call)
 
 
-def _end_frame(state: State, ended: Event | Effect | Refusal) -> Event | Effect | Refusal:
-    """Turn a pop of a conversation's root into the result of a request. That root never pops."""
-    if state.session is None or state.running.depth or not isinstance(ended, FramePopped):
-        return ended
-    return TurnEnded(ended.result, ended.forced, ended.stored)
-
-
 def _as_fact(settled: Event | Effect | Refusal) -> Event | Effect:
     """Turn a refusal into its fact. One with thousands of faults is shortened, or it would fill the window."""
     if isinstance(settled, Refusal):
         return CallRejected(settled.code, clip_chars(settled.text, REASON_CHARS))
     return settled
-
-
-def _use(state: State, call: WorkspaceCall | JobCall) -> Effect | Refusal:
-    field, tool = call.behavior.bounded, tool_name(call)
-    size = len(getattr(call, field).encode(errors="replace")) if field else 0
-    if size and size > state.written_bytes:
-        return Refusal(
-            "too_large",
-            f"{tool} refused: {field} is {size:,} bytes, maximum is {state.written_bytes:,}",
-            f"write the first {state.written_bytes:,} bytes, then add the rest with run_command: cat >> FILE <<'EOF'",
-        )
-    unread, longest = sizing.changes_unread(state, call), limits.longest_command(state)
-    return limits.refused_seconds(call) or UseTool(call, state.shown_bytes, state.heap.sources, unread, longest)
 
 
 def evolve(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one match, every fact
@@ -295,11 +283,11 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ma
             return _evolve_derived(state, event)
 
 
-def _evolve_derived(
+def _evolve_derived(  # noqa: C901 - one match, every fact
     state: State,
     event: FramePushed | FramePopped | ChunkAllocated | ChunkRead | ChunkWritten | ChunkFreed
     | CallAnswered | CallRejected | ReplyNudged | NoticeGiven | FolderChanged | RecallFound
-    | ProgramCalled | HookRan,
+    | ProgramCalled | HookRan | FramesPushed | FrameReturned | FramesMerged,
 ) -> State:  # fmt: skip
     match event:
         case FramePushed() if event.program is not UNSET:
@@ -308,7 +296,9 @@ def _evolve_derived(
             return session.open_request(state, state.session, event)
         case FramePushed():
             stored = memory_tools.heap_with_stored(state, event.stored)
-            return frames.open_child(retries.without_others(state, state), event, stored)
+            return parallel.pushed(frames.open_child(retries.without_others(state, state), event, stored))
+        case FramesPushed() | FrameReturned() | FramesMerged():
+            return parallel.apply_group(state, event)
         case ProgramCalled():
             return programs.open_call(retries.without_others(state, state), event)
         case FramePopped():

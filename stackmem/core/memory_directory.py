@@ -6,11 +6,11 @@ Rule 2: A folder exists if it contains a file. Only ``/memories`` itself may be 
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Annotated, ClassVar, Literal, assert_never
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from .tools import Memory
+from .behavior import Behavior
 
 ROOT = "/memories"
 FILES = 64
@@ -24,6 +24,30 @@ _NEEDS = {
     "delete": ("path",),
     "rename": ("old_path", "new_path"),
 }
+
+
+MemoryCommand = Literal["view", "create", "str_replace", "insert", "delete", "rename"]
+
+
+class Memory(Struct, frozen=True, tag="memory"):
+    """Keep notes in the directory /memories, which outlives this conversation: at most 64 files with 100,000 characters
+    in all. You see nothing of it until you view it.
+    view: a folder's files, or a file with line numbers. create: a new file with file_text. str_replace: old_str, which
+    must occur once, with new_str. insert: insert_text after line insert_line (0 for the start). delete: a file or
+    folder. rename: old_path to new_path.
+    """
+
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
+
+    command: Annotated[MemoryCommand, Meta(description="What to do.")]
+    path: Annotated[str | None, Meta(description="All commands but rename: a path under /memories.")] = None
+    file_text: Annotated[str | None, Meta(description="create: the file's text.")] = None
+    old_str: Annotated[str | None, Meta(description="str_replace: text that occurs exactly once.")] = None
+    new_str: Annotated[str | None, Meta(description="str_replace: the replacement for old_str.")] = None
+    insert_line: Annotated[int | None, Meta(description="insert: the line after which to insert, from 0.")] = None
+    insert_text: Annotated[str | None, Meta(description="insert: the text.")] = None
+    old_path: Annotated[str | None, Meta(description="rename: the old path.")] = None
+    new_path: Annotated[str | None, Meta(description="rename: the new path.")] = None
 
 
 class Directory(Struct, frozen=True):

@@ -25,7 +25,7 @@ from .heap import Heap, index
 from .jobs.calls import KeepJob
 from .jobs.rules import fault_of_keep, kept
 from .log import Log
-from .memory_directory import Directory, carry_out
+from .memory_directory import Directory, Memory, carry_out
 from .requests import DigestSources, SearchForRecall
 from .state import Pending, PoppedFrame, Reply, Result, State
 from .text import clip_bytes, mark_cut
@@ -41,7 +41,6 @@ from .tools import (
     HeapRead,
     HeapWrite,
     LookupCall,
-    Memory,
     PopFrame,
     Recall,
     Refusal,

@@ -100,6 +100,17 @@ class Usage(Struct, frozen=True):
             self.estimated or other.estimated,
         )
 
+    def without(self, other: Usage) -> Usage:
+        """Return what is left of a sum without one of its parts."""
+        return Usage(
+            self.uncached - other.uncached,
+            self.cache_read - other.cache_read,
+            self.cache_write_5m - other.cache_write_5m,
+            self.cache_write_1h - other.cache_write_1h,
+            self.output - other.output,
+            self.estimated,
+        )
+
 
 class PromptText(Struct, frozen=True):
     """A prompt under the name of its file. Its slots are filled when it is sent."""

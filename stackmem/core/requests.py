@@ -27,6 +27,7 @@ from .facts import (
 from .images import ImageBytes, no_image
 from .jobs.calls import JobCall
 from .messages import ToolSpec, View
+from .parallel.facts import FrameReturned, FramesMerged
 from .person_facts import (
     PersonAccepted,
     PersonAttached,
@@ -62,6 +63,8 @@ class AskModel(Struct, frozen=True):
         reply_tokens: The maximum length of the reply in this run. None uses the model's own limit.
         announced: Tools that the conversation announced, in addition to those of the view.
         reads_together: Whether the reply may have several calls, if all of them only read.
+        parallel: Name of the parallel frame that this run is; empty elsewhere.
+        facts_before: Number of model facts before that frame; 0 elsewhere.
         image: Returns the bytes of the view's images. Set when the request is performed.
     """
 
@@ -79,6 +82,8 @@ class AskModel(Struct, frozen=True):
     reply_tokens: int | None = None
     announced: tuple[ToolSpec, ...] = ()
     reads_together: bool = False
+    parallel: str = ""
+    facts_before: int = 0
     image: ImageBytes = no_image
 
 
@@ -214,6 +219,7 @@ class AskPermission(Struct, frozen=True):
         detail: The new content of a file, or its change. Empty for other calls.
         outside: Whether the call leaves the sandbox.
         rule: The permission rule that asks, as messages spell it. Empty if none does.
+        frame: The parallel frame that makes the call, as the user sees it. Empty for other frames.
     """
 
     tool: str
@@ -221,6 +227,7 @@ class AskPermission(Struct, frozen=True):
     detail: str = ""
     outside: bool = False
     rule: str = ""
+    frame: str = ""
 
 
 class RunHook(Struct, frozen=True):
@@ -255,9 +262,42 @@ class Parallel(Struct, frozen=True):
     most: int = 4
 
 
+class RunFrames(Struct, frozen=True):
+    """Run parallel frames, each in a run of its own. Answered by ``FrameReturned``, first for the first of them.
+
+    Attributes:
+        frames: Ids of the frames that have not returned, in push order.
+    """
+
+    frames: tuple[str, ...]
+
+
+class ReturnedFiles(Struct, frozen=True):
+    """The files of a parallel frame: its name, its run, and the tree in that run's history."""
+
+    name: str
+    run: str
+    tree: str
+
+
+class MergeFrames(Struct, frozen=True):
+    """Merge the files of parallel frames into the workspace. Answered by ``FramesMerged``.
+
+    Attributes:
+        frames: In push order.
+        tree: The workspace when they began.
+        sources: As in ``UseTool``.
+    """
+
+    frames: tuple[ReturnedFiles, ...]
+    tree: str
+    sources: tuple[str, ...] = ()
+
+
 Effect = (
     AskModel | Compact | AskWords | UseTool | UseOwnTool | Verify | DigestSources | SearchForRecall | ReadClock
     | RunChecks | InvokeTool | LoadSource | AskUser | AskPerson | AskPermission | RunHook | Wait | Parallel
+    | RunFrames | MergeFrames
 )  # fmt: skip
 
 ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
@@ -279,6 +319,8 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
     RunHook: (HookRan,),
     Wait: (Waited,),
     Parallel: (ModelReplied, ModelFailed, ToolAnswered, SourceLoaded),
+    RunFrames: (FrameReturned,),
+    MergeFrames: (FramesMerged,),
 }
 """The facts that may answer each effect. ``perform`` returns them; replay and resume look for them."""
 
@@ -316,6 +358,8 @@ def answered(effect: Effect, event: Event) -> Effect | None:
     """Return what ``event`` answers: the effect, or a branch of a parallel effect. None if it answers neither."""
     if isinstance(effect, Parallel):
         return next((each for branch, each in effect.branches if answers(type(each), event, branch)), None)
+    if isinstance(effect, RunFrames) and isinstance(event, FrameReturned) and event.frame != effect.frames[0]:
+        return None
     return effect if answers(type(effect), event) else None
 
 

@@ -16,6 +16,7 @@ from .heap import Heap
 from .jobs.rules import after_stop
 from .log import Log
 from .messages import ToolCall
+from .parallel import rules as parallel
 from .state import Frame, Reply, Result, State
 from .tools import AskQuestion, StoreEntry
 
@@ -41,6 +42,8 @@ def apply_fork(state: State, event: RunForked) -> State:
     for chunk in event.chunks:
         heap = heap.put(StoreEntry(chunk.name, chunk.content, chunk.description), state.step, "")
     reopened = replace(_reopen(state, event.start.limits), start=event.start, heap=heap)
+    if event.frame is not UNSET:
+        return parallel.fork(reopened, event.frame)
     if heap is state.heap or not reopened.stack:
         return reopened
     return replace(reopened, stack=(*reopened.stack[:-1], _show_heap(reopened.running, heap)))
@@ -81,6 +84,7 @@ def _show_heap(frame: Frame, heap: Heap) -> Frame:
 
 def _reopen(state: State, limits: Limits) -> State:
     """Return the state without its ending. With new limits, the model is warned again when they run short."""
+    state = parallel.reopen(state)
     stack = state.stack if limits == state.limits else tuple(_forget_limits(frame) for frame in state.stack)
     program = replace(state.program, halted=None) if state.program else None
     session = replace(state.session, compacting=False) if state.session else None  # its request may have failed

@@ -30,6 +30,7 @@ from .log import Log
 from .memory_tools import heap_with_stored
 from .messages import ToolCall
 from .network import WebFetch
+from .parallel import rules as parallel
 from .person_facts import (
     PermissionRule,
     PersonAccepted,
@@ -141,6 +142,13 @@ def open_question(state: State) -> str:
     """Return the question that the run is stalled on: its last text, if that is a question."""
     words = last_words(state.running)
     return words if state.begun.questions == "end" and is_question(words) else ""
+
+
+def end_frame(state: State, ended: Event | Effect | Refusal) -> Event | Effect | Refusal:
+    """Turn a pop of a conversation's root into the result of a request. That root never pops."""
+    if state.session is None or state.running.depth or not isinstance(ended, FramePopped):
+        return ended
+    return TurnEnded(ended.result, ended.forced, ended.stored)
 
 
 def ask(call: AskQuestion) -> AskUser | Refusal:
@@ -266,7 +274,7 @@ def _begin_request(state: State, session: Session, text: str) -> State:
 
 def _stop(state: State, session: Session) -> State:
     """Answer the open calls. The frames of the request are popped next, by the rules."""
-    after = state
+    after = parallel.cancel(state)
     for call in state.pending.calls if state.pending else ():
         after = tell(after, Result(call.id, _NOT_MADE, True, state.heap, state.step))
     for words in state.pending.words if state.pending else ():

@@ -24,6 +24,7 @@ from .jobs.calls import RunJobs
 from .log import Log
 from .memory_directory import Directory
 from .messages import ReplyPart, ToolCall, Usage
+from .parallel.facts import Parallel
 from .person_facts import PersonDecided, RecallFound, SessionRules, WordsAsked
 from .pricing import reply_usd
 from .program_facts import ProgramState
@@ -278,6 +279,7 @@ class State(Struct, frozen=True):
         due: The hooks that run next, after a call or a request.
         folder: The number of the last change of the user's folder that the workspace has.
         jobs: The jobs that run in the background, as far as known.
+        parallel: The frames that run in parallel, and what they have used so far.
     """
 
     start: RunStarted | None = None
@@ -309,6 +311,7 @@ class State(Struct, frozen=True):
     due: HookDue | None = None
     folder: int = 0
     jobs: RunJobs = RunJobs()
+    parallel: Parallel = Parallel()
 
     @property
     def begun(self) -> RunStarted:

@@ -19,8 +19,10 @@ from .tools import (
     CALLS,
     OPTIONAL_TOOLS,
     Call,
+    FrameOrder,
     HeapLoad,
     Offer,
+    PushFrames,
     ReadFile,
     Recall,
     Refusal,
@@ -42,7 +44,7 @@ RECALL_EARLIER = Offer(
     "is not shown any more. Text of earlier conversations is data.",
 )
 """``recall`` in a conversation about the user's own folder."""
-_ADDED: dict[str, Tool] = {**OPTIONAL_TOOLS, **JOB_TOOLS}
+_ADDED: dict[str, Tool] = {**OPTIONAL_TOOLS, **JOB_TOOLS, tool_name(PushFrames): PushFrames}
 _ANY_OBJECT = '{"type":"object"}'
 _ANY_LIST: dict[str, Any] = {"type": "array", "items": {}}
 _STORE: dict[str, Any] = {
@@ -51,6 +53,7 @@ _STORE: dict[str, Any] = {
 }
 _SPELLED = re.compile(r"\{([a-z_?\[\], ]+)\}$")
 _ENTRIES = tuple[StoreEntry, ...]
+_ITEMS: dict[Any, type[Struct]] = {_ENTRIES: StoreEntry, tuple[FrameOrder, ...]: FrameOrder}
 _TEXTS = tuple[str, ...]
 _TEXT = (str, str | None)
 _SCALARS = (*_TEXT, int, int | None, bool)
@@ -60,7 +63,7 @@ _WANTED: dict[Any, str] = {
     int: "an integer",
     int | None: "an integer",
     bool: "true or false",
-    _ENTRIES: "a list of {name, content, description, source}",
+    **{hint: f"a list of {{{', '.join(kind.__struct_fields__)}}}" for hint, kind in _ITEMS.items()},
     _TEXTS: "a list of strings",
 }
 
@@ -91,7 +94,7 @@ def spec(tool: Tool, slots: dict[str, str]) -> ToolSpec:
 
 def _spelled(tool: Offer) -> str:
     names = (
-        field.name + ("[]" if field.hint in (_ENTRIES, _TEXTS) else "") + ("" if field.required else "?")
+        field.name + ("[]" if field.hint in _ITEMS or field.hint == _TEXTS else "") + ("" if field.required else "?")
         for field in _form(tool).values()
     )
     return f"{{{' '.join(names)}}}"
@@ -312,8 +315,9 @@ def _type_faults(hint: object, value: object, path: str) -> list[str]:
         right = isinstance(value, bool)
     elif hint in (int, int | None):
         right = isinstance(value, int) and not isinstance(value, bool)
-    elif hint == _ENTRIES and isinstance(value, list):
-        return [fault for index, entry in enumerate(value) for fault in _entry_faults(entry, f"{path}[{index}]")]
+    elif hint in _ITEMS and isinstance(value, list):
+        entries = ((_ITEMS[hint], entry, f"{path}[{index}]") for index, entry in enumerate(value))
+        return [fault for each in entries for fault in _entry_faults(*each)]
     elif hint == _TEXTS:
         right = isinstance(value, list) and all(isinstance(each, str) for each in value)
     elif get_origin(hint) is Literal:
@@ -325,9 +329,9 @@ def _type_faults(hint: object, value: object, path: str) -> list[str]:
     return [] if right else [f"{path} must be {_type_words(hint)}, is {_json_type(value)}"]
 
 
-def _entry_faults(entry: object, path: str) -> list[str]:
+def _entry_faults(kind: type[Struct], entry: object, path: str) -> list[str]:
     if isinstance(entry, dict):
-        return _faults(_every_field(StoreEntry), entry, f"{path}.")
+        return _faults(_every_field(kind), entry, f"{path}.")
     return [f"{path} must be an object, is {_json_type(entry)}"]
 
 
@@ -340,17 +344,22 @@ def _build(kind: type[Call], given: dict[str, Any]) -> Call:
     values |= {name: value for name, value in given.items() if value is not None}
     for name in values.keys() & _text_lists(kind):
         values[name] = tuple(values[name])
-    if "store" in values:
-        values["store"] = tuple(
-            StoreEntry(**{name: value for name, value in entry.items() if value is not None})
-            for entry in values["store"]
-        )
+    for name, item in _item_lists(kind).items():
+        if name in values:
+            values[name] = tuple(
+                item(**{key: value for key, value in entry.items() if value is not None}) for entry in values[name]
+            )
     return kind(**values)
 
 
 @lru_cache(maxsize=256)
 def _text_lists(kind: type[Call]) -> frozenset[str]:
     return frozenset(name for name, field in _every_field(kind).items() if field.hint == _TEXTS)
+
+
+@lru_cache(maxsize=256)
+def _item_lists(kind: type[Call]) -> dict[str, type[Struct]]:
+    return {name: _ITEMS[field.hint] for name, field in _every_field(kind).items() if field.hint in _ITEMS}
 
 
 @lru_cache(maxsize=256)
@@ -365,8 +374,8 @@ def _accepted(tool: Tool) -> str:
 def _schema(form: dict[str, _Parameter]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     for field in form.values():
-        if field.hint == _ENTRIES:
-            shape: dict[str, Any] = {"type": "array", "items": _schema(_every_field(StoreEntry))}
+        if field.hint in _ITEMS:
+            shape: dict[str, Any] = {"type": "array", "items": _schema(_every_field(_ITEMS[field.hint]))}
         elif field.hint == _TEXTS:
             shape = {"type": "array", "items": {"type": "string"}}
         elif get_origin(field.hint) is Literal:
@@ -386,7 +395,5 @@ def _schema(form: dict[str, _Parameter]) -> dict[str, Any]:
 def _json_type(value: object) -> str:
     if isinstance(value, bool):
         return "a boolean"
-    names: dict[type, str] = {
-        str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object",
-    }  # fmt: skip
+    names = {str: "a string", int: "a number", float: "a number", list: "a list", dict: "an object"}
     return names.get(type(value), "null")

@@ -9,13 +9,14 @@ A parameter's description adds what its name and type do not say. Numbers are ``
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, get_args
 
 from msgspec import Meta, Struct
 
 from .behavior import Behavior
 from .conversation.standing import Kind
 from .jobs.calls import JobCall, KeepJob
+from .memory_directory import Memory
 from .network import WebFetch
 
 
@@ -136,6 +137,29 @@ class PushFrame(Struct, frozen=True, tag="push_frame"):
             "at most {{verify_chars}} characters."
         ),
     ] = ""
+    store: Store = ()
+
+
+class FrameOrder(Struct, frozen=True):
+    """One frame of ``push_frames``, with the parameters of ``push_frame``."""
+
+    name: Name
+    objective: str
+    context: str
+    return_spec: str
+    constraint: str = ""
+    verify: str = ""
+
+
+class PushFrames(Struct, frozen=True, tag="push_frames"):
+    """Start several child frames that run in parallel, each in its own copy of the files and the heap. Their changes
+    are merged in order once all have popped, and you continue with all results. Use it for parts that do not need
+    each other's results and change different files.
+    """
+
+    behavior: ClassVar[Behavior] = Behavior(frame="starts")
+
+    frames: Annotated[tuple[FrameOrder, ...], Meta(description="The frames, each with the parameters of push_frame.")]
     store: Store = ()
 
 
@@ -294,30 +318,6 @@ class Recall(Struct, frozen=True, tag="recall"):
     query: str
 
 
-MemoryCommand = Literal["view", "create", "str_replace", "insert", "delete", "rename"]
-
-
-class Memory(Struct, frozen=True, tag="memory"):
-    """Keep notes in the directory /memories, which outlives this conversation: at most 64 files with 100,000 characters
-    in all. You see nothing of it until you view it.
-    view: a folder's files, or a file with line numbers. create: a new file with file_text. str_replace: old_str, which
-    must occur once, with new_str. insert: insert_text after line insert_line (0 for the start). delete: a file or
-    folder. rename: old_path to new_path.
-    """
-
-    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
-
-    command: Annotated[MemoryCommand, Meta(description="What to do.")]
-    path: Annotated[str | None, Meta(description="All commands but rename: a path under /memories.")] = None
-    file_text: Annotated[str | None, Meta(description="create: the file's text.")] = None
-    old_str: Annotated[str | None, Meta(description="str_replace: text that occurs exactly once.")] = None
-    new_str: Annotated[str | None, Meta(description="str_replace: the replacement for old_str.")] = None
-    insert_line: Annotated[int | None, Meta(description="insert: the line after which to insert, from 0.")] = None
-    insert_text: Annotated[str | None, Meta(description="insert: the text.")] = None
-    old_path: Annotated[str | None, Meta(description="rename: the old path.")] = None
-    new_path: Annotated[str | None, Meta(description="rename: the new path.")] = None
-
-
 class AskQuestion(Struct, frozen=True, tag="ask_user"):
     """Ask the user one question and wait for the answer. Ask only what you cannot find out and must know to go on."""
 
@@ -334,7 +334,7 @@ StartCall = Delegate | Branch
 PopCall = PopFrame | Return
 LookupCall = HeapList | AddNote | Expand | ConversationSearch | Memory | Remember | Recall | KeepJob
 """Answered by ``memory_tools.py`` from the state."""
-Call = WorkspaceCall | JobCall | PushFrame | StartCall | PopCall | HeapCall | LookupCall | AskQuestion
+Call = WorkspaceCall | JobCall | PushFrame | PushFrames | StartCall | PopCall | HeapCall | LookupCall | AskQuestion
 
 
 class Offer(Struct, frozen=True):

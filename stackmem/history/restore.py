@@ -104,6 +104,12 @@ def remove_file(root: int, path: bytes) -> None:
             os.close(folder)
 
 
+def remove_empty_parents(root: int, path: bytes) -> None:
+    """Remove the folders of a removed file that became empty, like git."""
+    for folder in _folders(path):
+        _remove_empty(root, folder)
+
+
 def put_file(root: int, path: bytes, mode: str, content: bytes) -> None:
     """Write a file or link and its parent folders. Raises ``OSError``."""
     if mode == FOLDER:

@@ -66,6 +66,7 @@ from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .limits import first_limits
 from .models import Models, Nobody, asked_of, checkpoints_of, is_small, open_other, vision_in_force
 from .opened import RunPlaces
+from .parallel.offer import most_frames, parallel_offer
 from .perform import World
 from .ports import Checks, WorkspacePort
 from .prepare import Prepared
@@ -138,8 +139,9 @@ def _shown(
     """Return the tools as the model sees them, the name of its prompt, and what the small size adds."""
     filled, resolved = tuple(slots.items()), prepared.resolved
     if not is_small(resolved.settings.size, model, strategy):
-        more = job_tools(strategy.tools) if prepared.jobs else ()
-        own = with_command_fields(strategy.tools, prepared.long_commands, bool(more))
+        jobs = job_tools(strategy.tools) if prepared.jobs else ()
+        own = with_command_fields(strategy.tools, prepared.long_commands, bool(jobs))
+        more = (*jobs, *parallel_offer(resolved.settings, strategy))
         own = own if vision_in_force(model, prepared) is None else with_images(own)
         return tool_specs((*own, *optional, *more), filled), strategy.prompt, UNSET
     if not resolved.is_given("extra_tools"):
@@ -202,10 +204,6 @@ def scrubber_of(environ: Mapping[str, str], network: NetworkList | None = None) 
     return Scrubber(own | secrets_of(network))
 
 
-def _no_sync() -> None:
-    """Do nothing, because the trace does not exist yet."""
-
-
 def assemble(
     plan: RunPlan,
     prepared: Prepared,
@@ -227,7 +225,7 @@ def assemble(
     hooks = HookRunner(prepared.hooks, subject.begins, workspace, history.snapshot, scrubber.scrub, environ, places.run)
     learn = settings.learn if subject.folder is not None else "off"
     world = World(
-        models, workspace, checks, scrubber.scrub, _no_sync, plan.profile.command_seconds,
+        models, workspace, checks, scrubber.scrub, bool, plan.profile.command_seconds,
         snapshot=history.snapshot, own_tool=own_tool_calls(learn, places.run, workspace, scrubber.scrub),
         own_digest=companion_skills.own_digests(plan.skills, environ),
         earlier=partial(search_earlier, places.run, subject.folder, scrubber.scrub), hook=hooks,
@@ -267,6 +265,7 @@ def assemble(
         skills=tuple(companion_skills.scrubbed(skill, scrubber.scrub) for skill in plan.skills) or UNSET,
         programs=companion_programs.recorded(plan.programs, workspace.path, places.run, scrubber.scrub) or UNSET,
         vision=(world.eyes and world.eyes.vision) or UNSET, clearing=clearing_of(plan.strategy),
+        parallel=most_frames(settings, plan.tools),
     )  # fmt: skip
     return start, world, workspace, keeper
 

@@ -26,7 +26,7 @@ from .assemble import RunPlan, plan_run
 from .opened import RunPlaces
 from .prepare import Prepared
 from .request import ProgramRequest, RunRequest
-from .run_folder import new_run
+from .run_folder import new_folder, new_run
 from .stopped import Stopped
 
 
@@ -53,6 +53,11 @@ class Resumed(Struct, frozen=True):
     reopening: RunResumed  # the event that resumes the run, with the limits and isolation level from here on
     lock: Lock  # acquired before the run was read
 
+    @property
+    def is_parallel(self) -> bool:
+        """Whether the run is a parallel frame of another one."""
+        return bool(self.stopped.state.parallel.child)
+
 
 class _FromState(Struct, frozen=True):
     """Base for runs that begin in a state of another run."""
@@ -69,6 +74,11 @@ class Forked(_FromState, frozen=True):
 
     at: int  # number of the last shared record
     digest: str  # digest of that record
+    name: str = ""  # name of the run directory, for a parallel frame; empty otherwise
+
+    @property
+    def is_parallel(self) -> bool:
+        return bool(self.name)
 
     @property
     def named(self) -> tuple[str, str]:
@@ -140,5 +150,6 @@ def run_places(beginning: Beginning) -> RunPlaces:
     if isinstance(beginning, Rehearsed):
         scratch = sandbox_dir / f"replay-{secrets.token_hex(6)}"
         return RunPlaces(scratch, scratch / "workspace", scratch)
-    run_dir = new_run(runs_dir, *beginning.named)
+    folder_name = beginning.name if isinstance(beginning, Forked) else ""
+    run_dir = new_folder(runs_dir, folder_name) if folder_name else new_run(runs_dir, *beginning.named)
     return RunPlaces(run_dir, sandbox_dir / run_dir.name / "workspace", sandbox_dir / run_dir.name)

@@ -140,11 +140,11 @@ def fork(
     must_go_on(moment, changes)
     scrubber = scrubber_of(environ)
     chunks = chunks_to_set(moment.settled, changes, scrubber.scrub)
-    beginning = _beginning(run, moment, changes, environ)
+    beginning = forked_beginning(run, moment, changes, environ)
     talks = Person(observe=observe, stop=stop, port=person)
     with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, talks) as opened:
         with interrupts.setting_up("fork", opened.places.scratch):
-            start = _start(moment, changes, beginning.plan, opened)
+            start = forked_start(moment, changes, beginning.plan, opened)
             first = RunForked(run.id, moment.at, moment.digest, start, chunks, changes.dropped)
             refuse_spent(evolve(moment.settled, first), f"at step {moment.step} the run had")
             opened.steps_with_secrets = _steps_with_secrets(run, moment.step, scrubber)
@@ -156,7 +156,7 @@ def fork(
         return ForkResult(result, opened.folder, start.checked, opened.missing)
 
 
-def _beginning(run: Run, moment: StepMoment, changes: ForkChanges, environ: Mapping[str, str]) -> Forked:
+def forked_beginning(run: Run, moment: StepMoment, changes: ForkChanges, environ: Mapping[str, str]) -> Forked:
     """Return the fork, with the recorded values for everything that is not changed.
 
     Raises:
@@ -197,7 +197,7 @@ def _plan(
     return replace(plan, budgets=budgets_of(plan.strategy, base.budgets))
 
 
-def _start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, opened: Opened) -> RunStarted:
+def forked_start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, opened: Opened) -> RunStarted:
     """Return the start event of the fork. Its tree stays the one of the oldest run, because patches are relative to
     it.
     """

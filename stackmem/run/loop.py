@@ -16,7 +16,17 @@ from stackmem.core.facts import ChecksReturned, Event, RunEnded
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import evolve
 from stackmem.core.person_facts import PersonAccepted
-from stackmem.core.requests import AskModel, Effect, ReadClock, RunChecks, RunHook, UseOwnTool, UseTool
+from stackmem.core.requests import (
+    AskModel,
+    Effect,
+    MergeFrames,
+    ReadClock,
+    RunChecks,
+    RunFrames,
+    RunHook,
+    UseOwnTool,
+    UseTool,
+)
 from stackmem.core.state import State
 from stackmem.errors import WorkspaceError
 
@@ -97,6 +107,9 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
                     return message
                 if world.attaching and isinstance(upcoming, AskModel) and state.end is None:
                     return read_attached(world.attaching.pop(0), state, world)
+                if isinstance(upcoming, RunFrames | MergeFrames) and world.parallel is not None:
+                    world.sync()
+                    return world.parallel.perform(upcoming, state)
                 return perform(upcoming, world)
             finally:
                 interrupts.open = False

@@ -35,7 +35,7 @@ from stackmem.trace.program import keep_source
 from stackmem.trace.signatures import Signer
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.memory import MemoryWorkspace
-from stackmem.workspace.secrets import Scrubber, scrub_value
+from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.tree import copy_folder, remove_tree
 from stackmem.workspace.workspace import Workspace
 
@@ -143,7 +143,7 @@ def _opened(
     world.clock, world.sleep = person.clock.elapsed, person.clock.sleep
     opened = Opened(
         start, beginning.plan.strategy, world, workspace, scrubber, places, history, request,
-        interrupts, person, writer, signer, keeper,
+        interrupts, person, writer, signer, keeper, environ=environ,
         folder=request.subject if request.text is not None else "",
         apply=bool(request.flags.get("apply")) and not isinstance(beginning, Forked),
         missing=missing, late=late, inside=inside,
@@ -157,7 +157,8 @@ def _opened(
 def _follow(opened: Opened, beginning: Beginning, stack: ExitStack) -> None:
     """Let a conversation about a user's folder follow the folder."""
     history, prepared, request = opened.history, beginning.prepared, opened.request
-    if not (opened.folder and opened.writer is not None and isinstance(history, History)):
+    its_parent_follows = isinstance(beginning, Forked | Resumed) and beginning.is_parallel
+    if its_parent_follows or not (opened.folder and opened.writer is not None and isinstance(history, History)):
         return
     folder = Path(opened.folder)
     place = FollowedFolder(
@@ -183,7 +184,7 @@ def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str
     """Return the request to store in the run directory."""
     match beginning:
         case Fresh(prepared, _, program):
-            return first_request(prepared, places.work, None if program is None else _without_secrets(program, scrub))
+            return first_request(prepared, places.work, None if program is None else program.without_secrets(scrub))
         case Forked() | Edited():
             flags = {name: value for name, value in beginning.request.flags.items() if name != "heap"}
             return replace(beginning.request, workspace=str(places.work), flags=flags)
@@ -319,11 +320,6 @@ def _recall(beginning: Beginning, world: World) -> None:
             recall(beginning.run.records(), beginning.at, world)
         case Fresh() | Edited():
             pass
-
-
-def _without_secrets(request: ProgramRequest, scrub: Callable[[str], str]) -> ProgramRequest:
-    """Return the request as it is stored and passed to the program."""
-    return replace(request, inputs=scrub_value(request.inputs, scrub), options=scrub_value(request.options, scrub))
 
 
 def _program_world(

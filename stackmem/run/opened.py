@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ class Person(Struct, frozen=True):
     ask: Callable[[str], str | None] = nobody_answers
     tell: Tell = nobody_listens  # called for everything that happens in a program, see ``languages.language.Happening``
     observe: Observe | None = None  # called for every recorded event with the resulting state
+    observe_frame: Callable[[str, Event, State], None] | None = None  # the same for a parallel frame, with its name
     stop: Callable[[int], object] = os._exit  # ends the process with an exit code at the second Ctrl-C
     # called with the request before anything is copied; raises ``UsageError`` to refuse
     agree: Callable[[Prepared], object] = everybody_agrees
@@ -97,5 +98,7 @@ class Opened(Struct):
     program: ProgramUnderWay | None = None
     agent: AgentDecider | None = None  # the agent of a resumed or forked run, with the programs that it had called
     live: SpanSender | None = None
+    environ: Mapping[str, str] = {}
+    repeats: bool = False  # whether the user allows repeating calls that a stopped process may have made
     late: LateRepository | None = None  # creates the repository of the workspace in the background, if there is one
     inside: RepositoryPlaces | None = None  # the places of that repository

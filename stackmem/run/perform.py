@@ -41,7 +41,7 @@ from stackmem.workspace.secrets import scrub_value
 from .companion.images import Eyes, read_file, with_pictures
 from .companion.jobs import answer_job_call, numbers_of, start_job
 from .limits import run_for_agent
-from .ports import Checks, ModelPort, PersonPort, Returned, Unattended, UserFile, WorkspacePort
+from .ports import Checks, ModelPort, ParallelFrames, PersonPort, Returned, Unattended, UserFile, WorkspacePort
 from .programs.tools import BUILT_IN, READS, ToolContext, use_built_in
 
 JITTER = 0.25
@@ -58,10 +58,6 @@ def _there_is_room() -> None:
 
 def _no_own_tool(name: str, arguments: dict[str, Any]) -> tuple[str, bool, tuple[bytes | ImageRef, ...]]:
     return f"the tool {name} is not here any more", True, ()
-
-
-def _in_workspace(source: str) -> str | None:
-    return None
 
 
 def _no_hook(effect: requests.RunHook) -> HookRan:
@@ -98,7 +94,7 @@ class World(Struct):
     workspace: WorkspacePort
     checks: Checks | None  # None if the run has no checks
     scrub: Callable[[str], str]  # removes secrets from text before it is recorded
-    sync: Callable[[], None]  # syncs the trace to disk; called before each request
+    sync: Callable[[], object]  # syncs the trace to disk; called before each request
     command_seconds: float
     # stores the current workspace and returns its tree id, or an empty string if files are not kept
     snapshot: Callable[[], str] = str
@@ -107,7 +103,7 @@ class World(Struct):
     # calls a user-defined tool; returns its result as text and whether it failed
     own_tool: Callable[[str, dict[str, Any]], tuple[str, bool, tuple[bytes | ImageRef, ...]]] = _no_own_tool
     # computes the digest of a source outside the workspace; None for any other
-    own_digest: Callable[[str], str | None] = _in_workspace
+    own_digest: Callable[[str], str | None] = dict[str, str]().get
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     started: float = 0.0  # value of ``clock()`` at the start of the run
@@ -120,6 +116,7 @@ class World(Struct):
     follow: Callable[[State], facts.FolderChanged | None] = _no_folder
     earlier: Callable[[str], RecallFound] = RecallFound  # searches earlier conversations about the folder
     hook: Callable[[requests.RunHook], HookRan] = _no_hook  # runs a hook of the user
+    parallel: ParallelFrames | None = None  # None for files in memory, which cannot be merged
     under_way: Iterator[facts.Event] | None = None  # answers of the current parallel effect, as they arrive
 
     def digest(self, source: str) -> str:
@@ -127,6 +124,8 @@ class World(Struct):
 
     def close(self) -> None:
         """Stop processes that are waiting for the program's next call."""
+        if self.parallel is not None:
+            self.parallel.cancel()
         if self.program is not None:
             self.program.context.python.stop()
 
@@ -186,7 +185,7 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901
         case requests.InvokeTool() | requests.LoadSource() | requests.Wait():
             world.sync()
             return _answer(effect, world, _program(world))
-        case requests.Parallel():
+        case requests.Parallel() | requests.RunFrames() | requests.MergeFrames():
             return _next_answer(effect, world)
         case _:
             assert_never(effect)
@@ -327,8 +326,10 @@ def _invoke(call: requests.InvokeTool, world: World, program: ProgramWorld) -> T
     return replace(answer, value=scrub_value(answer.value, world.scrub), detail=world.scrub(answer.detail))
 
 
-def _next_answer(effect: requests.Parallel, world: World) -> facts.Event:
+def _next_answer(effect: requests.Parallel | requests.RunFrames | requests.MergeFrames, world: World) -> facts.Event:
     """Return the next answer of the current parallel effect, starting the effect if necessary."""
+    if not isinstance(effect, requests.Parallel):  # the loop passes these to ``world.parallel``, if there is one
+        raise WorkspaceError("parallel frames cannot run here")
     event = None if world.under_way is None else next(world.under_way, None)
     if event is None:
         program = _program(world)

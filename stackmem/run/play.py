@@ -13,10 +13,12 @@ from stackmem.core.conversation.keeping import standing_of
 from stackmem.core.decider import AgentDecider, Decider
 from stackmem.core.facts import Event, FramePopped, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.machine import evolve
+from stackmem.core.parallel.rules import child_end
 from stackmem.core.program_facts import PhaseEnded, ToolAnswered
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.errors import TraceError
+from stackmem.neighbors import neighbor
 from stackmem.trace.lineage import RunReader, came_from
 from stackmem.trace.private import write_json
 from stackmem.trace.program import called_programs, sources_of
@@ -40,6 +42,9 @@ _FROM_THE_WORKSPACE = (
 )  # fmt: skip
 _NOTED = {*_FROM_THE_WORKSPACE, RunStarted, RunForked, RunResumed, RunEnded, ModelReplied, FramePopped, PhaseEnded}
 """Events that need more than a line in the trace."""
+
+
+Play = Callable[[Event, State, Opened], object]
 
 
 def play(first: Event | Effect | None, state: State, opened: Opened, known: tuple[Event, ...] = ()) -> RunResult:
@@ -72,6 +77,8 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
             opened.person.observe(event, after)
 
     world.person.attend(places.run)
+    if not isinstance(opened.history, NoHistory):
+        world.parallel = neighbor("kernel: parallel frames")(opened, play)
     world.started = (begun := world.clock()) - opened.seconds_before
     decider: Decider = opened.program or _agent(opened)
     for event in known:
@@ -209,7 +216,7 @@ def _result(state: State, opened: Opened, seconds: float, *, kept: bool) -> RunR
         run_dir=str(places.run),
         wall_seconds=round(seconds, 3),
         isolation=opened.workspace.level,
-        workspace=str(places.layer.kept) if places.layer is not None and kept else "",
+        workspace=str(places.layer.kept) if places.layer is not None and kept and not child_end(state) else "",
         chunks=state.heap.stored,
         failure=failure_of(state),
         **result_fields(state),

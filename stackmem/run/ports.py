@@ -9,7 +9,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from stackmem.core.facts import ChecksReturned, ModelFailed, ModelReplied
+from stackmem.core.facts import ChecksReturned, Event, ModelFailed, ModelReplied
 from stackmem.core.images import Images
 from stackmem.core.network import NetworkRequest
 from stackmem.core.person_facts import (
@@ -21,7 +21,8 @@ from stackmem.core.person_facts import (
     PersonSteppedIn,
     PersonStopped,
 )
-from stackmem.core.requests import AskModel, AskPermission, AskUser
+from stackmem.core.requests import AskModel, AskPermission, AskUser, MergeFrames, RunFrames
+from stackmem.core.state import State
 from stackmem.neighbors import neighbor
 from stackmem.trace.record import Record
 
@@ -173,6 +174,16 @@ class AnswersQuestions(Unattended):
 
     def answer(self, asked: AskUser) -> str | None:
         return self._ask(asked.question)
+
+
+class ParallelFrames(Protocol):
+    """The parallel frames of a run."""
+
+    def perform(self, effect: RunFrames | MergeFrames, state: State) -> Event:
+        """Run the frames or merge their files. Return the answer, or a message of the user that came before it."""
+
+    def cancel(self) -> None:
+        """End the frames that run."""
 
 
 class SpanSender(Protocol):

@@ -9,7 +9,17 @@ Rule 3: A tool outside the workspace is called again only if it is declared idem
 from __future__ import annotations
 
 from stackmem.core.facts import Event, ToolReturned, VerifyReturned
-from stackmem.core.requests import Effect, InvokeTool, RunChecks, RunHook, UseOwnTool, UseTool, Verify, effects_of
+from stackmem.core.requests import (
+    Effect,
+    InvokeTool,
+    MergeFrames,
+    RunChecks,
+    RunHook,
+    UseOwnTool,
+    UseTool,
+    Verify,
+    effects_of,
+)
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.restore import restore
 from stackmem.tools.own_tools import TOOLS
@@ -35,7 +45,7 @@ def changes_files(upcoming: Upcoming) -> bool:
     match upcoming:
         case UseTool(call):
             return call.behavior.changes_files
-        case Verify() | RunChecks():
+        case Verify() | RunChecks() | MergeFrames():
             return True
         case RunHook(hook):
             return hook.sandbox

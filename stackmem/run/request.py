@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from stackmem.history.inner import InnerRepository
 from stackmem.models.endpoint import without_login
 from stackmem.models.registry import NOBODY
 from stackmem.trace.private import write_json
+from stackmem.workspace.secrets import scrub_value
 
 REQUEST = "request.json"
 
@@ -40,6 +42,10 @@ class ProgramRequest(Struct, frozen=True):
     mounts: tuple[str, ...] = ()  # host folders that its commands see, read-only
     interactive: bool = True  # whether the program may ask the user at the terminal
     edited: EditedProgram | None = None  # set only for a run that continues another run with an edited program
+
+    def without_secrets(self, scrub: Callable[[str], str]) -> ProgramRequest:
+        """Return the request as it is stored and passed to the program."""
+        return replace(self, inputs=scrub_value(self.inputs, scrub), options=scrub_value(self.options, scrub))
 
 
 class RunRequest(Struct, frozen=True):

@@ -19,6 +19,7 @@ from stackmem.core.decider import Decider, LiveMoments
 from stackmem.core.facts import Event, RunResumed
 from stackmem.core.limits import RUN_LIMITS
 from stackmem.core.machine import advance, evolve
+from stackmem.core.parallel.rules import is_over
 from stackmem.core.pricing import Answerer
 from stackmem.core.requests import Effect, RunChecks
 from stackmem.core.state import State
@@ -70,6 +71,8 @@ def resume(
     stop: Callable[[int], object] = os._exit,
     tell_stopped: Callable[[Stopped], object] = id,  # called with the stopped run before it continues
     person: Person | None = None,  # the user of the run; None answers nothing
+    *,
+    interrupts: Interrupts | None = None,  # what interrupts the run; None for signals
 ) -> ResumeResult:
     """Continue a stopped run until it ends.
 
@@ -91,10 +94,10 @@ def resume(
     run_dir = run_dir.resolve()  # absolute, because the sandbox mounts files from it
     person = replace(person or Person(), observe=observe, stop=stop)
     moments = LiveMoments(person.watch) if person.watch else None
-    with Interrupts(stop) as interrupts, ExitStack() as stack:
+    with interrupts or Interrupts(stop) as signals, ExitStack() as stack:
         lock = Lock(run_dir / TRACE)
         stack.callback(lock.close)
-        with interrupts.setting_up("run", run_dir):
+        with signals.setting_up("run", run_dir):
             stopped = read_stopped(run_dir, scrubber_of(environ), moments)
             missing = missing_of_end(run_dir, stopped.end.digest) if stopped.state.begun.redacted is UNSET else ()
             if wanted.get("said") is None and _is_over(stopped.state) and not missing:
@@ -106,8 +109,9 @@ def resume(
             beginning = _beginning(run_dir, stopped, wanted, environ, lock)
             tell_stopped(stopped)
             _must_be_there(beginning)
-        opened = stack.enter_context(open_run(beginning, environ, interrupts, person))
-        with interrupts.setting_up("run", opened.places.scratch):
+        opened = stack.enter_context(open_run(beginning, environ, signals, person))
+        opened.repeats = wanted.get("yes") is not None
+        with signals.setting_up("run", opened.places.scratch):
             known, first = _next(beginning, opened, yes=wanted.get("yes") is not None)
         talks = stopped.program is not None and first is not None and not isinstance(first, Effect)
         if stopped.program is not None and talks:
@@ -184,7 +188,7 @@ def _must_be_there(beginning: Resumed) -> None:
 
 def _is_over(state: State) -> bool:
     """Return whether the root frame was popped and any required checks gave a verdict."""
-    if state.end is None or state.stack:
+    if state.end is None or not is_over(state):
         return False
     checks = state.checks
     return not state.begun.checked or (checks is not None and bool(checks.rewards or not checks.error))

@@ -47,7 +47,11 @@ def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
         UsageError: ``runs_dir`` cannot be written.
     """
     utc = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    name = f"{utc}-{_plain(task)}-{_plain(strategy)}-{secrets.token_hex(3)}"
+    return new_folder(runs_dir, f"{utc}-{_plain(task)}-{_plain(strategy)}-{secrets.token_hex(3)}")
+
+
+def new_folder(runs_dir: Path, name: str) -> Path:
+    """Create an empty run directory with a name that does not exist yet. Raises like ``new_run``."""
     try:
         runs_dir.mkdir(parents=True, exist_ok=True)
         folder = runs_dir / name

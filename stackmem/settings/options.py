@@ -304,6 +304,12 @@ _TABLE = (
         choices=("one", "many"), project=True,
     ),
     Option(
+        "parallel_frames", "count", 0,
+        "How many frames the agent may start together. They run in parallel, each in its own copy of the files, and "
+        "are merged in order. 0 for none.",
+        project=True, low=0, high=8,
+    ),
+    Option(
         "jobs", "choice", "auto",
         "Whether the agent may run commands in the background, such as a development server. auto allows it in your "
         "own folder.",

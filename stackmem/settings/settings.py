@@ -73,6 +73,7 @@ class Settings(Struct, frozen=True):
     depth: int = 5
     checkpoints: Literal["auto", "on", "off"] = "auto"
     read_calls: Literal["one", "many"] = "one"
+    parallel_frames: int = 0
     jobs: Literal["auto", "on", "off"] = "auto"
     upkeep: Literal["off", "on"] = "off"
     literal_mib: int = 10

@@ -27,7 +27,7 @@ from stackmem.tools.mcp_servers import own_servers
     *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers",
     "text_calls", "vision", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints",
-    "read_calls", "jobs", "otel", "fsync", "apply", "yes",
+    "read_calls", "parallel_frames", "jobs", "otel", "fsync", "apply", "yes",
 ))  # fmt: skip
 def command(
     subject: str = argument("TASK|DIR", "A task (folder or name), or your own folder."),

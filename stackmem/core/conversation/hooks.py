@@ -24,6 +24,7 @@ from ..facts import (
 )
 from ..frames import tell
 from ..messages import ToolCall
+from ..parallel.facts import FramesPushed
 from ..person_facts import TurnEnded
 from ..program_facts import ProgramCalled
 from ..requests import AskPermission, AskUser, Effect, RunHook, UseOwnTool, UseTool
@@ -66,7 +67,7 @@ def guarded(state: State, pending: Pending, settled: Event | Effect | Refusal) -
 
 def _event_before(pending: Pending, settled: Event | Effect | Refusal) -> HookEvent | None:
     match settled:
-        case FramePushed():
+        case FramePushed() | FramesPushed():
             return "before_push"
         case FramePopped(forced="") | TurnEnded(forced=""):
             return "before_pop"

@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from msgspec import UNSET, json
 
+from stackmem.core import limits
 from stackmem.core.facts import NoticeGiven
+from stackmem.core.jobs.calls import JobCall
 from stackmem.core.messages import ToolCall, ToolSpec
+from stackmem.core.requests import UseTool
 from stackmem.core.state import Frame, Reply, Result, State
 from stackmem.core.tool_schemas import with_optional
-from stackmem.core.tools import Call, EditFile, Tool, WriteFile, tool_name
+from stackmem.core.tools import Call, EditFile, Refusal, Tool, WorkspaceCall, WriteFile, tool_name
 
 TOLD_AT = 0.5
 UNREAD = "was not changed, because you have not read it"
@@ -110,3 +113,17 @@ def _plain(path: str) -> str:
 
 def _is_announced(state: State) -> bool:
     return any(_CODE in frame.told for frame in state.stack)
+
+
+def use_tool(state: State, call: WorkspaceCall | JobCall) -> UseTool | Refusal:
+    """Return the effect of a call in the workspace, or its refusal."""
+    field, tool = call.behavior.bounded, tool_name(call)
+    size = len(getattr(call, field).encode(errors="replace")) if field else 0
+    if size and size > state.written_bytes:
+        return Refusal(
+            "too_large",
+            f"{tool} refused: {field} is {size:,} bytes, maximum is {state.written_bytes:,}",
+            f"write the first {state.written_bytes:,} bytes, then add the rest with run_command: cat >> FILE <<'EOF'",
+        )
+    unread, longest = changes_unread(state, call), limits.longest_command(state)
+    return limits.refused_seconds(call) or UseTool(call, state.shown_bytes, state.heap.sources, unread, longest)

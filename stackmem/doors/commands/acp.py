@@ -31,6 +31,7 @@ from stackmem.tools.mcp_servers import connected, own_servers
     *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "price", "temperature", "effort", "service_tier", "headers",
     "text_calls", "vision", "call_schema", "seed", "heap_chars", "heap_chunks", "depth", "checkpoints", "read_calls",
+    "parallel_frames",
     "jobs", "upkeep", "otel", "fsync",
 ))  # fmt: skip
 def command(

@@ -52,7 +52,7 @@ _MOST = 200
     "runs_dir", "sandbox_dir", *LIMIT_OPTIONS, "command_seconds", "prompt",
     "profile", "base_url", "window_tokens", "size", "price", "temperature", "effort", "service_tier", "headers",
     "text_calls", "vision", "call_schema", "seed", "heap", "heap_chars", "heap_chunks", "depth", "checkpoints",
-    "read_calls", "jobs", "upkeep", "otel", "fsync", "yes",
+    "read_calls", "parallel_frames", "jobs", "upkeep", "otel", "fsync", "yes",
 ))  # fmt: skip
 def command(
     folder: str = argument("FOLDER", "The folder to work on; by default the current one.", default="."),

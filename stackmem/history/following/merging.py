@@ -27,15 +27,19 @@ class Merge(Struct, frozen=True):
     conflicts: int
 
 
-def merge_texts(base: bytes, agent: bytes, folder: bytes) -> Merge | None:
-    """Return the merge of two versions, or None if one of them is not a text that can be merged."""
+def merge_texts(base: bytes, agent: bytes, folder: bytes, sides: tuple[str, str] = (AGENT, FOLDER)) -> Merge | None:
+    """Return the merge of two versions, or None if one of them is not a text that can be merged.
+
+    Args:
+        sides: The labels of the two versions in conflict markers.
+    """
     versions = (agent, base, folder)
     if any(b"\0" in version or len(version) > _MAX_BYTES for version in versions):
         return None
     with tempfile.TemporaryDirectory(prefix="stackmem-merge-") as scratch:
         for name, version in zip(("agent", "base", "folder"), versions, strict=True):
             (Path(scratch) / name).write_bytes(version)
-        labels = ("-L", AGENT, "-L", "before", "-L", FOLDER)
+        labels = ("-L", sides[0], "-L", "before", "-L", sides[1])
         command = git_command("merge-file", "-p", "-q", *labels, "agent", "base", "folder")
         try:
             done = subprocess.run(

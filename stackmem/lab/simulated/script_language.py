@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -99,11 +100,13 @@ class ScriptSource:
             line, col = positions.line, positions.col
         return (line or 0, col or 0)
 
-    def mapping(self, value: Any, at: tuple[int, int], what: str, keys: tuple[str, ...]) -> Any:
+    def mapping(self, value: Any, at: tuple[int, int], what: str, keys: tuple[str, ...] | None) -> Any:
+        """Check that a value is a mapping, with only these keys. None allows any."""
         if not isinstance(value, dict):
-            raise self.error(*at, f"{what} must be a mapping with {listed(keys)}, not {kind_of(value)}")
+            form = f" with {listed(keys)}" if keys else ""
+            raise self.error(*at, f"{what} must be a mapping{form}, not {kind_of(value)}")
         for key in value:
-            if key not in keys:
+            if keys is not None and key not in keys:
                 raise self.error(
                     *self.at(value, key), f"unknown key {str(key)[:60]!r} in {what}; known: {listed(keys)}"
                 )
@@ -197,7 +200,7 @@ Fault = Literal[
 FAILING_FAULTS: frozenset[str] = frozenset({"429", "529", "timeout", "disconnect"})
 """Faults that leave no reply at all; the others damage one."""
 
-_SCRIPT_KEYS = ("description", "memory", "replies")
+_SCRIPT_KEYS = ("description", "memory", "replies", "frames")
 _REPLY_KEYS = (
     "call", "args", "calls", "text", "expect", "fault", "retry_after_seconds", "latency_seconds", "usage"
 )  # fmt: skip
@@ -242,6 +245,7 @@ class Script(Struct, frozen=True):
     replies: tuple[ScriptedReply, ...]
     path: str = "script"
     description: str = ""
+    frames: Mapping[str, tuple[ScriptedReply, ...]] = {}  # the answers in parallel frames, by name
     memory_optional: bool = False  # under a strategy without frames or heap, their calls are left out
 
 
@@ -267,14 +271,20 @@ def parse_script(text: str, path: str = "script") -> Script:
     top = source.mapping(root, (0, 0), "a script", _SCRIPT_KEYS)
     if "replies" not in top:
         raise source.error(0, 0, "'replies' is missing; it is the list of what the model answers")
-    entries = source.sequence(top["replies"], source.at(top, "replies"), "'replies'")
-    if not entries:
-        raise source.error(*source.at(top, "replies"), "'replies' is empty; a script answers at least once")
+    replies = _replies(source, top, "replies")
+    lists = source.mapping(top["frames"], source.at(top, "frames"), "'frames'", None) if "frames" in top else {}
+    frames = {str(name): _replies(source, lists, name) for name in lists}
     description = source.string(top, "description")
     if "memory" in top and top["memory"] != "optional":
         raise source.error(*source.at(top, "memory"), "'memory' can only be 'optional'; leave it out otherwise")
-    replies = tuple(_reply(source, entries, index) for index in range(len(entries)))
-    return Script(replies, path, description, "memory" in top)
+    return Script(replies, path, description, frames, "memory" in top)
+
+
+def _replies(source: ScriptSource, parent: Any, key: str) -> tuple[ScriptedReply, ...]:
+    entries = source.sequence(parent[key], source.at(parent, key), f"{key!r}")
+    if not entries:
+        raise source.error(*source.at(parent, key), f"{key!r} is empty; a script answers at least once")
+    return tuple(_reply(source, entries, index) for index in range(len(entries)))
 
 
 def _reply(source: ScriptSource, entries: Any, index: int) -> ScriptedReply:

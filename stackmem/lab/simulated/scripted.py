@@ -43,7 +43,7 @@ _LINES_COMPARED = 2_000
 
 
 class ScriptedModel:
-    """Replies with the script's entry number ``request.facts``."""
+    """Replies with the script's entry number ``request.facts``; a parallel frame has its own entries."""
 
     def __init__(self, script: Script, sleep: Callable[[float], None] = time.sleep) -> None:
         self._script = script
@@ -56,17 +56,19 @@ class ScriptedModel:
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Return the entry's reply or fault; a ``script`` failure if entries ran out or an expectation failed."""
-        replies = self._script.replies
+        replies, number = self._script.replies, request.facts
+        if request.parallel:
+            replies, number = self._script.frames.get(request.parallel, ()), request.facts - request.facts_before
         if self._script.memory_optional:
             replies = _without_memory(replies, request.view)
-        if request.facts >= len(replies):
-            return ModelFailed("script", self._ran_dry(request))
-        entry = replies[request.facts]
+        if number >= len(replies):
+            return ModelFailed("script", self._ran_dry(request, len(replies), number))
+        entry = replies[number]
         if entry.expect is not None:
             unmet = list(_unmet(entry.expect, request))
             if unmet:
                 what = "\n".join(unmet)
-                return ModelFailed("script", f"{self._place(entry, request.facts)}: expected otherwise\n{what}")
+                return ModelFailed("script", f"{self._place(entry, number)}: expected otherwise\n{what}")
         if entry.latency_seconds:
             self._sleep(entry.latency_seconds)
         return _answer(entry, request)
@@ -75,12 +77,12 @@ class ScriptedModel:
         path = self._script.path
         return f"{path}:{entry.line}: reply {index + 1}" if entry.line else f"{path}: reply {index + 1}"
 
-    def _ran_dry(self, request: AskModel) -> str:
-        has = len(self._script.replies)
+    def _ran_dry(self, request: AskModel, has: int, number: int) -> str:
         replies = "reply" if has == 1 else "replies"
+        group = f" under frames.{request.parallel}" if request.parallel else ""
         return (
-            f"the script {self._script.path} has no reply left: it has {has} {replies}, and this is request "
-            f"{request.facts + 1}, in frame {request.frame!r} at depth {request.depth}; add what the model "
+            f"the script {self._script.path} has no reply left: it has {has} {replies}{group}, and this is request "
+            f"{number + 1}, in frame {request.frame!r} at depth {request.depth}; add what the model "
             f"answers there, or end the run with pop_frame at depth 0"
         )
 

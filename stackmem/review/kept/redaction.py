@@ -52,7 +52,7 @@ _OURS = frozenset({
     "strategy", "tools", "isolation", "network", "version", "thinking", "tree", "price", "redacted", "digest", "parent",
     "stop", "prompt_digest", "usage", "kind", "outcome", "frame", "forced", "verified", "code", "ending", "session",
     "questions", "scope", "index", "circles", "text_calls", "checkpoint", "checkpoints", "vision", "images",
-    "read_calls", "guards",
+    "read_calls", "guards", "parallel",
 })  # fmt: skip
 """Fields with only our own words, ids and digests, never text from a user, a model or a tool."""
 _WORDING = ("reason", "text", "result")
