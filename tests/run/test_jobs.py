@@ -23,7 +23,13 @@ from tests.run.people import Scripted, talk
 from tests.stage import Stage, call, events, eventually, mounted, pop, push
 
 pytestmark = mounted
-GET = "exec 3<>/dev/tcp/127.0.0.1/8080; printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; head -1 <&3"
+# A server that has just been started is tried for a while: on a busy machine it begins to listen late.
+GET = (
+    "for try in {1..200}; do exec 3<>/dev/tcp/127.0.0.1/8080 && break; sleep 0.05; done 2>/dev/null;"
+    " printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; head -1 <&3"
+)
+# The number of a network in /proc can be given to the next one after it ended. SO_NETNS_COOKIE is never given again.
+NETWORK = "python3 -c 'import socket; print(socket.socket().getsockopt(socket.SOL_SOCKET, 71, 8).hex())'"
 SERVER = "python3 -u -m http.server 8080"
 SOLVE = """
 import os, signal, sys, stackmem
@@ -82,7 +88,7 @@ def test_a_server_started_in_one_step_answers_in_the_next_five(stage: Stage):
 def test_two_runs_do_not_see_each_others_ports(stage: Stage):
     texts = solved(stage, job(SERVER), call("run_command", command=GET), pop())
     assert "HTTP/1.0 200 OK" in texts[1]
-    other = solved(stage, job("sleep 100"), call("run_command", command=GET), pop())
+    other = solved(stage, job("sleep 100"), call("run_command", command="exec 3<>/dev/tcp/127.0.0.1/8080"), pop())
     assert "Connection refused" in other[1]
 
 
@@ -245,7 +251,7 @@ def test_a_level_that_does_not_bound_jobs_has_none(stage: Stage):
 
 
 def test_a_run_without_jobs_keeps_a_network_of_its_own_for_each_command(stage: Stage):
-    same = call("run_command", command="readlink /proc/self/ns/net")
+    same = call("run_command", command=NETWORK)
     texts = solved(stage, same, same, pop())
     assert texts[0] != texts[1]
     texts = solved(stage, job("sleep 100"), same, same, pop())
