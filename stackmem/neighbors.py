@@ -45,6 +45,7 @@ COMMANDS: dict[str, str] = {
     "compile": "stackmem.languages.commands.compile",
     "debug": "stackmem.doors.commands.debug",
     "diff": "stackmem.review.commands.diff",
+    "doctor": "stackmem.review.commands.doctor",
     "evidence": "stackmem.lab.commands.evidence",
     "examples": "stackmem.languages.commands.examples",
     "export": "stackmem.formats.commands.export",

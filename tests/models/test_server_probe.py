@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stackmem.models.endpoint import Endpoint
-from stackmem.models.server.probe import ServerProbes, probe_server
+from stackmem.review.doctor.probe import ServerProbes, probe_server
 from tests.stage import Stage
 
 from .chat_server import ChatServer, Refusal, call_piece, chunks

@@ -23,9 +23,15 @@ from stackmem.models.endpoint import without_login
 from stackmem.models.local_servers import LOCAL_SERVERS
 from stackmem.models.openai import OpenAIModel
 from stackmem.models.registry import introduced, open_model, unready
-from stackmem.models.server.probe import ServerProbes, probe_server
 from stackmem.models.tokens import CHARS_PER_TOKEN
 from stackmem.prompts import prompt_text
+from stackmem.review.doctor.probe import ServerProbes, probe_server
+from stackmem.run.assemble import tool_specs
+from stackmem.run.folder_choice import layer_over
+from stackmem.run.git_inside import history_told, place_of
+from stackmem.run.models import asked_of
+from stackmem.run.prepare import profile_of
+from stackmem.run.run_folder import TRACE
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.keys import key_problem
 from stackmem.settings.settings import Resolved, resolve
@@ -33,13 +39,6 @@ from stackmem.tools.plugins import plugin_problems
 from stackmem.workspace.isolation.probe import LevelReport, survey
 from stackmem.workspace.project.instructions import Instructions, find_instructions
 from stackmem.workspace.project.project import Project, find_project
-
-from .assemble import tool_specs
-from .folder_choice import layer_over
-from .git_inside import history_told, place_of
-from .models import asked_of
-from .prepare import profile_of
-from .run_folder import TRACE
 
 _AUTO = ("bubblewrap", "namespaces")
 _STRATEGIES = ("full", "adaptive", "stackheap")

@@ -24,8 +24,7 @@ from stackmem.models.event_stream import server_events
 from stackmem.models.failures import one_line, sentence
 from stackmem.models.openai_messages import chat_body
 from stackmem.models.openai_stream import read_chat
-
-from .small_requests import Answer, Json, post
+from stackmem.models.server.small_requests import Answer, Json, post
 
 Form = Literal["native call", "call in the text", "no call", "refused"]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from stackmem.cli.screen.text import readable
 from stackmem.models.local_servers import RunningServer
-from stackmem.models.server.probe import FormProbe
-from stackmem.run.doctor import FirstPrompt, ModelReport
-
-from .text import readable
+from stackmem.review.doctor.examination import FirstPrompt, ModelReport
+from stackmem.review.doctor.probe import FormProbe
 
 
 def model_lines(report: ModelReport) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""Examines this machine and the servers of models, for ``stackmem doctor``."""
