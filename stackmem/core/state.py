@@ -24,7 +24,7 @@ from .jobs.calls import RunJobs
 from .log import Log
 from .memory_directory import Directory
 from .messages import ReplyPart, ToolCall, Usage
-from .parallel.facts import Parallel
+from .parallel.facts import ParallelWork
 from .person_facts import PersonDecided, RecallFound, SessionRules, WordsAsked
 from .pricing import reply_usd
 from .program_facts import ProgramState
@@ -311,7 +311,7 @@ class State(Struct, frozen=True):
     due: HookDue | None = None
     folder: int = 0
     jobs: RunJobs = RunJobs()
-    parallel: Parallel = Parallel()
+    parallel: ParallelWork = ParallelWork()
 
     @property
     def begun(self) -> RunStarted:

@@ -29,6 +29,7 @@ from stackmem.history.restore import restore
 from stackmem.history.selection import own_below
 from stackmem.history.walk import path_bytes
 from stackmem.settings.keys import signing_key
+from stackmem.settings.settings import Settings
 from stackmem.tools.own_tools import TOOLS
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import keep_source
@@ -132,15 +133,11 @@ def _opened(
         writer = TraceWriter(places.run / TRACE, person.clock.wall, held=lock, reserves=True)
         stack.callback(writer.close)
     signer = None if writer is None else Signer(places.run, partial(signing_key, environ), writer.count, writer.digest)
-    if writer is not None:
-        world.sync = writer.syncs(settings.fsync, history.sync)
-        world.must_have_room = writer.must_have_room
+    _connect(world, writer, history, settings, person)
     if request.program is not None or began.programs is not UNSET:
         world.program = _program_world(
             world, workspace, places, request.program, began.programs or (), settings.literal_mib << 20
         )
-    world.person = person.port or AnswersQuestions(person.ask)
-    world.clock, world.sleep = person.clock.elapsed, person.clock.sleep
     opened = Opened(
         start, beginning.plan.strategy, world, workspace, scrubber, places, history, request,
         interrupts, person, writer, signer, keeper, environ=environ,
@@ -152,6 +149,17 @@ def _opened(
     _take_up(opened, beginning)
     _follow(opened, beginning, stack)
     return opened
+
+
+def _connect(
+    world: World, writer: TraceWriter | None, history: History | NoHistory, settings: Settings, person: Person
+) -> None:
+    """Let the world write through the trace's writer, and ask this person."""
+    if writer is not None:
+        world.sync = writer.syncs(settings.fsync, history.sync)
+        world.must_have_room = writer.must_have_room
+    world.person = person.port or AnswersQuestions(person.ask)
+    world.clock, world.sleep = person.clock.elapsed, person.clock.sleep
 
 
 def _follow(opened: Opened, beginning: Beginning, stack: ExitStack) -> None:

@@ -103,9 +103,7 @@ def resume(
             if wanted.get("said") is None and _is_over(stopped.state) and not missing:
                 return ResumeResult(None, stopped.state.outcome, played=False)
             if missing and _lacks_only_files(stopped.state, wanted):
-                result, folder = make_missing(run_dir, stopped, scrubber_of(environ), environ)
-                checked = stopped.state.begun.checked
-                return ResumeResult(result, result.outcome, False, folder=folder, checked=checked, missing=missing)
+                return _with_files_again(run_dir, stopped, environ, missing)
             beginning = _beginning(run_dir, stopped, wanted, environ, lock)
             tell_stopped(stopped)
             _must_be_there(beginning)
@@ -125,6 +123,14 @@ def resume(
             result, result.outcome, first is not None, stopped.torn_bytes, opened.folder,
             stopped.state.begun.checked, program=program_result(result, opened) if talks else None,
         )  # fmt: skip
+
+
+def _with_files_again(
+    run_dir: Path, stopped: Stopped, environ: Mapping[str, str], missing: tuple[str, ...]
+) -> ResumeResult:
+    result, folder = make_missing(run_dir, stopped, scrubber_of(environ), environ)
+    checked = stopped.state.begun.checked
+    return ResumeResult(result, result.outcome, False, folder=folder, checked=checked, missing=missing)
 
 
 def _beginning(

@@ -128,7 +128,7 @@ class FramesMerged(Struct, frozen=True, tag=True):
         return Voice("frame", line, "\n".join(conflicts), failed=bool(conflicts))
 
 
-class Group(Struct, frozen=True):
+class ParallelGroup(Struct, frozen=True):
     """Parallel frames that are not merged yet.
 
     Attributes:
@@ -144,7 +144,7 @@ class Group(Struct, frozen=True):
     opening: str = ""
 
 
-class Parallel(Struct, frozen=True):
+class ParallelWork(Struct, frozen=True):
     """What a state knows about parallel frames.
 
     Attributes:
@@ -154,7 +154,7 @@ class Parallel(Struct, frozen=True):
         steps: Steps of all parallel frames so far, which are in other runs.
     """
 
-    group: Group | None = None
+    group: ParallelGroup | None = None
     child: str = ""
     name: str = ""
     facts: int = 0

@@ -32,7 +32,7 @@ from ..state import Pending, Result, State
 from ..text import mark_cut
 from ..tool_schemas import parameters, tool_named
 from ..tools import AddNote, Call, PushFrame, PushFrames, Refusal, Remember, StoreEntry, Tool, tool_name
-from .facts import FrameReturned, FramesMerged, FramesPushed, Group, MergedFile, ParallelEvent, ParallelFrame
+from .facts import FrameReturned, FramesMerged, FramesPushed, MergedFile, ParallelEvent, ParallelFrame, ParallelGroup
 
 RESUMABLE: tuple[Ending, ...] = ("model_error", "workspace_error", "interrupted", "input_needed", "left")
 """Endings of a parallel frame after which the parent's run ends too and can be resumed."""
@@ -154,7 +154,7 @@ def refusal(state: State, call: Call) -> Refusal | None:
     return Refusal("parallel", reason, "say in the result of the frame what must be kept")
 
 
-def next_of_group(state: State, group: Group) -> FramePushed | Effect | RunEnded:
+def next_of_group(state: State, group: ParallelGroup) -> FramePushed | Effect | RunEnded:
     """Return what comes next for the group that the running frame waits for."""
     if group.opening:
         own = next(each for each in group.frames if each.frame == group.opening)
@@ -201,7 +201,7 @@ def apply_group(state: State, event: ParallelEvent) -> State:
 
 def _begin(state: State, event: FramesPushed, heap: Heap) -> State:
     """Return the state that waits for a group. ``heap`` includes what the push stored."""
-    parallel = replace(state.parallel, group=Group(event.frames, state.tree))
+    parallel = replace(state.parallel, group=ParallelGroup(event.frames, state.tree))
     return replace(state, parallel=parallel, heap=heap, pushes=state.pushes + len(event.frames), idle=0)
 
 
@@ -322,7 +322,7 @@ def _file_line(file: MergedFile) -> str:
             return f"CONFLICT in {file.path}: it was deleted, but frame {file.frame!r} changed it; its version is there"
 
 
-def _merged_heap(state: State, group: Group) -> tuple[Heap, list[tuple[str, str]]]:
+def _merged_heap(state: State, group: ParallelGroup) -> tuple[Heap, list[tuple[str, str]]]:
     """Return the heap with the changes of all frames, and notes about chunks that differ, with the frame's name."""
     heap, writers, notes = state.heap, dict[str, str](), list[tuple[str, str]]()
     for frame, each in zip(group.frames, group.returned, strict=False):

@@ -38,7 +38,7 @@ _END_SECONDS = 20.0
 """How long a cancelled frame may take to end. A request to a model that does not answer may take longer."""
 
 
-class _Asked(Struct):
+class _ChildAsks(Struct):
     """A question of a frame to the user, and the queue that receives the answer or what was raised instead."""
 
     ask: Callable[[], Any]
@@ -53,7 +53,7 @@ class _Happened(Struct, frozen=True):
     state: State
 
 
-class _Ended(Struct, frozen=True):
+class _FrameEnd(Struct, frozen=True):
     """The end of a frame: what it returned, or what its thread raised."""
 
     frame: str
@@ -69,7 +69,7 @@ class Children:
 
     def __init__(self, opened: Opened, play: Play) -> None:
         self._opened, self._play = opened, play
-        self._news: SimpleQueue[_Asked | _Happened | _Ended] = SimpleQueue()
+        self._news: SimpleQueue[_ChildAsks | _Happened | _FrameEnd] = SimpleQueue()
         self._threads: dict[str, tuple[threading.Thread, ThreadInterrupts]] = {}
         self._returned: dict[str, FrameReturned] = {}
         self._outside = threading.Lock()  # for tools that must not run twice at the same time
@@ -114,7 +114,7 @@ class Children:
             outcome: FrameReturned | BaseException = child.play(self._guarded, person, interrupts)
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits for the frames
             outcome = error
-        self._news.put(_Ended(child.frame, outcome))
+        self._news.put(_FrameEnd(child.frame, outcome))
 
     def _guarded(self, first: Event, state: State, opened: Opened) -> object:
         """Play a frame. Tools outside the sandbox run one at a time, unless they allow more."""
@@ -149,9 +149,9 @@ class Children:
         scrub = self._opened.world.scrub
         return replace(message, text=scrub(message.text)) if isinstance(message, PersonSteppedIn) else message
 
-    def _take(self, news: _Asked | _Happened | _Ended) -> None:
+    def _take(self, news: _ChildAsks | _Happened | _FrameEnd) -> None:
         match news:
-            case _Asked():
+            case _ChildAsks():
                 try:
                     news.answer.put(news.ask())
                 except BaseException as error:
@@ -161,7 +161,7 @@ class Children:
             case _Happened():
                 if self._opened.person.observe_frame is not None:
                     self._opened.person.observe_frame(news.name, news.event, news.state)
-            case _Ended():
+            case _FrameEnd():
                 del self._threads[news.frame]
                 if isinstance(news.outcome, BaseException):
                     raise news.outcome
@@ -196,7 +196,7 @@ class _User(Unattended):
     def _through(self, ask: Callable[[], T]) -> T:
         """Let the main thread ask, and return the answer or raise what was raised there."""
         answer: SimpleQueue[T | BaseException] = SimpleQueue()
-        self._news.put(_Asked(ask, answer))
+        self._news.put(_ChildAsks(ask, answer))
         while True:
             if self._interrupts.signal:
                 raise KeyboardInterrupt
