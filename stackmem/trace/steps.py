@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stackmem.core import facts
 from stackmem.core.messages import ToolCall, Usage
+from stackmem.core.parallel.facts import FrameReturned
 from stackmem.core.pricing import Price, reply_usd
 
 from .record import Record
@@ -145,8 +146,11 @@ def frame_spans(records: Iterable[Record]) -> tuple[FrameSpan, ...]:
 
 
 def total_usd(records: Iterable[Record]) -> float | None:
-    """Return the cost of all replies and summaries at the recorded prices, or None if any has no price."""
+    """Return the cost of all replies and summaries, with those of parallel frames, at the recorded prices. None if any
+    has no price.
+    """
     fold, total = _Fold(), 0.0
+    returned: dict[str, FrameReturned] = {}  # the last of each frame counts, because a resume may continue a frame
     for record in records:
         fold.take(record.event)
         if isinstance(record.event, facts.ModelReplied | facts.ContextCompacted):
@@ -154,5 +158,10 @@ def total_usd(records: Iterable[Record]) -> float | None:
             if cost is None:
                 return None
             total += cost
+        elif isinstance(record.event, FrameReturned):
+            returned[record.event.frame] = record.event
         fold.frames = {}
+    if any(each.unpriced for each in returned.values()):
+        return None
+    total += sum(each.usd for each in returned.values())
     return total if fold.price or fold.steps else None

@@ -11,8 +11,18 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, Struct
 
-from stackmem.core.facts import CallRejected, ContextCompacted, FramePopped, FramePushed, ModelFailed, ModelReplied
+from stackmem.core.facts import (
+    CallRejected,
+    ContextCompacted,
+    FramePopped,
+    FramePushed,
+    ModelFailed,
+    ModelReplied,
+    RunForked,
+    RunResumed,
+)
 from stackmem.core.messages import Usage
+from stackmem.core.parallel.facts import FrameReturned
 from stackmem.core.person_facts import WordsAsked
 from stackmem.core.pricing import reply_usd
 from stackmem.errors import UsageError
@@ -24,6 +34,8 @@ Value = int | float | None
 Kinds = Any
 """A type of events, or several in the form that ``isinstance`` accepts."""
 _WITH_USAGE = ModelReplied | ContextCompacted | WordsAsked
+_OF_PARALLEL_FRAMES = FrameReturned | RunResumed | RunForked
+"""Events that change what parallel frames used. A resume takes back what a frame returned that it continues."""
 _ANSWERS = ModelReplied | ModelFailed | ContextCompacted | WordsAsked
 _HAND_OVERS = FramePushed | FramePopped
 _LARGEST = 1 << 63  # beyond this, a table cannot store a whole number
@@ -76,15 +88,20 @@ class Total:
 
 
 class Cost:
-    """Cost of the replies and summaries, at the prices that the run recorded. None if any price is unknown."""
+    """Cost of the replies and summaries, with those of parallel frames, at the prices that the run recorded. None if
+    any price is unknown.
+    """
 
-    kinds = _WITH_USAGE
+    kinds = _WITH_USAGE | _OF_PARALLEL_FRAMES
 
     def __init__(self) -> None:
         self._usd = 0.0
         self._known = True
 
     def add(self, moment: Moment) -> None:
+        if isinstance(moment.event, _OF_PARALLEL_FRAMES):
+            self._known = self._known and moment.after.unpriced <= moment.before.unpriced
+            self._usd += moment.after.usd - moment.before.usd
         if not isinstance(moment.event, _WITH_USAGE):
             return
         usd = reply_usd(moment.event.usage, moment.before.begun.price, moment.event.answerer)
@@ -154,7 +171,13 @@ def _folded(unit: str, fold: Callable[[], Fold]) -> Metric:
 
 
 def _tokens(kind: str, tells: str) -> Metric:
-    return _summed("tokens", lambda moment: getattr(_usage(moment), kind), tells, _WITH_USAGE)
+    def amount(moment: Moment) -> int:
+        if isinstance(moment.event, _OF_PARALLEL_FRAMES):
+            used: int = getattr(moment.after.usage.without(moment.before.usage), kind)
+            return used
+        return getattr(_usage(moment), kind)
+
+    return _summed("tokens", amount, tells, _WITH_USAGE | _OF_PARALLEL_FRAMES)
 
 
 def _seconds(spender: Spender, tells: str) -> Metric:
