@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import stackmem
 from stackmem import UsageError
@@ -23,9 +24,12 @@ from stackmem.core.parallel.facts import FrameReturned, FramesMerged, FramesPush
 from stackmem.core.person_facts import PersonDecided, PersonStopped, SessionRules
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import Result
+from stackmem.doors.acp.updates import call_of_frame
 from stackmem.lab.simulated.script_language import Script, parse_script
 from stackmem.lab.simulated.scripted import ScriptedModel
 from stackmem.models.registry import MODELS
+from stackmem.review.measure.metrics import measure
+from stackmem.review.measure.moments import moments
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
@@ -33,6 +37,13 @@ from tests.run.people import Scripted, talk
 from tests.stage import Reply, Stage, call, command, events, fails, mounted, pop, push
 
 BASE = "one\ntwo\nthree\nfour\nfive\n"
+
+
+TOKENS = ("uncached_tokens", "cache_read_tokens", "cache_write_5m_tokens", "cache_write_1h_tokens", "output_tokens")
+
+
+def measured_of(run: Path | str) -> dict[str, Any]:
+    return measure(moments((record.at, record.event) for record in Run(Path(run)).records()))
 
 
 def together(*names: str, **more: Any) -> Reply:
@@ -312,7 +323,31 @@ def test_a_failing_model_in_one_frame_ends_the_run_and_a_resume_continues_only_t
     assert done.result.usage.total == sum(
         event.usage.total for run in stage.runs.iterdir() for event in events(run, ModelReplied)
     )
+    measured = measured_of(result.run_dir)
+    assert sum(measured[name] for name in TOKENS) == done.result.usage.total
     all_replay(stage)
+
+
+def test_the_cost_of_a_run_includes_its_parallel_frames(stage: Stage):
+    frames = {name: [write(f"{name}.txt", name), pop(f"Did {name}.")] for name in "ab"}
+    task = group_task(stage, [together("a", "b"), command("cat a.txt b.txt"), pop()], frames)
+    result = stage.solve(task, parallel_frames=2, price="1,5")
+    parent = Run(Path(result.run_dir))
+    own = sum(each.usd for each in parent.steps)
+    parts = [each.usd for each in events(result.run_dir, FrameReturned)]
+    assert min(parts) > 0
+    assert parent.cost == pytest.approx(own + sum(parts))
+    assert result.cost_usd == pytest.approx(parent.cost, abs=1e-6)
+    assert measured_of(result.run_dir)["cost_usd"] == pytest.approx(parent.cost, abs=1e-6)
+
+
+def test_an_editor_is_asked_about_the_call_of_the_frame():
+    asked = AskPermission("run_command", "rm -r build", outside=True, frame="b")
+    shown = call_of_frame(asked)
+    assert shown["title"] == "[b] run_command: rm -r build"
+    assert (shown["kind"], shown["content"]) == ("execute", [])
+    written = call_of_frame(replace(asked, tool="write_file", about="a.txt", detail="new text"))
+    assert "new text" in written["content"][0]["content"]["text"]
 
 
 KILLED = """

@@ -37,7 +37,7 @@ from stackmem.run.ports import Left, UserChoice, UserCommand, UserFile
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.snapshot import Snapshot
 
-from .updates import Shown, Update, call_shown, message, updates
+from .updates import Shown, Update, call_of_frame, call_shown, message, updates
 
 _MAX_BYTES = 1 << 20
 _WRITES = frozenset({tool_name(WriteFile), tool_name(EditFile)})
@@ -259,7 +259,8 @@ class EditorSession:
             return PersonDecided(allow=True)
         if self.state is None:
             raise TypeError("a call is decided in a run")
-        chosen = self._editor.permit(self.name, call_shown(self.state, self.shown()))
+        call = call_of_frame(asked) if asked.frame else call_shown(self.state, self.shown())
+        chosen = self._editor.permit(self.name, call)
         self._must_be_there()  # an editor that disconnected did not deny the call
         if chosen in ("allow_once", "allow_always"):
             return PersonDecided(allow=True, scope="once" if chosen == "allow_once" else "session")

@@ -19,6 +19,7 @@ from stackmem.core.frames import last_words
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.person_facts import PersonAttached, PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, TurnEnded
 from stackmem.core.program_facts import UserAnswered
+from stackmem.core.requests import AskPermission
 from stackmem.core.state import State
 from stackmem.core.text import mark_cut
 from stackmem.core.tools import (
@@ -103,6 +104,19 @@ def call_shown(state: State, shown: Shown) -> Update:
     if pending is None or not pending.calls:
         return {"toolCallId": "none", "title": "a call"}
     return _call(state, pending.calls, 0, shown)
+
+
+def call_of_frame(asked: AskPermission) -> Update:
+    """Return the call of a parallel frame in the form used by permission requests. The state has another call."""
+    detail = {"type": "content", "content": {"type": "text", "text": _output(asked.detail)}}
+    title = f"[{asked.frame}] {asked.tool}: {asked.about}"
+    return {
+        "toolCallId": f"parallel-{asked.frame}",
+        "title": mark_cut(title, _TEXT_CHARS),
+        "kind": _KINDS.get(asked.tool, "other"),
+        "status": "pending",
+        "content": [detail] if asked.detail else [],
+    }
 
 
 def message(text: str) -> Update:

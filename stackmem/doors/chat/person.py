@@ -136,7 +136,8 @@ class TerminalPerson:
 
     def decide(self, asked: AskPermission) -> PersonDecided:
         where = "outside the sandbox" if asked.outside else "in the sandbox"
-        self.screen.say(self.screen.paint("bold", f"allow {asked.tool} {where}?"), f"  {readable(asked.about)}")
+        frame = f"[{readable(asked.frame)}] " if asked.frame else ""
+        self.screen.say(self.screen.paint("bold", f"{frame}allow {asked.tool} {where}?"), f"  {readable(asked.about)}")
         if asked.rule:
             self.screen.tell(f"  {readable(asked.rule)} asks", color="dim")
         if asked.detail:
