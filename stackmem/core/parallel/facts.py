@@ -1,7 +1,7 @@
 """The facts of parallel frames, and the values in them.
 
 Each frame of a group is a run of its own, forked from the parent's run at ``FramesPushed``. The parent's trace
-records what each of them returned, in push order, and then the merge.
+records their results in push order, and then the merge.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class FrameReturned(Struct, frozen=True, tag=True):
 
     Attributes:
         frame: Its id in the group.
-        run: Id of the run that it was. Its trace has all that happened in it.
+        run: Id of its run, whose trace has its steps.
         digest: The digest of the last record of that run.
         ending: How that run ended: ``popped`` if the frame popped.
-        text: What the parent reads.
+        text: The text that the parent reads.
         tree: Its files at the end, as an id in the history of that run.
-        steps, usage, usd, unpriced: What it used, counted as in the state.
-        chunks, freed: What it changed on the heap.
+        steps, usage, usd, unpriced: Its use, counted as in the state.
+        chunks, freed: Its changes to the heap.
     """
 
     frame: str
@@ -134,7 +134,7 @@ class ParallelGroup(Struct, frozen=True):
     Attributes:
         frames: The frames in push order.
         tree: The workspace when they began.
-        returned: What the first of them returned.
+        returned: The results of the first of them.
         opening: In a run that is one of these frames: its id, until it is pushed.
     """
 
@@ -145,7 +145,7 @@ class ParallelGroup(Struct, frozen=True):
 
 
 class ParallelWork(Struct, frozen=True):
-    """What a state knows about parallel frames.
+    """The part of a state about parallel frames.
 
     Attributes:
         group: The group that the running frame waits for.

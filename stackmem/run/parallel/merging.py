@@ -1,8 +1,8 @@
 """Merges the files of parallel frames into the workspace, one frame after another in push order.
 
-Rule 1: A file that only one side changed is obstacle as it is. Text that both changed is merged line by line.
+Rule 1: A file that only one side changed is taken as it is. Text that both changed is merged line by line.
 Rule 2: No version is lost. Lines that both changed stay in the file between conflict markers. A version that cannot
-    be merged, such as a binary file, is written beside the other one.
+    be merged, such as a binary file, is written to a file next to the other one.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _FileMerge:
         self._later = Node(change.after_mode, change.after) if change.after_mode else None
 
     def run(self) -> MergedFile | None:
-        """Merge the file. Return what the agent must know, or None if only the frame had changed it."""
+        """Merge the file. Return None if only the frame had changed it."""
         here, later = look(self._root, self._path), self._later
         if here.node == later and not here.obstacle:
             return None
