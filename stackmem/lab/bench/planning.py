@@ -77,6 +77,7 @@ def make_plan(
     if plan.count > MAX_TRIALS:
         raise UsageError(f"the plan has {plan.count:,} trials; reduce it to at most {MAX_TRIALS:,} trials")
     _refuse_sessions(plan)
+    _refuse_parallel_frames(plan)
     for variant in plan.variants if plan.agent else ():
         neighbor("doors: refuse for an agent")(plan.models, (variant.strategy,), {**plan.settings, **variant.settings})
     model_prices(plan, environ)
@@ -111,6 +112,13 @@ def _refuse_sessions(plan: BenchPlan) -> None:
         raise UsageError(
             "a new session for each request needs --isolation memory, which carries the world between runs"
         )
+
+
+def _refuse_parallel_frames(plan: BenchPlan) -> None:
+    """Refuse parallel frames, because the bill and the steps of a trial cover only the prompts of the parent run."""
+    for variant in plan.variants:
+        if int({**plan.settings, **variant.settings}.get("parallel_frames") or 0):
+            raise UsageError("a bench cannot measure parallel frames yet; omit parallel_frames")
 
 
 def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price | None]:

@@ -41,8 +41,7 @@ _MAX_ERRORS = 3
 @takes("flags", settings(
     "isolation", "network", "allow", "credentials",
     *LIMIT_OPTIONS, "command_seconds", "prompt", "profile",
-    "base_url", "window_tokens", "size", "heap_chars", "heap_chunks", "depth", "checkpoints", "read_calls",
-    "parallel_frames", "fsync",
+    "base_url", "window_tokens", "size", "heap_chars", "heap_chunks", "depth", "checkpoints", "read_calls", "fsync",
 ))  # fmt: skip
 def command(
     subjects: list[str] | None = argument(

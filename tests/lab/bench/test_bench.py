@@ -10,7 +10,9 @@ import pytest
 from stackmem.errors import UsageError
 from stackmem.lab.bench.bench import Means, run_bench
 from stackmem.lab.bench.ledger import read_rows
+from stackmem.lab.bench.planning import make_plan
 from stackmem.lab.bench.results import RESULTS, read_results, read_suite
+from stackmem.lab.bench.suite import SuiteRequest
 from stackmem.run.run_folder import LEDGER
 from tests.stage import UNSOLVED, command, events, eventually, fails, mounted, pop
 
@@ -117,6 +119,16 @@ def test_a_variant_runs_under_its_own_settings(stage, tmp_path):
     assert depths == {"depth 1": 1, "depth 8": 8}
     assert rows["depth 1"]["settings"] == '{"depth": 1}'
     assert read_suite(tmp_path / "bench")["suite"] == "depths"
+
+
+@pytest.mark.parametrize("number", ["2", 3])
+def test_parallel_frames_are_refused(stage, number):
+    request = SuiteRequest(
+        worlds=("ledger",), strategies=("stackheap",), models=("sim/bounded-reader",),
+        settings={"parallel_frames": number},
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="cannot measure parallel frames"):
+        make_plan(request, stage.root, os.environ)
 
 
 def test_a_budget_is_refused_without_a_known_price(stage, tmp_path):
