@@ -172,10 +172,10 @@ def _folded(unit: str, fold: Callable[[], Fold]) -> Metric:
 
 def _tokens(kind: str, tells: str) -> Metric:
     def amount(moment: Moment) -> int:
-        if isinstance(moment.event, _OF_PARALLEL_FRAMES):
-            used: int = getattr(moment.after.usage.without(moment.before.usage), kind)
-            return used
-        return getattr(_usage(moment), kind)
+        of_frames = isinstance(moment.event, _OF_PARALLEL_FRAMES)
+        used = moment.after.usage.without(moment.before.usage) if of_frames else _usage(moment)
+        count: int = getattr(used, kind)
+        return count
 
     return _summed("tokens", amount, tells, _WITH_USAGE | _OF_PARALLEL_FRAMES)
 
