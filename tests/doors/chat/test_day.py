@@ -44,12 +44,17 @@ class Day:
         for action in actions:
             self.act(action)
 
+    def _is_ready(self) -> bool:
+        return any(" | cost " in line for line in self.window.screen())
+
     def act(self, action: Action) -> None:
         before = self.window.history().count(action.shows)
         for key in action.keys:
             if key == "@wait":
                 time.sleep(1)  # a permission question ignores keys for a moment
             elif key.startswith("@paste "):
+                # Before the prompt and its status line are drawn, a terminal sends a paste as typed keys.
+                until(self._is_ready, lambda: f"{self.done} {action.does}: no prompt\n{self.window.history()[-3_000:]}")
                 self.window.paste(key.removeprefix("@paste "))
             else:
                 self.window.type(key)
