@@ -31,9 +31,11 @@ from stackmem.core.requests import (
     Effect,
     InvokeTool,
     LoadSource,
+    MergeFrames,
     Parallel,
     ReadClock,
     RunChecks,
+    RunFrames,
     RunHook,
     SearchForRecall,
     UseOwnTool,
@@ -213,7 +215,11 @@ EACH = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", get_args(Effect))
+PARALLEL_FRAMES = RunFrames, MergeFrames
+"""Effects that ``world.parallel`` performs; see test_parallel.py."""
+
+
+@pytest.mark.parametrize("kind", [kind for kind in get_args(Effect) if kind not in PARALLEL_FRAMES])
 def test_every_performed_effect_has_an_answer(kind: type[Effect]) -> None:
     program = ProgramWorld(
         context=None,  # type: ignore[arg-type]  # no built-in tool is called
@@ -222,6 +228,12 @@ def test_every_performed_effect_has_an_answer(kind: type[Effect]) -> None:
     )
     here = world(program=program, person=Scripted("Do.", answers=["Ann"], decisions=[PersonDecided(allow=True)]))
     assert answered(EACH[kind], perform(EACH[kind], here)) is not None
+
+
+@pytest.mark.parametrize("effect", [RunFrames(("frame-1", "frame-2")), MergeFrames((), "", ())])
+def test_parallel_frames_without_files_on_disk_are_an_error(effect: RunFrames | MergeFrames) -> None:
+    with pytest.raises(WorkspaceError, match="parallel frames cannot run here"):
+        perform(effect, world())
 
 
 def test_each_answer_of_a_parallel_effect_is_given_as_it_arrives() -> None:
