@@ -106,16 +106,16 @@ def call_shown(state: State, shown: Shown) -> Update:
     return _call(state, pending.calls, 0, shown)
 
 
-def call_of_frame(asked: AskPermission) -> Update:
+def call_of_frame(question: AskPermission) -> Update:
     """Return the call of a parallel frame in the form used by permission requests. The state has another call."""
-    detail = {"type": "content", "content": {"type": "text", "text": _output(asked.detail)}}
-    title = f"[{asked.frame}] {asked.tool}: {asked.about}"
+    detail = {"type": "content", "content": {"type": "text", "text": _output(question.detail)}}
+    title = f"[{question.frame}] {question.tool}: {question.about}"
     return {
-        "toolCallId": f"parallel-{asked.frame}",
+        "toolCallId": f"parallel-{question.frame}",
         "title": mark_cut(title, _TEXT_CHARS),
-        "kind": _KINDS.get(asked.tool, "other"),
+        "kind": _KINDS.get(question.tool, "other"),
         "status": "pending",
-        "content": [detail] if asked.detail else [],
+        "content": [detail] if question.detail else [],
     }
 
 
