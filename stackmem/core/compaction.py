@@ -102,7 +102,7 @@ def apply_compaction(state: State, event: ContextCompacted) -> State:
     frame = state.running
     shorter = replace(
         frame,
-        turns=frame.turns.append(Compaction(event.text, event.up_to_step, state.step, state.heap)),
+        turns=frame.turns.append(Compaction(event.text, event.up_to_step, state.step, state.heap, event.block or None)),
         prompt_tokens=0,
         chars=frame.opened_chars + len(event.text) + sum(map(turn_chars, turns_after(frame, event.up_to_step))),
         told=frame.told - {"window"},

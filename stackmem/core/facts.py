@@ -6,7 +6,7 @@ all the others again and compares them.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -216,6 +216,7 @@ class ModelReplied(Struct, frozen=True, tag=True):
         repairs: Repairs made to the reply before it was recorded, one sentence each. Omitted if there were none.
         mended: Changes to the request, and to the ids of the reply's calls, without which the run could not go on:
             one sentence each. Omitted if there were none.
+        applied_edits: The provider's report of what it took out of the prompt, as received. Omitted without one.
     """
 
     parts: tuple[ReplyPart, ...]
@@ -228,6 +229,7 @@ class ModelReplied(Struct, frozen=True, tag=True):
     answerer: Answerer | UnsetType = UNSET
     repairs: tuple[str, ...] | UnsetType = UNSET
     mended: tuple[str, ...] | UnsetType = UNSET
+    applied_edits: tuple[dict[str, Any], ...] | UnsetType = UNSET
 
     @property
     def voice(self) -> Voice:
@@ -267,6 +269,7 @@ class ContextCompacted(Struct, frozen=True, tag=True):
         text: The text of the reply; its other parts are dropped. Empty means that nothing was kept.
         prompt_digest: The digest of the view that requested it.
         stop, detail, reply_id, answerer, mended: As in ``ModelReplied``.
+        block: The provider's own summary, if the provider summarized, as it is sent back. Omitted otherwise.
     """
 
     frame: str
@@ -279,6 +282,7 @@ class ContextCompacted(Struct, frozen=True, tag=True):
     reply_id: str = ""
     answerer: Answerer | UnsetType = UNSET
     mended: tuple[str, ...] | UnsetType = UNSET
+    block: dict[str, Any] | UnsetType = UNSET
 
     @property
     def voice(self) -> Voice:

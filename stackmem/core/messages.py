@@ -19,6 +19,16 @@ FailureKind = Literal[
 ]  # fmt: skip
 
 
+ANTHROPIC_SUMMARY = "compaction"
+OPENAI_SUMMARY = "compaction_window"
+PROVIDER_SUMMARIES = (ANTHROPIC_SUMMARY, OPENAI_SUMMARY)
+"""The types of blocks with a provider's own summary. Anthropic's is its block, with readable text and a signature.
+OpenAI's has ``items``: the user's messages and an encrypted item, as the provider returned them."""
+
+
+_ENCRYPTED = "(the provider encrypted this summary; only its own models can read it)"
+
+
 class Text(Struct, frozen=True, tag="text"):
     text: str
     images: Images = UNSET  # shown after the text, which names them; only in messages of the user
@@ -64,6 +74,20 @@ def shown_chars(part: Text | ToolResult) -> int:
 class Message(Struct, frozen=True):
     role: Literal["user", "assistant"]
     parts: tuple[Part, ...]
+
+
+def provider_summary(parts: tuple[Part, ...]) -> dict[str, Any] | None:
+    """Return the first summary that a provider wrote, if there is one."""
+    raws = (part.raw for part in parts if isinstance(part, Thinking))
+    return next((raw for raw in raws if raw.get("type") in PROVIDER_SUMMARIES), None)
+
+
+def summary_of(parts: tuple[ReplyPart, ...]) -> tuple[str, dict[str, Any] | None]:
+    """Return the text of a summary, and its block if a provider wrote it."""
+    block = provider_summary(parts)
+    if block is not None:
+        return str(block.get("content") or _ENCRYPTED), block
+    return "\n".join(part.text for part in parts if isinstance(part, Text) and part.text.strip()), None
 
 
 class Usage(Struct, frozen=True):
@@ -158,24 +182,73 @@ class Breakpoint(Struct, frozen=True):
     ttl: Literal["1h", "5m"]
 
 
+class PromptEdits(Struct, frozen=True):
+    """Rules by which a provider edits a prompt before the model sees it. Each request is edited anew, from the start.
+
+    Attributes:
+        tokens: Length of the prompt from which on tool results are cleared; 0 clears none.
+        keep: How many of the newest tool results stay.
+        least: Tokens that a clearing must free; with fewer, nothing is cleared.
+        thinking_turns: How many of the newest turns of the assistant keep their thinking; 0 keeps all thinking. A turn
+            is everything between two messages of the user without a tool result.
+    """
+
+    tokens: int
+    keep: int
+    least: int = 0
+    thinking_turns: int = 0
+
+
+class ProviderRequest(Struct, frozen=True):
+    """The request to a provider that edits or summarizes the prompt itself.
+
+    The messages of the view are then what the model sees in the end, by the provider's documented rules. Simulations
+    and bills use those; only the provider receives the messages here.
+
+    Attributes:
+        messages: As they are sent. The first part may be the provider's own summary, a ``Thinking``.
+        edits: The edits that the provider is asked for.
+        summarizes: Whether the answer is the provider's own summary of these messages. The last part of the view's
+            messages then asks a simulated model for one.
+    """
+
+    messages: Log[Message]
+    breakpoints: tuple[Breakpoint, ...] = ()
+    edits: PromptEdits | None = None
+    summarizes: bool = False
+
+    @property
+    def summary(self) -> dict[str, Any] | None:
+        """The provider's own summary at the beginning, if there is one."""
+        return provider_summary(self.messages[0].parts[:1]) if len(self.messages) else None
+
+    @property
+    def digest(self) -> bytes:
+        chained = self.messages.fold(_chain, b"", "at the provider")
+        return chained + json.encode((self.breakpoints, self.edits, self.summarizes))
+
+
 class View(Struct, frozen=True):
     """The model's view of the run. A strategy builds it from the state.
 
     Attributes:
         messages: The conversation, which ends with a user message.
         breakpoints: At most four, in prompt order, longer time to live first.
+        provider: What is sent instead if the provider edits or summarizes the prompt itself.
     """
 
     system: str
     tools: tuple[ToolSpec, ...]
     messages: Log[Message]
     breakpoints: tuple[Breakpoint, ...] = ()
+    provider: ProviderRequest | None = None
 
     @property
     def digest(self) -> str:
         """SHA-256 of all fields, chained per message, so that an unchanged prefix costs nothing."""
         chained = self.messages.fold(_chain, _prefix_digest(self.system, self.tools), (self.system, self.tools))
-        return hashlib.sha256(chained + json.encode(self.breakpoints)).hexdigest()
+        sent = b"" if self.provider is None else self.provider.digest
+        return hashlib.sha256(chained + json.encode(self.breakpoints) + sent).hexdigest()
 
 
 @lru_cache(maxsize=8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
@@ -88,14 +90,15 @@ class Compaction(Struct, frozen=True):
     """A summary by the model that replaces the conversation up to a reply and its answer.
 
     Attributes:
-        step: Number of replies of the run when it was written.
-        heap: The heap at that time.
+        step, heap: Number of replies of the run when it was written, and the heap then.
+        block: The provider's own summary, if the provider wrote it. It is sent back unchanged.
     """
 
     text: str
     up_to_step: int
     step: int
     heap: Heap
+    block: dict[str, Any] | None = None
 
 
 Turn = Reply | Result | Notice | Compaction

@@ -86,9 +86,26 @@ def clearing_of(strategy: MemoryStrategy) -> Literal["paying"] | UnsetType:
     return strategy.clearing if isinstance(strategy, ClearsResults) else UNSET
 
 
+@runtime_checkable
+class ProviderStrategy(Protocol):
+    """A strategy that asks the provider for something that only some providers do."""
+
+    @property
+    def providers(self) -> tuple[str, ...]:
+        """The prefixes of the models that can do it, such as ``anthropic/``. Simulated models always can."""
+
+
+@runtime_checkable
+class EditsAtProvider(Protocol):
+    """A strategy that always sends the whole history, which only the provider changes. So all thinking stays valid."""
+
+    @property
+    def edits_at_provider(self) -> bool: ...
+
+
 def keeps_thinking(strategy: MemoryStrategy) -> bool:
     """Return whether prompts of this strategy may contain the model's thinking."""
-    return strategy.prefix_stable or isinstance(strategy, ClearsResults)
+    return strategy.prefix_stable or isinstance(strategy, ClearsResults | EditsAtProvider)
 
 
 def has_frames(strategy: MemoryStrategy) -> bool:

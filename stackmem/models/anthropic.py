@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.images import no_image
-from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
+from stackmem.core.messages import (
+    ANTHROPIC_SUMMARY,
+    Message,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    View,
+)
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.core.text import whole, whole_value
@@ -28,6 +39,7 @@ from .event_stream import server_events
 from .failures import answered_with, failed, unanswered
 from .mending.mediator import NOTHING_LEARNED, Learned, Mediator
 from .openai_messages import FOREIGN_THOUGHT
+from .provider_context import as_sent, request_fields, summarized
 from .spoken import overheard
 from .tokens import estimated_usage
 from .vision import Sight, vision_of
@@ -36,7 +48,10 @@ if TYPE_CHECKING:
     from anthropic import Anthropic
 
 
+Block = dict[str, Any]
+
 WINDOW_TOKENS = 200_000
+_BETA_HEADER = "anthropic-beta"
 _REPLY_TOKENS = 32_000
 
 
@@ -77,7 +92,8 @@ class AnthropicModel:
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Make one attempt; Ctrl-C interrupts it immediately."""
-        return self._mediator.reply(request, self._answer)
+        sent = as_sent(request, self.name, edits=True, reads=ANTHROPIC_SUMMARY)
+        return sent if isinstance(sent, ModelFailed) else self._mediator.reply(sent, self._answer)
 
     def _answer(self, request: AskModel, learned: Learned) -> ModelReplied | ModelFailed:
         longest = min(self._max_tokens, request.reply_tokens or self._max_tokens)
@@ -85,12 +101,19 @@ class AnthropicModel:
         body = request_body(request.view, self._model, longest, self._thinking, learned, sight)
         if request.reads_together and "tool_choice" in body:
             body["tool_choice"] = {"type": "auto"}  # without ``disable_parallel_tool_use``
-        answer = sight.noted(self._attempt(body, self._endpoint.attempt_seconds(request.left_seconds)))
+        provider = request.view.provider
+        fields, betas = request_fields(provider, thinks="thinking" in body)
+        seconds = self._endpoint.attempt_seconds(request.left_seconds)
+        answer = sight.noted(self._attempt(body, seconds, fields, betas))
+        if provider is not None and provider.summarizes and isinstance(answer, ModelReplied):
+            answer = summarized(answer)
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
 
-    def _attempt(self, body: dict[str, Any], seconds: float) -> ModelReplied | ModelFailed:
+    def _attempt(
+        self, body: dict[str, Any], seconds: float, fields: Block, betas: tuple[str, ...]
+    ) -> ModelReplied | ModelFailed:
         import anthropic  # takes more than a second to import
         import httpx2
 
@@ -101,7 +124,9 @@ class AnthropicModel:
         try:
             with (
                 connection.within(seconds),
-                create(**body, stream=True, extra_body=self._wished) as response,
+                create(
+                    **body, stream=True, extra_body=self._wished | fields, extra_headers=self._beta_header(betas)
+                ) as response,
             ):
                 events = overheard(server_events(response.http_response.iter_bytes(), deadline))
                 answer = read_reply(events, secret)
@@ -114,6 +139,11 @@ class AnthropicModel:
             return connection.in_time(unanswered("connection", self._endpoint, error))
         except anthropic.AnthropicError as error:
             return failed("rejected", str(error), secret)
+
+    def _beta_header(self, betas: tuple[str, ...]) -> dict[str, str]:
+        """Return the header for beta features, with those that the user asked for."""
+        asked = [value for name, value in self._headers.items() if name.lower() == _BETA_HEADER]
+        return {_BETA_HEADER: ",".join([*asked, *betas])} if betas else {}
 
     def _connected(self) -> tuple[Anthropic, Connection]:
         """Return the client. It ignores the environment except for proxies; address and key come from the endpoint."""
@@ -132,9 +162,6 @@ class AnthropicModel:
                 default_headers=self._headers,
             )
         return self._client, self._connection
-
-
-Block = dict[str, Any]
 
 
 def _wished(asked: Asked) -> Block:

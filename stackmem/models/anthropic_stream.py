@@ -48,6 +48,7 @@ class _BlockDelta(Struct):
     partial_json: str | None = None
     thinking: str | None = None
     signature: str | None = None
+    content: str | None = None
     stop_reason: str | None = None
     stop_details: dict[str, Any] | None = None
 
@@ -65,6 +66,7 @@ class _Event(Struct):
     delta: _BlockDelta | None = None
     usage: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
+    context_management: dict[str, Any] | None = None
 
 
 class _Block(Struct):
@@ -79,6 +81,8 @@ class _MessageReply(Struct):
     blocks: list[_Block]  # in the order in which they began
     places: dict[int, _Block]  # the last block of each index
     usage: dict[str, int]
+    iterations: list[Any] = field(default_factory=list)  # as last reported
+    edits: list[Any] = field(default_factory=list)  # what the provider took out of the prompt
     notes: list[str] = field(default_factory=list)
     id: str = ""
     stop_reason: str | None = None
@@ -112,10 +116,11 @@ def read_reply(events: Iterable[str], secret: str = "") -> ModelReplied | ModelF
     return ModelReplied(
         parts=parts,
         stop=_stop(reply.stop_reason, parts),
-        usage=_usage(reply.usage),
+        usage=_usage(reply.usage) + _compaction_usage(reply.iterations),
         detail=_refusal(reply),
         reply_id=whole(reply.id)[:200],
         repairs=tuple(reply.notes) or UNSET,
+        applied_edits=tuple(whole_value(edit) for edit in reply.edits if isinstance(edit, dict)) or UNSET,
     )
 
 
@@ -129,6 +134,7 @@ def _take(reply: _MessageReply, event: _Event, secret: str) -> None:
             reply.id, reply.stop_reason, reply.ended = event.id or "", event.stop_reason, True
             reply.blocks = [_Block(block) for block in event.content or ()]
             _count(reply.usage, event.usage)
+            _report(reply, event)
         case "content_block_start" if event.content_block is not None:
             _begin(reply, event.index, event.content_block)
         case "content_block_delta" if event.delta is not None:
@@ -138,6 +144,7 @@ def _take(reply: _MessageReply, event: _Event, secret: str) -> None:
                 reply.stop_reason = event.delta.stop_reason or reply.stop_reason
                 reply.stop_details = event.delta.stop_details or reply.stop_details
             _count(reply.usage, event.usage)
+            _report(reply, event)
         case "message_stop":
             reply.ended = True
         case "error":
@@ -145,6 +152,14 @@ def _take(reply: _MessageReply, event: _Event, secret: str) -> None:
             kind, message = str(error.get("type", "")), str(error.get("message", ""))
             detail = f"{kind} in mid-stream: {message}" if kind else f"an error in mid-stream: {message}"
             reply.error = failed(kind_of_error(kind, json.dumps(error)), detail, secret)
+
+
+def _report(reply: _MessageReply, event: _Event) -> None:
+    """Store what the provider did with the prompt: its edits, and the requests that one reply took."""
+    edits = (event.context_management or {}).get("applied_edits")
+    reply.edits = edits if isinstance(edits, list) and edits else reply.edits
+    iterations = (event.usage or {}).get("iterations")
+    reply.iterations = iterations if isinstance(iterations, list) and iterations else reply.iterations
 
 
 def _begin(reply: _MessageReply, index: int, start: dict[str, Any]) -> _Block:
@@ -171,6 +186,8 @@ def _grow(reply: _MessageReply, index: int, delta: _BlockDelta) -> None:
             block.texts.append(delta.thinking or "")
         case "signature_delta":
             block.signatures.append(delta.signature or "")
+        case "compaction_delta" if delta.content is not None:
+            block.start["content"] = delta.content
 
 
 def _part(block: _Block, stop_reason: str, notes: list[str]) -> tuple[ReplyPart, ...]:
@@ -238,6 +255,17 @@ def _count(known: dict[str, int], given: dict[str, Any] | None) -> None:
             isinstance(value, int | float) and not isinstance(value, bool) and known.get(name, -1) < value <= MAX_TOKENS
         ):
             known[name] = int(value)
+
+
+def _compaction_usage(iterations: list[Any]) -> Usage:
+    """Return the tokens of the provider's own summaries, which its totals leave out."""
+    total = Usage()
+    for iteration in iterations:
+        if isinstance(iteration, dict) and iteration.get("type") == "compaction":
+            counts: dict[str, int] = {}
+            _count(counts, iteration)
+            total += _usage(counts)
+    return total
 
 
 def _usage(counts: dict[str, int]) -> Usage:

@@ -32,6 +32,7 @@ from .failures import answered_with, cause, failed, kind_of_error, one_line, sen
 from .gemini_messages import contents, declaration, read_chunks
 from .json_text import MAX_TOKENS
 from .mending.mediator import Learned, Mediator, noted
+from .provider_context import as_sent
 from .served import ASK_SECONDS
 from .tokens import estimated_usage
 from .vision import Sight, vision_of
@@ -128,8 +129,11 @@ class GeminiModel:
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Make one attempt; Ctrl-C interrupts it immediately."""
         self._refusals = []
+        sent = as_sent(request, self.name)
+        if isinstance(sent, ModelFailed):
+            return sent
         self._connected()  # importing the SDK takes seconds, which must not count against the server
-        return self._mediator.reply(request, self._answer)
+        return self._mediator.reply(sent, self._answer)
 
     def _answer(self, request: AskModel, _: Learned) -> ModelReplied | ModelFailed:
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))

@@ -9,7 +9,7 @@ to compile than the rest of this module to load.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.facts import ModelFailed, ModelReplied
-from stackmem.core.messages import Thinking, ToolCall, Usage, View
+from stackmem.core.messages import OPENAI_SUMMARY, Thinking, ToolCall, Usage, View
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
@@ -31,13 +31,15 @@ from .event_stream import server_events
 from .failures import answered_with, failed, kind_of_status, leaves_no_room, one_line, unanswered
 from .local_servers import ASSUMED_FREE
 from .mending.mediator import Learned, Mediator, noted
+from .openai_compaction import compacted
 from .openai_messages import Extras, chat_body
 from .openai_responses import read_response, responses_body
 from .openai_stream import read_chat
+from .provider_context import as_sent
 from .served import ask_ollama, ask_server, served_names
 from .server.small_requests import count_prompt
 from .spoken import overheard
-from .tokens import estimated_usage, prompt_chars
+from .tokens import CutReply, estimated_usage, prompt_chars
 from .vision import Sight, vision_of
 
 if TYPE_CHECKING:
@@ -82,37 +84,6 @@ RESPONSES = Wire(
     "responses", ("max_output_tokens",), lambda view, model, _, sight: responses_body(view, model, sight),
     read_response, lambda effort: {"reasoning": {"effort": effort}},
 )  # fmt: skip
-
-
-class _CutReply(Struct):
-    """Usage of a reply that was cut: the server worked on it, but reports no tokens."""
-
-    pieces: int = 0  # pieces received so far; servers send about one per token
-
-    def counted(self, events: Iterable[str]) -> Iterator[str]:
-        """Pass the events through while counting them."""
-        for event in events:
-            self.pieces += '"delta"' in event and '"prompt_progress"' not in event
-            yield event
-
-    def ended(
-        self,
-        answer: ModelReplied | ModelFailed,
-        connection: Connection,
-        view: View,
-        error: BaseException | None = None,
-    ) -> ModelReplied | ModelFailed:
-        """Return the attempt's result, with estimated tokens if it was cut while the server was working."""
-        answer = connection.in_time(answer)
-        if not isinstance(answer, ModelFailed) or answer.kind != "timeout":
-            return answer
-        import httpx2
-
-        silent = error is not None and isinstance(error.__cause__ or error, httpx2.ReadTimeout)
-        if not (self.pieces or connection.expired or silent):
-            return answer
-        prompt = estimated_usage(ModelReplied((), "end", Usage()), view).usage
-        return replace(answer, usage=replace(prompt, output=self.pieces))
 
 
 class OpenAIModel:
@@ -224,9 +195,14 @@ class OpenAIModel:
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Make one attempt; Ctrl-C interrupts it immediately."""
         self._refusals = []
-        return self._mediator.reply(request, self._answer)
+        reads = OPENAI_SUMMARY if self._wire is RESPONSES else ""
+        sent = as_sent(request, self.name, reads=reads)
+        return sent if isinstance(sent, ModelFailed) else self._mediator.reply(sent, self._answer)
 
     def _answer(self, request: AskModel, _: Learned) -> ModelReplied | ModelFailed:
+        if request.view.provider is not None and request.view.provider.summarizes:
+            body = self._wire.body(request.view, self._model, self._extras, Sight(request.view, None, request.image))
+            return compacted(*self._connected(), self._endpoint, body, request.left_seconds)
         self._changes = []
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
         answer = Sight(request.view, self.vision, request.image).noted(answer)
@@ -280,7 +256,7 @@ class OpenAIModel:
         if known is not None:
             return known  # the change made no difference to this request
         whole_body = dict(sent)
-        heard = _CutReply()
+        heard = CutReply()
         try:
             extra = {name: sent.pop(name) for name in _EXTRA if name in sent}
             with connection.within(seconds), create(**sent, extra_body=extra, stream=True) as response:

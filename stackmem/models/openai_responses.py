@@ -14,7 +14,18 @@ from msgspec import UNSET
 
 from stackmem.core.facts import ModelFailed, ModelReplied, Stop
 from stackmem.core.images import no_image
-from stackmem.core.messages import Message, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
+from stackmem.core.messages import (
+    OPENAI_SUMMARY,
+    Message,
+    ReplyPart,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    View,
+)
 from stackmem.core.text import whole, whole_value
 
 from .failures import failed, kind_of_error, sentence, web_page
@@ -81,6 +92,19 @@ def _items(message: Message, sight: Sight) -> list[Json]:
 
 
 def _user(message: Message, sight: Sight) -> list[Json]:
+    """Convert a message of the user. A summary by the provider comes first, as the items that it returned."""
+    window = [
+        item
+        for part in message.parts
+        if isinstance(part, Thinking) and part.raw.get("type") == OPENAI_SUMMARY
+        for item in part.raw.get("items", ())
+    ]
+    if window and all(isinstance(part, Thinking) for part in message.parts):
+        return window
+    return [*window, *_said(message, sight)]
+
+
+def _said(message: Message, sight: Sight) -> list[Json]:
     results: list[Json] = []
     texts: list[str] = []
     pictures: list[Json] = []
@@ -193,7 +217,7 @@ def _ended(response: Json, pairs: list[Json], facts: int, secret: str) -> ModelR
     return ModelReplied(
         parts=parts,
         stop="refused" if refusal else stop,
-        usage=_counted(response.get("usage")),
+        usage=response_usage(response.get("usage")),
         detail=refusal[:500],
         reply_id=whole(scalar(response.get("id")))[:200],
         repairs=tuple(notes) or UNSET,
@@ -258,7 +282,7 @@ def _spoken(content: Any, field: str) -> list[str]:
     return [part[field] for part in parts if isinstance(part, dict) and isinstance(part.get(field), str)]
 
 
-def _counted(usage: Any) -> Usage:
+def response_usage(usage: Any) -> Usage:
     counts = usage if isinstance(usage, dict) else {}
     details = counts.get("input_tokens_details")
     found = details if isinstance(details, dict) else {}

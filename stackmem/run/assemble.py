@@ -64,7 +64,16 @@ from .first_look import first_look
 from .folder_choice import profile_in_force
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .limits import first_limits
-from .models import Models, Nobody, asked_of, checkpoints_of, is_small, open_other, vision_in_force
+from .models import (
+    Models,
+    Nobody,
+    asked_of,
+    checkpoints_of,
+    is_small,
+    open_other,
+    refuse_other_provider,
+    vision_in_force,
+)  # fmt: skip
 from .opened import RunPlaces
 from .parallel.offer import most_frames, parallel_offer
 from .perform import World
@@ -124,6 +133,7 @@ def plan_run(prepared: Prepared, environ: Mapping[str, str]) -> RunPlan:
     entries, more = companion_programs.for_agent(programs, strategy)
     skills, advice = (*skills, *entries), "\n\n".join(filter(None, (advice, more)))
     tools = (*tools, *([SPEC] if companion_programs.is_offered(programs) else []))
+    refuse_other_provider(model, strategy)
     _refuse_small_window(model, system, tools, subject.text + instructions.text + advice)
     texts = tuple(PromptText(name, prompt_text(name)) for name in getattr(strategy, "texts", ()))
     network = network_of(resolved, profile, environ, prepared.cwd)

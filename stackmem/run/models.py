@@ -15,7 +15,7 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.images.vision import Vision
 from stackmem.core.pricing import Answerer, Price
 from stackmem.core.requests import AskModel
-from stackmem.core.strategy import MemoryStrategy, has_frames
+from stackmem.core.strategy import MemoryStrategy, ProviderStrategy, has_frames
 from stackmem.errors import UsageError
 from stackmem.memory.shared.offers import inherits
 from stackmem.memory.small import STRATEGIES_FOR_SMALL, has_small_size
@@ -63,6 +63,19 @@ def is_small(size: str, model: Model, strategy: MemoryStrategy) -> bool:
     parameters = getattr(model, "parameters", None) or count_in_name(model.name.partition("/")[2])
     few = parameters is not None and parameters <= SMALL_PARAMETERS
     return few or model.window_tokens <= SMALL_WINDOW_TOKENS
+
+
+def refuse_other_provider(model: Model, strategy: MemoryStrategy) -> None:
+    """Refuse a strategy that needs another provider. Models without a provider do the same by its rules.
+
+    Raises:
+        UsageError: The model's provider cannot do what the strategy asks for.
+    """
+    if not isinstance(strategy, ProviderStrategy) or not is_served(model.name):
+        return
+    if not model.name.startswith(strategy.providers):
+        forms = " or ".join(f"{prefix}NAME" for prefix in strategy.providers)
+        raise UsageError(f"the strategy {strategy.name} needs a model of the form {forms}, not {model.name[:80]}")
 
 
 def vision_in_force(model: Model, prepared: Prepared) -> Vision | None:

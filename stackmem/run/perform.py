@@ -23,7 +23,7 @@ from stackmem.core.conversation.hook_facts import HookRan
 from stackmem.core.guidance.sizing import UNREAD
 from stackmem.core.images import ImageBytes, ImageRef, no_image
 from stackmem.core.jobs.calls import JobCall, ListJobs, ReadJob, StopJob
-from stackmem.core.messages import Text
+from stackmem.core.messages import summary_of
 from stackmem.core.network import WebFetch
 from stackmem.core.person_facts import PersonSaid, RecallFound
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
@@ -208,15 +208,15 @@ def _ask(effect: requests.AskModel, world: World) -> facts.ModelReplied | facts.
 
 
 def _compact(effect: requests.Compact, world: World) -> facts.ContextCompacted | facts.ModelFailed:
-    """Return the text of the reply; calls and thinking in it are ignored."""
+    """Return the text of the reply, or the provider's own summary; calls and thinking in it are ignored."""
     world.sync()
     answer = _ask(effect.ask, world)
     if isinstance(answer, facts.ModelFailed):
         return answer
-    text = "\n".join(part.text for part in answer.parts if isinstance(part, Text) and part.text.strip())
+    text, block = summary_of(answer.parts)
     return facts.ContextCompacted(
         effect.frame, effect.up_to_step, world.scrub(text), answer.usage, answer.prompt_digest, answer.stop,
-        answer.detail, answer.reply_id, mended=answer.mended,
+        answer.detail, answer.reply_id, mended=answer.mended, block=UNSET if block is None else block,
     )  # fmt: skip
 
 

@@ -126,7 +126,7 @@ def test_a_hopeless_failure_is_asked_once_and_ends_the_run(hopeless: Answer, kin
     assert [event.kind for event in events if isinstance(event, ModelFailed)] == [kind]
 
 
-@pytest.mark.parametrize("strategy", SPELLED)
+@pytest.mark.parametrize("strategy", [name for name in SPELLED if name != "context_editing"])
 def test_a_run_over_chat_completions_ends_well(strategy: str) -> None:
     def called(name: str, text: str) -> bytes:
         return chunks(call_piece(text, id="c", name=name), finish="tool_calls")

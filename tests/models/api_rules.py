@@ -22,6 +22,7 @@ _BLOCK_FIELDS = {
     "tool_use": {"type", "id", "name", "input", "cache_control"},
     "tool_result": {"type", "tool_use_id", "content", "is_error", "cache_control"},
     "image": {"type", "source", "cache_control"},
+    "compaction": {"type", "content", "signature", "cache_control"},
 }
 _SCHEMA_FIELDS = {
     "object": {"type", "description", "properties", "required", "additionalProperties"},
@@ -34,11 +35,14 @@ _SCHEMA_FIELDS = {
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
-def first_fault(body: Any) -> str | None:
+EDITING, SUMMARIES = "context-management-2025-06-27", "compact-2026-09-04"
+
+
+def first_fault(body: Any, betas: frozenset[str] = frozenset()) -> str | None:
     """Return the message of the 400 for this body."""
     if not isinstance(body, dict):
         return "the body is not an object"
-    return next(_faults(body), None)
+    return next(_faults(body, betas), None)
 
 
 def signature(body: dict[str, Any], before: int, text: str) -> str:
@@ -47,9 +51,10 @@ def signature(body: dict[str, Any], before: int, text: str) -> str:
     return hashlib.sha256(json.dumps([without_marks(prefix), text]).encode()).hexdigest()
 
 
-def _faults(body: dict[str, Any]) -> Iterator[str]:
-    for name in body.keys() - _FIELDS:
+def _faults(body: dict[str, Any], betas: frozenset[str]) -> Iterator[str]:
+    for name in body.keys() - _FIELDS - {"context_management", "compaction"}:
         yield f"{name}: Extra inputs are not permitted"
+    yield from _management_faults(body, betas)
     if not isinstance(body.get("model"), str) or not body["model"]:
         yield "model: Field required"
     if type(body.get("max_tokens")) is not int or not 1 <= body["max_tokens"] <= 128_000:
@@ -61,6 +66,74 @@ def _faults(body: dict[str, Any]) -> Iterator[str]:
     yield from _message_faults(body["messages"])
     yield from _breakpoint_faults(body)
     yield from _signature_faults(body)
+
+
+def _management_faults(body: dict[str, Any], betas: frozenset[str]) -> Iterator[str]:
+    """The rules of context editing and of compaction on demand, as documented in November 2026."""
+    if "context_management" in body:
+        if EDITING not in betas:
+            yield "context_management: Extra inputs are not permitted"
+        yield from _edit_faults(body["context_management"], thinks="thinking" in body)
+    if "compaction" in body:
+        if SUMMARIES not in betas:
+            yield f"compaction: requires anthropic-beta: {SUMMARIES}"
+        if "context_management" in body:
+            yield "compaction: cannot be combined with context_management"
+        if body["compaction"] != {"type": "summarize"}:
+            yield "compaction: the type is 'summarize'"
+        if body.get("stop_sequences") or body.get("tool_choice", {}).get("type") in {"any", "tool"}:
+            yield "compaction: stop_sequences and a forced tool are not supported"
+    blocks = [
+        (index, number, block)
+        for index, message in enumerate(body.get("messages") or ())
+        for number, block in enumerate(message.get("content") or ())
+        if isinstance(block, dict) and block.get("type") == "compaction"
+    ]
+    for index, number, block in blocks:
+        place = f"messages.{index}.content.{number}"
+        if SUMMARIES not in betas:
+            yield f"{place}: Input tag 'compaction' found using 'type' does not match any of the expected tags"
+        if (index, number) != (0, 0):
+            yield "compaction_block_misplaced: remove the summarized messages in front of the block"
+        if extra := block.keys() - {"type", "content", "signature", "cache_control"}:
+            yield f"{place}.compaction: Extra inputs are not permitted: {sorted(extra)}"
+        if block.get("signature") != summary_signature(block.get("content", "")):
+            yield "compaction_signature_invalid: the signature does not fit the summary"
+    if len(blocks) > 1:
+        yield "compaction_block_ambiguous: send only the newest block"
+
+
+def summary_signature(text: str) -> str:
+    return hashlib.sha256(f"summary {text}".encode()).hexdigest()
+
+
+def _edit_faults(management: Any, *, thinks: bool) -> Iterator[str]:
+    edits = management.get("edits") if isinstance(management, dict) else None
+    if not isinstance(edits, list) or not edits or management.keys() != {"edits"}:
+        yield "context_management: edits are required"
+        return
+    for place, edit in enumerate(edits):
+        match edit.get("type"):
+            case "clear_thinking_20251015":
+                keep = edit.get("keep", "all")
+                if place:
+                    yield "context_management: clear_thinking_20251015 must be the first edit"
+                if not thinks:
+                    yield "context_management: clear_thinking_20251015 needs thinking"
+                if keep != "all" and (keep.get("type") != "thinking_turns" or not keep.get("value", 0) > 0):
+                    yield "context_management: keep is 'all' or a number of thinking_turns above 0"
+                if edit.keys() - {"type", "keep"}:
+                    yield "context_management: Extra inputs are not permitted"
+            case "clear_tool_uses_20250919":
+                fields = {"trigger": "input_tokens", "keep": "tool_uses", "clear_at_least": "input_tokens"}
+                if edit.keys() - {"type", *fields}:
+                    yield "context_management: Extra inputs are not permitted"
+                for name, unit in fields.items():
+                    given = edit.get(name, {"type": unit, "value": 0})
+                    if given.keys() != {"type", "value"} or given["type"] != unit or type(given["value"]) is not int:
+                        yield f"context_management: {name} needs a number of {unit}"
+            case kind:
+                yield f"context_management: Input tag {kind!r} does not match any of the expected tags"
 
 
 def _tool_faults(body: dict[str, Any]) -> Iterator[str]:
@@ -120,7 +193,8 @@ def _message_faults(messages: list[Any]) -> Iterator[str]:
         answered = [block["tool_use_id"] for block in content if block.get("type") == "tool_result"]
         if sorted(answered) != sorted(waiting):
             yield f"{place}: `tool_use` ids were found without `tool_result` blocks: {waiting} answered by {answered}"
-        if any(block["type"] != "tool_result" for block in content[: len(answered)]):
+        results = [block for block in content if block["type"] != "compaction"]
+        if any(block["type"] != "tool_result" for block in results[: len(answered)]):
             yield f"{place}: tool_result blocks must come first"
         waiting = [block["id"] for block in content if block.get("type") == "tool_use"]
     yield from claude_faults([block for message in messages for block in _images(message["content"])])
@@ -144,7 +218,7 @@ def _block_faults(block: Any, role: str, place: str) -> Iterator[str]:
         return
     if extra := block.keys() - _BLOCK_FIELDS[kind]:
         yield f"{place}: Extra inputs are not permitted: {sorted(extra)}"
-    if (kind in {"tool_result", "image"}) != (role == "user") and kind != "text":
+    if (kind in {"tool_result", "image"}) != (role == "user") and kind not in {"text", "compaction"}:
         yield f"{place}: {kind} is not a block of the {role}"
     if kind == "text" and not block.get("text", "").strip():
         yield f"{place}: text content blocks must be non-empty"

@@ -42,7 +42,7 @@ class ChatServer:
         bodies: Every request, parsed.
         unknown: Fields that this server refuses by name.
         fault: A function that returns why it refuses a body; None accepts it.
-        path: The path that answers requests.
+        path: The path that answers requests; ``paths`` if there are several.
         models: Its list of models, if any; a ``Refusal`` if it is not available yet.
     """
 
@@ -58,6 +58,7 @@ class ChatServer:
         self.fault = fault
         self.refused: list[str] = []
         self.path = path
+        self.paths: tuple[str, ...] = ()
         self.models: object = None
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
@@ -102,7 +103,7 @@ class _Connection(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         owner: ChatServer = self.server.owner  # type: ignore[attr-defined]
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
-        if self.path != owner.path:
+        if self.path not in (owner.paths or (owner.path,)):
             self._send(404, b'{"error": {"message": "no such path"}}')
             return
         owner.headers.append({name.lower(): value for name, value in self.headers.items()})

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal, Self
 
-from .api_rules import first_fault, signature
+from .api_rules import first_fault, signature, summary_signature
 from .prefix_cache import PrefixCache, prompt_tokens
 
 Block = dict[str, Any]
@@ -29,6 +29,8 @@ class Answer:
         break_after: The number of events after which the stream breaks, by ``break_by``.
         pause_seconds: Pause before each event.
         bytes: Sent as the whole body instead of events.
+        applied_edits: The edits that the server reports.
+        iterations: The tokens of summaries that the server wrote; the other counts are then 0.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -41,6 +43,15 @@ class Answer:
     break_by: Literal["end", "reset", "error"] = "end"
     pause_seconds: float = 0.0
     bytes: bytes | None = None
+    applied_edits: tuple[dict[str, Any], ...] | None = None
+    iterations: tuple[dict[str, Any], ...] = ()
+
+
+def summarizes(text: str, prompt: int = 1_000, output: int = 200) -> Answer:
+    """The answer to a compaction request: a signed summary alone, with its tokens as an iteration."""
+    block = {"type": "compaction", "content": text, "signature": summary_signature(text)}
+    spent = {"type": "compaction", "input_tokens": prompt, "output_tokens": output}
+    return Answer((block,), "compaction", iterations=(spent,))
 
 
 def says(text: str, **other: Any) -> Answer:
@@ -107,7 +118,8 @@ class MessagesServer:
         except ValueError as error:
             return fails(400, "invalid_request_error", f"the body is not JSON: {error}"), {}
         with self.lock:
-            if (fault := first_fault(body)) is not None:
+            betas = frozenset(headers.get("anthropic-beta", "").split(","))
+            if (fault := first_fault(body, betas)) is not None:
                 self.refused.append(fault)
                 return fails(400, "invalid_request_error", fault), {}
             self.bodies.append(body)
@@ -120,7 +132,10 @@ class MessagesServer:
                 return given, {}
             self.replies += 1
             blocks = tuple(self._made(block, number, body) for number, block in enumerate(given.blocks))
-            return replace(given, blocks=blocks), self.cache.usage(body)
+            usage = self.cache.usage(body)
+            if ("compaction" in body) != (given.stop_reason == "compaction"):
+                return fails(500, "api_error", "the script and the request disagree on compaction"), {}
+            return replace(given, blocks=blocks), dict.fromkeys(usage, 0) if given.iterations else usage
 
     def _made(self, block: Block, number: int, body: dict[str, Any]) -> Block:
         before = len(body["messages"])
@@ -135,12 +150,20 @@ class MessagesServer:
 
 def events(answer: Answer, usage: dict[str, Any], number: int) -> Iterator[dict[str, Any]]:
     """Yield the events of a streamed reply, splitting text and arguments into short pieces."""
+    begun = 0 if answer.iterations else 1
     message = {"id": f"msg_{number:04}", "type": "message", "role": "assistant", "model": "m", "content": []}
-    yield {"type": "message_start", "message": {**message, "stop_reason": None, "usage": {**usage, "output_tokens": 1}}}
+    yield {
+        "type": "message_start",
+        "message": {**message, "stop_reason": None, "usage": {**usage, "output_tokens": begun}},
+    }
     yield {"type": "ping"}
     for index, block in enumerate(answer.blocks):
         kind = block["type"]
-        start = {"text": {"text": ""}, "thinking": {"thinking": "", "signature": ""}, "tool_use": {"input": {}}}
+        start: dict[str, dict[str, Any]] = {
+            "text": {"text": ""},
+            "thinking": {"thinking": "", "signature": ""},
+            "tool_use": {"input": {}},
+        }
         shown = {name: value for name, value in block.items() if name != "raw"}
         yield {"type": "content_block_start", "index": index, "content_block": {**shown, **start.get(kind, {})}}
         for delta in _deltas(block):
@@ -148,7 +171,11 @@ def events(answer: Answer, usage: dict[str, Any], number: int) -> Iterator[dict[
         yield {"type": "content_block_stop", "index": index}
     ending = {"stop_reason": answer.stop_reason, "stop_sequence": None, "stop_details": answer.stop_details}
     spent = 1 + len(json.dumps(answer.blocks)) // 4
-    yield {"type": "message_delta", "delta": ending, "usage": {"output_tokens": spent}}
+    counts: dict[str, Any] = {"output_tokens": spent}
+    if answer.iterations:
+        counts = {"output_tokens": 0, "iterations": list(answer.iterations)}
+    edits = {} if answer.applied_edits is None else {"context_management": {"applied_edits": [*answer.applied_edits]}}
+    yield {"type": "message_delta", "delta": ending, "usage": counts, **edits}
     yield {"type": "message_stop"}
 
 

@@ -15,13 +15,17 @@ Family = Literal["linear", "masking", "summary", "lookup", "frames", "stackheap"
 
 FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
     "linear": ("keeps it as it was, whole or the last of it", frozenset({"full", "window", "truncate"})),
-    "masking": ("takes old results out", frozenset({"mask", "clear", "clear_cold", "clear_paying", "boundary"})),
+    "masking": (
+        "takes old results out",
+        frozenset({"mask", "clear", "clear_cold", "clear_paying", "context_editing", "boundary"}),
+    ),
     "summary": (
         "sums it up",
         frozenset(
             {
                 "agentfold",
                 "compact",
+                "compact_provider",
                 "condenser",
                 "handoff",
                 "hierarchical",

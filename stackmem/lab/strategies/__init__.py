@@ -7,6 +7,7 @@ from collections.abc import Callable
 from stackmem.core.strategy import MemoryStrategy
 
 from .agentfold import agentfold
+from .at_provider import compact_provider, context_editing
 from .boundary import boundary
 from .clear_paying import clear_paying
 from .frames import fold, heap, isolated, stack, stackheap_fork, stackheap_lossless
@@ -28,7 +29,9 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "clear_cold": clear_cold,
     "clear_paying": clear_paying,
     "compact": compact,
+    "compact_provider": compact_provider,
     "condenser": condenser,
+    "context_editing": context_editing,
     "expandable": expandable,
     "handoff": handoff,
     "hierarchical": hierarchical,

@@ -144,7 +144,12 @@ def overfull(window_tokens: int, shown: Linear) -> bool:
 
 
 def _request_text(state: State, request: CompactionRequest, last: int, kept: int) -> str:
-    return request_text(_text(state, request.text, _plain(request.kind)), request, last, kept)
+    return request_text(text_of_request(state, request), request, last, kept)
+
+
+def text_of_request(state: State, request: CompactionRequest) -> str:
+    """Return the prompt of a request as the run recorded it."""
+    return _text(state, request.text, _plain(request.kind))
 
 
 def request_text(prompt: str, request: CompactionRequest, last: int, kept: int) -> str:

@@ -145,7 +145,7 @@ def compact(parameters: str) -> Summarizing:
     it, and the request is worded like that of ``summary``.
     """
     chosen = parse("compact", parameters, (Count("tokens", 150_000),))
-    due = Partial(_everything_due, (chosen.counts["tokens"],))
+    due = Partial(everything_due, (chosen.counts["tokens"],))
     return Summarizing(chosen.name, COMPACT, due, summary_rules(COMPACT))
 
 
@@ -163,11 +163,11 @@ def handoff(parameters: str) -> Summarizing:
     """
     chosen = parse("handoff", parameters, (Count("tokens", 40_000),))
     tools = (*ONE_FRAME[:-1], ConversationSearch, ONE_FRAME[-1])
-    due = Partial(_everything_due, (chosen.counts["tokens"],))
+    due = Partial(everything_due, (chosen.counts["tokens"],))
     return Summarizing(chosen.name, HANDOFF, due, summary_rules(HANDOFF), tools, "full+search")
 
 
-def _everything_due(trigger: int, window_tokens: int, shown: Linear) -> int | None:
+def everything_due(trigger: int, window_tokens: int, shown: Linear) -> int | None:
     """Return all exchanges, once the whole prompt reaches the trigger or four fifths of the window."""
     return len(shown.past) if shown.tokens >= min(trigger, window_tokens * 4 // 5) else None
 

@@ -9,7 +9,7 @@ if it does that rarely.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import Any, assert_never
 
 from msgspec import UNSET, Struct, json
 from msgspec.structs import replace
@@ -62,6 +62,7 @@ class Linear(Struct, frozen=True):
     answer: int = 0  # number of exchanges before the last one with a result; no border moves past it
     parts: tuple[Part, ...] = ()  # its answers so far; before the first reply, messages from the harness
     summary: str | None = None  # the newest summary of the dropped exchanges; None before the first
+    block: dict[str, Any] | None = None  # the same summary as the provider sends it, if the provider wrote it
     # whether summaries are shown; if not, a summary from another strategy of this run has no effect
     summarizes: bool = False
     thoughts: bool = False  # whether replies keep the model's thinking, as the run's start says
@@ -160,7 +161,7 @@ class Linear(Struct, frozen=True):
         answered = self.reply is not None and any(isinstance(part, ToolResult) for part in self.parts)
         # the exchange of the last result is not finished yet
         known = replace(self, answer=len(self.past)) if answered else self
-        return replace(known.move_borders(cut), summary=turn.text).redraw()
+        return replace(known.move_borders(cut), summary=turn.text, block=turn.block).redraw()
 
 
 def without_thoughts(message: Message) -> Message:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.log import Log
-from stackmem.core.messages import Message, Thinking, ToolSpec, View
+from stackmem.core.messages import PROVIDER_SUMMARIES, Message, Thinking, ToolSpec, View
 from stackmem.core.requests import AskModel
 from stackmem.core.schemas.portable import portable
 
@@ -105,7 +105,7 @@ class Mediator:
             messages = with_unique_ids(messages, plain=self._plain, short=self._learned.short_ids)
         if messages is view.messages and tuple(tools) == view.tools:
             return request, notes
-        changed_view = View(view.system, tuple(tools), messages, view.breakpoints)
+        changed_view = View(view.system, tuple(tools), messages, view.breakpoints, view.provider)
         return replace(request, view=changed_view), notes
 
     def _change(self, answer: Answer, sent: AskModel) -> str | None:
@@ -143,17 +143,22 @@ def _after(known: Learned, text: str, sent: AskModel, *, signs: bool) -> tuple[L
 
 
 def _is_sent(part: object) -> bool:
-    return isinstance(part, Thinking) and part is not _NO_THOUGHT
+    return _is_thought(part) and part is not _NO_THOUGHT
 
 
 def _without_thoughts(messages: Log[Message]) -> Log[Message]:
     made = [
-        replace(message, parts=tuple(_NO_THOUGHT if isinstance(part, Thinking) else part for part in message.parts))
-        if any(isinstance(part, Thinking) for part in message.parts)
+        replace(message, parts=tuple(_NO_THOUGHT if _is_thought(part) else part for part in message.parts))
+        if any(map(_is_thought, message.parts))
         else message
         for message in messages
     ]
     return Log(made)
+
+
+def _is_thought(part: object) -> bool:
+    """Return whether a part is thinking. A summary by the provider is not, and always stays."""
+    return isinstance(part, Thinking) and part.raw.get("type") not in PROVIDER_SUMMARIES
 
 
 def noted(answer: Answer) -> tuple[str, ...]:
