@@ -1,4 +1,4 @@
-"""Prompt text with ``{{slots}}``; ``run/assemble.py`` reads it, ``RunStarted`` records what was made of it.
+"""Prompt text with ``{{slots}}``; ``run/plan.py`` reads it, ``RunStarted`` records what was made of it.
 
 A file serves several strategies by its traits: a line that begins with ``{{+trait}}`` stands only where the strategy
 has that trait, one with ``{{-trait}}`` only where it has not; with several such marks all must hold.

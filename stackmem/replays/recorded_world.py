@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
 
 from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunEnded, ToolReturned
 from stackmem.core.images import ImageRef, listed
@@ -36,14 +37,14 @@ from stackmem.core.requests import (
     answers,
 )
 from stackmem.core.state import State
-from stackmem.run.begin import Rehearsed, must_be_original, plan_kept
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.open import open_run
 from stackmem.run.opened import Opened, Person
+from stackmem.run.plan import Rehearsed, must_be_original, plan_kept
 from stackmem.run.ports import Left, Unattended, UserCommand, UserFile
 from stackmem.run.prepare import prepare_kept
 from stackmem.run.programs.tools import BUILT_IN
-from stackmem.run.request import read_request
+from stackmem.run.stored_request import read_request
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 from stackmem.trace.record import Record
@@ -183,12 +184,11 @@ def rehearse(run: Run, state: State, at: int, environ: Mapping[str, str], record
     """
     load_plugins()
     must_be_original(run, "executed again")
-    base, request = state.begun, read_request(run.folder)
+    base, stored = state.begun, read_request(run.folder)
     nobody = {"model": "human", "base_url": None, "window_tokens": None, "isolation": base.isolation}
-    prepared = prepare_kept(request, run.folder.parent, base, nobody, environ)
-    plan = plan_kept(prepared, request, base, environ)
-    beginning = Rehearsed(prepared, plan, request, run, state, at)
-    with open_run(beginning, environ, Interrupts(), Person(recorded.person)) as opened:
+    request = prepare_kept(stored, run.folder.parent, base, nobody, environ)
+    plan = replace(plan_kept(request, stored, base, environ), begins=Rehearsed(stored, run, state, at))
+    with open_run(plan, environ, Interrupts(), Person(recorded.person)) as opened:
         world = opened.world
         world.sleep, world.own_tool = _no_wait, recorded.own_tool
         if world.program is not None:

@@ -39,10 +39,10 @@ from stackmem.workspace.secrets import Scrubber
 from .companion.hooks import must_be_appliable
 from .following.common import Applied, Family, applied_last, first_of_family, history_of
 from .in_memory import MEMORY, NoHistory
-from .request import read_request
 from .result import RunResult, failure_of, read_result, result_fields, write_result
 from .run_folder import APPLIED, CHANGES, HISTORY, PATCH, RESULT
 from .stopped import Stopped
+from .stored_request import read_request
 
 _NAMED = 10  # maximum number of files named in one message
 

@@ -16,7 +16,8 @@ from stackmem.workspace.isolation.levels import choose
 from stackmem.workspace.profile import Profile
 
 from .in_memory import MEMORY
-from .prepare import Prepared, included_in, profile_of
+from .prepare import included_in, profile_of
+from .request import Request
 
 
 def profile_in_force(resolved: Resolved, cwd: Path) -> Profile:
@@ -29,27 +30,27 @@ def profile_in_force(resolved: Resolved, cwd: Path) -> Profile:
     return profile
 
 
-def with_copy(prepared: Prepared) -> Prepared:
+def with_copy(request: Request) -> Request:
     """Add the overlay or copy plan. This scans the folder, which can be slow, so do cheaper checks first.
 
     Raises:
         UsageError: The folder cannot be read, or an included path cannot be copied.
         WorkspaceError: The isolation is not available, or an overlay was requested and is not possible.
     """
-    folder, resolved = prepared.subject.folder, prepared.resolved
+    folder, resolved = request.subject.folder, request.resolved
     if folder is None:
-        return prepared
-    include, reason = included_in(prepared.subject, resolved.settings), ""
+        return request
+    include, reason = included_in(request.subject, resolved.settings), ""
     plan: LayerPlan | None = None
     if resolved.settings.layer != "copy":
-        plan, reason = layer_over(folder, include, resolved, prepared.cwd, prepared.folders)
+        plan, reason = layer_over(folder, include, resolved, request.cwd, request.folders)
     if plan is not None:
-        return msgspec.structs.replace(prepared, copy=plan)
+        return msgspec.structs.replace(request, copy=plan)
     if resolved.settings.layer == "overlay":
         raise WorkspaceError(f"no overlay is possible over {folder}: {reason}; use a copy with --layer copy")
-    lend = way_to_lend(resolved, prepared.cwd, prepared.folders[1])
-    copy = plan_copy(folder, include, prepared.folders, lend=lend)
-    return msgspec.structs.replace(prepared, copy=msgspec.structs.replace(copy, why=reason))
+    lend = way_to_lend(resolved, request.cwd, request.folders[1])
+    copy = plan_copy(folder, include, request.folders, lend=lend)
+    return msgspec.structs.replace(request, copy=msgspec.structs.replace(copy, why=reason))
 
 
 def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:

@@ -43,18 +43,19 @@ from stackmem.trace.walk import state_after
 from stackmem.version import VERSION
 from stackmem.workspace.secrets import Scrubber
 
-from .assemble import RunPlan, scrubber_of, window_source
-from .begin import Forked, must_be_original, plan_kept
+from .assemble import scrubber_of
 from .in_memory import stays_in_memory
 from .interrupts import Interrupts
 from .limits import LIMITS, later_limits, refuse_spent
 from .open import open_run
 from .opened import Observe, Opened, Person
+from .plan import Forked, Plan, must_be_original, plan_kept, window_source
 from .play import play
 from .ports import PersonPort
-from .prepare import Prepared, prepare_kept
-from .request import RunRequest, read_request, with_model
+from .prepare import prepare_kept
+from .request import Request
 from .result import RunResult, holds_secret
+from .stored_request import StoredRequest, read_request, with_model
 
 _HEAP = "heap."
 _MAX_CHUNK_BYTES = 64 << 20
@@ -140,15 +141,15 @@ def fork(
     must_go_on(moment, changes)
     scrubber = scrubber_of(environ)
     chunks = chunks_to_set(moment.settled, changes, scrubber.scrub)
-    beginning = forked_beginning(run, moment, changes, environ)
+    plan = forked_plan(run, moment, changes, environ)
     talks = Person(observe=observe, stop=stop, port=person)
-    with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, talks) as opened:
+    with Interrupts(stop) as interrupts, open_run(plan, environ, interrupts, talks) as opened:
         with interrupts.setting_up("fork", opened.places.scratch):
-            start = forked_start(moment, changes, beginning.plan, opened)
+            start = forked_start(moment, changes, plan, opened)
             first = RunForked(run.id, moment.at, moment.digest, start, chunks, changes.dropped)
             refuse_spent(evolve(moment.settled, first), f"at step {moment.step} the run had")
             opened.steps_with_secrets = _steps_with_secrets(run, moment.step, scrubber)
-            if opened.request.program is not None:
+            if opened.stored.program is not None:
                 opened.program = _program_at(run, moment, opened)
             else:
                 opened.agent = _replayed(run, moment, opened).agent
@@ -156,40 +157,46 @@ def fork(
         return ForkResult(result, opened.folder, start.checked, opened.missing)
 
 
-def forked_beginning(run: Run, moment: StepMoment, changes: ForkChanges, environ: Mapping[str, str]) -> Forked:
-    """Return the fork, with the recorded values for everything that is not changed.
+def forked_plan(
+    run: Run, moment: StepMoment, changes: ForkChanges, environ: Mapping[str, str], folder_name: str = ""
+) -> Plan:
+    """Return the plan of the fork, with the recorded values for everything that is not changed.
+
+    Args:
+        folder_name: As in ``Forked``.
 
     Raises:
         UsageError: The program had not started, a change is not possible, or a cost limit cannot be enforced.
     """
     state, base = moment.settled, moment.settled.begun
-    request = with_model(read_request(run.folder), state, None)
-    if request.program is not None and state.program is None:
+    stored = with_model(read_request(run.folder), state, None)
+    if stored.program is not None and state.program is None:
         raise UsageError("the program has not started at this point; run it again with stackmem run")
     level = changes.isolation or base.isolation
     stays_in_memory(base.isolation, level)
-    prompt = request.flags.get("prompt")
+    prompt = stored.flags.get("prompt")
     settings = {"prompt": prompt, **changes.settings(), "isolation": level}
-    prepared = prepare_kept(request, run.folder.parent, base, settings, environ)
-    plan = _plan(request, base, changes, prepared, environ)
+    request = prepare_kept(stored, run.folder.parent, base, settings, environ)
+    plan = _changed(request, stored, base, changes, environ)
     other = changes.model is not None
     name, price = (plan.model.name, plan.model.price) if other else (base.model, base.price)
     limits = later_limits(
-        state.limits, changes.limits, name, price, usd_chosen=not other or "max_usd" in request.flags
+        state.limits, changes.limits, name, price, usd_chosen=not other or "max_usd" in stored.flags
     )  # fmt: skip
-    flags = {**request.flags, **changes.settings(), "model": prepared.model}
-    request = replace(request, flags=flags)
-    return Forked(prepared, replace(plan, limits=limits), request, run, state, moment.at, moment.digest)
+    flags = {**stored.flags, **changes.settings(), "model": request.model}
+    stored = replace(stored, flags=flags)
+    return replace(plan, limits=limits, begins=Forked(stored, run, state, moment.at, moment.digest, folder_name))
 
 
-def _plan(
-    request: RunRequest, base: RunStarted, changes: ForkChanges, prepared: Prepared, environ: Mapping[str, str]
-) -> RunPlan:
-    kept_prompt = changes.prompt is None and (changes.strategy is None or prepared.resolved.settings.prompt is not None)
+def _changed(
+    request: Request, stored: StoredRequest, base: RunStarted, changes: ForkChanges, environ: Mapping[str, str]
+) -> Plan:
+    """Return the plan that continues from ``base`` with another strategy or prompt, if these are changed."""
+    kept_prompt = changes.prompt is None and (changes.strategy is None or request.resolved.settings.prompt is not None)
     if kept_prompt:  # use the recorded text, because the prompt file may have changed since
-        settings = replace(prepared.resolved.settings, prompt=None)
-        prepared = replace(prepared, resolved=replace(prepared.resolved, settings=settings))
-    plan = plan_kept(prepared, request, base, environ)
+        settings = replace(request.resolved.settings, prompt=None)
+        request = replace(request, resolved=replace(request.resolved, settings=settings))
+    plan = plan_kept(request, stored, base, environ)
     if kept_prompt:
         plan = replace(plan, system=base.system)
     if changes.strategy is None:
@@ -197,7 +204,7 @@ def _plan(
     return replace(plan, budgets=budgets_of(plan.strategy, base.budgets))
 
 
-def forked_start(moment: StepMoment, changes: ForkChanges, plan: RunPlan, opened: Opened) -> RunStarted:
+def forked_start(moment: StepMoment, changes: ForkChanges, plan: Plan, opened: Opened) -> RunStarted:
     """Return the start event of the fork. Its tree stays the one of the oldest run, because patches are relative to
     it.
     """

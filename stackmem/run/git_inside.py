@@ -29,7 +29,7 @@ from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
 
-from .request import RunRequest, read_request, write_request
+from .stored_request import StoredRequest, read_request, write_request
 
 GIT = ".git"
 BUILDING = "repository.new"
@@ -168,7 +168,7 @@ class RepositoryPlaces(Struct, frozen=True):
         return made
 
 
-def bring(origin: Origin, request: RunRequest, into: RepositoryPlaces) -> tuple[RunRequest, LateRepository]:
+def bring(origin: Origin, request: StoredRequest, into: RepositoryPlaces) -> tuple[StoredRequest, LateRepository]:
     """Start creating the repository in a new workspace.
 
     Returns the request that records it, and the object that completes the repository in the background.
@@ -196,7 +196,7 @@ def bring(origin: Origin, request: RunRequest, into: RepositoryPlaces) -> tuple[
     return begun, LateRepository(make, lambda: into.notice(_READS_HISTORY), into.rest(origin))
 
 
-def bring_again(request: RunRequest, into: RepositoryPlaces) -> tuple[bool, LateRepository | None]:
+def bring_again(request: StoredRequest, into: RepositoryPlaces) -> tuple[bool, LateRepository | None]:
     """Recreate the run's repository in a rebuilt workspace.
 
     Returns whether that was possible, and what adds the rest of a long history.
@@ -214,7 +214,7 @@ def bring_again(request: RunRequest, into: RepositoryPlaces) -> tuple[bool, Late
     return True, _continued(made, origin, into)
 
 
-def bring_what_is_missing(request: RunRequest, into: RepositoryPlaces) -> tuple[bool, LateRepository | None]:
+def bring_what_is_missing(request: StoredRequest, into: RepositoryPlaces) -> tuple[bool, LateRepository | None]:
     """Like ``bring_again``, for a run that stopped before its repository was complete.
 
     If commands have already used the repository, only the rest of the history is added.

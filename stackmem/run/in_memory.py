@@ -27,7 +27,7 @@ from stackmem.trace.walk import state_after
 from stackmem.workspace.memory import MemoryProgram, MemoryWorkspace
 
 from .perform import World, perform
-from .prepare import Subject
+from .request import Subject
 
 MEMORY = MemoryWorkspace.level
 PROGRAM = MemoryProgram("work", work.run, ("work", work.PLAN))

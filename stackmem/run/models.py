@@ -26,7 +26,7 @@ from stackmem.settings.settings import Settings
 
 from .in_memory import MEMORY
 from .limits import check_usd
-from .prepare import Prepared
+from .request import Request
 
 SMALL_PARAMETERS = 9_000_000_000
 """Models with at most this many parameters count as small."""
@@ -78,10 +78,10 @@ def refuse_other_provider(model: Model, strategy: MemoryStrategy) -> None:
         raise UsageError(f"the strategy {strategy.name} needs a model of the form {forms}, not {model.name[:80]}")
 
 
-def vision_in_force(model: Model, prepared: Prepared) -> Vision | None:
+def vision_in_force(model: Model, request: Request) -> Vision | None:
     """Return how the model of a run takes images. Runs in memory have none."""
     vision = getattr(model, "vision", None)
-    possible = prepared.sees and prepared.resolved.settings.isolation != MEMORY
+    possible = request.sees and request.resolved.settings.isolation != MEMORY
     return vision if possible and isinstance(vision, Vision) else None
 
 

@@ -1,19 +1,20 @@
 """Opens a run of any kind: directories, trace, workspace, history and world. A run that never starts is removed again.
 
-Rule 1: Invalid requests are rejected before anything is created, when the beginning is made (see ``begin``).
+Rule 1: Invalid requests are rejected before anything is created, when the plan is made (see ``plan``).
 Rule 2: A new run without a first event is deleted. A resumed run stays as it was.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core.program_facts import OfferedProgram
@@ -32,6 +33,7 @@ from stackmem.settings.keys import signing_key
 from stackmem.settings.settings import Settings
 from stackmem.tools.own_tools import TOOLS
 from stackmem.trace.lineage import RunReader
+from stackmem.trace.lock import Lock
 from stackmem.trace.program import keep_source
 from stackmem.trace.signatures import Signer
 from stackmem.trace.store import TraceWriter
@@ -41,7 +43,6 @@ from stackmem.workspace.tree import copy_folder, remove_tree
 from stackmem.workspace.workspace import Workspace
 
 from .assemble import assemble, scrubber_of
-from .begin import Beginning, Edited, Forked, Fresh, Rehearsed, Resumed, run_places
 from .checking.checks import as_found
 from .companion.jobs import with_jobs
 from .folder_choice import way_to_lend
@@ -53,13 +54,15 @@ from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
 from .opened import Opened, Person, RunPlaces
 from .perform import ProgramWorld, World
+from .plan import Edited, Forked, Fresh, Plan, Rehearsed, Resumed
 from .ports import AnswersQuestions, Clock, live_spans
-from .prepare import Prepared, first_request
+from .prepare import first_request
 from .programs.edited_sources import EditedSources
 from .programs.sources import Loader, as_read, reachable_folders, source_keeper
 from .programs.tools import ToolContext
-from .request import ProgramRequest, RunRequest, write_request
-from .run_folder import HISTORY, TRACE
+from .request import ProgramRequest, Request
+from .run_folder import HISTORY, TRACE, new_folder, new_run
+from .stored_request import StoredRequest, write_request
 
 _WHAT: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}  # in error messages; any other kind is a run
 _Over = tuple[Path, tuple[bytes, ...]]
@@ -67,18 +70,36 @@ _Over = tuple[Path, tuple[bytes, ...]]
 
 @contextmanager
 def open_run(
-    beginning: Beginning, environ: Mapping[str, str], interrupts: Interrupts, person: Person
+    plan: Plan, environ: Mapping[str, str], interrupts: Interrupts, person: Person, lock: Lock | None = None
 ) -> Iterator[Opened]:
-    """Provide everything that a run needs until it is over. Except for ``TraceError``, failed setup leaves no files."""
-    places = run_places(beginning)
+    """Provide everything that a run needs until it is over. Except for ``TraceError``, failed setup leaves no files.
+
+    ``lock`` is the lock of a resumed run, which was acquired before the run was read.
+    """
+    places = _places(plan)
     with ExitStack() as stack:
-        if isinstance(beginning, Rehearsed):
+        if isinstance(plan.begins, Rehearsed):
             stack.callback(remove_tree, places.scratch)
-        elif not isinstance(beginning, Resumed):
+        elif not isinstance(plan.begins, Resumed):
             stack.callback(_remove_unbegun, places)
-        with interrupts.setting_up(_WHAT.get(type(beginning), "run"), places.scratch):
-            opened = _opened(beginning, places, environ, (stack, interrupts, person))
+        with interrupts.setting_up(_WHAT.get(type(plan.begins), "run"), places.scratch):
+            opened = _opened(plan, places, environ, (stack, interrupts, person), lock)
         yield opened
+
+
+def _places(plan: Plan) -> RunPlaces:
+    """Return the directories of the run. For a new run, this creates the run directory."""
+    runs_dir, sandbox_dir = plan.request.folders
+    begins = plan.begins
+    if isinstance(begins, Resumed):
+        work = Path(begins.stored.workspace)
+        return RunPlaces(begins.run_dir, work, work.parent)
+    if isinstance(begins, Rehearsed):
+        scratch = sandbox_dir / f"replay-{secrets.token_hex(6)}"
+        return RunPlaces(scratch, scratch / "workspace", scratch)
+    folder_name = begins.folder_name if isinstance(begins, Forked) else ""
+    run_dir = new_folder(runs_dir, folder_name) if folder_name else new_run(runs_dir, *plan.name_parts)
+    return RunPlaces(run_dir, sandbox_dir / run_dir.name / "workspace", sandbox_dir / run_dir.name)
 
 
 def _remove_unbegun(places: RunPlaces) -> None:
@@ -89,66 +110,85 @@ def _remove_unbegun(places: RunPlaces) -> None:
         remove_tree(places.scratch)
 
 
+class _DiskFiles(Struct, frozen=True):
+    """The workspace and its history on disk, once they exist. In memory there are none."""
+
+    places: RunPlaces
+    history: History | NoHistory
+    stored: StoredRequest
+    missing: tuple[str, ...] = ()  # as in ``Opened``, like ``late`` and ``inside``
+    late: LateRepository | None = None
+    inside: RepositoryPlaces | None = None
+
+
 def _opened(
-    beginning: Beginning, places: RunPlaces, environ: Mapping[str, str], held: tuple[ExitStack, Interrupts, Person]
+    plan: Plan,
+    places: RunPlaces,
+    environ: Mapping[str, str],
+    held: tuple[ExitStack, Interrupts, Person],
+    lock: Lock | None,
 ) -> Opened:
     stack, interrupts, person = held
-    prepared, scrubber = beginning.prepared, scrubber_of(environ, beginning.plan.network)
-    settings = prepared.resolved.settings
-    request = _request(beginning, places, scrubber.scrub)
-    writer = _new_writer(beginning, places, person.clock)
+    begins, settings, scrubber = plan.begins, plan.request.resolved.settings, scrubber_of(environ, plan.network)
+    stored = _stored(plan, places, scrubber.scrub)
+    writer = _new_writer(plan, places, person.clock)
     if writer is not None:
         stack.callback(writer.close)
         # written before anything else is created, so that whoever removes the run can read what it was
-        write_request(request, places.run)
-    missing: tuple[str, ...] = ()
-    late, inside = None, None
-    history: History | NoHistory = NoHistory()
+        write_request(stored, places.run)
+    files = _DiskFiles(places, NoHistory(), stored)
     if settings.isolation != MEMORY:
-        over, missing = _fill(beginning, places, person)
-        lent, gone = _lent(beginning, request, places)
-        missing += gone
-        work = places.work if over is None else places.scratch / UPPER
-        into = work if over is None else repository_place(over[0], places.scratch)
-        inside = RepositoryPlaces(places.run, into, scrubber, person.notice, into != work, lambda: layer.view.fd)
-        request, late, gone = _with_repository(beginning, request, work, inside)
-        missing += gone
-        layer: Layer = OwnFolder(places.work, lent) if over is None else Overlay(over[0], places.scratch, over[1])
-        stack.callback(layer.close)
-        if late is not None:
-            layer.ready = stack.enter_context(closing(late)).wait
-        places = replace(places, layer=layer)
-        history = _history(beginning, places, request.leave_out, scrubber)
-    start, world, workspace, keeper = assemble(beginning.plan, prepared, places, scrubber, environ, history)
-    before = beginning.stopped if isinstance(beginning, Resumed) else beginning
+        files = _open_files(plan, files, scrubber, stack, person)
+    places, history, stored = files.places, files.history, files.stored
+    start, world, workspace, keeper = assemble(plan, places, scrubber, environ, history)
+    before = begins.stopped if isinstance(begins, Resumed) else begins
     began = start if isinstance(before, Fresh) else before.state.begun
     as_found(world.checks, history, places.run / HISTORY, began.tree, settings.check_files)
     stack.callback(with_jobs(workspace, began).close)
     stack.callback(world.close)
     if isinstance(history, NoHistory):
-        _recall(beginning, world)
+        _recall(plan, world)
     # opened last because it cuts off a torn record, so every other failure must come first
-    if isinstance(beginning, Resumed):
-        lock = beginning.lock, beginning.stopped.end
-        writer = TraceWriter(places.run / TRACE, person.clock.wall, held=lock, reserves=True)
+    if isinstance(begins, Resumed) and lock is not None:
+        held_from = lock, begins.stopped.end
+        writer = TraceWriter(places.run / TRACE, person.clock.wall, held=held_from, reserves=True)
         stack.callback(writer.close)
     signer = None if writer is None else Signer(places.run, partial(signing_key, environ), writer.count, writer.digest)
     _connect(world, writer, history, settings, person)
-    if request.program is not None or began.programs is not UNSET:
+    if stored.program is not None or began.programs is not UNSET:
         world.program = _program_world(
-            world, workspace, places, request.program, began.programs or (), settings.literal_mib << 20
+            world, workspace, places, stored.program, began.programs or (), settings.literal_mib << 20
         )
     opened = Opened(
-        start, beginning.plan.strategy, world, workspace, scrubber, places, history, request,
+        start, plan.strategy, world, workspace, scrubber, places, history, stored,
         interrupts, person, writer, signer, keeper, environ=environ,
-        folder=request.subject if request.text is not None else "",
-        apply=bool(request.flags.get("apply")) and not isinstance(beginning, Forked),
-        missing=missing, late=late, inside=inside,
+        folder=stored.subject if stored.text is not None else "",
+        apply=bool(stored.flags.get("apply")) and not isinstance(begins, Forked),
+        missing=files.missing, late=files.late, inside=files.inside,
         live=live_spans(places.run, settings.otel, environ) if writer else None,
     )  # fmt: skip
-    _take_up(opened, beginning)
-    _follow(opened, beginning, stack)
+    _take_up(opened, plan)
+    _follow(opened, plan, stack)
     return opened
+
+
+def _open_files(plan: Plan, files: _DiskFiles, scrubber: Scrubber, stack: ExitStack, person: Person) -> _DiskFiles:
+    """Fill the workspace on disk, create its repository, and open its history."""
+    places, stored = files.places, files.stored
+    over, missing = _fill(plan, places, person)
+    lent, gone = _lent(plan, stored, places)
+    missing += gone
+    work = places.work if over is None else places.scratch / UPPER
+    into = work if over is None else repository_place(over[0], places.scratch)
+    inside = RepositoryPlaces(places.run, into, scrubber, person.notice, into != work, lambda: layer.view.fd)
+    stored, late, gone = _with_repository(plan, stored, work, inside)
+    missing += gone
+    layer: Layer = OwnFolder(places.work, lent) if over is None else Overlay(over[0], places.scratch, over[1])
+    stack.callback(layer.close)
+    if late is not None:
+        layer.ready = stack.enter_context(closing(late)).wait
+    places = replace(places, layer=layer)
+    return _DiskFiles(places, _history(plan, places, stored.leave_out, scrubber), stored, missing, late, inside)
 
 
 def _connect(
@@ -162,16 +202,16 @@ def _connect(
     world.clock, world.sleep = person.clock.elapsed, person.clock.sleep
 
 
-def _follow(opened: Opened, beginning: Beginning, stack: ExitStack) -> None:
+def _follow(opened: Opened, plan: Plan, stack: ExitStack) -> None:
     """Let a conversation about a user's folder follow the folder."""
-    history, prepared, request = opened.history, beginning.prepared, opened.request
-    its_parent_follows = isinstance(beginning, Forked | Resumed) and beginning.is_parallel
+    history, stored, begins = opened.history, opened.stored, plan.begins
+    its_parent_follows = isinstance(begins, Forked | Resumed) and begins.is_parallel
     if its_parent_follows or not (opened.folder and opened.writer is not None and isinstance(history, History)):
         return
     folder = Path(opened.folder)
     place = FollowedFolder(
-        folder, opened.places.run, opened.places.work, history, request.leave_out,
-        tuple(own_below(folder, prepared.folders)), request.git is not None,
+        folder, opened.places.run, opened.places.work, history, stored.leave_out,
+        tuple(own_below(folder, plan.request.folders)), stored.git is not None,
         GitFollower(opened.inside, opened.late) if opened.inside is not None else None,
     )  # fmt: skip
     follower = Follower(place, opened.world.digest)
@@ -179,107 +219,109 @@ def _follow(opened: Opened, beginning: Beginning, stack: ExitStack) -> None:
     opened.world.follow = follower.changed
 
 
-def _take_up(opened: Opened, beginning: Beginning) -> None:
+def _take_up(opened: Opened, plan: Plan) -> None:
     """Copy what the earlier part of the run spent into the opened run."""
-    if isinstance(beginning, Resumed):
-        opened.seconds_before = beginning.stopped.seconds
-        opened.steps_with_secrets = beginning.stopped.steps_with_secrets
-    elif not isinstance(beginning, Fresh):
-        opened.seconds_before = beginning.state.seconds
+    begins = plan.begins
+    if isinstance(begins, Resumed):
+        opened.seconds_before = begins.stopped.seconds
+        opened.steps_with_secrets = begins.stopped.steps_with_secrets
+    elif not isinstance(begins, Fresh):
+        opened.seconds_before = begins.state.seconds
 
 
-def _request(beginning: Beginning, places: RunPlaces, scrub: Callable[[str], str]) -> RunRequest:
+def _stored(plan: Plan, places: RunPlaces, scrub: Callable[[str], str]) -> StoredRequest:
     """Return the request to store in the run directory."""
-    match beginning:
-        case Fresh(prepared, _, program):
-            return first_request(prepared, places.work, None if program is None else program.without_secrets(scrub))
-        case Forked() | Edited():
-            flags = {name: value for name, value in beginning.request.flags.items() if name != "heap"}
-            return replace(beginning.request, workspace=str(places.work), flags=flags)
-        case Resumed() | Rehearsed():
-            return beginning.request
+    match plan.begins:
+        case Fresh(program):
+            asked = None if program is None else program.without_secrets(scrub)
+            return first_request(plan.request, places.work, asked)
+        case Forked(stored) | Edited(stored):
+            flags = {name: value for name, value in stored.flags.items() if name != "heap"}
+            return replace(stored, workspace=str(places.work), flags=flags)
+        case Resumed(stored) | Rehearsed(stored):
+            return stored
 
 
-def _new_writer(beginning: Beginning, places: RunPlaces, clock: Clock) -> TraceWriter | None:
-    if isinstance(beginning, Resumed | Rehearsed):
+def _new_writer(plan: Plan, places: RunPlaces, clock: Clock) -> TraceWriter | None:
+    begins = plan.begins
+    if isinstance(begins, Resumed | Rehearsed):
         return None
-    at, digest = (beginning.at, beginning.digest) if isinstance(beginning, Forked) else (0, "")
+    at, digest = (begins.at, begins.digest) if isinstance(begins, Forked) else (0, "")
     return TraceWriter(places.run / TRACE, clock.wall, after=at, digest=digest, reserves=True)
 
 
-def _history(beginning: Beginning, places: RunPlaces, leave_out: tuple[str, ...], scrubber: Scrubber) -> History:
+def _history(plan: Plan, places: RunPlaces, leave_out: tuple[str, ...], scrubber: Scrubber) -> History:
     """Open the history of the workspace. For an overlay, this also restores the files that the run continues from."""
-    git_dir = places.run / HISTORY
+    git_dir, begins = places.run / HISTORY, plan.begins
     over = places.layer if isinstance(places.layer, Overlay) else None
-    if isinstance(beginning, Forked | Edited | Rehearsed):
-        share(beginning.run.folder / HISTORY, git_dir, beginning.state.tree)
+    if isinstance(begins, Forked | Edited | Rehearsed):
+        share(begins.run.folder / HISTORY, git_dir, begins.state.tree)
     history = History(git_dir, places.work, leave_out, over=over)
-    if over is not None and isinstance(beginning, Forked | Edited | Rehearsed):
+    if over is not None and isinstance(begins, Forked | Edited | Rehearsed):
         history.withhold(scrubber.held_in)
-        restore(history, git_dir, places.work, beginning.state.tree, time.time())
+        restore(history, git_dir, places.work, begins.state.tree, time.time())
     return history
 
 
-def _fill(beginning: Beginning, places: RunPlaces, person: Person) -> tuple[_Over | None, tuple[str, ...]]:
+def _fill(plan: Plan, places: RunPlaces, person: Person) -> tuple[_Over | None, tuple[str, ...]]:
     """Fill the workspace with the initial files, or prepare an overlay.
 
     Returns the overlay's folder with the paths to hide in it, and the dependency folders that no longer exist.
     """
-    prepared = beginning.prepared
+    request, begins = plan.request, plan.begins
     over: _Over | None = None
     missing: tuple[str, ...] = ()
-    match beginning:
+    match begins:
         case Fresh():
             _make_scratch(places)
-            if isinstance(prepared.copy, LayerPlan) and prepared.subject.folder is not None:
-                over = prepared.subject.folder, prepared.copy.hidden
+            if isinstance(request.copy, LayerPlan) and request.subject.folder is not None:
+                over = request.subject.folder, request.copy.hidden
             else:
-                _copy_subject(prepared, places, person.notice)
-        case Resumed(request=request, run_dir=run_dir):
+                _copy_subject(request, places, person.notice)
+        case Resumed(stored=stored, run_dir=run_dir):
             for left in places.scratch.glob("check-*"):
                 remove_tree(left)  # left over from checks that were killed
             if folder := folder_under(run_dir / HISTORY):
-                over = folder, hidden_again(folder, request.include, prepared.folders)
-        case Forked(request=request, run=run) | Edited(request=request, run=run) | Rehearsed(request=request, run=run):
-            if not beginning.state.tree:
+                over = folder, hidden_again(folder, stored.include, request.folders)
+        case Forked(stored, run) | Edited(stored, run) | Rehearsed(stored, run):
+            if not begins.state.tree:
                 raise UsageError(f"the run {run.id} has no stored files, so it cannot be continued")
             _make_scratch(places)
             if folder := folder_under(run.folder / HISTORY):
-                over = folder, hidden_again(folder, request.include, prepared.folders)
+                over = folder, hidden_again(folder, stored.include, request.folders)
             else:
-                missing = _refill(beginning, places)
+                missing = _refill(begins, places)
     if over is not None:
         make_upper(over[0], places.scratch)
     return over, missing
 
 
 def _with_repository(
-    beginning: Beginning, request: RunRequest, work: Path, into: RepositoryPlaces
-) -> tuple[RunRequest, LateRepository | None, tuple[str, ...]]:
+    plan: Plan, stored: StoredRequest, work: Path, into: RepositoryPlaces
+) -> tuple[StoredRequest, LateRepository | None, tuple[str, ...]]:
     """Create the git repository of the workspace.
 
     A new one is filled in the background. Otherwise it is recreated, except for the rest of a long history.
     """
-    match beginning:
-        case Fresh(prepared):
-            if prepared.origin is None:
-                return request, None, ()
-            return *bring(prepared.origin, request, into), ()
+    match plan.begins:
+        case Fresh():
+            if plan.request.origin is None:
+                return stored, None, ()
+            return *bring(plan.request.origin, stored, into), ()
         case Resumed():
             remove_stale_locks(work)
-            there, late = bring_what_is_missing(request, into)
+            there, late = bring_what_is_missing(stored, into)
         case Forked() | Edited() | Rehearsed():
-            there, late = bring_again(request, into)
-    return request, late, () if there else (GIT,)
+            there, late = bring_again(stored, into)
+    return stored, late, () if there else (GIT,)
 
 
-def _lent(beginning: Beginning, request: RunRequest, places: RunPlaces) -> tuple[dict[bytes, Path], tuple[str, ...]]:
+def _lent(plan: Plan, stored: StoredRequest, places: RunPlaces) -> tuple[dict[bytes, Path], tuple[str, ...]]:
     """Mount or link the installed packages that a copy uses in place. Also returns the ones that no longer exist."""
-    if not request.lent:
+    if not stored.lent:
         return {}, ()
-    prepared = beginning.prepared
-    how = way_to_lend(prepared.resolved, prepared.cwd, prepared.folders[1])
-    return lend_folders(Path(request.subject), places.work, request.lent, how)
+    how = way_to_lend(plan.request.resolved, plan.request.cwd, plan.request.folders[1])
+    return lend_folders(Path(stored.subject), places.work, stored.lent, how)
 
 
 def _make_scratch(places: RunPlaces) -> None:
@@ -291,26 +333,26 @@ def _make_scratch(places: RunPlaces) -> None:
         raise UsageError(f"the sandbox directory {why}") from error
 
 
-def _copy_subject(prepared: Prepared, places: RunPlaces, notice: Callable[[str], object]) -> None:
+def _copy_subject(request: Request, places: RunPlaces, notice: Callable[[str], object]) -> None:
     """Copy the user's folder or the task's files into the workspace."""
-    subject = prepared.subject
-    if subject.folder is not None and isinstance(prepared.copy, CopyPlan):
-        copy_planned(subject.folder, places.work, prepared.copy, notice)
+    subject = request.subject
+    if subject.folder is not None and isinstance(request.copy, CopyPlan):
+        copy_planned(subject.folder, places.work, request.copy, notice)
     elif subject.task is not None and subject.task.workspace is not None:
         copy_folder(subject.task.workspace, places.work)
     else:
         places.work.mkdir()
 
 
-def _refill(beginning: Forked | Edited | Rehearsed, places: RunPlaces) -> tuple[str, ...]:
+def _refill(begins: Forked | Edited | Rehearsed, places: RunPlaces) -> tuple[str, ...]:
     """Restore the files of another run's state. Returns the dependency folders that no longer exist."""
-    run, state, request = beginning.run, beginning.state, beginning.request
+    run, state, stored = begins.run, begins.state, begins.stored
     places.work.mkdir()
     run.snapshot(state).write_into(places.work)
     missing = []
-    for shown in (each for each in request.leave_out if each not in request.lent):
+    for shown in (each for each in stored.leave_out if each not in stored.lent):
         path = os.fsdecode(path_bytes(shown))
-        there = [Path(place) / path for place in (request.workspace, request.subject) if (Path(place) / path).is_dir()]
+        there = [Path(place) / path for place in (stored.workspace, stored.subject) if (Path(place) / path).is_dir()]
         if not there:
             missing.append(shown)
         elif not (places.work / path).exists():
@@ -319,13 +361,14 @@ def _refill(beginning: Forked | Edited | Rehearsed, places: RunPlaces) -> tuple[
     return tuple(missing)
 
 
-def _recall(beginning: Beginning, world: World) -> None:
+def _recall(plan: Plan, world: World) -> None:
     """For a run in memory, restore the files to the state where the run continues."""
-    match beginning:
+    begins = plan.begins
+    match begins:
         case Resumed():
-            recall(RunReader(beginning.run_dir), beginning.stopped.end.count, world)
+            recall(RunReader(begins.run_dir), begins.stopped.end.count, world)
         case Forked() | Rehearsed():
-            recall(beginning.run.records(), beginning.at, world)
+            recall(begins.run.records(), begins.at, world)
         case Fresh() | Edited():
             pass
 

@@ -28,8 +28,8 @@ from .in_memory import NoHistory
 from .interrupts import Interrupts
 from .perform import World
 from .ports import Clock, PersonPort, SpanSender
-from .prepare import Prepared
-from .request import RunRequest
+from .request import Request
+from .stored_request import StoredRequest
 
 Observe = Callable[[Event, State], None]
 
@@ -38,7 +38,7 @@ def nobody_answers(question: str) -> str | None:
     return None
 
 
-def everybody_agrees(prepared: Prepared) -> None:
+def everybody_agrees(request: Request) -> None:
     """Agree without asking anyone."""
 
 
@@ -56,7 +56,7 @@ class Person(Struct, frozen=True):
     observe_frame: Callable[[str, Event, State], None] | None = None  # the same for a parallel frame, with its name
     stop: Callable[[int], object] = os._exit  # ends the process with an exit code at the second Ctrl-C
     # called with the request before anything is copied; raises ``UsageError`` to refuse
-    agree: Callable[[Prepared], object] = everybody_agrees
+    agree: Callable[[Request], object] = everybody_agrees
     watch: Watcher | None = None  # a debugger for programs, if any
     notice: Callable[[str], object] = str  # receives a message when something takes long
     port: PersonPort | None = None  # the user of an agent; None if only questions are answered, by ``ask``
@@ -82,7 +82,7 @@ class Opened(Struct):
     scrubber: Scrubber
     places: RunPlaces
     history: History | NoHistory
-    request: RunRequest
+    stored: StoredRequest
     interrupts: Interrupts
     person: Person
     # writer, signer: None if nothing is recorded

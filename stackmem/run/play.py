@@ -33,9 +33,9 @@ from .in_memory import NoHistory
 from .loop import run
 from .opened import Opened, RunPlaces
 from .ports import end_spans
-from .request import read_request
 from .result import RunResult, failure_of, holds_secret, result_fields
 from .run_folder import RUN
+from .stored_request import read_request
 
 _FROM_THE_WORKSPACE = (
     facts.ToolReturned, facts.VerifyReturned, facts.SourcesDigested, facts.ChecksReturned, ToolAnswered,
@@ -184,7 +184,7 @@ def _was_used(state: State, first: Event | Effect | None, places: RunPlaces) -> 
 
 def _with_commits(opened: Opened, result: RunResult) -> RunResult:
     """Return the result with the agent's commits and how much history it could read."""
-    given, workspace = opened.request.git if opened.late is None else opened.late.made, opened.workspace
+    given, workspace = opened.stored.git if opened.late is None else opened.late.made, opened.workspace
     if given is None or not isinstance(workspace, Workspace):
         return result
     given = read_request(opened.places.run).git or given  # the head has followed the folder's

@@ -7,18 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
 from stackmem.core.conversation.upkeep import QUESTION
 from stackmem.core.facts import RunStarted
-from stackmem.core.person_facts import PermissionRule, SessionRules
+from stackmem.core.person_facts import SessionRules
 from stackmem.core.session import SESSION_TASK
 from stackmem.core.tool_schemas import offers_jobs, offers_long_commands
 from stackmem.core.tools import OPTIONAL_TOOLS, AskQuestion, HeapLoad, Recall, Remember, Tool, tool_name
 from stackmem.errors import UsageError
-from stackmem.history.hidden import LayerPlan
-from stackmem.history.origin import Origin
 from stackmem.history.repository import CopyPlan
 from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import default_model
@@ -27,22 +25,22 @@ from stackmem.settings.directories import checkout, runs_dir, sandbox_dir
 from stackmem.settings.options import OPTIONS
 from stackmem.settings.settings import Resolved, Settings, Value, resolve
 from stackmem.tasks.find import find_task
-from stackmem.tasks.reader import Task, read_task
+from stackmem.tasks.reader import read_task
 from stackmem.tools.plugins import load_plugins
 from stackmem.workspace.clip import shown_name
-from stackmem.workspace.images.store import Image
 from stackmem.workspace.profile import Profile, read_profile
 from stackmem.workspace.project.instructions import Instructions, find_instructions, read_instructions
 from stackmem.workspace.project.project import Project, find_project
 from stackmem.workspace.project.skills import Skills, find_skills
 from stackmem.workspace.tree import sockets_below
 
-from .companion.hooks import FoundHooks, find_hooks
+from .companion.hooks import find_hooks
 from .companion.jobs import wants_jobs
 from .companion.permissions import find_permissions
 from .companion.programs import FoundPrograms, find_programs, kept_programs
 from .git_inside import origin_of, place_of
-from .request import ProgramRequest, RunRequest
+from .request import ProgramRequest, Request, Subject
+from .stored_request import StoredRequest
 
 TASK_PLACE = "/workspace"
 _SOCKETS_NAMED = 5
@@ -53,57 +51,6 @@ CHAT_COMMAND_SECONDS = 120.0
 """Default time limit of a command in a conversation; builds and test suites of real projects need more than tasks."""
 
 
-class Subject(Struct, frozen=True):
-    """The task or folder to work on."""
-
-    name: str
-    text: str
-    inside: str  # absolute path of the workspace inside the sandbox, if the isolation level supports mounts
-    task: Task | None = None  # the task; None for a user folder
-    folder: Path | None = None  # the folder that is copied and may be patched; None for a task
-    place: str = ""  # the subfolder that the user named, relative to ``folder``; empty for ``folder`` itself
-    image: Image | None = None  # the image for a task's commands; None to use this machine's tools
-
-    @property
-    def begins(self) -> Path | None:
-        """The folder that the user named; None for a task."""
-        return None if self.folder is None else self.folder / self.place
-
-
-class Prepared(Struct, frozen=True):
-    """A request that is ready to run."""
-
-    subject: Subject
-    resolved: Resolved
-    cwd: Path  # the user's working directory
-    folders: tuple[Path, Path]  # runs directory and sandbox directory, both writable
-    model: str  # name of the model, with the default applied
-    # how a user folder is used, set by ``with_copy`` after scanning it; None for a task
-    copy: CopyPlan | LayerPlan | None
-    warnings: tuple[str, ...]  # messages for the user
-    # models that a program declares in addition to the run's own
-    others: tuple[str, ...] = ()
-    project: Project = Project()  # the detected environment of a user folder; empty for a task
-    tools: tuple[str, ...] = ()  # optional tools that the model gets
-    instructions: Instructions = Instructions()  # the project's instructions for the agent's frames
-    skills: Skills = Skills()  # the skills for the agent; empty for a task
-    programs: FoundPrograms = FoundPrograms()  # the programs for the agent; empty for a task
-    permissions: tuple[PermissionRule, ...] = ()  # the permission rules; empty for a task
-    hooks: FoundHooks = FoundHooks()  # the hooks; a task has none
-    unseen: tuple[str, ...] = ()  # what the agent does not see or sees changed, one sentence each
-    # the repository of a user folder, which the workspace gets a copy of; None if there is none
-    origin: Origin | None = None
-    session: SessionRules | None = None  # set only for a conversation
-    earlier: bool = False  # whether ``recall`` also searches earlier conversations about the folder
-    long_commands: bool = False  # whether the agent may set the time limit of a command
-    jobs: bool = False  # whether the agent may run commands in the background
-    sees: bool = True  # whether the agent gets images if its model can see
-
-    @property
-    def checked(self) -> bool:
-        return self.subject.task is not None or self.resolved.settings.check is not None
-
-
 def prepare(
     named: str,
     text: str | None,
@@ -111,7 +58,7 @@ def prepare(
     environ: Mapping[str, str],
     cwd: Path,
     session: SessionRules | None = None,
-) -> Prepared:
+) -> Request:
     """Return what to solve, with its settings and directories. A conversation has no text yet."""
     load_plugins()  # plugins first, because they may define an isolation level that the settings name
     subject = find_subject(named, text if session is None else SESSION_TASK, cwd)
@@ -131,31 +78,31 @@ def prepare(
                 f"no model selected and {ANTHROPIC.key_variable} is not set, so the task's demo script plays the "
                 "model; to use a real one, set the key or pass --model NAME (stackmem models lists them)"
             )
-    prepared = place_run(subject, resolved, model, (cwd, environ), tuple(warnings))
+    request = place_run(subject, resolved, model, (cwd, environ), tuple(warnings))
     if subject.folder is not None and settings.isolation != "memory" and not resolved.is_given("extra_tools"):
-        prepared = replace(prepared, tools=(*PAYING_TOOLS, *["web_fetch"] * (settings.network == "list")))
+        request = replace(request, tools=(*PAYING_TOOLS, *["web_fetch"] * (settings.network == "list")))
     skills = _skills(subject, settings, environ)
-    prepared = replace(
-        prepared, instructions=_instructions(subject, settings, cwd), skills=skills, long_commands=long_commands,
+    request = replace(
+        request, instructions=_instructions(subject, settings, cwd), skills=skills, long_commands=long_commands,
         jobs=wants_jobs(settings, own_folder=subject.folder is not None),
         programs=(programs := _programs(subject, resolved, cwd, environ)),
-        warnings=(*prepared.warnings, *skills.notes, *programs.notes),
+        warnings=(*request.warnings, *skills.notes, *programs.notes),
     )  # fmt: skip
-    return prepared if session is None else as_session(prepared, session)
+    return request if session is None else as_session(request, session)
 
 
-def as_session(prepared: Prepared, rules: SessionRules) -> Prepared:
+def as_session(request: Request, rules: SessionRules) -> Request:
     """Turn the request into a conversation.
 
     The agent may ask questions, load the heap chunks that a request needs, keep words of the user and search.
     """
     added: tuple[Tool, ...] = (AskQuestion, HeapLoad, Remember, Recall)
-    more = tuple(tool_name(tool) for tool in added if tool_name(tool) not in prepared.tools)
-    subject = replace(prepared.subject, text=SESSION_TASK)
-    asked = QUESTION if prepared.resolved.settings.upkeep == "on" else UNSET
-    earlier = subject.folder is not None and tool_name(Recall) in (*prepared.tools, *more)
+    more = tuple(tool_name(tool) for tool in added if tool_name(tool) not in request.tools)
+    subject = replace(request.subject, text=SESSION_TASK)
+    asked = QUESTION if request.resolved.settings.upkeep == "on" else UNSET
+    earlier = subject.folder is not None and tool_name(Recall) in (*request.tools, *more)
     session = replace(rules, index="brief", words="kept", upkeep=asked, earlier="searched" if earlier else UNSET)
-    return replace(prepared, subject=subject, session=session, tools=(*prepared.tools, *more), earlier=earlier)
+    return replace(request, subject=subject, session=session, tools=(*request.tools, *more), earlier=earlier)
 
 
 def _in_work_tree(subject: Subject, settings: Settings) -> tuple[Subject, tuple[str, ...]]:
@@ -201,7 +148,7 @@ def _programs(subject: Subject, resolved: Resolved, cwd: Path, environ: Mapping[
 
 def place_run(
     subject: Subject, resolved: Resolved, model: str, here: tuple[Path, Mapping[str, str]], warnings: tuple[str, ...]
-) -> Prepared:
+) -> Request:
     """Return the request with its directories, which must be writable. ``here``: working directory and environment."""
     cwd, environ = here
     must_be_text(model, "the name of the model")
@@ -223,7 +170,7 @@ def place_run(
         *why_none,
         *_shown_sockets(profile_of(resolved.settings, cwd)),
     )
-    return Prepared(
+    return Request(
         subject, resolved, cwd, folders, model, None, (*warnings, *more), project=project, tools=tools, origin=origin,
         unseen=unseen, permissions=rules.rules, hooks=hooks,
     )  # fmt: skip
@@ -327,20 +274,20 @@ def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
 
 
 def prepare_kept(
-    request: RunRequest, runs_dir: Path, base: RunStarted, changes: Mapping[str, Any], environ: Mapping[str, str]
-) -> Prepared:
+    stored: StoredRequest, runs_dir: Path, base: RunStarted, changes: Mapping[str, Any], environ: Mapping[str, str]
+) -> Request:
     """Restore a stored request, with ``changes`` applied to its flags. Today's settings files are ignored."""
     if base.client is not UNSET:
         raise UsageError(
             "this run recorded an external agent and cannot be continued; start a new run with stackmem mcp"
         )
-    cwd = Path(request.cwd)
+    cwd = Path(stored.cwd)
     # the run has its own copies of these
     own = {
         "strategy": base.strategy, "prompt": None, "max_usd": None, "heap": None,
         "command_seconds": base.command_seconds,
     }  # fmt: skip
-    given = {**request.flags, **own, **changes, "apply": False, "include": ()}
+    given = {**stored.flags, **own, **changes, "apply": False, "include": ()}
     for name in _PATHS:
         if given.get(name) is not None:
             given[name] = Path(str(given[name]))
@@ -353,16 +300,16 @@ def prepare_kept(
     kind, colon, script = model.partition(":")
     if colon and kind == "script":
         model = f"script:{cwd / script}"
-    place = Path(request.workspace).parent.parent
+    place = Path(stored.workspace).parent.parent
     if not place.is_dir():
         place = sandbox_dir(settings, cwd, environ)
-    subject = _kept_subject(request, cwd)
+    subject = _kept_subject(stored, cwd)
     project = _project(subject, settings, cwd, environ)
     specs = (*base.tools, *(base.small.later if base.small is not UNSET else ()))
     tools = tuple(tool.name for tool in specs if tool.name in OPTIONAL_TOOLS)
     resolved = Resolved(settings, values)
     skills = Skills(() if base.skills is UNSET else base.skills)
-    return Prepared(
+    return Request(
         subject, resolved, cwd, (runs_dir, place), model, None, (), project=project, tools=tools, skills=skills,
         long_commands=offers_long_commands(base.tools, base.registered), programs=kept_programs(base),
         hooks=find_hooks(subject.folder, subject.place, environ),
@@ -372,29 +319,27 @@ def prepare_kept(
     )  # fmt: skip
 
 
-def _kept_subject(request: RunRequest, cwd: Path) -> Subject:
-    if request.text is None and not (Path(request.subject) / "task.toml").is_file():
-        raise UsageError(
-            f"the run's task is missing at {request.subject}; restore it, because the run needs its checks"
-        )
-    return replace(find_subject(request.subject, request.text, cwd), place=request.place)
+def _kept_subject(stored: StoredRequest, cwd: Path) -> Subject:
+    if stored.text is None and not (Path(stored.subject) / "task.toml").is_file():
+        raise UsageError(f"the run's task is missing at {stored.subject}; restore it, because the run needs its checks")
+    return replace(find_subject(stored.subject, stored.text, cwd), place=stored.place)
 
 
-def first_request(prepared: Prepared, work: Path, program: ProgramRequest | None) -> RunRequest:
+def first_request(request: Request, work: Path, program: ProgramRequest | None) -> StoredRequest:
     """Return the request to store with a new run."""
     default = Settings()
     flags = {
-        name: value for name, value in asdict(prepared.resolved.settings).items() if value != getattr(default, name)
+        name: value for name, value in asdict(request.resolved.settings).items() if value != getattr(default, name)
     }
-    subject = prepared.subject
-    return RunRequest(
+    subject = request.subject
+    return StoredRequest(
         subject=str(subject.task.folder if subject.task else subject.folder),
         text=None if subject.task else subject.text,
-        flags={**flags, "model": prepared.model},
-        cwd=str(prepared.cwd),
+        flags={**flags, "model": request.model},
+        cwd=str(request.cwd),
         workspace=str(work),
-        leave_out=prepared.copy.folders if prepared.copy else (),
+        leave_out=request.copy.folders if request.copy else (),
         program=program,
         place=subject.place,
-        lent=prepared.copy.lent if isinstance(prepared.copy, CopyPlan) else (),
+        lent=request.copy.lent if isinstance(request.copy, CopyPlan) else (),
     )

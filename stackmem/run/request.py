@@ -1,4 +1,4 @@
-"""The user's request, stored in the run directory so that another process can resume the run."""
+"""What was asked: a task, folder or program, with its settings and what was found for it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.state import State
-from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError, UsageError
-from stackmem.foreign.files import read_regular
-from stackmem.history.inner import InnerRepository
-from stackmem.models.endpoint import without_login
-from stackmem.models.registry import NOBODY
-from stackmem.trace.private import write_json
+from stackmem.core.person_facts import PermissionRule, SessionRules
+from stackmem.history.hidden import LayerPlan
+from stackmem.history.origin import Origin
+from stackmem.history.repository import CopyPlan
+from stackmem.settings.settings import Resolved
+from stackmem.tasks.reader import Task
+from stackmem.workspace.images.store import Image
+from stackmem.workspace.project.instructions import Instructions
+from stackmem.workspace.project.project import Project
+from stackmem.workspace.project.skills import Skills
 from stackmem.workspace.secrets import scrub_value
 
-REQUEST = "request.json"
+from .companion.hooks import FoundHooks
+from .companion.programs import FoundPrograms
 
 
 class EditedProgram(Struct, frozen=True):
@@ -48,58 +50,52 @@ class ProgramRequest(Struct, frozen=True):
         return replace(self, inputs=scrub_value(self.inputs, scrub), options=scrub_value(self.options, scrub))
 
 
-class RunRequest(Struct, frozen=True):
-    """A request as stored in the run directory."""
+class Subject(Struct, frozen=True):
+    """The task or folder to work on."""
 
-    subject: str  # absolute path of the task or folder
-    text: str | None  # the prompt for a user folder; None for a task
-    flags: dict[str, Any]  # all settings that differ from their defaults, as flag values
-    cwd: str  # the user's working directory
-    workspace: str  # the run's workspace
-    leave_out: tuple[str, ...] = ()  # dependency folders of the copy that the history ignores
-    program: ProgramRequest | None = None  # set only for a program run
-    place: str = ""  # as in ``Subject``
-    git: InnerRepository | None = None  # the repository that the workspace started with, if any
-    lent: tuple[str, ...] = ()  # the folders of ``leave_out`` that are used in place, see ``CopyPlan``
+    name: str
+    text: str
+    inside: str  # absolute path of the workspace inside the sandbox, if the isolation level supports mounts
+    task: Task | None = None  # the task; None for a user folder
+    folder: Path | None = None  # the folder that is copied and may be patched; None for a task
+    place: str = ""  # the subfolder that the user named, relative to ``folder``; empty for ``folder`` itself
+    image: Image | None = None  # the image for a task's commands; None to use this machine's tools
 
     @property
-    def include(self) -> tuple[str, ...]:
-        """Paths of ignored files that were copied into the run anyway."""
-        return tuple(str(Path(self.place, name)) for name in self.flags.get("include", ()))
+    def begins(self) -> Path | None:
+        """The folder that the user named; None for a task."""
+        return None if self.folder is None else self.folder / self.place
 
 
-def write_request(request: RunRequest, run_dir: Path) -> None:
-    flags = request.flags
-    if address := flags.get("base_url"):
-        flags = {**flags, "base_url": without_login(address)}
-    write_json(run_dir / REQUEST, replace(request, flags=flags))
+class Request(Struct, frozen=True):
+    """What was asked, with its settings resolved and everything that it names found. No model was contacted yet."""
 
+    subject: Subject
+    resolved: Resolved
+    cwd: Path  # the user's working directory
+    folders: tuple[Path, Path]  # runs directory and sandbox directory, both writable
+    model: str  # name of the model, with the default applied
+    # how a user folder is used, set by ``with_copy`` after scanning it; None for a task
+    copy: CopyPlan | LayerPlan | None
+    warnings: tuple[str, ...]  # messages for the user
+    # models that a program declares in addition to the run's own
+    others: tuple[str, ...] = ()
+    project: Project = Project()  # the detected environment of a user folder; empty for a task
+    tools: tuple[str, ...] = ()  # optional tools that the model gets
+    instructions: Instructions = Instructions()  # the project's instructions for the agent's frames
+    skills: Skills = Skills()  # the skills for the agent; empty for a task
+    programs: FoundPrograms = FoundPrograms()  # the programs for the agent; empty for a task
+    permissions: tuple[PermissionRule, ...] = ()  # the permission rules; empty for a task
+    hooks: FoundHooks = FoundHooks()  # the hooks; a task has none
+    unseen: tuple[str, ...] = ()  # what the agent does not see or sees changed, one sentence each
+    # the repository of a user folder, which the workspace gets a copy of; None if there is none
+    origin: Origin | None = None
+    session: SessionRules | None = None  # set only for a conversation
+    earlier: bool = False  # whether ``recall`` also searches earlier conversations about the folder
+    long_commands: bool = False  # whether the agent may set the time limit of a command
+    jobs: bool = False  # whether the agent may run commands in the background
+    sees: bool = True  # whether the agent gets images if its model can see
 
-def read_request(run_dir: Path) -> RunRequest:
-    """Read the request of a run. Raises ``TraceError`` if it is missing or invalid."""
-    try:
-        return decode_json(read_regular(run_dir / REQUEST), RunRequest)
-    except (OSError, msgspec.DecodeError, RecursionError) as error:
-        raise TraceError(f"{run_dir / REQUEST} cannot be read ({error}); the run cannot be resumed") from error
-
-
-def with_model(request: RunRequest, state: State, name: str | None) -> RunRequest:
-    """Return the request with the model that the run has now, if it began without one.
-
-    Args:
-        name: The value of ``--model``; None if the user did not set it.
-
-    Raises:
-        UsageError: The user set a model, and the run has a different one.
-    """
-    own = state.begun.model
-    if name is None:
-        had_none = request.program is not None and request.flags.get("model") == NOBODY
-        return replace(request, flags={**request.flags, "model": own}) if had_none else request
-    kind, colon, script = name.partition(":")
-    model = f"script:{Path(script).absolute()}" if colon and kind == "script" else name
-    if own not in (NOBODY, model):
-        raise UsageError(
-            f"the run uses the model {own} and cannot change it; omit --model, or switch models with stackmem fork"
-        )
-    return replace(request, flags={**request.flags, "model": model})
+    @property
+    def checked(self) -> bool:
+        return self.subject.task is not None or self.resolved.settings.check is not None

@@ -30,21 +30,21 @@ from stackmem.trace.lock import Lock
 from stackmem.version import VERSION
 
 from .assemble import scrubber_of
-from .begin import Resumed, plan_kept
 from .ending import make_missing, missing_of_end
 from .in_memory import stays_in_memory
 from .interrupts import Interrupts
 from .limits import later_limits, refuse_spent
 from .open import open_run
 from .opened import Observe, Opened, Person
+from .plan import Plan, Resumed, plan_kept
 from .play import play
 from .prepare import prepare_kept
 from .programs.result import ProgramResult, program_result
 from .repeats import changes_files, put_back, refuse_unsafe, result_of_interrupted
-from .request import RunRequest, read_request, with_model
 from .result import RunResult
 from .run_folder import HISTORY, TRACE
 from .stopped import Stopped, read_stopped
+from .stored_request import StoredRequest, read_request, with_model
 
 _JUDGED = ("popped", "stalled", *(limit.ending for limit in RUN_LIMITS))
 
@@ -104,13 +104,13 @@ def resume(
                 return ResumeResult(None, stopped.state.outcome, played=False)
             if missing and _lacks_only_files(stopped.state, wanted):
                 return _with_files_again(run_dir, stopped, environ, missing)
-            beginning = _beginning(run_dir, stopped, wanted, environ, lock)
+            plan, resumed = _plan(run_dir, stopped, wanted, environ)
             tell_stopped(stopped)
-            _must_be_there(beginning)
-        opened = stack.enter_context(open_run(beginning, environ, signals, person))
+            _must_be_there(resumed)
+        opened = stack.enter_context(open_run(plan, environ, signals, person, lock))
         opened.repeats = wanted.get("yes") is not None
         with signals.setting_up("run", opened.places.scratch):
-            known, first = _next(beginning, opened, yes=wanted.get("yes") is not None)
+            known, first = _next(resumed, opened, yes=wanted.get("yes") is not None)
         talks = stopped.program is not None and first is not None and not isinstance(first, Effect)
         if stopped.program is not None and talks:
             stopped.program.listen(opened.person.tell)
@@ -133,10 +133,10 @@ def _with_files_again(
     return ResumeResult(result, result.outcome, False, folder=folder, checked=checked, missing=missing)
 
 
-def _beginning(
-    run_dir: Path, stopped: Stopped, wanted: Mapping[str, str | None], environ: Mapping[str, str], lock: Lock
-) -> Resumed:
-    """Return the resumed run with its current model.
+def _plan(
+    run_dir: Path, stopped: Stopped, wanted: Mapping[str, str | None], environ: Mapping[str, str]
+) -> tuple[Plan, Resumed]:
+    """Return the plan of the resumed run with its current model, and how it begins.
 
     Raises:
         UsageError: The run is a redacted copy or never started, or a wanted change is not possible.
@@ -146,26 +146,25 @@ def _beginning(
         raise UsageError(
             f"the run is a redacted copy of {begun.redacted.digest}, without its files; resume the original"
         )
-    request = with_model(read_request(run_dir), stopped.state, wanted.get("model"))
-    refuse_unbegun(request, stopped.state)
-    if wanted.get("said") is not None and request.program is not None:
+    stored = with_model(read_request(run_dir), stopped.state, wanted.get("model"))
+    refuse_unbegun(stored, stopped.state)
+    if wanted.get("said") is not None and stored.program is not None:
         raise UsageError("only agents take messages, and this is a program run; it asks its questions one at a time")
     level = wanted.get("isolation") or stopped.isolation
     stays_in_memory(stopped.isolation, level)
-    kept = {"isolation": level, "heap": request.flags.get("heap")}
-    prepared = prepare_kept(request, run_dir.parent, begun, kept, environ)
-    plan = plan_kept(prepared, request, begun, environ)
+    kept = {"isolation": level, "heap": stored.flags.get("heap")}
+    plan = plan_kept(prepare_kept(stored, run_dir.parent, begun, kept, environ), stored, begun, environ)
     reopening = _reopening(stopped.state, plan.model, wanted, level)
     end = stopped.state.end
     if end is not None and end.ending.startswith("limit:") and not _only_judged(stopped.state, reopening):
         refuse_spent(replace(evolve(stopped.state, reopening), seconds=stopped.seconds))
-    plan = replace(plan, limits=reopening.limits)
-    return Resumed(prepared, plan, request, run_dir, stopped, reopening, lock)
+    resumed = Resumed(stored, run_dir, stopped, reopening)
+    return replace(plan, limits=reopening.limits, begins=resumed), resumed
 
 
-def refuse_unbegun(request: RunRequest, state: State) -> None:
+def refuse_unbegun(stored: StoredRequest, state: State) -> None:
     """Raise if a program run stopped before its program started, because it would continue as an agent."""
-    if request.program is not None and state.program is None:
+    if stored.program is not None and state.program is None:
         raise UsageError("the run stopped before its program started; run the program again with stackmem run")
 
 
@@ -179,10 +178,10 @@ def _reopening(state: State, model: Model, wanted: Mapping[str, str | None], lev
     return RunResumed(limits, level, VERSION, answerer=Answerer(model.name, model.price, model.window_tokens))
 
 
-def _must_be_there(beginning: Resumed) -> None:
+def _must_be_there(resumed: Resumed) -> None:
     """Raise if the run's files are missing or belong to another run."""
-    run_dir, work = beginning.run_dir, Path(beginning.request.workspace)
-    in_memory = stays_in_memory(beginning.stopped.isolation, beginning.reopening.isolation)
+    run_dir, work = resumed.run_dir, Path(resumed.stored.workspace)
+    in_memory = stays_in_memory(resumed.stopped.isolation, resumed.reopening.isolation)
     for path, what in ((work, "workspace"), (run_dir / HISTORY, "history of files")):
         if not path.is_dir() and not in_memory:
             raise WorkspaceError(f"the {what} of the run is missing ({path}); restore it, or start a new run")
@@ -221,20 +220,20 @@ def _only_judged(state: State, reopening: RunResumed) -> bool:
     )
 
 
-def _next(beginning: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event, ...], Event | Effect | None]:
+def _next(resumed: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event, ...], Event | Effect | None]:
     """Return the events to record first and what happens next. Files are restored to their state before it.
 
     Raises:
         WorkspaceError: Commands would see the workspace at a different path than the recorded one.
         MayRepeat: A call may have been made already, and the user has not allowed repeating it.
     """
-    stopped, state = beginning.stopped, beginning.stopped.state
+    stopped, state = resumed.stopped, resumed.stopped.state
     if opened.workspace.path != state.begun.workspace:
         raise WorkspaceError(
             f"at isolation {opened.workspace.level} the workspace is {opened.workspace.path}, but the run recorded "
             f"it as {state.begun.workspace}; resume it at isolation {stopped.isolation}"
         )
-    again = replace(beginning.reopening, isolation=opened.workspace.level)
+    again = replace(resumed.reopening, isolation=opened.workspace.level)
     if again.said is UNSET and _is_over(state):
         return (), None
     if _only_judged(state, again) and again.isolation == stopped.isolation:

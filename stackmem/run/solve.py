@@ -6,31 +6,31 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from stackmem.core.facts import RunStarted
 from stackmem.core.frames import first_heap
 from stackmem.core.state import State
 from stackmem.errors import UsageError
 
-from .assemble import plan_run
-from .begin import Fresh
 from .companion.attachments import find_attached, with_attached
 from .folder_choice import with_copy
 from .interrupts import Interrupts
 from .open import open_run
 from .opened import Observe, Person, everybody_agrees
+from .plan import plan_run
 from .play import play
 from .ports import PersonPort
-from .prepare import Prepared
+from .request import Request
 from .result import RunResult
 
 
 def solve(
-    prepared: Prepared,
+    request: Request,
     environ: Mapping[str, str],
     observe: Observe | None = None,  # called with every event and the resulting state
     stop: Callable[[int], object] = os._exit,
-    agree: Callable[[Prepared], object] = everybody_agrees,
+    agree: Callable[[Request], object] = everybody_agrees,
     notice: Callable[[str], object] = str,
     person: PersonPort | None = None,  # the user that the agent talks to; None if unattended
     attached: Sequence[str] = (),  # files, folders and images for the task, as ``--attach`` names them
@@ -48,15 +48,14 @@ def solve(
         KeyboardInterrupt: Ctrl-C came before the first fact (SIGTERM: ``SystemExit``). As after ``UsageError`` and
             ``WorkspaceError``, no files are left behind.
     """
-    plan = plan_run(prepared, environ)
-    if prepared.resolved.settings.heap is not None and not any(tool.name == "heap_read" for tool in plan.tools):
+    plan = plan_run(request, environ)
+    if request.resolved.settings.heap is not None and not any(tool.name == "heap_read" for tool in plan.tools):
         raise UsageError(f"the strategy {plan.strategy.name} has no heap; omit --heap, or use another strategy")
-    files = find_attached(attached, prepared.subject.folder, prepared.subject.place, prepared.cwd)
-    prepared = with_copy(prepared)
-    agree(prepared)
-    beginning = Fresh(prepared, plan)
+    files = find_attached(attached, request.subject.folder, request.subject.place, request.cwd)
+    plan = replace(plan, request=with_copy(request))
+    agree(plan.request)
     talks = Person(observe=observe, stop=stop, notice=notice, port=person)
-    with Interrupts(stop) as interrupts, open_run(beginning, environ, interrupts, talks) as opened:
+    with Interrupts(stop) as interrupts, open_run(plan, environ, interrupts, talks) as opened:
         if message := kept_notice(opened.start):
             notice(message)
         with interrupts.setting_up("run", opened.places.scratch):

@@ -29,8 +29,8 @@ from stackmem.review.kept.run_list import find_runs
 from stackmem.review.report.page import page
 from stackmem.review.report.view import read_runs
 from stackmem.run.ending import _kept
-from stackmem.run.request import RunRequest, read_request
 from stackmem.run.run_folder import LEDGER
+from stackmem.run.stored_request import StoredRequest, read_request
 from stackmem.settings.kept_heap import HeapStore
 from stackmem.settings.keys import trusted_keys
 from stackmem.settings.mcp_servers import SERVERS_FILE, read_folder
@@ -189,7 +189,7 @@ SCHEMAS = (
     {"if": {"type": "number"}, "then": {"multipleOf": 0.1}, "else": {"patternProperties": {"^x": {"not": {}}}}},
 )
 VALUES = ({"a": 3}, [1, "b", None, 1], "aaa", {"x1": []})
-REQUEST = RunRequest("/nowhere", "x", {"model": "demo", "include": ["a"]}, "/", "/nowhere/work/a/workspace")
+REQUEST = StoredRequest("/nowhere", "x", {"model": "demo", "include": ["a"]}, "/", "/nowhere/work/a/workspace")
 CHANGES = {"folder": "", "changes": [], "tree": "", "isolation": "none", "changed": []}
 TOML = b"""model = "demo"
 max_steps = 5

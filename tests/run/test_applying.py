@@ -19,8 +19,8 @@ from stackmem.core.facts import RunForked
 from stackmem.history.history import History, share
 from stackmem.run.ending import Brought, Kept, apply_run
 from stackmem.run.following.common import Applied
-from stackmem.run.request import RunRequest, write_request
 from stackmem.run.run_folder import APPLIED, CHANGES, HISTORY, PATCH
+from stackmem.run.stored_request import StoredRequest, write_request
 from stackmem.trace.store import write_line
 from tests.build import started
 from tests.history.folders import Content, folder, holds
@@ -54,7 +54,7 @@ class Family:
             records, _ = write_line(Record(2, 0.0, RunForked(parent, 1, "0" * 64, started())), "")
             share(self.root / "runs" / parent / HISTORY, run / HISTORY, self.begun[parent])
         (run / "trace.jsonl").write_bytes(records)
-        write_request(RunRequest(str(self.folder), "Do it.", {}, str(self.root), str(work)), run)
+        write_request(StoredRequest(str(self.folder), "Do it.", {}, str(self.root), str(work)), run)
         self.begun[name] = self.begun[parent] if parent else History(run / HISTORY, work).snapshot()
         self.trees[name] = dict(at if at is not None else START)
         return name

@@ -17,10 +17,10 @@ from stackmem.history.origin import Origin
 from stackmem.run.git_inside import GIT, place_of, remove_stale_locks
 from stackmem.run.opened import Observe
 from stackmem.run.prepare import prepare
-from stackmem.run.request import read_request
 from stackmem.run.result import RunResult
 from stackmem.run.resume import resume
 from stackmem.run.solve import solve
+from stackmem.run.stored_request import read_request
 from stackmem.settings.settings import Settings
 from tests.history.folders import folder, repository, run_git
 from tests.stage import mounted

@@ -26,8 +26,8 @@ from stackmem.history.history import History, share
 from stackmem.run.ending import Brought, Kept, apply_run
 from stackmem.run.following.common import FollowedFolder
 from stackmem.run.following.taking_in import Follower
-from stackmem.run.request import RunRequest, write_request
 from stackmem.run.run_folder import CHANGES, HISTORY, PATCH
+from stackmem.run.stored_request import StoredRequest, write_request
 from stackmem.trace.store import write_line
 from tests.build import started
 from tests.history.folders import folder, holds, run_git
@@ -90,7 +90,7 @@ class Scene:
             line, _ = write_line(Record(2, 0.0, RunForked(parent, 1, "0" * 64, started())), "")
             share(self.root / "runs" / parent / HISTORY, self.run / HISTORY, self.begun)
         (self.run / "trace.jsonl").write_bytes(line)
-        write_request(RunRequest(str(self.folder), "Do it.", {}, str(self.root), str(self.work)), self.run)
+        write_request(StoredRequest(str(self.folder), "Do it.", {}, str(self.root), str(self.work)), self.run)
         self.history = History(self.run / HISTORY, self.work)
         self.begun = self.begun or self.history.snapshot()
         self.number = number

@@ -20,9 +20,9 @@ from stackmem.history.late_repository import LateRepository, Rest
 from stackmem.history.origin import Origin
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.prepare import prepare
-from stackmem.run.request import read_request
 from stackmem.run.resume import resume
 from stackmem.run.solve import solve
+from stackmem.run.stored_request import read_request
 from tests.history.folders import repository, run_git
 from tests.stage import mounted
 

@@ -158,7 +158,7 @@ def test_a_language_that_says_which_models_it_asks_has_them_opened_before_the_ru
 
     asked = prepare_program(ProgramArguments(str(desk.write("ask_by nosuch/model b?"))), desk.flags, {}, desk.folder)
     ready = with_outline(replace(asked, language=replace(asked.language, models=models)))
-    assert ready.prepared.others == ("nosuch/model",)
+    assert ready.request.others == ("nosuch/model",)
     with pytest.raises(UsageError, match="no model 'nosuch/model'"):
         run_program(ready, dict(os.environ), Person(lambda _: None))
     assert not [path for path in (desk.root / "runs").glob("*") if path.is_dir()]

@@ -8,13 +8,14 @@ import pytest
 from stackmem import UsageError
 from stackmem.core.person_facts import SessionRules
 from stackmem.run.folder_choice import profile_in_force, with_copy
-from stackmem.run.prepare import Prepared, prepare
+from stackmem.run.prepare import prepare
+from stackmem.run.request import Request
 from tests.stage import Stage, pop
 
 LIMITED = "[metadata.stackmem]\nmax_steps = 7\n[agent]\ntimeout_sec = 90.0\n"
 
 
-def prepared(stage: Stage, subject: object, text: str | None = None, environ=None, **flags) -> Prepared:
+def prepared(stage: Stage, subject: object, text: str | None = None, environ=None, **flags) -> Request:
     places = {"runs_dir": str(stage.runs), "sandbox_dir": str(stage.work)}
     return prepare(str(subject), text, places | flags, {**os.environ, **(environ or {})}, stage.elsewhere)
 

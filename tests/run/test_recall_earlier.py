@@ -16,8 +16,8 @@ from stackmem.review.kept.redact import redact_run
 from stackmem.run.companion import conversations
 from stackmem.run.companion.conversations import search_earlier
 from stackmem.run.fork import ForkChanges, fork
-from stackmem.run.request import REQUEST, read_request
 from stackmem.run.run_folder import RUN
+from stackmem.run.stored_request import REQUEST, read_request
 from stackmem.trace.open_run import Run
 from stackmem.trace.store import TraceWriter
 from tests.run.people import Scripted, talk

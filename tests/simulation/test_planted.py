@@ -27,7 +27,7 @@ PLANTED = {
         "run/ending.py", "result is None or (result.digest and result.digest != digest)", "result is None",
     ),
     "files in memory are not made again": (
-        "run/open.py", "recall(RunReader(beginning.run_dir), beginning.stopped.end.count, world)", "pass",
+        "run/open.py", "recall(RunReader(begins.run_dir), begins.stopped.end.count, world)", "pass",
     ),
     "the result does not say what it was written after": (
         "run/play.py", "digest=writer.digest,", 'digest="",',

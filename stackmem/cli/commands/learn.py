@@ -13,7 +13,7 @@ from stackmem.cli.screen.text import readable
 from stackmem.errors import UsageError
 from stackmem.run.companion.find import find_run
 from stackmem.run.companion.learning import keep_program, proposals, proposed
-from stackmem.run.request import read_request
+from stackmem.run.stored_request import read_request
 
 
 @takes("flags", settings("runs_dir"))

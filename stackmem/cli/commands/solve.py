@@ -48,13 +48,13 @@ def command(
     folder = Path(os.path.expanduser(subject))
     with own_servers(os.environ, Path.cwd(), root=folder if folder.is_dir() else None) as warnings:
         say(*map(wrapped, warnings))
-        prepared = prepare(subject, text, flags, os.environ, Path.cwd())
-        say(*map(wrapped, prepared.warnings))
+        request = prepare(subject, text, flags, os.environ, Path.cwd())
+        say(*map(wrapped, request.warnings))
         stream = EventStream() if stream_json else None
-        with stream or open_screen(quiet=quiet, asks=prepared.model == "human") as screen:
+        with stream or open_screen(quiet=quiet, asks=request.model == "human") as screen:
             agree = partial(ask_about_size, as_json=json or stream_json)
             person = StreamedUser(stream) if stream is not None else None
-            result = solve(prepared, os.environ, screen, stop_at_once, agree, say, person, attach or ())
+            result = solve(request, os.environ, screen, stop_at_once, agree, say, person, attach or ())
         if result.failure:
             say(wrapped(f"stackmem: {readable(result.failure)}"))
         if stream is not None:
@@ -62,5 +62,5 @@ def command(
         elif json:
             echo_json(result)
         else:
-            show_result(result, folder=prepared.subject.folder is not None, checked=prepared.checked)
+            show_result(result, folder=request.subject.folder is not None, checked=request.checked)
         sys.exit(result.exit_code)

@@ -14,7 +14,7 @@ from stackmem.core.facts import Event, ModelReplied, RunStarted
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.models.spoken import watching
-from stackmem.run.request import read_request
+from stackmem.run.stored_request import read_request
 
 from .progress import Progress, status
 from .text import fitted

@@ -16,7 +16,7 @@ from stackmem.history.hidden import LayerPlan
 from stackmem.history.selection import keys_in
 from stackmem.run.companion.learning import proposals
 from stackmem.run.limits import MORE
-from stackmem.run.prepare import Prepared
+from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.run_folder import PATCH, RESULT
 
@@ -27,7 +27,7 @@ _GIB = 1 << 30
 _PATHS_SHOWN = 40
 
 
-def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
+def ask_about_size(request: Request, *, as_json: bool) -> None:
     """Say what a run works on, and ask before making a large copy.
 
     Raises:
@@ -37,16 +37,16 @@ def ask_about_size(prepared: Prepared, *, as_json: bool) -> None:
     def agrees(question: str) -> bool:
         return not as_json and sys.stdin.isatty() and typer.confirm(question, err=True)
 
-    show_copy(prepared, lambda line: say(wrapped(line)), agrees)
+    show_copy(request, lambda line: say(wrapped(line)), agrees)
 
 
-def show_copy(prepared: Prepared, say: Callable[[str], object], agrees: Callable[[str], bool]) -> None:
+def show_copy(request: Request, say: Callable[[str], object], agrees: Callable[[str], bool]) -> None:
     """Like ``ask_about_size``, with the caller's own output and question."""
-    copy = prepared.copy
+    copy = request.copy
     if copy is None:
         return
     more = f", with {', '.join(copy.folders)}" if copy.folders else ""
-    location = readable(str(prepared.subject.folder))
+    location = readable(str(request.subject.folder))
     if isinstance(copy, LayerPlan):
         say(f"working on an overlay of {location}, which stays unchanged: {quantity(copy.files, 'file')}{more}")
     else:
@@ -58,8 +58,8 @@ def show_copy(prepared: Prepared, say: Callable[[str], object], agrees: Callable
     for label, paths in (("not copied", copy.skipped), ("links that point out of the folder", copy.outside_links)):
         if paths:
             say(f"{label}: {', '.join(paths[:10])}{f' and {len(paths) - 10:,} more' if len(paths) > 10 else ''}")
-    _agree_to_home(prepared, agrees)
-    if isinstance(copy, LayerPlan) or copy.bytes <= _GIB or prepared.resolved.settings.yes:
+    _agree_to_home(request, agrees)
+    if isinstance(copy, LayerPlan) or copy.bytes <= _GIB or request.resolved.settings.yes:
         return
     if not agrees("Copy more than 1 GiB?"):
         raise UsageError(
@@ -67,10 +67,10 @@ def show_copy(prepared: Prepared, say: Callable[[str], object], agrees: Callable
         )
 
 
-def _agree_to_home(prepared: Prepared, agrees: Callable[[str], bool]) -> None:
+def _agree_to_home(request: Request, agrees: Callable[[str], bool]) -> None:
     """Ask before a model sees a home folder, where people start agents by mistake."""
-    folder = prepared.subject.folder
-    keys = () if folder is None or prepared.resolved.settings.yes else keys_in(folder)
+    folder = request.subject.folder
+    keys = () if folder is None or request.resolved.settings.yes else keys_in(folder)
     if keys and not agrees(f"{readable(str(folder))} is a home folder. Show it to the model, without its keys?"):
         raise UsageError(
             f"{readable(str(folder))} is a home folder, with the keys and files of a person; name the project's own "

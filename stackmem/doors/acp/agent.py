@@ -96,12 +96,12 @@ class EditorAgent:
         folder = _folder(cwd)
         await self._connect(mcp_servers, folder)
         try:
-            prepared = self._turns.prepare(folder, {})  # report errors now, not at the first prompt
+            request = self._turns.prepare(folder, {})  # report errors now, not at the first prompt
         except StackmemError as error:
             raise wrong(str(error)) from error
         conversation = self._begin(secrets.token_hex(16), folder)
-        conversation.use_model(prepared.model)
-        conversation.strategy = prepared.resolved.settings.strategy
+        conversation.use_model(request.model)
+        conversation.strategy = request.resolved.settings.strategy
         return {"sessionId": conversation.name, **self._shown(conversation)}
 
     async def load_session(self, cwd: str, session_id: str, mcp_servers: Any = (), **more: Any) -> dict[str, Any]:

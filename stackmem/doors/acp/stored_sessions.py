@@ -16,8 +16,8 @@ from stackmem.core.text import mark_cut
 from stackmem.errors import StackmemError, TraceError
 from stackmem.foreign.files import read_regular
 from stackmem.run.companion.conversations import kept_sessions
-from stackmem.run.request import read_request
 from stackmem.run.run_folder import TRACE, is_run
+from stackmem.run.stored_request import read_request
 from stackmem.trace.open_run import Run
 from stackmem.trace.private import owners
 

@@ -29,8 +29,8 @@ from stackmem.models.spoken import listening
 from stackmem.run.fork import ForkChanges, fork, requests_of
 from stackmem.run.limits import LIMITS
 from stackmem.run.opened import Person
-from stackmem.run.prepare import Prepared
 from stackmem.run.repeats import MayRepeat
+from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.resume import resume
 from stackmem.run.solve import solve
@@ -63,7 +63,7 @@ class Turns:
     """
 
     def __init__(
-        self, prepare: Callable[[Path, Mapping[str, str]], Prepared], look: Look, environ: Mapping[str, str]
+        self, prepare: Callable[[Path, Mapping[str, str]], Request], look: Look, environ: Mapping[str, str]
     ) -> None:
         self.prepare = prepare
         self._look, self._environ = look, environ
@@ -161,8 +161,8 @@ class Turns:
 
     def _run(self, conversation: EditorSession) -> RunResult | None:
         if conversation.run_dir is None:
-            prepared = self.prepare(conversation.folder, conversation.settings)
-            return solve(prepared, self._environ, conversation.observe, _second, person=conversation)
+            request = self.prepare(conversation.folder, conversation.settings)
+            return solve(request, self._environ, conversation.observe, _second, person=conversation)
         return self._resume(conversation, conversation.run_dir, {})
 
     def _resume(self, conversation: EditorSession, run_dir: Path, wanted: dict[str, str]) -> RunResult | None:

@@ -30,8 +30,8 @@ from stackmem.foreign.files import read_regular
 from stackmem.memory import open_strategy
 from stackmem.review.report.page import write_page
 from stackmem.run.companion.conversations import search_conversations
-from stackmem.run.request import read_request
 from stackmem.run.run_folder import HISTORY
+from stackmem.run.stored_request import read_request
 from stackmem.trace.open_run import Run
 from stackmem.trace.snapshot import Snapshot, changes
 from stackmem.trace.walk import state_after

@@ -25,8 +25,8 @@ from stackmem.run.fork import ForkChanges, fork, requests_of
 from stackmem.run.limits import LIMITS
 from stackmem.run.opened import Person
 from stackmem.run.ports import Left, UserChoice, UserCommand
-from stackmem.run.prepare import Prepared
 from stackmem.run.repeats import MayRepeat
+from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.resume import resume
 from stackmem.run.solve import solve
@@ -59,7 +59,7 @@ class ChatSession:
         editor: LineEditor,
         folder: Path,
         files: FileCommands,
-        prepare: Callable[[Callable[..., object]], Prepared],
+        prepare: Callable[[Callable[..., object]], Request],
     ) -> None:
         self.screen, self.editor = screen, editor
         self.person = TerminalPerson(screen, editor, self._obey, self._looks, folder)
@@ -210,10 +210,10 @@ class ChatSession:
 
     def _begin_new(self) -> RunResult:
         """Start a new conversation with the settings of this one."""
-        prepared, earlier = self._prepare(), self._run_dir().name
+        request, earlier = self._prepare(), self._run_dir().name
         self.screen.tell(f"a new conversation; stackmem chat --resume {earlier} continues the earlier one", color="dim")
         self._undone.clear()
-        return begin(prepared, self)
+        return begin(request, self)
 
     def _looks(self, line: str) -> bool:
         name, _, rest = line.strip().partition(" ")
@@ -304,7 +304,7 @@ def talk(
     folder: Path,
     runs_dir: Path,
     first: Callable[[ChatSession], RunResult | None],
-    prepare: Callable[[Callable[..., object]], Prepared],  # prepares a new conversation, with a function for notices
+    prepare: Callable[[Callable[..., object]], Request],  # prepares a new conversation, with a function for notices
     *,
     vim: bool = False,
     plain: bool = False,
@@ -340,16 +340,16 @@ def place_of(folder: Path) -> str:
     return f"{one_line(str(folder))} on {one_line(branch)}"
 
 
-def begin(prepared: Prepared, talking: ChatSession) -> RunResult:
+def begin(request: Request, talking: ChatSession) -> RunResult:
     """Play the first run of a new conversation."""
 
     def agrees(question: str) -> bool:
         return (talking.editor.ask(f"{question} (y) ", confirms=True) or "").strip().lower() in ("y", "yes")
 
-    def agree(wanted: Prepared) -> None:
+    def agree(wanted: Request) -> None:
         show_copy(wanted, talking.screen.tell, agrees)
 
-    return solve(prepared, os.environ, talking.screen, stop_at_once, agree, talking.screen.tell, person=talking.person)
+    return solve(request, os.environ, talking.screen, stop_at_once, agree, talking.screen.tell, person=talking.person)
 
 
 def take_up(run_dir: Path, talking: ChatSession) -> RunResult | None:

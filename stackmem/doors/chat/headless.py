@@ -24,11 +24,11 @@ from stackmem.core.state import State
 from stackmem.errors import UsageError
 from stackmem.run.opened import Observe, Person
 from stackmem.run.ports import Left, UserChoice, UserFile
-from stackmem.run.prepare import Prepared
-from stackmem.run.request import read_request
+from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.resume import resume
 from stackmem.run.solve import solve
+from stackmem.run.stored_request import read_request
 
 from .mentions import mentions
 
@@ -108,7 +108,7 @@ class _Answer:
         self._screen(event, state)
 
 
-def play_request(words: str, first: Prepared | Path, *, json: bool, stream: bool, quiet: bool) -> int:
+def play_request(words: str, first: Request | Path, *, json: bool, stream: bool, quiet: bool) -> int:
     """Play one request in a new conversation, or in the one in a folder. Print the answer, return the exit code."""
     events = EventStream() if stream else None
     person = OneRequest(words, events.start if events is not None else str, _mentioned(words, first))
@@ -125,7 +125,7 @@ def play_request(words: str, first: Prepared | Path, *, json: bool, stream: bool
     return _show(result, answer, events, as_json=json)
 
 
-def _mentioned(words: str, first: Prepared | Path) -> list[UserFile]:
+def _mentioned(words: str, first: Request | Path) -> list[UserFile]:
     """Return the files of the folder that the request mentions, with a message about those that are not attached."""
     folder = Path(read_request(first).subject) if isinstance(first, Path) else first.subject.folder
     if folder is None:

@@ -19,7 +19,8 @@ from stackmem.doors.chat.commands import Look
 from stackmem.errors import UsageError
 from stackmem.installing import install_command
 from stackmem.memory import open_strategy
-from stackmem.run.prepare import Prepared, prepare
+from stackmem.run.prepare import prepare
+from stackmem.run.request import Request
 from stackmem.settings.mcp_servers import Server
 from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.tools.mcp_servers import connected, own_servers
@@ -56,7 +57,7 @@ def command(
             f"stackmem acp needs the extra 'acp' ({error.name} is missing); install it: {install_command('acp')}"
         ) from error
 
-    def prepared(folder: Path, chosen: Mapping[str, str]) -> Prepared:
+    def prepared(folder: Path, chosen: Mapping[str, str]) -> Request:
         # Make every call ask, and let the session's mode answer for the user: so the mode can change during a run.
         found = prepare(str(folder), None, {**flags, **chosen}, os.environ, Path.cwd(), SessionRules(approve="all"))
         framed = has_frames(open_strategy(found.resolved.settings.strategy))

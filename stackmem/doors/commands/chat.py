@@ -36,8 +36,9 @@ from stackmem.doors.chat.headless import play_request, request_from
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.run.companion.find import newest_session
-from stackmem.run.prepare import Prepared, prepare
-from stackmem.run.request import read_request
+from stackmem.run.prepare import prepare
+from stackmem.run.request import Request
+from stackmem.run.stored_request import read_request
 from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.tools.mcp_servers import own_servers
 from stackmem.trace.open_run import Run
@@ -105,7 +106,7 @@ def command(
         if continues or taken_up is not None:
             if mode == "plan":
                 raise UsageError("--mode is for a new conversation; use /plan in this one")
-            first: Prepared | Path = _found(place, taken_up, flags, asks=words is None and _at_terminal())
+            first: Request | Path = _found(place, taken_up, flags, asks=words is None and _at_terminal())
         else:
             first = _prepared(place, flags, rules, policy, say)
         if words is not None:
@@ -132,18 +133,18 @@ def _at_terminal() -> bool:
 
 def _prepared(
     place: Path, flags: Flags, rules: SessionRules, policy: str | None, tell: Callable[..., object]
-) -> Prepared:
+) -> Request:
     """Prepare a new conversation."""
-    prepared = prepare(str(place), None, flags, os.environ, Path.cwd(), rules)
-    tell(*prepared.warnings)
-    rules = replace(prepared.session or rules, policy=_policy(policy, prepared.resolved.settings.strategy))
-    return replace(prepared, session=rules)
+    request = prepare(str(place), None, flags, os.environ, Path.cwd(), rules)
+    tell(*request.warnings)
+    rules = replace(request.session or rules, policy=_policy(policy, request.resolved.settings.strategy))
+    return replace(request, session=rules)
 
 
 def _talk(
     place: Path,
-    first: Prepared | Path,
-    prepares: Callable[[Callable[..., object]], Prepared],
+    first: Request | Path,
+    prepares: Callable[[Callable[..., object]], Request],
     *,
     vim: bool,
     plain: bool,

@@ -56,7 +56,7 @@ def debug_launched(arguments: dict[str, Any], session: DebugSession, environ: Ma
     )
     flags = {flag: str(given[name]) for name, flag in FLAGS.items() if name in given}
     ready = prepare_program(asked, flags, environ, folder)
-    session.show_below(Path(ready.request.path).parent)
+    session.show_below(Path(ready.program.path).parent)
     answers = [str(each) for each in given.get("say", [])]
     watch = None if given.get("noDebug") else session
     person = Person(lambda _: answers.pop(0) if answers else None, session.show, watch=watch)

@@ -11,7 +11,7 @@ from stackmem.core.state import State
 from stackmem.errors import TraceError, UsageError
 from stackmem.languages.debugger import DebugMoment
 from stackmem.languages.running.prepare import read_program
-from stackmem.run.request import read_request
+from stackmem.run.stored_request import read_request
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import sources_of
 from stackmem.trace.walk import RecordWalk

@@ -23,7 +23,7 @@ from stackmem.core.facts import ToolReturned
 from stackmem.doors.listening.token import TOKEN_HEADER
 from stackmem.errors import UsageError
 from stackmem.lab.bench.plan import Trial
-from stackmem.run.prepare import Prepared
+from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
 from stackmem.trace.lineage import RunReader
@@ -134,7 +134,7 @@ def refuse_for_agent(models: Iterable[str], strategies: Iterable[str], settings:
 
 def solve_by_agent(
     trial: Trial,
-    prepare_with: Callable[[Mapping[str, Any]], Prepared],  # prepares the task's run with these settings
+    prepare_with: Callable[[Mapping[str, Any]], Request],  # prepares the task's run with these settings
     places: tuple[Path, Path],  # the folder for runs, and a scratch folder
     environ: Mapping[str, str],
 ) -> AgentTrial:
@@ -155,15 +155,15 @@ def solve_by_agent(
         here = f"{_URL}=127.0.0.1:{served.port},POST"
         # added by the sandbox's proxy, so neither the agent nor the record contains the token
         brings = f"127.0.0.1:{TOKEN_HEADER}=${_TOKEN}"
-        prepared = prepare_with({
+        request = prepare_with({
             "max_usd": None, "base_url": None, "network": "list", "allow": (*given.get("allow", ()), here),
             "credentials": (*given.get("credentials", ()), brings),
             "strategy": "full", "model": f"script:{script}", "max_seconds": None,
             "command_seconds": given.get("max_seconds") or _SECONDS,
             "profile": str(_write_profile(trial.agent, given.get("profile"), scratch)),
         })  # fmt: skip
-        script.write_text(json.dumps(_script(trial, prepared.subject.text)), encoding="utf-8")
-        result = solve(replace(prepared, project=_shown(trial.agent)), {**environ, _TOKEN: served.token})
+        script.write_text(json.dumps(_script(trial, request.subject.text)), encoding="utf-8")
+        result = solve(replace(request, project=_shown(trial.agent)), {**environ, _TOKEN: served.token})
     folders = tuple(served.gateway.recording.folders)
     return AgentTrial(result, folders, "" if folders else _silence(result, served.gateway.notes))
 

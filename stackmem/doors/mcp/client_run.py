@@ -30,15 +30,16 @@ from stackmem.core.tool_schemas import prompt_slots
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.prompts import prompt_text
-from stackmem.run.assemble import scrubber_of, tool_specs
+from stackmem.run.assemble import scrubber_of
 from stackmem.run.in_memory import NoHistory
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.opened import Opened, Person, RunPlaces
 from stackmem.run.perform import World
+from stackmem.run.plan import tool_specs
 from stackmem.run.ports import Left
 from stackmem.run.prepare import must_be_text
-from stackmem.run.request import RunRequest, write_request
 from stackmem.run.run_folder import TRACE, new_run
+from stackmem.run.stored_request import StoredRequest, write_request
 from stackmem.settings.directories import runs_dir
 from stackmem.settings.kept_heap import KEEP, HeapKeeper, HeapStore, heap_store
 from stackmem.settings.keys import signing_key
@@ -214,7 +215,7 @@ def open_client_run(
         writer = TraceWriter(run / TRACE, reserves=True)
         stack.callback(writer.close)
         flags = {"heap_chars": plan.budgets.heap_chars, "heap_chunks": plan.budgets.heap_chunks}
-        request = RunRequest(str(plan.folder), start.task, flags, str(plan.folder), "")
+        request = StoredRequest(str(plan.folder), start.task, flags, str(plan.folder), "")
         write_request(request, run)
         signer = Signer(run, partial(signing_key, environ), writer.count, writer.digest)
         sync = writer.syncs(plan.settings.fsync)

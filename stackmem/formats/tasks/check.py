@@ -17,7 +17,8 @@ from stackmem.history.layer import OwnFolder
 from stackmem.run.checking.checks import CheckRoom, task_checks
 from stackmem.run.checking.image_room import ImageRoom, room_of
 from stackmem.run.in_memory import MEMORY
-from stackmem.run.prepare import TASK_PLACE, Subject, find_subject, prepare
+from stackmem.run.prepare import TASK_PLACE, find_subject, prepare
+from stackmem.run.request import Subject
 from stackmem.run.solve import solve
 from stackmem.tasks.reader import Task
 from stackmem.workspace.overlay.view import WorkspaceView
@@ -141,8 +142,8 @@ def _demo(task: Task, level: str, scratch: Path, cwd: Path) -> tuple[bool, str]:
         "sandbox_dir": str(folder / "work"),
         "fsync": "none",
     }
-    prepared = prepare(str(task.folder), None, flags, os.environ, cwd)
-    result = solve(prepared, os.environ)
+    request = prepare(str(task.folder), None, flags, os.environ, cwd)
+    result = solve(request, os.environ)
     return result.outcome == "solved", result.check_error or result.failure or result.result
 
 

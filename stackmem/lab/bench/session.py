@@ -23,7 +23,8 @@ from stackmem.run.models import Nobody
 from stackmem.run.opened import Observe
 from stackmem.run.perform import World
 from stackmem.run.ports import Left, Unattended
-from stackmem.run.prepare import Prepared, as_session
+from stackmem.run.prepare import as_session
+from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
 from stackmem.trace.lineage import RunReader
@@ -53,7 +54,7 @@ class Requester(Unattended):
 def converse(
     kind: SessionKind,
     folder: Path,
-    prepare_at: Callable[[Path], Prepared],  # prepares a run for the task in a folder
+    prepare_at: Callable[[Path], Request],  # prepares a run for the task in a folder
     variables: Mapping[str, str],
     observe: Observe,
     scratch: Path,  # folder that carries the world from one session to the next
@@ -72,7 +73,7 @@ def converse(
     return result
 
 
-def _conversation(prepared: Prepared, kind: SessionKind) -> Prepared:
+def _conversation(prepared: Request, kind: SessionKind) -> Request:
     """Prepare a session.
 
     The task's text becomes project instructions, except for its last paragraph, which is the work.
@@ -84,7 +85,7 @@ def _conversation(prepared: Prepared, kind: SessionKind) -> Prepared:
     )
 
 
-def _as_left(prepared: Prepared, result: RunResult, folder: Path, fresh: Path) -> Path:
+def _as_left(prepared: Request, result: RunResult, folder: Path, fresh: Path) -> Path:
     """Copy the world with its files as a session left them.
 
     The files existed only in memory, so the session's calls are performed again.

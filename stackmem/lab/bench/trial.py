@@ -28,7 +28,8 @@ from stackmem.review.measure.cached_steps import with_prompts
 from stackmem.review.measure.first_loss import first_loss, literals
 from stackmem.review.measure.metrics import measure
 from stackmem.review.measure.moments import Moment
-from stackmem.run.prepare import Prepared, prepare
+from stackmem.run.prepare import prepare
+from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
 from stackmem.settings.options import PREFIX
@@ -177,7 +178,7 @@ def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str])
     }  # fmt: skip
     scratch = root / WORK / trial.id
 
-    def prepare_at(folder: Path, more: Mapping[str, Any] = {}) -> Prepared:
+    def prepare_at(folder: Path, more: Mapping[str, Any] = {}) -> Request:
         return prepare(str(folder), None, {**flags, **more}, nowhere, root)
 
     conversations: tuple[Path, ...] = ()

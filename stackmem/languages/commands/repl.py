@@ -51,7 +51,7 @@ def command(
         name, read_inputs(given or (), None, cwd), options, workspace or str(cwd), language="sexp"
     )
     ready = prepare_program(arguments, flags, os.environ, cwd)
-    say(*ready.prepared.warnings)
+    say(*ready.request.warnings)
     screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=False, as_json=False)
     if not _ready_to_read():
         raise UsageError("standard input is closed, so expressions cannot be read; use `stackmem run FILE`")

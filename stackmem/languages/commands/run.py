@@ -83,12 +83,12 @@ def command(
             ready = prepare_program(arguments, flags, os.environ, cwd)
         except Halted as halted:
             show_halt(halted, as_json=json)
-        say(*ready.prepared.warnings)
+        say(*ready.request.warnings)
         if dry_run:
             _show_outline(ready)
         replies = Answers([*(says or ()), *read_answers(answers, cwd)], interactive=arguments.interactive)
         screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=full or whole, as_json=json, whole=whole)
-        watch = watcher(screen, ready.request.path, debug=debug, verbose=verbose or whole)
+        watch = watcher(screen, ready.program.path, debug=debug, verbose=verbose or whole)
         agree = partial(ask_about_size, as_json=json)
         person = Person(replies, screen, stop=stop_at_once, agree=agree, watch=watch, notice=say)
         show_program(run_program(ready, os.environ, person), screen, as_json=json)

@@ -30,11 +30,11 @@ from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.memory import open_strategy
 from stackmem.run.assemble import scrubber_of
-from stackmem.run.begin import Edited, must_be_original, plan_kept
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.limits import later_limits, refuse_spent
 from stackmem.run.open import open_run
 from stackmem.run.opened import Opened, Person
+from stackmem.run.plan import Edited, must_be_original, plan_kept
 from stackmem.run.play import play
 from stackmem.run.prepare import prepare_kept
 from stackmem.run.programs.edited_sources import EditedSources, digest_of_text
@@ -42,9 +42,10 @@ from stackmem.run.programs.result import ProgramResult, program_result
 from stackmem.run.programs.sources import is_below
 from stackmem.run.programs.tools import BUILT_IN
 from stackmem.run.repeats import idempotent_tools, refuse_unsafe
-from stackmem.run.request import EditedProgram, RunRequest, read_request
+from stackmem.run.request import EditedProgram
 from stackmem.run.resume import refuse_unbegun
 from stackmem.run.run_folder import HISTORY
+from stackmem.run.stored_request import StoredRequest, read_request
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import TextOf, keep_source, program_of, sources_of
@@ -92,10 +93,10 @@ def continue_program(
         with interrupts.setting_up("run", run.folder):
             again = _again(run, _edited_request(run, file), text, wanted, scrubber.scrub)
             level = wanted.get("isolation") or again.tape.isolation
-            prepared = prepare_kept(again.request, run.folder.parent, again.tape.start, {"isolation": level}, environ)
-            plan = plan_kept(prepared, again.request, again.tape.start, environ)
-        beginning = Edited(prepared, plan, again.request, run, again.state)
-        opened = stack.enter_context(open_run(beginning, environ, interrupts, person))
+            request = prepare_kept(again.stored, run.folder.parent, again.tape.start, {"isolation": level}, environ)
+            plan = plan_kept(request, again.stored, again.tape.start, environ)
+        plan = replace(plan, begins=Edited(again.stored, run, again.state))
+        opened = stack.enter_context(open_run(plan, environ, interrupts, person))
         with interrupts.setting_up("run", opened.places.scratch):
             opened.program, facts = _rerun(run, again, opened, moments)
         tell_parted(again.parted)
@@ -109,7 +110,7 @@ def continue_program(
         return program_result(play(opened.program.decide(state), State(), opened, facts), opened)
 
 
-def _edited_request(run: Run, file: Path) -> RunRequest:
+def _edited_request(run: Run, file: Path) -> StoredRequest:
     """Return the run's request with ``file`` as its program."""
     request, state = read_request(run.folder), run.state
     refuse_unbegun(request, state)
@@ -127,9 +128,9 @@ def _edited_request(run: Run, file: Path) -> RunRequest:
 
 
 class _Again(Struct, frozen=True):
-    """The plan of the new run, before any of it is created."""
+    """What the new run repeats, before any of it is created."""
 
-    request: RunRequest
+    stored: StoredRequest
     tape: Tape
     begun: ProgramStarted  # the start of the program, with its edited text
     texts: dict[str, str]  # changed sources, by digest
@@ -139,7 +140,7 @@ class _Again(Struct, frozen=True):
 
 
 def _again(
-    run: Run, request: RunRequest, text: str, wanted: Mapping[str, str | None], scrub: Callable[[str], str]
+    run: Run, request: StoredRequest, text: str, wanted: Mapping[str, str | None], scrub: Callable[[str], str]
 ) -> _Again:
     """Run the edited program once against the recorded answers, without performing effects."""
     sources = sources_of(run.folder)

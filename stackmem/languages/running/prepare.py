@@ -19,9 +19,9 @@ from stackmem.languages.calling import with_run_program
 from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with
 from stackmem.languages.operations import Source
 from stackmem.models.registry import NOBODY, default_model
-from stackmem.run.prepare import Prepared, Subject, must_be_text, place_run
+from stackmem.run.prepare import must_be_text, place_run
 from stackmem.run.programs.sources import SOURCE_BYTES, Loader, reachable_folders
-from stackmem.run.request import ProgramRequest
+from stackmem.run.request import ProgramRequest, Request, Subject
 from stackmem.settings.settings import resolve
 from stackmem.tools.own_tools import TOOLS
 from stackmem.tools.plugins import load_plugins
@@ -50,8 +50,8 @@ class ProgramArguments(Struct, frozen=True):
 class PreparedProgram(Struct, frozen=True):
     """A program that is ready to run."""
 
-    prepared: Prepared
-    request: ProgramRequest
+    request: Request
+    program: ProgramRequest
     language: Language
     text: str
     outline: str = ""  # text that ``--dry-run`` prints
@@ -84,12 +84,12 @@ def prepare_program(
         must_be_text(str(folder), "the folder's path"),
         folder=folder,
     )
-    prepared = place_run(subject, resolved, NOBODY if model == "demo" else model, (cwd, environ), ())
+    request = place_run(subject, resolved, NOBODY if model == "demo" else model, (cwd, environ), ())
     options = {**with_config(asked.options, language, cwd, path), **language.new_options}
     for name, value in options.items():
         must_be_text(str(value), f"--{name.replace('_', '-')}")
-    request = ProgramRequest(language.name, str(path), _recordable(asked.inputs), options, mounts, asked.interactive)
-    return with_outline(PreparedProgram(prepared, request, language, text))
+    program = ProgramRequest(language.name, str(path), _recordable(asked.inputs), options, mounts, asked.interactive)
+    return with_outline(PreparedProgram(request, program, language, text))
 
 
 def _recordable(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -107,12 +107,12 @@ def with_outline(ready: PreparedProgram) -> PreparedProgram:
     Raises:
         UsageError: The program does not have this input.
     """
-    request = ready.request
-    place = Path(request.path)
-    folders = reachable_folders(request, ready.prepared.subject.folder)
-    inside = ready.prepared.subject.inside
+    program = ready.program
+    place = Path(program.path)
+    folders = reachable_folders(program, ready.request.subject.folder)
+    inside = ready.request.subject.inside
     own = with_run_program([tool.spec for tool in TOOLS.values()])
-    launch = Launch(request.path, ready.text, request.inputs, str(place.parent), inside, request.options, own)
+    launch = Launch(program.path, ready.text, program.inputs, str(place.parent), inside, program.options, own)
     try:
         outline = read_with(ready.language.outline(launch), source_reader(Loader(place, folders)))
         named = ready.language.models
@@ -120,9 +120,9 @@ def with_outline(ready: PreparedProgram) -> PreparedProgram:
     except Halted as halted:
         return replace(ready, halts=halted)
     findings = ready.language.remarks(place.name, ready.text) if ready.language.remarks else ()
-    warnings = (*ready.prepared.warnings, *(f"{each.path}:{each.line}: {each.message}" for each in findings))
-    prepared = replace(ready.prepared, others=tuple(dict.fromkeys(others)), warnings=warnings)
-    ready = replace(ready, prepared=prepared)
+    warnings = (*ready.request.warnings, *(f"{each.path}:{each.line}: {each.message}" for each in findings))
+    request = replace(ready.request, others=tuple(dict.fromkeys(others)), warnings=warnings)
+    ready = replace(ready, request=request)
     return replace(ready, outline=outline if isinstance(outline, str) else "\n".join(outline))
 
 

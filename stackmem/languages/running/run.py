@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.state import State
 from stackmem.errors import ProgramError, UsageError, WorkspaceError
-from stackmem.run.assemble import plan_run
-from stackmem.run.begin import Fresh, with_mounts
 from stackmem.run.folder_choice import with_copy
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.open import open_run
 from stackmem.run.opened import Opened, Person
+from stackmem.run.plan import Fresh, plan_run, with_mounts
 from stackmem.run.play import play
 from stackmem.run.programs.result import ProgramResult, program_result
 from stackmem.run.request import ProgramRequest
@@ -34,15 +34,14 @@ def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Pers
         KeyboardInterrupt: Ctrl-C came before the first fact (SIGTERM: ``SystemExit``). As after ``UsageError`` and
             ``WorkspaceError``, no files are left behind.
     """
-    folder = ready.prepared.subject.folder
-    plan = with_mounts(plan_run(ready.prepared, environ), ready.request, folder)
-    prepared = with_copy(ready.prepared)
-    person.agree(prepared)
-    beginning = Fresh(prepared, plan, ready.request)
-    with Interrupts(person.stop) as interrupts, open_run(beginning, environ, interrupts, person) as opened:
+    folder = ready.request.subject.folder
+    plan = with_mounts(plan_run(ready.request, environ), ready.program, folder)
+    plan = replace(plan, request=with_copy(ready.request), begins=Fresh(ready.program))
+    person.agree(plan.request)
+    with Interrupts(person.stop) as interrupts, open_run(plan, environ, interrupts, person) as opened:
         with interrupts.setting_up("run", opened.places.scratch):
             run_dir = opened.places.run
-            request = opened.request.program or ready.request
+            request = opened.stored.program or ready.program
             begun = _started(request, opened.scrubber.scrub(ready.text), folder, opened)
             text_of = sources_of(run_dir)
             opened.program = program_of(begun, opened.start, opened.strategy, text_of, keep=False, watch=person.watch)
@@ -92,7 +91,7 @@ def compile_program(name: str, flags: Mapping[str, object], environ: Mapping[str
         raise ProgramError(f"{text}; inspect the run {result.run.run}, or try another --model")
     if result.value == ready.text:
         return Compiled(result.value, None, result.run.steps)
-    program = Path(ready.request.path)
+    program = Path(ready.program.path)
     target = program.with_name(compiled_path(program.name))
     try:
         target.write_text(result.value, encoding="utf-8")

@@ -27,7 +27,7 @@ from stackmem.languages.operations import ReplyRefused
 from stackmem.neighbors import neighbor
 from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
-from stackmem.run.request import read_request
+from stackmem.run.stored_request import read_request
 
 from .edited_run import Divergence, continue_program
 from .inputs import read_answers

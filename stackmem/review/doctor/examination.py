@@ -26,10 +26,10 @@ from stackmem.models.registry import introduced, open_model, unready
 from stackmem.models.tokens import CHARS_PER_TOKEN
 from stackmem.prompts import prompt_text
 from stackmem.review.doctor.probe import ServerProbes, probe_server
-from stackmem.run.assemble import tool_specs
 from stackmem.run.folder_choice import layer_over
 from stackmem.run.git_inside import history_told, place_of
 from stackmem.run.models import asked_of
+from stackmem.run.plan import tool_specs
 from stackmem.run.prepare import profile_of
 from stackmem.run.run_folder import TRACE
 from stackmem.settings.directories import runs_dir, sandbox_dir

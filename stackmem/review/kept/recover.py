@@ -17,8 +17,8 @@ from stackmem.foreign.files import open_regular
 from stackmem.history.history import History, folder_under
 from stackmem.history.layer import Overlay, hidden_again, make_upper
 from stackmem.history.restore import restore
-from stackmem.run.request import read_request, write_request
 from stackmem.run.run_folder import HISTORY, RUN, TRACE, new_run, removed_on_failure
+from stackmem.run.stored_request import read_request, write_request
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.lock import Lock
 from stackmem.trace.open_run import Run

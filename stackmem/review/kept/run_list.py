@@ -24,9 +24,9 @@ from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_lines, open_regular, read_regular
 from stackmem.run.git_inside import pack_cache
-from stackmem.run.request import read_request
 from stackmem.run.result import read_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, is_run
+from stackmem.run.stored_request import read_request
 from stackmem.trace.lineage import came_from
 from stackmem.trace.lock import INTERRUPTED, RUNNING, is_held
 from stackmem.workspace.tree import disk_bytes

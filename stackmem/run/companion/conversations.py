@@ -27,8 +27,8 @@ from stackmem.core.strict_json import decode_json
 from stackmem.core.text import quantity
 from stackmem.errors import StackmemError, TraceError
 from stackmem.foreign.files import open_regular, read_regular
-from stackmem.run.request import read_request
 from stackmem.run.run_folder import RUN, TRACE, is_run
+from stackmem.run.stored_request import read_request
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.store import LONGEST_BYTES
 from stackmem.trace.walk import state_after

@@ -24,8 +24,8 @@ from stackmem.history.layer import Overlay
 from stackmem.history.objects import REMOVED, Node
 from stackmem.history.origin import Origin
 from stackmem.history.restore import content_of
-from stackmem.run.request import read_request
 from stackmem.run.run_folder import APPLIED, FOLDER_LOG, FOLDER_PENDING, HISTORY
+from stackmem.run.stored_request import read_request
 from stackmem.trace.lineage import came_from
 from stackmem.trace.private import write_json
 

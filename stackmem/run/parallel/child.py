@@ -25,7 +25,7 @@ from stackmem.trace.open_run import Run
 from stackmem.trace.walk import state_after
 from stackmem.workspace.tree import remove_tree
 
-from ..fork import ForkChanges, forked_beginning, forked_start
+from ..fork import ForkChanges, forked_plan, forked_start
 from ..interrupts import Interrupts
 from ..open import open_run
 from ..opened import Opened, Person
@@ -110,10 +110,10 @@ class ChildRun(Struct, frozen=True):
         play, person, interrupts = how
         parent = Run(self.parent.places.run)
         changes = ForkChanges(isolation=self.parent.workspace.level)
-        beginning = replace(forked_beginning(parent, moment, changes, self.parent.environ), name=self.run_dir.name)
-        with open_run(beginning, self.parent.environ, interrupts, person) as opened:
+        plan = forked_plan(parent, moment, changes, self.parent.environ, self.run_dir.name)
+        with open_run(plan, self.parent.environ, interrupts, person) as opened:
             with interrupts.setting_up("frame", opened.places.scratch):
-                start = forked_start(moment, changes, beginning.plan, opened)
+                start = forked_start(moment, changes, plan, opened)
             limits = share_of(replace(moment.settled, limits=self.state.limits), count)
             start = replace(start, checked=False, limits=limits)
             first = RunForked(parent.id, moment.at, moment.digest, start, frame=self.frame)

@@ -82,7 +82,7 @@ def prepared(root: Path, **flags: str):
     (root / "main.agent.yaml").write_text("name: a\nprompt: p\nlimits: {usd: 0.5, seconds: 90}\n", encoding="utf-8")
     return prepare_program(
         ProgramArguments(str(root), interactive=False), {"model": "demo", **flags}, dict(os.environ), root
-    ).prepared.resolved
+    ).request.resolved
 
 
 def test_the_limits_of_a_definition_hold_for_the_run_where_nothing_else_speaks(tmp_path):
