@@ -7,19 +7,18 @@ They are in the user's state directory, which no sandbox can see: ``keys/signing
 from __future__ import annotations
 
 import json
-import os
 import re
 import secrets
 import unicodedata
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from stackmem.errors import UsageError
-from stackmem.foreign.files import open_regular, read_regular_text
-from stackmem.trace.private import owners, write_json
+from stackmem.foreign.files import read_regular_text
+from stackmem.trace.private import write_json
 from stackmem.trace.signatures import NoPackage, SigningKey, Unsigned
 
+from .key_files import UnusableKey, create_key_file, read_key_file
 from .settings_files import user_folder
 
 OWN = "this machine"
@@ -46,7 +45,6 @@ _LOOK_ALIKES = str.maketrans(
 """Characters that look like a letter of ``this machine``, after compatibility normalization and case folding."""
 
 _KEY = re.compile(r"[0-9a-f]{64}")
-_MAX_BYTES = 1 << 20
 
 
 def signing_key(environ: Mapping[str, str]) -> SigningKey:
@@ -58,24 +56,11 @@ def signing_key(environ: Mapping[str, str]) -> SigningKey:
     path = _folder(environ) / "signing.pem"
     if (key := _read_key(path)) is not None:
         return key
-    made = SigningKey()
-    fresh = path.with_name(f".{secrets.token_hex(6)}")
+    pem = SigningKey().pem()
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            with open(fresh, "xb", opener=owners) as file:
-                file.write(made.pem())
-                file.flush()
-                os.fsync(file.fileno())
-            with suppress(FileExistsError):  # another process was first; use its key
-                os.link(fresh, path)
-        finally:
-            fresh.unlink(missing_ok=True)
-    except OSError as error:
-        raise Unsigned(
-            f"the key {path} cannot be created ({error.strerror}); free disk space or fix the permissions"
-        ) from error
-    return _read_key(path) or made
+        return _key(path, create_key_file(path, pem))
+    except UnusableKey as error:
+        raise Unsigned(str(error)) from error
 
 
 def key_problem(environ: Mapping[str, str]) -> str:
@@ -91,14 +76,13 @@ def key_problem(environ: Mapping[str, str]) -> str:
 def _read_key(path: Path) -> SigningKey | None:
     """Return the key in a file that only its owner can access, or None if the file does not exist."""
     try:
-        with open_regular(path) as file:
-            about, pem = os.fstat(file.fileno()), file.read(_MAX_BYTES)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise Unsigned(f"the key {path} cannot be read ({error.strerror}); make it readable") from error
-    if about.st_mode & 0o077 or about.st_uid != os.geteuid():
-        raise Unsigned(f"the key {path} is open to other users, who may have read it; remove it to get a new one")
+        pem = read_key_file(path)
+    except UnusableKey as error:
+        raise Unsigned(str(error)) from error
+    return None if pem is None else _key(path, pem)
+
+
+def _key(path: Path, pem: bytes) -> SigningKey:
     try:
         return SigningKey(pem)
     except ValueError as error:

@@ -26,6 +26,7 @@ from stackmem.lab.bench.plan import Trial
 from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
+from stackmem.settings.frame_key import BELOW_HOME, new_frame_key
 from stackmem.trace.lineage import RunReader
 from stackmem.workspace.egress.door import PORT
 from stackmem.workspace.profile import Profile, read_profile
@@ -33,7 +34,7 @@ from stackmem.workspace.project.installations import find_program, runnable
 from stackmem.workspace.project.project import Project
 
 from .agents import agent_command, gateway_variables
-from .framing import cutter_of
+from .framing import FRAMES, cutter_of
 from .serving import GatewayTerms, serving
 from .upstream import own_keys, upstreams
 
@@ -46,6 +47,8 @@ HONOURED = frozenset({
 
 _URL = f"http://127.0.0.1:{PORT}"
 _TOKEN = "TRIAL_GATEWAY_TOKEN"  # noqa: S105 - the name of a variable
+_WITH_FRAME_KEY = f'mkdir -p "$HOME/{Path(BELOW_HOME).parent}"; cp "$1" "$HOME/{BELOW_HOME}"; shift; exec "$@"'
+"""Copies the trial's key to where a memory server in the sandbox looks for it, and starts the agent."""
 _SECONDS = 3_600.0
 _SENT_MIB = 16 * 1024
 _NO_KEY = "stackmem"
@@ -147,9 +150,11 @@ def solve_by_agent(
     scratch.mkdir(parents=True, exist_ok=True)
     given = trial.settings
     to = replace(upstreams(given.get("base_url"), environ), keys=own_keys(environ), replaces=True)
+    frame_key, key_file = new_frame_key(), scratch / "frames.key"
     terms = GatewayTerms(
-        to, runs, max_usd=given.get("max_usd"), strategy=trial.variant.strategy, names=(_URL.partition("//")[2],)
-    )
+        to, runs, max_usd=given.get("max_usd"), strategy=trial.variant.strategy, names=(_URL.partition("//")[2],),
+        frame_keys=(frame_key,),
+    )  # fmt: skip
     script = scratch / "agent.json"
     with serving(terms, environ) as served:
         here = f"{_URL}=127.0.0.1:{served.port},POST"
@@ -162,8 +167,11 @@ def solve_by_agent(
             "command_seconds": given.get("max_seconds") or _SECONDS,
             "profile": str(_write_profile(trial.agent, given.get("profile"), scratch)),
         })  # fmt: skip
-        script.write_text(json.dumps(_script(trial, request.subject.text)), encoding="utf-8")
-        result = solve(replace(request, project=_shown(trial.agent)), {**environ, _TOKEN: served.token})
+        if trial.variant.strategy == FRAMES:
+            key_file.touch(0o600)
+            key_file.write_bytes(frame_key)
+        script.write_text(json.dumps(_script(trial, request.subject.text, key_file)), encoding="utf-8")
+        result = solve(replace(request, project=_shown(trial.agent, key_file)), {**environ, _TOKEN: served.token})
     folders = tuple(served.gateway.recording.folders)
     return AgentTrial(result, folders, "" if folders else _silence(result, served.gateway.notes))
 
@@ -180,7 +188,7 @@ def _provider(model: str) -> tuple[str, str]:
     return _PROVIDERS[prefix], name
 
 
-def _script(trial: Trial, instruction: str) -> dict[str, Any]:
+def _script(trial: Trial, instruction: str, key_file: Path) -> dict[str, Any]:
     """Build the script whose replies start the agent's command and end the run."""
     provider, model = _provider(trial.model)
     slots = {INSTRUCTION: instruction, MODEL: model, PROVIDER: provider}
@@ -188,7 +196,10 @@ def _script(trial: Trial, instruction: str) -> dict[str, Any]:
     # placeholders: the gateway has the real keys
     keys = {f"{name.upper()}_API_KEY": _NO_KEY for name in ("anthropic", "openai")}
     variables = [*(f"{name}={value}" for name, value in {**gateway_variables(_URL), **keys}.items()), *given]
-    command = shlex.join(["env", *variables, *(_filled(word, slots) for word in agent_command(program, _URL))])
+    words = ["env", *variables, *(_filled(word, slots) for word in agent_command(program, _URL))]
+    if key_file.exists():
+        words = ["sh", "-c", _WITH_FRAME_KEY, "sh", str(key_file), *words]
+    command = shlex.join(words)
     return {"replies": [
         {"call": "run_command", "args": {"command": command}},
         {"call": "pop_frame", "args": {"result": "The agent's command has ended."}},
@@ -210,10 +221,11 @@ def _write_profile(agent: tuple[str, ...], named: str | None, scratch: Path) -> 
     return place
 
 
-def _shown(agent: tuple[str, ...]) -> Project:
-    """Return the files of the user's machine that commands may see: the agent and its installation."""
+def _shown(agent: tuple[str, ...], key_file: Path) -> Project:
+    """Return the files of the user's machine that commands may see: the agent, its installation and the trial's key."""
     files = [Path(word) for word in agent if word.startswith("/") and Path(word).is_file()]
-    return Project(installations=tuple(dict.fromkeys(path for file in files for path in find_program(file))))
+    paths = (path for file in files for path in find_program(file))
+    return Project(installations=tuple(dict.fromkeys((*paths, *([str(key_file)] if key_file.exists() else ())))))
 
 
 def _toml(value: Any) -> str:

@@ -90,6 +90,9 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
     short: int = 0
     needs_thinking: bool = False  # whether each tool loop must begin with its thinking, which limits the cut
     summary: SummaryPassed | UnsetType = UNSET  # the summary that was requested first, or its failure
+    # under ``stackheap``, the frame marks in ``told`` that our memory server wrote; unset in logs from before marks
+    # had a seal
+    marks: tuple[str, ...] | UnsetType = UNSET
 
 
 class AnswerPassed(Struct, frozen=True, tag="answered"):

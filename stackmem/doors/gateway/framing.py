@@ -6,6 +6,7 @@
   push. If the user wrote something together with the pop, the pop stays, so that no user text is lost.
 - A program that makes the calls for the agent counts if its output contains the server's marks. Its exchanges stay,
   because they may contain more than the frame.
+- Only marks with the server's seal count, because files and outputs may contain the same text.
 - The same beginning is always cut the same way, in whole exchanges.
 """
 
@@ -14,13 +15,16 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Lock
 
 from msgspec import Struct
 
 from stackmem.core.messages import Text, ToolCall, ToolResult
 from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, has_identity
-from stackmem.doors.mcp.frame_marks import POPPED, PUSHED, marks_in
+from stackmem.doors.mcp.frame_marks import POPPED, PUSHED, FrameMark, marks_in
+from stackmem.settings.frame_key import frame_keys
+from stackmem.settings.key_files import UnusableKey
 
 from .cutting import (
     Cutter,
@@ -38,22 +42,63 @@ _NAME = re.compile(r"(?:.*[^A-Za-z0-9])?(push_frame|pop_frame)", re.DOTALL)
 """Clients prefix the tool name with the server's name: ``mcp__stackmem__push_frame``."""
 _LOOKED_AT = 1_000
 _SEARCHED_CHARS = 256 << 10
+_MAX_CHECKED = 4_096
+
+IsGenuine = Callable[[FrameMark], bool]
+"""Decides whether our memory server wrote a mark."""
 
 
-def cutter_of(spelled: str) -> Cutter | FrameCutter | None:
+class SealedMarks:
+    """Checks marks by the key that the memory servers of this user share."""
+
+    def __init__(self, environ: Mapping[str, str], keys: tuple[bytes, ...] = ()) -> None:
+        """Check with the keys of the user's state directory, or only with these."""
+        self._environ, self._keys = environ, keys
+        self._checked: dict[str, bool] = {}
+        self._lock = Lock()
+        self.problem = ""  # why a key could not be used
+
+    def __call__(self, mark: FrameMark) -> bool:
+        with self._lock:
+            if mark.text not in self._checked:
+                if len(self._checked) >= _MAX_CHECKED:
+                    self._checked.clear()
+                # Read again for each mark: the first server of a user creates the key after the gateway's start.
+                self._checked[mark.text] = any(map(mark.is_sealed_with, self._keys or self._read_keys()))
+            return self._checked[mark.text]
+
+    def _read_keys(self) -> tuple[bytes, ...]:
+        try:
+            return frame_keys(self._environ)
+        except UnusableKey as error:
+            self.problem = str(error)
+            return ()
+
+
+def cutter_of(spelled: str, is_genuine: IsGenuine = lambda _: False) -> Cutter | FrameCutter | None:
     """Return the cutter for a strategy with its parameters; None for ``full``, which changes nothing.
 
     Raises:
         UsageError: The strategy does not exist, or does not work with other agents.
     """
     if spelled == FRAMES:
-        return FrameCutter()
+        return FrameCutter(is_genuine)
     strategy = foreign_strategy(spelled)
     return Cutter(strategy) if strategy is not None else None
 
 
+def genuine_marks(messages: Sequence[ForeignMessage], is_genuine: IsGenuine) -> tuple[str, ...]:
+    """Return the marks of our memory server in messages, each once."""
+    results = (part for message in messages for part in message.parts if isinstance(part, ToolResult))
+    marks = (mark for part in results for mark in marks_in(part.text[:_SEARCHED_CHARS]))
+    return tuple(dict.fromkeys(mark.text for mark in marks if is_genuine(mark)))
+
+
 class FrameCutter:
     """Cuts by the frames that an agent pushed and popped; each request is decided on its own."""
+
+    def __init__(self, is_genuine: IsGenuine) -> None:
+        self._is_genuine = is_genuine
 
     def cut(self, request: ForeignRequest, chain: PrefixChain) -> ForeignCut:
         """Return the exchanges to hide, and the new answers of pushes."""
@@ -68,10 +113,11 @@ class FrameCutter:
         for number, exchange in enumerate(told):
             if hidden or (open_frames and open_frames[-1].exchange):
                 bound.add(number)
-            for event in _events(request.messages, exchange, number):
-                if event.mark and (event.kind, event.mark) in marks:
-                    continue  # the agent reads an old answer again
-                marks.add((event.kind, event.mark))
+            for event in _events(request.messages, exchange, number, self._is_genuine):
+                if (event.kind, event.mark) in marks if event.mark else marks:
+                    continue  # an old answer that the agent reads again, or a text that only looks like an answer
+                if event.mark:
+                    marks.add((event.kind, event.mark))
                 if event.kind == "push_frame":
                     open_frames.append(event)
                 elif open_frames:
@@ -153,7 +199,9 @@ def _ended(open_frames: list[FrameEvent], pop: FrameEvent) -> FrameEvent:
     return pushed
 
 
-def _events(messages: Sequence[ForeignMessage], exchange: ForeignExchange, number: int) -> Iterator[FrameEvent]:
+def _events(
+    messages: Sequence[ForeignMessage], exchange: ForeignExchange, number: int, is_genuine: IsGenuine
+) -> Iterator[FrameEvent]:
     """Yield each event of an exchange.
 
     A call of another tool counts if it names the frame tool and its result has the server's mark: Codex calls tools
@@ -165,15 +213,16 @@ def _events(messages: Sequence[ForeignMessage], exchange: ForeignExchange, numbe
         result = results.get(call.id)
         if result is None or result.failed:
             continue
-        marks = list(marks_in(result.text[:_SEARCHED_CHARS]))
+        marks = [mark for mark in marks_in(result.text[:_SEARCHED_CHARS]) if is_genuine(mark)]
         direct = _NAME.fullmatch(call.name)
         if direct is not None:
             pattern = PUSHED if direct[1] == "push_frame" else POPPED
             if pattern.search(result.text[:_LOOKED_AT]):
-                mark = next((frame_id for kind, frame_id in marks if kind == direct[1]), "")
-                yield FrameEvent(direct[1], number, call.id, result.text, mark)
+                # the server appends its mark to the answer, which may quote an earlier one
+                frame_id = next((mark.frame_id for mark in reversed(marks) if mark.tool == direct[1]), "")
+                yield FrameEvent(direct[1], number, call.id, result.text, frame_id)
             continue
         program = call.malformed or json.dumps(call.arguments)
-        for kind, frame_id in marks:
-            if kind in program:
-                yield FrameEvent(kind, number, call.id, result.text, frame_id, is_direct=False)
+        for mark in marks:
+            if mark.tool in program:
+                yield FrameEvent(mark.tool, number, call.id, result.text, mark.frame_id, is_direct=False)

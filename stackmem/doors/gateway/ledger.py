@@ -30,6 +30,7 @@ from .conversations import Conversations, Placed
 from .cutting import ForeignCut
 from .estimates import TokenEstimates, part_texts, streamed_texts
 from .exchanges import AnswerPassed, RequestPassed, SummaryPassed, ToldMessage
+from .framing import FRAMES, IsGenuine, genuine_marks
 from .identity import Chains, agent_ids, beginning_digest, seed
 from .recording import Recording, RunBeingTold
 from .upstream import keys_in, secrets_in
@@ -117,11 +118,12 @@ class GatewayLedger:
 
     def __init__(
         self, recording: Recording, conversations: Conversations, spending: GatewaySpending, strategy: str,
-        clock: Callable[[], float],
+        clock: Callable[[], float], is_genuine: IsGenuine,
     ) -> None:  # fmt: skip
         self.recording, self.spending, self.chains = recording, spending, Chains()
         self.notes: list[str] = []  # the last hundred internal errors, one sentence each
         self._conversations, self._strategy, self._clock = conversations, strategy, clock
+        self._is_genuine = is_genuine
         self._estimates = TokenEstimates()
         self._lock = Lock()
 
@@ -202,6 +204,7 @@ class GatewayLedger:
                 short=came.cut.short,
                 needs_thinking=request.needs_thinking,
                 summary=came.summary,
+                marks=genuine_marks(placed.told, self._is_genuine) if self._strategy == FRAMES else UNSET,
             )
             run, number = self.recording.asked(placed, passed, origin.keys)
         except Exception as error:  # noqa: BLE001 - must not stop the agent's request

@@ -37,7 +37,7 @@ from stackmem.models.failures import failed
 from .bounds import UNREADABLE, GatewaySpending
 from .conversations import Conversations
 from .cutting import Cutter, SummaryWanted
-from .framing import FrameCutter, cutter_of
+from .framing import FrameCutter, SealedMarks, cutter_of
 from .identity import PrefixChain
 from .ledger import CameRequest, GatewayLedger, RequestOrigin, may_be_over
 from .providers import Misdirected, counts_tokens, may_use_own_key, provider_of
@@ -64,15 +64,17 @@ class Gateway:
     def __init__(
         self, upstreams: Upstreams, runs_dir: Path, spending: GatewaySpending, environ: dict[str, str],
         strategy: str = "full", clock: Callable[[], float] = time.time, client: httpx2.AsyncClient | None = None,
+        frame_keys: tuple[bytes, ...] = (),
     ) -> None:  # fmt: skip
         self.spending = spending
         self._upstreams, self._clock = upstreams, clock
-        self._cutter = cutter_of(strategy)
+        self._marks = SealedMarks(environ, frame_keys)
+        self._cutter = cutter_of(strategy, self._marks)
         conversations = Conversations()
         self.recording = Recording(runs_dir, environ, clock, conversations.forget)
         name = "" if self._cutter is None else strategy
         self.came = 0  # requests for a reply, including refused ones
-        self.ledger = GatewayLedger(self.recording, conversations, spending, name, clock)
+        self.ledger = GatewayLedger(self.recording, conversations, spending, name, clock, self._marks)
         self._rewriter, self._client = Rewriter(), client or open_client()
         self._workers = Workers()
         self._recorder = Recorder(self.ledger, self._workers)
@@ -82,7 +84,8 @@ class Gateway:
     @property
     def notes(self) -> list[str]:
         """The last hundred internal errors, one sentence each."""
-        return self.ledger.notes
+        problem = f"frames that programs push are not applied: {self._marks.problem}" if self._marks.problem else ""
+        return [*self.ledger.notes, *filter(None, (problem,))]
 
     @asynccontextmanager
     async def _life(self, _app: Starlette) -> AsyncIterator[None]:

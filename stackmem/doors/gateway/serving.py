@@ -43,6 +43,7 @@ class GatewayTerms(Struct, frozen=True):
     strategy: str = "full"
     listener: socket.socket | None = None  # an existing socket to serve on, in place of host and port
     names: tuple[str, ...] = ()  # additional ``Host`` values by which clients reach it
+    frame_keys: tuple[bytes, ...] = ()  # the keys of memory servers; empty for those of this user
 
 
 class ServedGateway(Struct, frozen=True):
@@ -82,7 +83,10 @@ def serving(terms: GatewayTerms, environ: Mapping[str, str]) -> Iterator[ServedG
         ) from error
     token = token_of(terms.token, TOKEN_VARIABLE)
     spending = GatewaySpending(terms.max_usd, terms.max_tokens)
-    gateway = Gateway(terms.upstreams, terms.runs_dir, spending, {**environ, TOKEN_VARIABLE: token}, terms.strategy)
+    gateway = Gateway(
+        terms.upstreams, terms.runs_dir, spending, {**environ, TOKEN_VARIABLE: token}, terms.strategy,
+        frame_keys=terms.frame_keys,
+    )  # fmt: skip
     with nullcontext(terms.listener) if terms.listener else listening(terms.host, terms.port) as listener:
         port = listener.getsockname()[1]
         open_to_others = not is_loopback(terms.host)

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, field
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import ToolSpec
 from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, message
+from stackmem.doors.mcp.frame_marks import FrameMark
 from stackmem.errors import RulesDiffer, TraceError
 from stackmem.foreign.files import read_regular
 from stackmem.run.run_folder import EXCHANGES, TRACE
@@ -84,16 +85,33 @@ def verify_gateway_run(folder: Path) -> GatewayVerified:
     return GatewayVerified(folder.name, len(recorded), cuts, not_followed)
 
 
+class RecordedMarks(Struct):
+    """The frame marks that the gateway accepted, as its log says; it has no key, so that others can verify a run."""
+
+    accepted: set[str] = field(default_factory=set)
+    accepts_all: bool = False  # in logs from before marks had a seal
+
+    def __call__(self, mark: FrameMark) -> bool:
+        return self.accepts_all or mark.text in self.accepted
+
+    def read(self, passed: RequestPassed) -> None:
+        if passed.marks is UNSET:
+            self.accepts_all = True
+        else:
+            self.accepted.update(passed.marks)
+
+
 def _cuts(folder: Path) -> tuple[int, int]:
     conversations: dict[int, FollowedConversation] = {}
     home: dict[int, FollowedConversation] = {}
     cutters: dict[str, Cutter | FrameCutter | None] = {}
-    chains, followed, lost = Chains(), 0, 0
+    chains, marks, followed, lost = Chains(), RecordedMarks(), 0, 0
     for passed in read_exchanges(folder / EXCHANGES):
         if isinstance(passed, AnswerPassed):
             _answer(home.pop(passed.number, None), passed)
         if not isinstance(passed, RequestPassed):
             continue
+        marks.read(passed)
         one = conversations.setdefault(passed.conversation, FollowedConversation(passed.system, passed.tools))
         written = None if passed.summary is UNSET else passed.summary
         hidden = _SECRET in msgspec.json.encode((passed.told, written))
@@ -105,7 +123,7 @@ def _cuts(folder: Path) -> tuple[int, int]:
         added = tuple(message(each.role, each.parts) for each in passed.told)
         one.asked[passed.number], home[passed.number] = (*one.messages, *added), one
         if passed.strategy not in cutters:
-            cutters[passed.strategy] = cutter_of(passed.strategy or "full")
+            cutters[passed.strategy] = cutter_of(passed.strategy or "full", marks)
         cutter = cutters[passed.strategy]
         if cutter is None:
             continue

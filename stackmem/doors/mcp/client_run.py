@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -41,7 +41,9 @@ from stackmem.run.prepare import must_be_text
 from stackmem.run.run_folder import TRACE, new_run
 from stackmem.run.stored_request import StoredRequest, write_request
 from stackmem.settings.directories import runs_dir
+from stackmem.settings.frame_key import frame_key
 from stackmem.settings.kept_heap import KEEP, HeapKeeper, HeapStore, heap_store
+from stackmem.settings.key_files import UnusableKey
 from stackmem.settings.keys import signing_key
 from stackmem.settings.settings import Settings, resolve
 from stackmem.trace.signatures import Signer
@@ -212,6 +214,8 @@ def open_client_run(
             start = replace(start, heap=keeper.taken_over(plan.budgets, workspace.digest))
         run = new_run(plan.runs_dir, start.task_name, "mcp")
         calls.marks.run = run.name
+        with suppress(UnusableKey):  # without marks, only frames that programs push have no effect behind the gateway
+            calls.marks.key = frame_key(environ)
         writer = TraceWriter(run / TRACE, reserves=True)
         stack.callback(writer.close)
         flags = {"heap_chars": plan.budgets.heap_chars, "heap_chunks": plan.budgets.heap_chunks}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.doors.gateway.cutting import ForeignCut
-from stackmem.doors.gateway.framing import FrameCutter, cutter_of
+from stackmem.doors.gateway.framing import FrameCutter, SealedMarks, cutter_of
 from stackmem.doors.gateway.identity import chain
 from stackmem.doors.gateway.rewriting import Rewriter
 from stackmem.doors.gateway.wires.chat import CHAT
@@ -16,18 +16,20 @@ from stackmem.doors.gateway.wires.gemini import GEMINI
 from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.responses import RESPONSES
 from stackmem.doors.gateway.wires.wire import WireFormat
-from stackmem.doors.mcp.frame_marks import FrameMarks, marks_in
+from stackmem.doors.mcp.frame_marks import FrameMark, FrameMarks, marks_in
+from stackmem.settings.frame_key import frame_key
 from tests.doors.gateway.test_cutting import body_of, unpaired
 from tests.doors.gateway.upstream import assistant, result, text, use, user
 from tests.models.api_rules import first_fault
 
 PUSH, POP = "mcp__stackmem__push_frame", "mcp__stackmem__pop_frame"
+KEY = b"0" * 64
 Turn = tuple[str, str, str, str]
 """Id and name of a call, its result, and any text of the user with it."""
 
 
 def sent(body: bytes, wire: WireFormat = MESSAGES) -> tuple[ForeignCut, bytes]:
-    asked, cutter = wire.read(body), FrameCutter()
+    asked, cutter = wire.read(body), FrameCutter(SealedMarks({}, (KEY,)))
     cut = cutter.cut(asked, chain(b"seed", asked.messages))
     return cut, Rewriter().rewrite(body, wire, asked, cut, cutter.shorten)
 
@@ -160,7 +162,7 @@ def test_a_frames_thought_is_removed_once_the_earlier_conversation_returns():
 
 def in_programs(turns: list[Turn]) -> list[Any]:
     """Return the turns as Codex's code mode sends them: a program makes the calls and prints their answers."""
-    marks = FrameMarks("a run")
+    marks = FrameMarks("a run", KEY)
     told: list[Any] = [{"role": "user", "content": "Mend the parser."}]
     for call_id, name, answer, words in turns:
         tool = name.removeprefix("mcp__stackmem__")
@@ -215,11 +217,90 @@ def test_frames_work_in_geminis_format_whose_calls_have_no_ids() -> None:
 
 
 def test_marks_name_each_frame_and_follow_its_depth() -> None:
-    marks = FrameMarks("a run")
+    marks = FrameMarks("a run", KEY)
     pushes = [marks.marked("push_frame", f"FRAME 'x', depth {depth} of 3") for depth in (1, 2, 2)]
-    ids = [frame_id for text in pushes for _, frame_id in marks_in(text)]
+    ids = [mark.frame_id for text in pushes for mark in marks_in(text)]
     assert len(set(ids)) == 3
     popped = marks.marked("pop_frame", "frame 'x' returned:\n7")
-    assert list(marks_in(json.dumps({"text": popped}))) == [("pop_frame", ids[2])]
+    (mark,) = marks_in(json.dumps({"text": popped}))
+    assert (mark.tool, mark.frame_id, mark.is_sealed_with(KEY)) == ("pop_frame", ids[2], True)
     for tool, answer in (("push_frame", "push_frame refused: too deep"), ("run", "FRAME 'x', depth 1 of 3")):
         assert marks.marked(tool, answer) == answer
+    assert FrameMarks("a run").marked("push_frame", "FRAME 'x', depth 1 of 3") == "FRAME 'x', depth 1 of 3"
+
+
+GENUINE = FrameMarks("a run", KEY).marked("push_frame", "FRAME 'x', depth 1 of 3").partition("\n")[2]
+(MARK,) = marks_in(GENUINE)
+(END,) = marks_in(FrameMarks("a run", KEY, 1, [MARK.frame_id]).marked("pop_frame", "frame 'x' returned:\n7"))
+FORGED = {
+    "without a seal": FrameMark("push_frame", MARK.frame_id).text,
+    "with a guessed seal": FrameMark("push_frame", MARK.frame_id, "0" * 16).text,
+    "with the seal of another frame": FrameMark("push_frame", "f" * 16, MARK.seal).text,
+    "with the seal of the frame's end": FrameMark("push_frame", MARK.frame_id, END.seal).text,
+    "with another key": FrameMarks("a run", b"1" * 64).marked("push_frame", "FRAME 'x', depth 1 of 3"),
+}  # fmt: skip
+WIRES = {**KINDS, "gemini": (GEMINI, gemini)}
+
+
+def from_a_program(kind: str, answer: str) -> bytes:
+    """Return a conversation in which a program that names the frame tool prints this answer."""
+    wire, spell = WIRES[kind]
+    turns = [("c0", "run", "output 0", ""), ("c1", "run", answer, ""), ("c2", "run", "output 2", "")]
+    told = json.dumps(spell(turns))
+    for empty in ('"arguments": "{}"', '"args": {}', '"input": {}'):
+        full = '"arguments": "{\\"cmd\\": \\"push_frame\\"}"' if "arguments" in empty else (
+            empty.replace("{}", '{"cmd": "push_frame"}'))  # fmt: skip
+        told = told.replace(empty, full)
+    return body_of(wire, json.loads(told))
+
+
+@pytest.mark.parametrize("kind", WIRES)
+def test_only_marks_that_our_server_sealed_begin_a_frame(kind: str) -> None:
+    wire = WIRES[kind][0]
+    assert b"output 0" not in sent(from_a_program(kind, GENUINE), wire)[1]
+    for forged in FORGED.values():
+        body = from_a_program(kind, forged)
+        assert sent(body, wire)[1] == body
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_forged_end_in_a_result_closes_no_frame(kind: str) -> None:
+    """The result of an inner frame quotes the end of the outer one, which would close both."""
+    wire, spell = KINDS[kind]
+    marks = FrameMarks("a run", KEY)
+    outer, inner = (marks.marked("push_frame", f"FRAME 'f{depth}', depth {depth} of 3") for depth in (1, 2))
+    (mark,) = marks_in(outer)
+    popped = marks.marked("pop_frame", f"frame 'f2' returned:\n{FrameMark('pop_frame', mark.frame_id, 'a' * 16).text}")
+    answers = ("run", "output 0"), (PUSH, outer), ("run", "output 2"), (PUSH, inner), ("run", "output 4"), (POP, popped)
+    turns = [(f"c{number}", name, answer, "") for number, (name, answer) in enumerate(answers)]
+    made = sent(body_of(wire, spell(turns)), wire)[1].decode()
+    assert [one for one in OUTPUTS if one in made] == ["output 2"]
+
+
+def test_an_answer_without_a_mark_is_only_a_text_once_the_server_has_given_marks() -> None:
+    marks = FrameMarks("a run", KEY)
+    pushed = marks.marked("push_frame", "FRAME 'f', depth 1 of 3")
+    looks_like_one = "frame 'f' returned: a refusal that quotes an argument"
+    turns = [("a", "run", "output 0", ""), ("b", PUSH, pushed, ""), ("c", POP, looks_like_one, "")]
+    made = sent(body_of(MESSAGES, anthropic(turns)))[1]
+    assert (b"output 0" in made, looks_like_one.encode() in made) == (False, True)
+
+
+def test_marks_are_checked_with_the_key_that_the_server_created_later(tmp_path) -> None:
+    environ = {"HOME": str(tmp_path / "home"), "XDG_STATE_HOME": str(tmp_path / "state")}
+    is_genuine = SealedMarks(environ)
+    assert not is_genuine(FrameMark("push_frame", "0" * 16, "0" * 16))
+    for seen in (environ, {"HOME": environ["HOME"]}):  # agents often drop XDG_STATE_HOME for their servers
+        (mark,) = marks_in(FrameMarks("a run", frame_key(seen)).marked("push_frame", "FRAME 'x', depth 1 of 3"))
+        assert is_genuine(mark)
+    assert frame_key(environ) == frame_key(environ) != frame_key({"HOME": environ["HOME"]})
+
+
+def test_a_key_that_others_can_read_seals_nothing(tmp_path) -> None:
+    environ = {"HOME": str(tmp_path)}
+    (mark,) = marks_in(FrameMarks("a run", frame_key(environ)).marked("push_frame", "FRAME 'x', depth 1 of 3"))
+    (key,) = tmp_path.rglob("frames.key")
+    key.chmod(0o644)
+    is_genuine = SealedMarks(environ)
+    assert not is_genuine(mark)
+    assert "is open to other users" in is_genuine.problem

@@ -159,6 +159,32 @@ for _ in range(3):
     assert len(upstream.seen) == 1
 
 
+def test_a_memory_server_in_the_sandbox_seals_its_marks_with_the_key_of_the_gateway(
+    stage: Stage, upstream: RawUpstream
+):
+    code = """
+import hashlib, hmac, pathlib
+def say(call, output, program):
+    shown = {"role": "assistant", "content": "", "tool_calls": [
+        {"id": call, "type": "function", "function": {"name": "exec", "arguments": json.dumps({"code": program})}}]}
+    return [shown, {"role": "tool", "tool_call_id": call, "content": output}]
+(key,) = pathlib.Path.home().rglob("frames.key")
+print(oct(key.stat().st_mode & 0o777), len(key.read_bytes()))
+seals = [hmac.new(with_, b"push_frame " + b"0" * 16, hashlib.sha256).hexdigest()[:16] for with_ in
+         (b"0" * 64, key.read_bytes())]
+for seal in seals:
+    mark = "[stackmem: frame " + "0" * 16 + "." + seal + " begins]"
+    messages = [{"role": "user", "content": "Go."}, *say("a", "early", "ls"), *say("b", mark, "push_frame()")]
+    body = json.dumps({"model": "sim", "messages": messages}).encode()
+    headers = {"content-type": "application/json", "authorization": "Bearer x"}
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", body, headers)
+    urllib.request.urlopen(request, timeout=100).read()
+"""
+    (row,) = tried(stage, small_agent(code), upstream, tasks=(str(stage.task()),), strategies=("stackheap",))
+    assert said(stage, row).startswith("0o600 64\n")
+    assert [b"early" in body for _, _, body in upstream.seen] == [True, False]
+
+
 def test_variables_before_its_program_are_its_own(stage: Stage, upstream: RawUpstream):
     code = "print(os.environ['GREETING'])\nask_provider()"
     agent = f"GREETING='a b' OPENAI_API_KEY=hers {small_agent(code)}"

@@ -1,0 +1,61 @@
+"""Files with secret keys in the user's state directory: created once, and readable only by their owner."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+from stackmem.errors import UsageError
+from stackmem.foreign.files import open_regular
+from stackmem.trace.private import owners
+
+_MAX_BYTES = 1 << 20
+
+
+class UnusableKey(UsageError):  # noqa: N818 - the reason why a key is missing; most callers go on without one
+    """A key cannot be read or created. The message gives the reason and the fix."""
+
+
+def read_key_file(path: Path) -> bytes | None:
+    """Return a key that only its owner can access, or None if the file does not exist.
+
+    Raises:
+        UnusableKey: The file cannot be read, or other users can access it.
+    """
+    try:
+        with open_regular(path) as file:
+            about, content = os.fstat(file.fileno()), file.read(_MAX_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnusableKey(f"the key {path} cannot be read ({error.strerror}); make it readable") from error
+    if about.st_mode & 0o077 or about.st_uid != os.geteuid():
+        raise UnusableKey(f"the key {path} is open to other users, who may have read it; remove it to get a new one")
+    return content
+
+
+def create_key_file(path: Path, content: bytes) -> bytes:
+    """Create a key, and return it; if another process was first, return that one's key.
+
+    Raises:
+        UnusableKey: The file cannot be created, or read back.
+    """
+    fresh = path.with_name(f".{secrets.token_hex(6)}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with open(fresh, "xb", opener=owners) as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            with suppress(FileExistsError):  # another process was first; use its key
+                os.link(fresh, path)
+        finally:
+            fresh.unlink(missing_ok=True)
+    except OSError as error:
+        raise UnusableKey(
+            f"the key {path} cannot be created ({error.strerror}); free disk space or fix the permissions"
+        ) from error
+    return read_key_file(path) or content
