@@ -1,4 +1,4 @@
-"""Assign each module of stackmem to a package: the kernel, or one of its five neighbors."""
+"""Assign each module of stackmem to a package: the kernel, or one of its six neighbors."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ from scripts import structure
 
 KERNEL = "kernel"
 NEIGHBORS: dict[str, tuple[str, ...]] = {
+    "providers": ("stackmem.providers",),
     "review": ("stackmem.review",),
     "languages": ("stackmem.languages",),
     "formats": ("stackmem.formats",),
@@ -14,11 +15,12 @@ NEIGHBORS: dict[str, tuple[str, ...]] = {
 }
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     KERNEL: (),
-    "review": (KERNEL,),
+    "providers": (KERNEL,),
+    "review": (KERNEL, "providers"),
     "languages": (KERNEL,),
-    "formats": (KERNEL, "review"),
-    "lab": (KERNEL, "review", "formats", "languages"),
-    "doors": (KERNEL, "review", "formats", "languages", "lab"),
+    "formats": (KERNEL, "providers", "review"),
+    "lab": (KERNEL, "providers", "review", "formats", "languages"),
+    "doors": (KERNEL, "providers", "review", "formats", "languages", "lab"),
 }
 _PLACES = {place: house for house, places in NEIGHBORS.items() for place in places}
 

@@ -1,8 +1,8 @@
-"""Extract the replies of a model from recordings of the gateway, for the corpus of tests/models/corpus.
+"""Extract the replies of a model from recordings of the gateway, for the corpus of tests/providers/corpus.
 
     stackmem gateway --upstream http://127.0.0.1:8080 --port 8090 --runs-dir replies     # the address of the model
     python benchmarks/real_models.py --model openai/NAME --base-url http://127.0.0.1:8090/v1
-    python scripts/reply_corpus.py replies --model qwen2.5-coder-1.5b >> tests/models/corpus/replies.jsonl
+    python scripts/reply_corpus.py replies --model qwen2.5-coder-1.5b >> tests/providers/corpus/replies.jsonl
 
 A row contains the reply's text as the model wrote it, before any repair, and the names of the available tools. Its
 `label` is empty: a person reads the reply and enters `call` (with the intended `name` and `arguments`), `answer` or

@@ -1,7 +1,7 @@
 """The parts of other packages that the kernel uses, by name. Each part is imported on first use.
 
-The kernel (everything except ``review``, ``languages``, ``formats``, ``lab`` and ``doors``) does not import these
-packages. The kernel's own parallel frames are here too: they are runs, so a run finds them by name.
+The kernel is everything except ``providers``, ``review``, ``languages``, ``formats``, ``lab`` and ``doors``. It does
+not import these packages. The kernel's own parallel frames are here too: they are runs, so a run finds them by name.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ NEIGHBORS: dict[str, str] = {
     "lab: memory strategies": "stackmem.lab.strategies:STRATEGIES",
     "lab: open a scripted model": "stackmem.lab.simulated.scripted:ScriptedModel",
     "lab: open a simulated model": "stackmem.lab.simulated.opening:open_simulated",
+    "providers: mend the arguments of calls": "stackmem.providers.mending.arguments:with_mended_arguments",
+    "providers: models by prefix": "stackmem.providers.opening:PROVIDERS",
     "review: metrics": "stackmem.review.measure.metrics:METRICS",
     "review: type of a metric": "stackmem.review.measure.metrics:Metric",
 }
@@ -55,6 +57,7 @@ COMMANDS: dict[str, str] = {
     "languages": "stackmem.languages.commands.languages",
     "lint": "stackmem.languages.commands.lint",
     "mcp": "stackmem.doors.commands.mcp",
+    "models": "stackmem.providers.commands.models",
     "package": "stackmem.languages.commands.package",
     "repl": "stackmem.languages.commands.repl",
     "replay": "stackmem.review.commands.replay",

@@ -19,6 +19,10 @@ _PRICES = ("input", "output", "cache_write_5m", "cache_write_1h", "cache_read")
 _TIERS = ("tier_above", "tier_factor", "tier_output_factor")
 _DAY = re.compile(r"-20\d{6}$")
 
+TIMES = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+_EXPERTS = re.compile(r"(?<![a-z0-9.])(\d{1,3})x(\d{1,4}(?:\.\d{1,3})?)b(?![a-z0-9])", re.IGNORECASE)
+_IN_NAME = re.compile(r"(?<![a-z0-9.])(\d{1,4}(?:\.\d{1,3})?)([mb])(?![a-z0-9])", re.IGNORECASE)
+
 
 class ModelRow(Struct, frozen=True, forbid_unknown_fields=True, rename=lambda name: name.removesuffix("_tokens")):
     """One model of the table. All columns are in tokens, so their names in the file omit the word."""
@@ -96,3 +100,12 @@ def _row(entry: dict[str, Any], sources: dict[str, str], read: str) -> ModelRow:
             tier_output_factor=entry.get("tier_output_factor", UNSET),
         )
     return replace(convert({**sizes, "source": source}, ModelRow), price=price)
+
+
+def count_in_name(name: str) -> int | None:
+    """Return the parameter count from a name such as ``qwen2.5-coder:1.5b`` or ``Mixtral-8x7B``; None without one."""
+    experts = _EXPERTS.search(name)
+    if experts is not None:
+        return int(int(experts[1]) * float(experts[2]) * 1e9)
+    found = [float(size) * TIMES[unit.upper()] for size, unit in _IN_NAME.findall(name)]
+    return int(max(found)) if found and max(found) >= 1 else None

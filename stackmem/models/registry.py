@@ -1,34 +1,36 @@
-"""The models by name. To add one, write its module and add it to ``MODELS``."""
+"""The models by name. To add one, write its module and add it to ``MODELS``.
+
+The models of providers and servers are in ``stackmem.providers``, which is loaded when the first of them is opened.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.images.vision import Vision
+from stackmem.core.messages import View
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
 from stackmem.neighbors import neighbor
 
-from .anthropic import AnthropicModel
 from .asked import NOTHING_ASKED, Asked
 from .catalog import read_price, rows
-from .endpoint import ANTHROPIC, GEMINI, OPENAI, endpoint
-from .gemini import GeminiModel
-from .local_servers import FREE, LOCAL_SERVERS, default_url
-from .openai import CHAT, MIN_WINDOW_TOKENS, RESPONSES, OpenAIModel, Wire
+from .endpoint import ANTHROPIC
+from .local_servers import LOCAL_SERVERS
 from .vision import vision_of
 
 DEFAULT_MODEL = "claude-sonnet-5-5"
 SIMULATED = "bounded-reader"
 NOBODY = "nobody"
 """Model name of a program's run without a model; the user names one if the run needs it."""
+MIN_WINDOW_TOKENS = 1_000
 _SCRIPT_WINDOW_TOKENS = 200_000
 _WITH_ADDRESS = ("openai/", "responses/", "gemini/", *(f"{kind}/" for kind in LOCAL_SERVERS))
 
@@ -48,6 +50,25 @@ class Model(Protocol):
     @property
     def price(self) -> Price | None: ...
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed: ...
+
+
+@runtime_checkable
+class HasServer(Protocol):
+    """A model whose server can supply missing values, such as the window size."""
+
+    def ask_server(self) -> None:
+        """Fill missing values.
+
+        Raises:
+            UsageError: No server answers at the address.
+        """
+
+
+@runtime_checkable
+class HasTokenizer(Protocol):
+    """A model that may count the tokens of a prompt exactly."""
+
+    def count_prompt(self, view: View) -> int | None: ...
 
 
 class ModelRequest(Struct, frozen=True):
@@ -125,7 +146,7 @@ def introduced(model: Model) -> Model:
     Raises:
         UsageError: No server answers at the address.
     """
-    if isinstance(model, OpenAIModel | GeminiModel):
+    if isinstance(model, HasServer):
         model.ask_server()
     return model
 
@@ -164,68 +185,14 @@ def is_free(name: str) -> bool:
     )
 
 
-def _anthropic(wanted: ModelRequest) -> Model:
-    found = endpoint(ANTHROPIC, wanted.environ)
-    if wanted.asked.text_calls == "prompt":
-        raise UsageError("--text-calls prompt works only with openai/NAME models; leave it out")
-    return AnthropicModel(
-        _provider_name(wanted), found, window_tokens=wanted.window_tokens, price=wanted.price, asked=wanted.asked
-    )
-
-
-def _openai(wanted: ModelRequest) -> Model:
-    return _through(CHAT, wanted)
-
-
-def _responses(wanted: ModelRequest) -> Model:
-    if wanted.asked.text_calls == "prompt" or wanted.seed is not None:
-        raise UsageError(
-            "responses/NAME does not support --seed or --text-calls prompt; leave them out, or use openai/NAME"
-        )
-    return _through(RESPONSES, wanted)
-
-
-def _through(wire: Wire, wanted: ModelRequest) -> Model:
-    found = endpoint(OPENAI, wanted.environ, wanted.base_url)
-    return OpenAIModel(
-        _provider_name(wanted),
-        found,
-        window_tokens=wanted.window_tokens,
-        seed=wanted.seed,
-        price=wanted.price,
-        asked=wanted.asked,
-        wire=wire,
-    )
-
-
-def _local(kind: str) -> Callable[[ModelRequest], Model]:
-    """Make a factory for models of a local server: no key is sent, and tokens are free."""
+def _served(prefix: str) -> Callable[[ModelRequest], Model]:
+    """Make a factory that loads the provider's module when the first model is opened."""
 
     def make(wanted: ModelRequest) -> Model:
-        return OpenAIModel(
-            _provider_name(wanted),
-            endpoint(OPENAI, {}, wanted.base_url or default_url(kind)),
-            window_tokens=wanted.window_tokens,
-            seed=wanted.seed,
-            price=wanted.price or FREE,
-            asked=wanted.asked,
-            prefix=kind,
-        )
+        model: Model = neighbor("providers: models by prefix")[prefix](wanted)
+        return model
 
     return make
-
-
-def _gemini(wanted: ModelRequest) -> Model:
-    if wanted.asked.text_calls == "prompt":
-        raise UsageError("--text-calls prompt works only with openai/NAME models; leave it out")
-    return GeminiModel(
-        _provider_name(wanted),
-        endpoint(GEMINI, wanted.environ, wanted.base_url),
-        window_tokens=wanted.window_tokens,
-        seed=wanted.seed,
-        price=wanted.price,
-        asked=wanted.asked,
-    )
 
 
 def _human(wanted: ModelRequest) -> Model:
@@ -264,11 +231,7 @@ def _simulated(wanted: ModelRequest) -> Model:
 
 
 MODELS: dict[str, Callable[[ModelRequest], Model]] = {
-    "anthropic/": _anthropic,
-    "openai/": _openai,
-    "responses/": _responses,
-    "gemini/": _gemini,
-    **{f"{kind}/": _local(kind) for kind in LOCAL_SERVERS},
+    **{prefix: _served(prefix) for prefix in ("anthropic/", *_WITH_ADDRESS)},
     "script:": _script,
     "demo": _demo,
     "sim/": _simulated,
@@ -279,13 +242,6 @@ MODELS: dict[str, Callable[[ModelRequest], Model]] = {
 
 def _has(name: str, prefix: str) -> bool:
     return name.startswith(prefix) if prefix[-1] in "/:" else name == prefix
-
-
-def _provider_name(wanted: ModelRequest) -> str:
-    name = wanted.rest
-    if not name or not name.isprintable() or len(name) > 200 or name != name.strip():
-        raise UsageError(f"{name[:80]!r} is not a model name; stackmem models lists the known models")
-    return name
 
 
 def kinds() -> str:

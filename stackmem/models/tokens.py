@@ -12,7 +12,7 @@ import hashlib
 import math
 import re
 from base64 import b64decode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 from statistics import median
@@ -21,15 +21,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.facts import ModelFailed, ModelReplied
+from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, Usage, View, shown_chars
 from stackmem.core.text import whole
 from stackmem.errors import UsageError
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
-
-    from .connection import Connection
 
 
 _SHA256 = "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d"
@@ -184,34 +182,3 @@ def _chars(part: Part) -> int:
             return len(str(part.raw.get("thinking", "")))
         case ToolCall():
             return len(part.name) + len(part.malformed if part.malformed is not None else str(part.arguments))
-
-
-class CutReply(Struct):
-    """Usage of a reply that was cut: the server worked on it, but reports no tokens."""
-
-    pieces: int = 0  # pieces received so far; servers send about one per token
-
-    def counted(self, events: Iterable[str]) -> Iterator[str]:
-        """Pass the events through while counting them."""
-        for event in events:
-            self.pieces += '"delta"' in event and '"prompt_progress"' not in event
-            yield event
-
-    def ended(
-        self,
-        answer: ModelReplied | ModelFailed,
-        connection: Connection,
-        view: View,
-        error: BaseException | None = None,
-    ) -> ModelReplied | ModelFailed:
-        """Return the attempt's result, with estimated tokens if it was cut while the server was working."""
-        answer = connection.in_time(answer)
-        if not isinstance(answer, ModelFailed) or answer.kind != "timeout":
-            return answer
-        import httpx2
-
-        silent = error is not None and isinstance(error.__cause__ or error, httpx2.ReadTimeout)
-        if not (self.pieces or connection.expired or silent):
-            return answer
-        prompt = estimated_usage(ModelReplied((), "end", Usage()), view).usage
-        return replace(answer, usage=replace(prompt, output=self.pieces))

@@ -20,8 +20,8 @@ from stackmem.errors import UsageError
 from stackmem.memory.shared.offers import inherits
 from stackmem.memory.small import STRATEGIES_FOR_SMALL, has_small_size
 from stackmem.models.asked import Asked, read_headers, read_temperature
+from stackmem.models.catalog import count_in_name
 from stackmem.models.registry import NOBODY, Model, introduced, is_served, open_model, takes_address
-from stackmem.models.served import count_in_name
 from stackmem.settings.settings import Settings
 
 from .in_memory import MEMORY

@@ -31,7 +31,7 @@ from stackmem.core.state import State
 from stackmem.core.text import clip_bytes, mark_cut, tail
 from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, SearchFiles, WorkspaceCall, WriteFile
 from stackmem.errors import WorkspaceError
-from stackmem.models.mending.arguments import with_mended_arguments
+from stackmem.neighbors import neighbor
 from stackmem.tools.bounded_calls import next_of
 from stackmem.workspace.clip import visible
 from stackmem.workspace.egress.fetching import fetch_page
@@ -202,7 +202,7 @@ def _ask(effect: requests.AskModel, world: World) -> facts.ModelReplied | facts.
     if isinstance(answer, facts.ModelFailed):
         answer = replace(answer, detail=world.scrub(answer.detail))
     else:
-        answer = with_mended_arguments(answer, effect)
+        answer = neighbor("providers: mend the arguments of calls")(answer, effect)
     mended = answer.mended if answer.mended is UNSET else tuple(world.scrub(note) for note in answer.mended)
     return replace(answer, mended=mended, prompt_digest=effect.view.digest)
 

@@ -29,8 +29,7 @@ from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular_text
 from stackmem.memory import open_strategy
 from stackmem.memory.small import small_offer
-from stackmem.models.openai import OpenAIModel
-from stackmem.models.registry import NOBODY, Model, introduced, open_model
+from stackmem.models.registry import NOBODY, HasTokenizer, Model, introduced, open_model
 from stackmem.models.tokens import CHARS_PER_TOKEN
 from stackmem.prompts import prompt_text
 from stackmem.settings.network import network_kept, network_of
@@ -233,7 +232,7 @@ def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...],
     chars = len(system) + len(task) + sum(len(tool.description) + len(tool.schema) for tool in tools)
     tokens = chars / CHARS_PER_TOKEN
     # the character-based estimate is about 45 % too high, so count exactly before refusing
-    if tokens > model.window_tokens / 2 and isinstance(model, OpenAIModel):
+    if tokens > model.window_tokens / 2 and isinstance(model, HasTokenizer):
         tokens = model.count_prompt(View(system, tools, Log((Message("user", (Text(task),)),)))) or tokens
     if tokens > model.window_tokens / 2:
         source = getattr(model, "window_source", "")

@@ -17,13 +17,13 @@ from stackmem.core.requests import AskModel
 from stackmem.doors.chat.human import HumanModel
 from stackmem.models.local_servers import LOCAL_SERVERS
 from stackmem.models.registry import MODELS, Model, open_model
-from tests.models.chat_server import ChatServer, call_piece, chunks
-from tests.models.gemini_server import GeminiServer
-from tests.models.gemini_server import call as gemini_call
-from tests.models.gemini_server import streamed as gemini_streamed
-from tests.models.server import MessagesServer, calls
-from tests.models.test_openai_responses import PATH, function_call, streamed
-from tests.models.views import asking, assistant, called, result, rolling, user
+from tests.providers.chat_server import ChatServer, call_piece, chunks
+from tests.providers.gemini_server import GeminiServer
+from tests.providers.gemini_server import call as gemini_call
+from tests.providers.gemini_server import streamed as gemini_streamed
+from tests.providers.server import MessagesServer, calls
+from tests.providers.test_openai_responses import PATH, function_call, streamed
+from tests.providers.views import asking, assistant, called, result, rolling, user
 
 SCRIPT = "replies:\n" + "  - {call: read_file, args: {path: a}}\n" * 40
 Opened = Callable[[Path], AbstractContextManager[Model]]

@@ -12,11 +12,11 @@ import pytest
 
 from stackmem.core.facts import ModelFailed
 from stackmem.core.messages import Thinking
-from stackmem.models.anthropic import AnthropicModel
 from stackmem.models.endpoint import Endpoint
-from stackmem.models.gemini import GeminiModel
-from stackmem.models.openai import OpenAIModel
-from tests.models.views import asking
+from stackmem.providers.anthropic import AnthropicModel
+from stackmem.providers.gemini import GeminiModel
+from stackmem.providers.openai import OpenAIModel
+from tests.providers.views import asking
 
 from .odd_gemini import ROWS as GEMINI
 from .odd_messages import ROWS as MESSAGES

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from stackmem.core.facts import CallRejected, ToolReturned
-from tests.models.chat_server import ChatServer, call_piece, chunks
-from tests.models.gemini_server import GeminiServer
-from tests.models.gemini_server import call as gemini_call
-from tests.models.gemini_server import streamed as gemini
-from tests.models.server import Answer, MessagesServer, calls
-from tests.models.test_openai_responses import function_call
-from tests.models.test_openai_responses import streamed as response
+from tests.providers.chat_server import ChatServer, call_piece, chunks
+from tests.providers.gemini_server import GeminiServer
+from tests.providers.gemini_server import call as gemini_call
+from tests.providers.gemini_server import streamed as gemini
+from tests.providers.server import Answer, MessagesServer, calls
+from tests.providers.test_openai_responses import function_call
+from tests.providers.test_openai_responses import streamed as response
 from tests.run.people import replayed
 from tests.stage import Stage, events
 

@@ -16,8 +16,8 @@ from stackmem.core.tools import tool_name
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.registry import Model, open_model
 from tests.build import World, started, stored
-from tests.models.chat_server import ChatServer, Refusal, call_piece, chunks
-from tests.models.server import Answer, MessagesServer, calls, fails, says
+from tests.providers.chat_server import ChatServer, Refusal, call_piece, chunks
+from tests.providers.server import Answer, MessagesServer, calls, fails, says
 
 SPELLED = sorted({*STRATEGIES, *(f"stackheap:index={place}" for place in ("on_change", "delta", "tail", "system"))})
 PUSH = {"name": "a", "objective": "Do it.", "context": "None.", "return_spec": "What."}

@@ -16,8 +16,8 @@ from ruamel.yaml import YAML
 from stackmem.core.facts import ModelReplied, RunEnded
 from stackmem.core.messages import Thinking
 from stackmem.models.registry import open_model
-from tests.models.chat_server import ChatServer, chunks
-from tests.models.views import asking, assistant, user
+from tests.providers.chat_server import ChatServer, chunks
+from tests.providers.views import asking, assistant, user
 from tests.stage import TASKS, Stage, events
 
 from .test_runs_over_http import run

@@ -14,13 +14,13 @@ import msgspec
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import FailureKind, Message, Text, Thinking, ToolCall, ToolResult, ToolSpec
 from stackmem.core.requests import AskModel
-from stackmem.models.anthropic import AnthropicModel
 from stackmem.models.endpoint import Endpoint
-from stackmem.models.gemini import GeminiModel
-from stackmem.models.openai import CHAT, RESPONSES, OpenAIModel
+from stackmem.providers.anthropic import AnthropicModel
+from stackmem.providers.gemini import GeminiModel
+from stackmem.providers.openai import CHAT, RESPONSES, OpenAIModel
 from stackmem.trace.record import Record
 from stackmem.trace.store import write_line
-from tests.models.views import READ_FILE, asking
+from tests.providers.views import READ_FILE, asking
 
 WIRES = ("anthropic", "chat", "responses", "gemini")
 KINDS = FailureKind.__args__  # type: ignore[attr-defined]
@@ -61,7 +61,7 @@ def model_of(wire: str, answers: Answers) -> Iterator[Any]:
     model._client, model._connection = kept._client, kept._connection
     _ANSWERING.append(answers)
     try:
-        with patch("stackmem.models.openai.served_names", lambda *_: ()), warnings.catch_warnings():
+        with patch("stackmem.providers.openai.served_names", lambda *_: ()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield model
     finally:

@@ -14,7 +14,7 @@ import httpx2
 
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import ToolCall
-from stackmem.models.mending.arguments import with_mended_arguments
+from stackmem.providers.mending.arguments import with_mended_arguments
 from tests.fuzz.choices import Choices
 from tests.fuzz.providers import (
     MAX_REQUESTS,
@@ -26,7 +26,7 @@ from tests.fuzz.providers import (
     notes_of,
 )
 from tests.fuzz.seeds import answers_of
-from tests.models.views import asking, user
+from tests.providers.views import asking, user
 
 Json = dict[str, Any]
 

@@ -39,7 +39,7 @@ from stackmem.formats.tasks import import_tasks
 from stackmem.lab.bench.suite import read_suite
 from stackmem.lab.simulated.script_language import parse_script
 from stackmem.languages.running.lint import lint_all
-from stackmem.models.event_stream import server_events
+from stackmem.providers.event_stream import server_events
 from stackmem.replays.replay import replay_run
 from stackmem.run.run_folder import EXCHANGES
 from stackmem.tasks.reader import read_task

@@ -16,14 +16,13 @@ from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import ListFiles, ReadFile
 from stackmem.errors import UsageError
 from stackmem.models.asked import Asked, read_headers, read_temperature
-from stackmem.models.calls.text_calls import with_calls
 from stackmem.models.registry import open_model
+from stackmem.providers.calls.text_calls import with_calls
 from tests.contracts.test_runs_over_http import run
+from tests.providers.chat_server import ChatServer, call_piece, chunks
+from tests.providers.server import MessagesServer, says
+from tests.providers.views import asking
 from tests.stage import Stage, pop
-
-from .chat_server import ChatServer, call_piece, chunks
-from .server import MessagesServer, says
-from .views import asking
 
 ASKED = Asked(temperature=0.0, effort="high", service_tier="flex", headers={"X-Team": "blue"})
 

@@ -9,7 +9,7 @@ from stackmem.lab.simulated import PERFECT, SETTINGS, BoundedReader, ReaderDials
 from stackmem.lab.simulated.dials import luck
 from stackmem.models.registry import open_model
 from tests.lab.simulated.test_simulated_policy import PLANNED, RUNNER, SPEC, TASK, asking, exchanged, ran, tools
-from tests.models.views import user
+from tests.providers.views import user
 
 ALWAYS = ReaderDials(long=1.0, noticed=0.0)
 NOTICED = ReaderDials(long=1.0, noticed=1.0)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from stackmem.models.served import count_in_entry, count_in_name
+from stackmem.models.catalog import count_in_name
+from stackmem.providers.served import count_in_entry
 
 BILLION = 10**9
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from stackmem.core.messages import Text
-from stackmem.models.anthropic_stream import read_reply
-from stackmem.models.openai_stream import read_chat
 from stackmem.models.spoken import listening, overheard, progress_of, watching, words_of
+from stackmem.providers.anthropic_stream import read_reply
+from stackmem.providers.openai_stream import read_chat
 
 MESSAGES = [
     {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 1}}},

@@ -18,8 +18,8 @@ from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from tests.build import do, play, shown_text, started
 from tests.history.folders import repository
-from tests.models.image_rules import png
-from tests.models.server import MessagesServer, calls
+from tests.providers.image_rules import png
+from tests.providers.server import MessagesServer, calls
 from tests.run.killed import dies
 from tests.run.people import replayed
 from tests.stage import Stage, call, events, pop

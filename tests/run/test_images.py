@@ -14,10 +14,11 @@ from stackmem.core.images import ImageRef
 from stackmem.core.images.vision import Vision
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult, Usage, View
-from stackmem.models.gemini_messages import contents
-from stackmem.models.openai_messages import chat_body
-from stackmem.models.openai_responses import responses_body
-from stackmem.models.vision import LOCAL, UNSEEN, Sight
+from stackmem.models.vision import LOCAL
+from stackmem.providers.gemini_messages import contents
+from stackmem.providers.images import UNSEEN, Sight
+from stackmem.providers.openai_messages import chat_body
+from stackmem.providers.openai_responses import responses_body
 from stackmem.review.report.page import page
 from stackmem.review.report.view import read_runs
 from stackmem.run.fork import ForkChanges, fork
@@ -26,9 +27,9 @@ from stackmem.tools.mcp_content import illustrated
 from stackmem.tools.own_tools import TOOLS, Illustrated, tool
 from stackmem.trace.images import IMAGES, images_of
 from stackmem.trace.pack import pack, unpack
-from tests.models.chat_server import ChatServer, call_piece, chunks
-from tests.models.image_rules import chat_fault, png
-from tests.models.server import MessagesServer, calls, says
+from tests.providers.chat_server import ChatServer, call_piece, chunks
+from tests.providers.image_rules import chat_fault, png
+from tests.providers.server import MessagesServer, calls, says
 from tests.stage import Stage, events, mounted
 
 MODEL = "anthropic/claude-opus-5-5"

@@ -26,7 +26,7 @@ from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.trace.open_run import Run
 from tests.languages import tiny
 from tests.languages.running.test_run import Desk, folder_of
-from tests.models.chat_server import ChatServer
+from tests.providers.chat_server import ChatServer
 from tests.run.settings_places import Places
 from tests.stage import Stage, command, events, pop
 

@@ -13,7 +13,7 @@ from stackmem import open_run, replay
 from stackmem.core.facts import ModelReplied
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
-from tests.models.chat_server import ChatServer, call_piece, chunks
+from tests.providers.chat_server import ChatServer, call_piece, chunks
 from tests.run.killed import stackmem_environ
 from tests.stage import SOLVED, Stage, events
 

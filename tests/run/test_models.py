@@ -34,7 +34,7 @@ from stackmem.trace.record import Record
 from stackmem.trace.steps import total_usd
 from tests.build import PRICE, SPENT, started
 from tests.languages.running.test_run import Desk, desk, folder_of, language  # noqa: F401 - fixtures
-from tests.models.chat_server import ChatServer
+from tests.providers.chat_server import ChatServer
 from tests.stage import command, pop, push
 
 ASK = AskModel(View("", (), Log([Message("user", (Text("Say something."),))])), step=1, facts=0)

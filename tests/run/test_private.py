@@ -4,7 +4,7 @@ import os
 import stat
 from pathlib import Path
 
-from tests.models.chat_server import ChatServer, Refusal
+from tests.providers.chat_server import ChatServer, Refusal
 from tests.stage import Stage, command, pop
 
 

@@ -3,7 +3,7 @@
 from msgspec import UNSET, json
 
 from stackmem.core.facts import CallRejected, NoticeGiven, RunStarted, ToolReturned
-from tests.models.chat_server import ChatServer, chunks
+from tests.providers.chat_server import ChatServer, chunks
 from tests.stage import Stage, events
 
 HALF = 5_000

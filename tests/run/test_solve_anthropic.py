@@ -12,7 +12,7 @@ from stackmem import replay
 from stackmem.core.facts import ModelFailed, ModelReplied, RunStarted
 from stackmem.core.pricing import cost_usd
 from stackmem.models.catalog import lookup
-from tests.models.server import Answer, MessagesServer, calls, fails, says
+from tests.providers.server import Answer, MessagesServer, calls, fails, says
 from tests.stage import SOLVED, Stage, events, eventually
 
 MODEL = "anthropic/claude-sonnet-5-5"

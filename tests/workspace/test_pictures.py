@@ -7,7 +7,7 @@ import pytest
 from stackmem.core.images.vision import Vision
 from stackmem.workspace.pictures.convert import PictureRefused, converted
 from stackmem.workspace.pictures.headers import header, without_metadata
-from tests.models.image_rules import png, size_of
+from tests.providers.image_rules import png, size_of
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is of the extra vision")
 CLAUDE = Vision("claude", 1568, 1_568, 4 << 20, 100, 20 << 20)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from stackmem.core.messages import ToolSpec
 from stackmem.core.tool_schemas import shown_schema
-from stackmem.models.json_text import parse_arguments
+from stackmem.providers.json_text import parse_arguments
 
 BLOCK_END = "."
 MAX_CALL_CHARS = 10_000_000

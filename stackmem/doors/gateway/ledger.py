@@ -21,8 +21,8 @@ from starlette.requests import Request
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.doors.gateway.wires.wire import ForeignRequest, WireFormat
-from stackmem.models.event_stream import server_events
-from stackmem.models.failures import failed, kind_of_status, sentence
+from stackmem.providers.event_stream import server_events
+from stackmem.providers.failures import failed, kind_of_status, sentence
 
 from .bounds import GatewaySpending
 from .codings import decoded

@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Scope
 from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.wire import ForeignRequest, WireFormat
 from stackmem.doors.listening.guard import TOKEN_WAY, Guard
-from stackmem.models.failures import failed
+from stackmem.providers.failures import failed
 
 from .bounds import UNREADABLE, GatewaySpending
 from .conversations import Conversations

@@ -30,8 +30,8 @@ from stackmem.formats.recordings.session import (
     RecordedText,
     RecordedTurn,
 )
-from stackmem.models.calls.text_calls import recorded_call
 from stackmem.models.catalog import lookup
+from stackmem.providers.calls.text_calls import recorded_call
 from stackmem.review.measure.foreign_tools import does
 
 from .exchanges import AnswerPassed, Passed, RequestPassed, RunClosed, ToldMessage

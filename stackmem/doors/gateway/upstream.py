@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from stackmem.errors import UsageError
-from stackmem.models.connection import trusted
+from stackmem.providers.connection import trusted
 from stackmem.workspace.credentials import credentials
 
 from .codings import READ_HERE

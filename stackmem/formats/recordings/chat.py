@@ -17,7 +17,7 @@ from stackmem.core.guidance.lessons import FOREIGN_NAMES
 from stackmem.core.messages import ReplyPart, ToolCall, Usage
 from stackmem.core.tools import CALLS
 from stackmem.errors import UsageError
-from stackmem.models.calls.text_calls import recorded_call
+from stackmem.providers.calls.text_calls import recorded_call
 
 from .session import (
     Count,

@@ -15,7 +15,7 @@ from stackmem.cli.container import IN_CONTAINER, WITHOUT_SANDBOX
 from stackmem.cli.options import Flags, Json, settings, takes
 from stackmem.cli.screen.text import echo_json, readable
 from stackmem.errors import UsageError
-from stackmem.models.local_servers import running_servers
+from stackmem.providers.running_servers import running_servers
 from stackmem.review.doctor.examination import Examined, examine, examine_model
 from stackmem.review.doctor.lines import model_lines, server_lines
 from stackmem.workspace.project.project import Project

@@ -21,10 +21,10 @@ from stackmem.history.repository import shares_blocks
 from stackmem.memory import open_strategy
 from stackmem.models.endpoint import without_login
 from stackmem.models.local_servers import LOCAL_SERVERS
-from stackmem.models.openai import OpenAIModel
 from stackmem.models.registry import introduced, open_model, unready
 from stackmem.models.tokens import CHARS_PER_TOKEN
 from stackmem.prompts import prompt_text
+from stackmem.providers.openai import OpenAIModel
 from stackmem.review.doctor.probe import ServerProbes, probe_server
 from stackmem.run.folder_choice import layer_over
 from stackmem.run.git_inside import history_told, place_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from stackmem.cli.screen.text import readable
-from stackmem.models.local_servers import RunningServer
+from stackmem.providers.running_servers import RunningServer
 from stackmem.review.doctor.examination import FirstPrompt, ModelReport
 from stackmem.review.doctor.probe import FormProbe
 

@@ -17,14 +17,14 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, ToolCall, ToolSpec, View
 from stackmem.core.requests import AskModel
-from stackmem.models.calls.call_schema import schema_format
-from stackmem.models.calls.text_calls import as_text, with_calls
 from stackmem.models.endpoint import Endpoint
-from stackmem.models.event_stream import server_events
-from stackmem.models.failures import one_line, sentence
-from stackmem.models.openai_messages import chat_body
-from stackmem.models.openai_stream import read_chat
-from stackmem.models.server.small_requests import Answer, Json, post
+from stackmem.providers.calls.call_schema import schema_format
+from stackmem.providers.calls.text_calls import as_text, with_calls
+from stackmem.providers.event_stream import server_events
+from stackmem.providers.failures import one_line, sentence
+from stackmem.providers.openai_messages import chat_body
+from stackmem.providers.openai_stream import read_chat
+from stackmem.providers.server.small_requests import Answer, Json, post
 
 Form = Literal["native call", "call in the text", "no call", "refused"]
 

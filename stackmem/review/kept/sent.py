@@ -13,10 +13,10 @@ from msgspec import Struct
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, ToolSpec, View
 from stackmem.core.text import whole
-from stackmem.models.calls.text_calls import as_text, tool_line
-from stackmem.models.gemini_messages import contents, declaration
-from stackmem.models.openai_messages import chat_body, chat_tool
-from stackmem.models.openai_responses import responses_body, responses_tool
+from stackmem.providers.calls.text_calls import as_text, tool_line
+from stackmem.providers.gemini_messages import contents, declaration
+from stackmem.providers.openai_messages import chat_body, chat_tool
+from stackmem.providers.openai_responses import responses_body, responses_tool
 from stackmem.review.measure.prefix import PromptBlock, text_of
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from tests.models.image_rules import png
+from tests.providers.image_rules import png
 from tests.stage import call, command
 
 SHOT = png(80, 60)

@@ -15,7 +15,7 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Text, ToolCall, ToolSpec
 from stackmem.doors.chat.human import HumanModel, visible
 from tests.house.sources import ROOT
-from tests.models.views import READ_FILE, asking, called, result, user
+from tests.providers.views import READ_FILE, asking, called, result, user
 
 WRITE_FILE = ToolSpec(
     "write_file",
@@ -26,7 +26,7 @@ WRITE_FILE = ToolSpec(
 TOOLS = (READ_FILE, WRITE_FILE)
 AT_A_TERMINAL = """
 from stackmem.doors.chat.human import HumanModel
-from tests.models.views import READ_FILE, asking
+from tests.providers.views import READ_FILE, asking
 for _ in range(2):
     call, = HumanModel().reply(asking(tools=(READ_FILE,))).parts
     print("read", len(call.arguments["path"]), call.arguments["path"][-1:], flush=True)

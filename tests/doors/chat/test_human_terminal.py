@@ -22,7 +22,7 @@ import sys
 from stackmem.core.facts import ModelFailed
 from stackmem.core.messages import ToolSpec
 from stackmem.doors.chat.human import HumanModel
-from tests.models.views import READ_FILE, asking, user
+from tests.providers.views import READ_FILE, asking, user
 write = ToolSpec("write_file", "Write.", '{"type":"object","properties":{"path":{"type":"string"},'
                  '"content":{"type":"string"}},"required":["path","content"]}')
 model = HumanModel()

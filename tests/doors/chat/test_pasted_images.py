@@ -10,7 +10,7 @@ from stackmem import replay
 from stackmem.core.person_facts import PersonAttached
 from stackmem.doors.chat import pasted_images
 from stackmem.doors.chat.pasted_images import PastedImages, PasteRefused, clipboard_image
-from tests.models.image_rules import png
+from tests.providers.image_rules import png
 from tests.stage import Stage
 
 from .test_line_editor import line, paste

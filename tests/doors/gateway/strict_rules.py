@@ -1,6 +1,6 @@
 """The documented rules of the four APIs about the order of messages, checked as a strict provider checks them.
 
-Unlike ``tests.models.api_rules``, which covers our own requests, this accepts unknown fields and every form in which
+Unlike ``tests.providers.api_rules``, which covers our own requests, this accepts unknown fields and every form in which
 other agents write a message.
 """
 
@@ -14,7 +14,7 @@ from stackmem.doors.gateway.wires.chat import CHAT
 from stackmem.doors.gateway.wires.gemini import GEMINI
 from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.wire import WireFormat
-from tests.models.api_rules import signature
+from tests.providers.api_rules import signature
 
 Json = dict[str, Any]
 THOUGHTS = ("thinking", "redacted_thinking")

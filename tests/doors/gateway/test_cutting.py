@@ -17,7 +17,7 @@ from stackmem.doors.gateway.wires.responses import RESPONSES
 from stackmem.doors.gateway.wires.wire import WireFormat
 from stackmem.errors import UsageError
 from tests.doors.gateway.upstream import assistant, request, result, text, use, user
-from tests.models.api_rules import first_fault, signature
+from tests.providers.api_rules import first_fault, signature
 
 SPELLED = ("mask:2,poll=1", "mask:1,poll=3", "window:2,step=1", "window:1,step=2", "truncate:100", "clear:150,keep=1")
 

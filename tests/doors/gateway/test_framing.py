@@ -20,7 +20,7 @@ from stackmem.doors.mcp.frame_marks import FrameMark, FrameMarks, marks_in
 from stackmem.settings.frame_key import frame_key
 from tests.doors.gateway.test_cutting import body_of, unpaired
 from tests.doors.gateway.upstream import assistant, result, text, use, user
-from tests.models.api_rules import first_fault
+from tests.providers.api_rules import first_fault
 
 PUSH, POP = "mcp__stackmem__push_frame", "mcp__stackmem__pop_frame"
 KEY = b"0" * 64

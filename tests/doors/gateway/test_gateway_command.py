@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.doors.gateway.upstream import RawAnswer, RawUpstream, message_events, text
-from tests.models.server import MessagesServer, calls, says
+from tests.providers.server import MessagesServer, calls, says
 from tests.stage import ROOT, Stage
 
 AGENT = """

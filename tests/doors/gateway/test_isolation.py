@@ -12,7 +12,7 @@ import pytest
 from stackmem.doors.gateway.isolation import socket_files
 from stackmem.workspace.overlay.mount import make_private_network
 from tests.doors.gateway.test_gateway_command import AGENT
-from tests.models.server import MessagesServer, calls, says
+from tests.providers.server import MessagesServer, calls, says
 from tests.stage import Stage
 
 ATTEMPTS = """

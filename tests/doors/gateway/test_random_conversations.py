@@ -32,8 +32,8 @@ from stackmem.review.measure.cache import CacheRequest, simulate
 from stackmem.review.measure.prefix import PromptBlock
 from tests.conftest import CAMPAIGN
 from tests.doors.gateway.test_cutting import unpaired
-from tests.models.api_rules import first_fault, signature
-from tests.models.prefix_cache import PrefixCache
+from tests.providers.api_rules import first_fault, signature
+from tests.providers.prefix_cache import PrefixCache
 from tests.review.measure.test_cache_agreement import figures
 
 SEEDS = 371 if CAMPAIGN else 3

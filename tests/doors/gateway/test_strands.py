@@ -12,7 +12,7 @@ from stackmem.doors.gateway.serving import bill_of
 from stackmem.doors.gateway.status import gateway_status
 from stackmem.doors.gateway.verifying import verify_gateway_run
 from stackmem.models.catalog import lookup
-from stackmem.models.openai_stream import tokens_in
+from stackmem.providers.openai_stream import tokens_in
 from stackmem.run.run_folder import EXCHANGES
 from tests.doors.gateway.test_proxy import HEADERS, events, gateway, only_run
 from tests.doors.gateway.upstream import (

@@ -15,7 +15,7 @@ from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.responses import RESPONSES
 from tests.doors.gateway.strict_rules import binds_thinking, fault
 from tests.doors.gateway.upstream import assistant, request, result, use, user
-from tests.models.api_rules import signature
+from tests.providers.api_rules import signature
 
 DROPPING = ("window:2,step=1", "rolling_summary:2", "summary:2000,keep=2", "summary:2000,keep=2,prefix=cold",
             "structured_summary:2000,keep=2", "hierarchical:2,2")  # fmt: skip

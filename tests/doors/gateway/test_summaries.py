@@ -32,7 +32,7 @@ from tests.doors.gateway.upstream import (
     use,
     user,
 )
-from tests.models.api_rules import first_fault
+from tests.providers.api_rules import first_fault
 
 ASKS = b"COMPACTION REQUEST"
 SUMMARY = "parser = mended; next = lexer"

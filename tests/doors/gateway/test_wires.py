@@ -8,7 +8,7 @@ from stackmem.doors.gateway.wires.chat import CHAT
 from stackmem.doors.gateway.wires.gemini import GEMINI
 from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.responses import RESPONSES
-from stackmem.models.event_stream import server_events
+from stackmem.providers.event_stream import server_events
 
 
 @pytest.mark.parametrize("wire", [CHAT, MESSAGES, RESPONSES, GEMINI], ids=lambda wire: wire.name)

@@ -38,7 +38,7 @@ from stackmem.core.person_facts import (
 from stackmem.doors.acp.messages import BadLine, is_ignored, read_message
 from stackmem.run.run_folder import is_run
 from tests.doors.serve.acp_schema import Wire
-from tests.models.image_rules import png
+from tests.providers.image_rules import png
 from tests.stage import Stage, call, command, pop, push
 
 

@@ -14,7 +14,7 @@ from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult, ToolSpec, View
 from stackmem.lab.simulated import VARIANTS, BoundedReader
 from tests.build import started
-from tests.models.views import asking, assistant, user
+from tests.providers.views import asking, assistant, user
 
 PLAN = "unit 1: needs env.runner <probe docs/r.md>, spec.a <read docs/s.md>\nunit 2: needs env.runner <probe docs/r.md>"
 

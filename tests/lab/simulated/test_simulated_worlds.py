@@ -8,7 +8,7 @@ from stackmem.core.budgets import Budgets
 from stackmem.lab.simulated import VARIANTS
 from stackmem.lab.worlds import WORLDS
 from stackmem.memory import STRATEGIES
-from tests.models.reading import played, world
+from tests.providers.reading import played, world
 
 SETTLED = ("popped", "limit:steps")
 

@@ -15,8 +15,8 @@ from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
 from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, what_if
 from stackmem.models.local_servers import FREE
-from stackmem.models.openai_messages import chat_body
 from stackmem.models.tokens import o200k_tokens
+from stackmem.providers.openai_messages import chat_body
 from stackmem.review.kept.costing import costing_as, own_costing
 from stackmem.review.measure.cached_steps import with_prompts
 from stackmem.review.measure.moments import moments

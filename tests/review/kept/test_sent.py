@@ -11,10 +11,10 @@ from stackmem.core.messages import Message, Text, ToolCall, ToolResult, ToolSpec
 from stackmem.core.strategy import budgets_of
 from stackmem.core.tool_schemas import spec
 from stackmem.memory import open_strategy
-from stackmem.models.calls.text_calls import as_text
-from stackmem.models.gemini_messages import declaration
-from stackmem.models.openai_messages import chat_body
-from stackmem.models.openai_responses import responses_body
+from stackmem.providers.calls.text_calls import as_text
+from stackmem.providers.gemini_messages import declaration
+from stackmem.providers.openai_messages import chat_body
+from stackmem.providers.openai_responses import responses_body
 from stackmem.review.kept.sent import sent_text, wire_of
 from stackmem.review.measure.prefix import PromptBlock
 from tests.build import started

@@ -12,16 +12,16 @@ from stackmem.core.facts import ModelReplied
 from stackmem.core.images import no_image
 from stackmem.core.log import Log
 from stackmem.core.messages import Breakpoint, Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
-from stackmem.models.anthropic import _blocks, _tool, request_body
 from stackmem.models.registry import open_model
-from stackmem.models.vision import Sight
+from stackmem.providers.anthropic import _blocks, _tool, request_body
+from stackmem.providers.images import Sight
 from stackmem.review.measure.cache import CacheRequest, simulate
 from stackmem.review.measure.cached_steps import cached_steps
 from stackmem.review.measure.prefix import PromptBlock
 from tests.build import World, alloc, call, do, failed, play, pop, push, reply, started
 from tests.contracts.test_runs_over_http import PUSH, SPELLED, run
-from tests.models.prefix_cache import PrefixCache
-from tests.models.server import MessagesServer, calls
+from tests.providers.prefix_cache import PrefixCache
+from tests.providers.server import MessagesServer, calls
 
 from .runs import seen
 

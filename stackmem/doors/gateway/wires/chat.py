@@ -10,8 +10,8 @@ from typing import Any
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Part, Text, ToolCall, ToolResult, ToolSpec
 from stackmem.core.text import whole
-from stackmem.models.json_text import parse_arguments
-from stackmem.models.openai_stream import read_chat
+from stackmem.providers.json_text import parse_arguments
+from stackmem.providers.openai_stream import read_chat
 
 from .bodies import ReadBodies
 from .wire import (

@@ -15,8 +15,8 @@ from typing import Any
 from stackmem.core.facts import ModelFailed, ModelReplied, Stop
 from stackmem.core.messages import Part, ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage
 from stackmem.core.text import whole, whole_value
-from stackmem.models.failures import failed, kind_of_error, sentence
-from stackmem.models.openai_stream import token_count, tokens_in
+from stackmem.providers.failures import failed, kind_of_error, sentence
+from stackmem.providers.openai_stream import token_count, tokens_in
 
 from .bodies import ReadBodies
 from .wire import (

@@ -10,7 +10,7 @@ from typing import Any
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Part, Thinking, ToolCall, ToolResult, ToolSpec, Usage
 from stackmem.core.text import whole, whole_value
-from stackmem.models.anthropic_stream import read_reply
+from stackmem.providers.anthropic_stream import read_reply
 
 from .bodies import ReadBodies
 from .wire import (

@@ -9,7 +9,7 @@ from functools import lru_cache
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Part, Text, Thinking, ToolResult, ToolSpec
 from stackmem.core.text import whole, whole_value
-from stackmem.models.openai_responses import called, read_response
+from stackmem.providers.openai_responses import called, read_response
 
 from .bodies import ReadBodies
 from .chat import error

@@ -20,7 +20,7 @@ from stackmem.models.catalog import lookup
 from tests.doors.gateway.clients.spelling import OUTPUT, Call, Json, Reply, call_id, spoken
 from tests.doors.gateway.strict_rules import binds_thinking, fault
 from tests.doors.gateway.upstream import RawAnswer
-from tests.models.api_rules import signature
+from tests.providers.api_rules import signature
 
 TASK = "Count the lines of every file, one command at a time, and say how many there are."
 SUBTASK = "SUBTASK: list the folder once and report what it holds."
