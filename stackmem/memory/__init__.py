@@ -46,6 +46,8 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "compact_provider": Rival("compact_provider"),
     "condenser": Rival("condenser"),
     "context_editing": Rival("context_editing"),
+    "dashboard": Rival("dashboard"),
+    "episodes": Rival("episodes"),
     "expandable": Rival("expandable"),
     "handoff": Rival("handoff"),
     "hierarchical": Rival("hierarchical"),

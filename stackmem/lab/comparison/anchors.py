@@ -17,7 +17,7 @@ FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
     "linear": ("keeps it as it was, whole or the last of it", frozenset({"full", "window", "truncate"})),
     "masking": (
         "takes old results out",
-        frozenset({"mask", "clear", "clear_cold", "clear_paying", "context_editing", "boundary"}),
+        frozenset({"mask", "clear", "clear_cold", "clear_paying", "context_editing", "boundary", "episodes"}),
     ),
     "summary": (
         "sums it up",
@@ -36,7 +36,10 @@ FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
             }
         ),
     ),
-    "lookup": ("writes it down or looks it up", frozenset({"rag", "notes", "memory_dir", "letta", "expandable"})),
+    "lookup": (
+        "writes it down or looks it up",
+        frozenset({"rag", "notes", "memory_dir", "letta", "expandable", "dashboard"}),
+    ),
     "frames": ("ends frames, no heap", frozenset({"isolated", "fold", "stack"})),
     "stackheap": (
         "heap, and frames",

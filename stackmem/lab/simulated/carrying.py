@@ -1,7 +1,7 @@
-"""The text that the reader adds to its call on request: its whole state, or a fold of the last answer.
+"""The text that the reader adds to its call on request: its whole state, a fold of the last answer, or marks.
 
-The text contains facts, dead ends, changes, the plan, candidates and how far files were read, in the grammar of the
-worlds. It contains no free prose.
+A state or fold contains facts, dead ends, changes, the plan, candidates and how far files were read, in the grammar of
+the worlds. It contains no free prose. Marks say which episode a call belongs to, or which results are archived.
 """
 
 from __future__ import annotations
@@ -14,15 +14,24 @@ from stackmem.core.messages import Message, Text, ToolResult
 from .knowledge import Knowledge
 from .known_facts import dead_ends, fact_lines, newest, visible
 from .lines import Candidates, Changed, Excluded, Planned, StatedFact, UnitsDone, fact_line, lines
+from .sight import ChosenCall
 
 _STATE = re.compile(r"^STATE DUE: .*at most ([\d,]{1,12}) characters")
 _FOLD = re.compile(
     r"^FOLD DUE: steps (\d{1,9}) to (\d{1,9}), behind (\d{1,9}) blocks that begin with step (\d{1,9})\. "
     r".*at most ([\d,]{1,12}) characters"
 )
+_DASHBOARD = re.compile(r"^CONTEXT: ([\d,]{1,12}) of ([\d,]{1,12}) tokens$", re.MULTILINE)
+_ROW = re.compile(r"^(\d{1,6}) \| \S{1,64} \| ([\d,]{1,12}) \| (\d{1,6}) \| \d{1,6}$", re.MULTILINE)
+_EPISODES = "`EPISODE explore NAME`"
+_CROWDED, _ROOMY = 0.8, 0.5
+"""From this share of the budget on, the reader archives results until this share is left."""
+_RECENT = 3
+"""Results of so many steps are not archived."""
 MAX_BLOCKS = 8
 """With at least this many blocks, all are folded into one."""
 _PLANNED = 10
+_UNIT = re.compile(r"\./work do (\d{1,6})\b")
 
 
 def carried(knowledge: Knowledge, last: Message) -> str:
@@ -38,7 +47,34 @@ def carried(knowledge: Knowledge, last: Message) -> str:
             all_lines = _all(knowledge) if everything else _told(knowledge, last)
             kept_lines = list(_fitting(all_lines, _number(match[5]))) or ["Nothing that later steps need."]
             return "\n".join([f"FOLD {oldest if everything else first}-{ends}", *kept_lines])
+        if match := _DASHBOARD.search(part.text):
+            return _archived(_number(match[1]), _number(match[2]), part.text)
     return ""
+
+
+def _archived(used: int, budget: int, dashboard: str) -> str:
+    """Return the line that archives the oldest results of a crowded prompt; empty if it is not crowded."""
+    if used < budget * _CROWDED:
+        return ""
+    steps, left = list[str](), used
+    for row in _ROW.finditer(dashboard):
+        if left <= budget * _ROOMY or int(row[3]) <= _RECENT:
+            break
+        steps.append(row[1])
+        left -= _number(row[2])
+    return f"ARCHIVE {', '.join(steps)}" if steps else ""
+
+
+def episode(system: str, action: ChosenCall, knowledge: Knowledge, last: Message) -> str:
+    """Return the mark of the episode that a call belongs to, and what the last answer told; empty if no one asks.
+
+    A unit is an act episode that relies on all that was found out. Everything else is one explore episode.
+    """
+    if _EPISODES not in system:
+        return ""
+    unit = _UNIT.match(str(action.arguments.get("command", "")))
+    mark = f"EPISODE act unit-{unit[1]} after facts" if unit else "EPISODE explore facts"
+    return "\n".join([mark, *_told(knowledge, last)])
 
 
 def _number(text: str) -> int:

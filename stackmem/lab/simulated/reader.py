@@ -20,7 +20,7 @@ from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Message, ReplyPart, Text, ToolCall, Usage, View
 from stackmem.core.requests import AskModel
 
-from .carrying import carried, read_lines
+from .carrying import carried, episode, read_lines
 from .dials import PERFECT, ReaderDials
 from .index import INDEX_HEAD
 from .knowledge import SEEN, TOLD, Held, Knowledge
@@ -203,8 +203,11 @@ class BoundedReader:
         if self._remembered is not None:
             knowledge = self._remembered.with_all(knowledge)
         action = decide(ReaderSight(knowledge, offered(request.view.tools), self._variant))
-        carried_text = carried(knowledge, request.view.messages[-1]) if len(request.view.messages) else ""
-        text = words_beside(action, knowledge) + (f"\n{carried_text}" if carried_text else "")
+        texts = [words_beside(action, knowledge)]
+        if len(request.view.messages):
+            last = request.view.messages[-1]
+            texts += (carried(knowledge, last), episode(request.view.system, action, knowledge, last))
+        text = "\n".join(filter(None, texts))
         call = ToolCall(f"call_{request.facts}", action.tool, action.arguments)
         return _answered(request, tokens, (Text(text), call))
 

@@ -10,6 +10,8 @@ from .agentfold import agentfold
 from .at_provider import compact_provider, context_editing
 from .boundary import boundary
 from .clear_paying import clear_paying
+from .dashboard import dashboard
+from .episodes import episodes
 from .frames import fold, heap, isolated, stack, stackheap_fork, stackheap_lossless
 from .letta import letta
 from .rag import rag
@@ -32,6 +34,8 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "compact_provider": compact_provider,
     "condenser": condenser,
     "context_editing": context_editing,
+    "dashboard": dashboard,
+    "episodes": episodes,
     "expandable": expandable,
     "handoff": handoff,
     "hierarchical": hierarchical,

@@ -8,7 +8,7 @@ if it does that rarely.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, assert_never
 
 from msgspec import UNSET, Struct, json
@@ -44,6 +44,18 @@ class Cut(Struct, frozen=True):
     short: int = 0  # number of exchanges that are not shown in full, including the dropped ones
 
 
+class Eviction(Struct, frozen=True):
+    """Exchanges anywhere in a conversation that are not shown in full, by their steps. An eviction only grows.
+
+    Attributes:
+        short: Steps whose results are shortened.
+        dropped: Steps that are not shown. What the user said in them stays.
+    """
+
+    short: frozenset[int] = frozenset()
+    dropped: frozenset[int] = frozenset()
+
+
 class Linear(Struct, frozen=True):
     """A conversation so far."""
 
@@ -55,6 +67,7 @@ class Linear(Struct, frozen=True):
     chars: int  # characters of ``shown``
     cut: Cut = Cut()  # the current borders
     before: int = 0  # the border ``cut.short`` before its last move
+    evicted: Eviction = Eviction()  # what is not shown in full regardless of the borders
     reply: Message | None = None  # the reply that is being answered; None right after an exchange is finished
     step: int = 0  # the step of that reply
     seconds: float = 0.0  # the run's clock when that reply, or the one before it, was requested
@@ -102,7 +115,9 @@ class Linear(Struct, frozen=True):
             reply=None,
             parts=(),
         )
-        return grown.move_borders(self.rules.cut(grown))
+        moved = grown.move_borders(self.rules.cut(grown))
+        evicted = self.rules.evict(moved)
+        return moved if evicted == moved.evicted else replace(moved, evicted=evicted).redraw()
 
     def move_borders(self, cut: Cut) -> Linear:
         """Return the conversation with these borders, but not past the last result. If a border moves, redraw all
@@ -122,9 +137,17 @@ class Linear(Struct, frozen=True):
             messages += (exchange.said, exchange.told)
         if head:
             messages[-1] = Message("user", (*messages[-1].parts, Text(head)))
+        gap: list[Exchange] = []
         for number, exchange in enumerate(self.past[self.cut.dropped :], self.cut.dropped):
+            if exchange.step in self.evicted.dropped:
+                gap.append(exchange)
+                continue
+            if gap:
+                messages[-1] = Message("user", (*messages[-1].parts, *_left_of(gap)))
+                gap = []
+            short = number < self.cut.short or exchange.step in self.evicted.short
             messages.append(self.rules.say(without_thoughts(exchange.said)))
-            messages.append(self.shorten_results(exchange) if number < self.cut.short else exchange.told)
+            messages.append(self.shorten_results(exchange) if short else exchange.told)
         return replace(self, shown=Log(messages), chars=sum(map(size, messages)))
 
     @property
@@ -164,6 +187,13 @@ class Linear(Struct, frozen=True):
         return replace(known.move_borders(cut), summary=turn.text, block=turn.block).redraw()
 
 
+def _left_of(gap: Sequence[Exchange]) -> Iterator[Part]:
+    """Yield what replaces dropped exchanges that follow one another: a line, and what the user said in them."""
+    yield Text(f"[Steps {gap[0].step:,} to {gap[-1].step:,} are not shown. Their changes to the workspace remain.]")
+    for exchange in gap:
+        yield from (part for part in exchange.told.parts if isinstance(part, Text))
+
+
 def without_thoughts(message: Message) -> Message:
     """Return a reply without its thinking, which a provider may refuse after the text before it has changed."""
     if not any(isinstance(part, Thinking) for part in message.parts):
@@ -187,6 +217,11 @@ def newest_whole(keep: int, step: int, conversation: Linear) -> Cut:
     """Show complete results in the last ``keep`` exchanges and in up to ``step`` - 1 before them."""
     moves = conversation.whole >= keep + step
     return Cut(conversation.cut.dropped, len(conversation.past) - keep) if moves else conversation.cut
+
+
+def nothing_evicted(conversation: Linear) -> Eviction:
+    """Evict nothing but what is between the borders."""
+    return conversation.evicted
 
 
 def not_paused(conversation: Linear, seconds: float) -> Cut:
@@ -239,6 +274,8 @@ class Rules(Struct, frozen=True):
     shorten: Callable[[ToolResult, int], ToolResult] = whole_result
     say: Callable[[Message], Message] = as_said  # changes a shown reply whenever the conversation is redrawn
     first: int = 0  # number of exchanges at the beginning that are always shown in full
+    # returns what is not shown in full regardless of the borders; must contain what was evicted before
+    evict: Callable[[Linear], Eviction] = nothing_evicted
     # returns the new borders, given the seconds since the last request
     pause: Callable[[Linear, float], Cut] = not_paused
     life_seconds: float = 300.0  # how long the provider's cache entries live

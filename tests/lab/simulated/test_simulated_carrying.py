@@ -3,11 +3,12 @@
 import pytest
 
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult
-from stackmem.lab.simulated.carrying import MAX_BLOCKS, carried
+from stackmem.lab.simulated.carrying import MAX_BLOCKS, carried, episode
 from stackmem.lab.simulated.dials import PERFECT, ReaderDials
 from stackmem.lab.simulated.knowledge import Knowledge
 from stackmem.lab.simulated.lines import ReadTo, lines
 from stackmem.lab.simulated.listening import read_message
+from stackmem.lab.simulated.sight import ChosenCall
 
 ANSWER = (
     "unit 4: needs env.runner <probe docs/ci/runner.md>, env.queue <read docs/q.md>; gives result.u4\n"
@@ -91,3 +92,35 @@ def test_nothing_is_written_where_nothing_asks_for_it(asks):
 def test_a_line_says_how_far_a_file_was_read():
     assert lines("read docs/a.md to line 812") == (ReadTo("docs/a.md", 812),)
     assert lines("read docs/a.md to line x\nread  to line 3\nI read a to line 3 too") == ()
+
+
+TABLE = "CONTEXT: {used:,} of 1,000 tokens\nresult of step | tool | tokens | steps ago | expanded\n" + "\n".join(
+    f"{step} | run_command | 200 | {9 - step} | 0" for step in range(1, 9)
+)
+
+
+@pytest.mark.parametrize(
+    ("used", "line"),
+    [(799, ""), (800, "ARCHIVE 1, 2"), (1_000, "ARCHIVE 1, 2, 3"), (9_000, "ARCHIVE 1, 2, 3, 4, 5")],
+)
+def test_from_four_fifths_of_the_budget_on_the_oldest_results_are_archived_until_half_is_left(used, line):
+    assert carried(*known(RAN, asks=TABLE.format(used=used))) == line
+
+
+MARKS = "Begin with `EPISODE explore NAME` while you find something out."
+
+
+@pytest.mark.parametrize(
+    ("command", "mark"),
+    [
+        ("./work do 12 a.b=1", "EPISODE act unit-12 after facts"), ("./work plan 1-10", "EPISODE explore facts"),
+        ("./work probe a.b 1", "EPISODE explore facts"), ("", "EPISODE explore facts"),
+    ],
+)  # fmt: skip
+def test_a_unit_is_an_act_episode_and_everything_else_explores(command, mark):
+    knowledge, last = known(RAN, asks="")
+    action = ChosenCall("run_command", {"command": command}, "")
+    text = episode(MARKS, action, knowledge, last)
+    assert text.splitlines()[0] == mark
+    assert "env.runner = tox" in text.splitlines(), "what the last answer told is written down"
+    assert episode("no marks are asked for", action, knowledge, last) == ""
