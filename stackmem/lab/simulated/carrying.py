@@ -56,12 +56,12 @@ def _archived(used: int, budget: int, dashboard: str) -> str:
     """Return the line that archives the oldest results of a crowded prompt; empty if it is not crowded."""
     if used < budget * _CROWDED:
         return ""
-    steps, left = list[str](), used
+    steps, remaining = list[str](), used
     for row in _ROW.finditer(dashboard):
-        if left <= budget * _ROOMY or int(row[3]) <= _RECENT:
+        if remaining <= budget * _ROOMY or int(row[3]) <= _RECENT:
             break
         steps.append(row[1])
-        left -= _number(row[2])
+        remaining -= _number(row[2])
     return f"ARCHIVE {', '.join(steps)}" if steps else ""
 
 

@@ -42,21 +42,21 @@ MAX_ROWS = 40
 """A longer table has the rows of the longest results only."""
 
 
-def _evict(shown: Linear) -> Eviction:
+def _evict(linear: Linear) -> Eviction:
     """Add what the newest reply archives."""
-    newest = shown.past[-1]
-    named = [span for part in newest.said.parts if isinstance(part, Text) for span in _spans(part.text)]
-    if not named:
-        return shown.evicted
+    newest = linear.past[-1]
+    spans = [span for part in newest.said.parts if isinstance(part, Text) for span in _spans(part.text)]
+    if not spans:
+        return linear.evicted
     # the model has not used the last result yet, so that one stays
     steps = {
         exchange.step
-        for number, exchange in enumerate(shown.past)
-        if number < shown.answer
-        and any(first <= exchange.step <= end for first, end in named)
-        and freed(shown, number) > 0
+        for number, exchange in enumerate(linear.past)
+        if number < linear.answer
+        and any(first <= exchange.step <= end for first, end in spans)
+        and freed(linear, number) > 0
     }
-    return Eviction(shown.evicted.short | steps)
+    return Eviction(linear.evicted.short | steps)
 
 
 def _spans(text: str) -> list[tuple[int, int]]:
@@ -66,36 +66,33 @@ def _spans(text: str) -> list[tuple[int, int]]:
     ]
 
 
-def _table(tokens: int, state: State, shown: Linear) -> str:
+def _table(tokens: int, state: State, linear: Linear) -> str:
     """Return the dashboard at the end of a prompt."""
     none: dict[int, int] = {}
-    expanded = shown.past.fold(_count, none, "expanded")
-    rows = [(exchange.step, _tool(exchange), _result_tokens(exchange)) for exchange in shown.past]
+    expanded = linear.past.fold(_count, none, "expanded")
+    rows = [(exchange.step, _tool(exchange), _result_tokens(exchange)) for exchange in linear.past]
     long_rows = [row for row in rows if row[2] >= MIN_TOKENS]
-    visible = [row for row in long_rows if row[0] not in shown.evicted.short]
+    visible = [row for row in long_rows if row[0] not in linear.evicted.short]
     listed = sorted(sorted(visible, key=lambda row: -row[2])[:MAX_ROWS])
-    lines = [f"CONTEXT: {shown.tokens:,} of {tokens:,} tokens"]
+    lines = [f"CONTEXT: {linear.tokens:,} of {tokens:,} tokens"]
     if listed:
         lines.append("result of step | tool | tokens | steps ago | expanded")
     for step, tool, result_tokens in listed:
         lines.append(f"{step} | {tool} | {result_tokens:,} | {state.step - step} | {expanded.get(step, 0)}")
     if len(visible) > len(listed):
         lines.append(f"{len(visible) - len(listed)} more, each shorter than these")
-    if shown.evicted.short:
-        archived = sum(row[2] for row in rows if row[0] in shown.evicted.short)
-        lines.append(f"archived: {archived:,} tokens in {quantity(len(shown.evicted.short), 'result')}")
+    if linear.evicted.short:
+        archived = sum(row[2] for row in rows if row[0] in linear.evicted.short)
+        lines.append(f"archived: {archived:,} tokens in {quantity(len(linear.evicted.short), 'result')}")
     return "\n".join(lines)
 
 
 def _count(counts: dict[int, int], exchange: Exchange) -> dict[int, int]:
     """Count how often each result was expanded."""
-    indexes = [
-        part.arguments.get("index")
-        for part in exchange.said.parts
-        if isinstance(part, ToolCall) and part.name == "expand" and isinstance(part.arguments, dict)
-    ]
-    known = [index for index in indexes if isinstance(index, int)]
-    return {**counts, **{index: counts.get(index, 0) + 1 for index in known}} if known else counts
+    calls = [part for part in exchange.said.parts if isinstance(part, ToolCall) and part.name == "expand"]
+    values = [call.arguments.get("index") for call in calls if isinstance(call.arguments, dict)]
+    indexes = [index for index in values if isinstance(index, int)]
+    return {**counts, **{index: counts.get(index, 0) + 1 for index in indexes}} if indexes else counts
 
 
 def _tool(exchange: Exchange) -> str:
@@ -108,8 +105,8 @@ def _result_tokens(exchange: Exchange) -> int:
 
 
 def dashboard(parameters: str) -> OneConversation:
-    chosen = parse("dashboard", parameters, (Count("tokens", 100_000), Count("chars", 200)))
-    tokens, chars = chosen.counts.values()
+    options = parse("dashboard", parameters, (Count("tokens", 100_000), Count("chars", 200)))
+    tokens, chars = options.counts.values()
     rules = Rules(unmoved, shorten=Partial(shorten, (chars,)), evict=_evict)
     tools = (*ONE_FRAME[:-1], Expand, ONE_FRAME[-1])
-    return OneConversation(chosen.name, rules, tools, "expandable+dashboard", Partial(_table, (tokens,)))
+    return OneConversation(options.name, rules, tools, "expandable+dashboard", Partial(_table, (tokens,)))

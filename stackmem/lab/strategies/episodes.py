@@ -50,7 +50,7 @@ Kind = Literal["explore", "act"]
 _MARK = re.compile(
     r"^EPISODE (?P<kind>explore|act) (?P<name>[^\s,]{1,64})(?: after (?P<after>[^\n]{1,400}?))?[ \t]*$", re.MULTILINE
 )
-_LEFT = 7  # tenths
+_TARGET = 7  # tenths
 _NEWEST = 3  # exchanges of the open episode that stay in full
 
 
@@ -115,49 +115,49 @@ def _needed(episodes: Episodes) -> frozenset[str]:
     return frozenset(reached)
 
 
-class _Step(Struct, frozen=True):
+class _Reduction(Struct, frozen=True):
     """One eviction: of the results of an exchange, or of all of it."""
 
     number: int
-    whole: bool = False
+    drops: bool = False
 
 
-def _in_order(episodes: Episodes) -> Iterator[_Step]:
+def _in_order(episodes: Episodes) -> Iterator[_Reduction]:
     """Yield all evictions, the easiest to recover from first."""
     needed = _needed(episodes)
     acted = [number for episode in episodes.finished if episode.kind == "act" for number in episode.numbers]
     explored = [episode for episode in episodes.finished if episode.kind == "explore"]
     spare = [number for episode in explored if episode.name not in needed for number in episode.numbers]
-    kept = [number for episode in explored if episode.name in needed for number in episode.numbers]
-    yield from map(_Step, (*acted, *spare))
-    yield from (_Step(number, whole=True) for number in (*acted, *spare))
-    yield from map(_Step, (*kept, *episodes.open.numbers[:-_NEWEST]))
+    relied_on = [number for episode in explored if episode.name in needed for number in episode.numbers]
+    yield from map(_Reduction, (*acted, *spare))
+    yield from (_Reduction(number, drops=True) for number in (*acted, *spare))
+    yield from map(_Reduction, (*relied_on, *episodes.open.numbers[:-_NEWEST]))
 
 
-def _evict(trigger: int, shown: Linear) -> Eviction:
-    if shown.tokens < trigger:
-        return shown.evicted
-    excess = (shown.tokens - trigger * _LEFT / 10) * CHARS_PER_TOKEN
-    short, dropped = set(shown.evicted.short), set(shown.evicted.dropped)
-    for eviction in _in_order(shown.past.fold(_extend, Episodes(), "episodes")):
-        exchange = shown.past[eviction.number]
+def _evict(trigger: int, linear: Linear) -> Eviction:
+    if linear.tokens < trigger:
+        return linear.evicted
+    excess = (linear.tokens - trigger * _TARGET / 10) * CHARS_PER_TOKEN
+    short, dropped = set(linear.evicted.short), set(linear.evicted.dropped)
+    for eviction in _in_order(linear.past.fold(_extend, Episodes(), "episodes")):
+        exchange = linear.past[eviction.number]
         if excess <= 0:
             break
         # the model has not used the last result yet, so its exchange stays
-        if exchange.step in dropped or eviction.number >= shown.answer:
+        if exchange.step in dropped or eviction.number >= linear.answer:
             continue
-        if eviction.whole:
-            excess -= size(exchange.said) + size(shown.shorten_results(exchange))
+        if eviction.drops:
+            excess -= size(exchange.said) + size(linear.shorten_results(exchange))
             dropped.add(exchange.step)
         elif exchange.step not in short:
-            excess -= freed(shown, eviction.number)
+            excess -= freed(linear, eviction.number)
             short.add(exchange.step)
     return Eviction(frozenset(short), frozenset(dropped))
 
 
 def episodes(parameters: str) -> OneConversation:
-    chosen = parse("episodes", parameters, (Count("tokens", 100_000),))
+    options = parse("episodes", parameters, (Count("tokens", 100_000),))
     rules = Rules(
-        unmoved, shorten=Partial(one_line, ("evicted",)), evict=Partial(_evict, tuple(chosen.counts.values()))
+        unmoved, shorten=Partial(one_line, ("evicted",)), evict=Partial(_evict, tuple(options.counts.values()))
     )
-    return OneConversation(chosen.name, rules, prompt="full+episodes")
+    return OneConversation(options.name, rules, prompt="full+episodes")

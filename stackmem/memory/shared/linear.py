@@ -143,7 +143,7 @@ class Linear(Struct, frozen=True):
                 gap.append(exchange)
                 continue
             if gap:
-                messages[-1] = Message("user", (*messages[-1].parts, *_left_of(gap)))
+                messages[-1] = Message("user", (*messages[-1].parts, *_gap_text(gap)))
                 gap = []
             short = number < self.cut.short or exchange.step in self.evicted.short
             messages.append(self.rules.say(without_thoughts(exchange.said)))
@@ -187,7 +187,7 @@ class Linear(Struct, frozen=True):
         return replace(known.move_borders(cut), summary=turn.text, block=turn.block).redraw()
 
 
-def _left_of(gap: Sequence[Exchange]) -> Iterator[Part]:
+def _gap_text(gap: Sequence[Exchange]) -> Iterator[Part]:
     """Yield what replaces dropped exchanges that follow one another: a line, and what the user said in them."""
     yield Text(f"[Steps {gap[0].step:,} to {gap[-1].step:,} are not shown. Their changes to the workspace remain.]")
     for exchange in gap:

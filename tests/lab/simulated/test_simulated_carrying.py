@@ -122,5 +122,5 @@ def test_a_unit_is_an_act_episode_and_everything_else_explores(command, mark):
     action = ChosenCall("run_command", {"command": command}, "")
     text = episode(MARKS, action, knowledge, last)
     assert text.splitlines()[0] == mark
-    assert "env.runner = tox" in text.splitlines(), "what the last answer told is written down"
-    assert episode("no marks are asked for", action, knowledge, last) == ""
+    assert "env.runner = tox" in text.splitlines(), "a fact of the last answer"
+    assert episode("Marks are not needed.", action, knowledge, last) == ""
