@@ -46,8 +46,12 @@ def first_fault(body: Any, betas: frozenset[str] = frozenset()) -> str | None:
 
 
 def signature(body: dict[str, Any], before: int, text: str) -> str:
-    """Return a thinking block's signature, bound to everything before its message."""
-    prefix = [body.get("system"), body.get("tools"), body["messages"][:before]]
+    """Return a thinking block's signature, bound to everything before its message.
+
+    Tools whose loading is deferred are no part of the prompt.
+    """
+    tools = [tool for tool in body.get("tools") or () if not tool.get("defer_loading")]
+    prefix = [body.get("system"), tools, body["messages"][:before]]
     return hashlib.sha256(json.dumps([without_marks(prefix), text]).encode()).hexdigest()
 
 

@@ -7,6 +7,7 @@
 - A program that makes the calls for the agent counts if its output contains the server's marks. Its exchanges stay,
   because they may contain more than the frame.
 - Only marks with the server's seal count, because files and outputs may contain the same text.
+- The result of a tool search stays, because the frame could not call the tools that it defines, such as the pop.
 - The same beginning is always cut the same way, in whole exchanges.
 """
 
@@ -129,6 +130,7 @@ class FrameCutter:
                         answers.setdefault(pushed.exchange, {})[pushed.call_id] = event.text
         if open_frames:
             hidden |= set(range(open_frames[-1].exchange))
+        hidden -= {number for number in hidden if _defines_tools(request.messages, told[number])}
         hidden = _closed(request.messages, told, hidden)
         if request.needs_thinking:
             hidden = _with_thinking(request.messages, told, hidden)
@@ -172,6 +174,10 @@ def _with_thinking(messages: Sequence[ForeignMessage], told: tuple[ForeignExchan
                 shown.add(begin)
             begun = True
     return _with_thinking(messages, told, _closed(messages, told, hidden - shown)) if shown else hidden
+
+
+def _defines_tools(messages: Sequence[ForeignMessage], exchange: ForeignExchange) -> bool:
+    return any(message.defines_tools for message in messages[exchange.told : exchange.end])
 
 
 def _has_words(messages: Sequence[ForeignMessage]) -> bool:

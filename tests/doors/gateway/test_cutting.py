@@ -176,6 +176,15 @@ def test_thinking_before_the_first_change_stays_and_behind_it_goes():
     assert [("thinking" in one) for one in kinds] == [True, True, False, False]
 
 
+def test_the_result_of_a_tool_search_is_not_shortened():
+    told = anthropic([(False, 1, 3_000, "")] * 4)
+    search = told[2]["content"][0]
+    search["content"] = [{"type": "tool_reference", "tool_name": "run"}, text("long " * 1_000)]
+    made = json.loads(sent(Cutter(rules("mask:1,poll=1")), request(*told))[1])["messages"]
+    assert made[2]["content"][0]["content"] == search["content"]
+    assert "masked" in made[4]["content"][0]["content"]
+
+
 def test_a_call_whose_result_comes_late_is_not_left_out_before_it():
     call = {"type": "function_call", "call_id": "late", "name": "run", "arguments": "{}"}
     told: list[Any] = [{"role": "user", "content": "Go."}, call, {"role": "user", "content": "Meanwhile."}]

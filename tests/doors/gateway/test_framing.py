@@ -130,6 +130,14 @@ def test_a_pop_with_a_user_message_next_to_it_stays_and_so_does_the_message() ->
     assert b"output 1" not in made
 
 
+def test_the_definition_of_a_tool_that_a_search_found_stays_in_the_frame() -> None:
+    told = anthropic([("search", "ToolSearch", "", ""), *turns_of([("run", ""), ("push", ""), ("run", "")])])
+    told[2]["content"][0]["content"] = [{"type": "tool_reference", "tool_name": POP}]
+    cut, made = sent(body_of(MESSAGES, told))
+    assert (cut.hidden, POP.encode() in made, b"output 0" in made) == (frozenset({1}), True, False)
+    assert unpaired(json.loads(made)["messages"]) == set()
+
+
 def test_other_tools_and_similar_texts_do_not_begin_a_frame() -> None:
     for name, answer in (("my_push_frames", "FRAME 'x', depth 1 of 5"), (PUSH, "there is no such tool")):
         body = body_of(MESSAGES, anthropic([("a", "run", "output", ""), ("b", name, answer, "")]))

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+from msgspec.structs import replace
+
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Part, Thinking, ToolCall, ToolResult, ToolSpec, Usage
 from stackmem.core.text import whole, whole_value
@@ -42,7 +44,16 @@ def _read_message(raw: bytes) -> ForeignMessage:
         raise ValueError(f"no role {role!r:.40}")
     content = fields.get("content")
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    return message(role, (part for block in blocks for part in _parts(role, block)))
+    found = message(role, (part for block in blocks for part in _parts(role, block)))
+    return replace(found, defines_tools=True) if any(map(_defines_tools, blocks)) else found
+
+
+def _defines_tools(block: Any) -> bool:
+    """Return whether a block is the result of a tool search: references to tools, which the provider expands."""
+    content = block.get("content") if isinstance(block, dict) and block.get("type") == "tool_result" else None
+    return isinstance(content, list) and any(
+        isinstance(one, dict) and one.get("type") == "tool_reference" for one in content
+    )
 
 
 def _parts(role: Role, block: Any) -> Iterator[Part]:
@@ -104,7 +115,7 @@ def _shortened(raw: bytes, shorten: Shorten) -> bytes:
     content = fields.get("content")
     changed = False
     for block in content if isinstance(content, list) else []:
-        if not isinstance(block, dict) or block.get("type") != "tool_result":
+        if not isinstance(block, dict) or block.get("type") != "tool_result" or _defines_tools(block):
             continue
         (result,) = _parts("user", block)
         short = shorten(result) if isinstance(result, ToolResult) else result

@@ -37,6 +37,7 @@ class ForeignMessage(Struct, frozen=True):
     role: Role  # ``system`` also for the role ``developer``
     parts: tuple[Part, ...]
     identity: tuple[bytes, ...]  # digests of the parts that identify a conversation
+    defines_tools: bool = False  # whether the provider puts definitions of tools in place of one of its results
 
 
 class ForeignRequest(Struct, frozen=True):
