@@ -366,12 +366,13 @@ def test_opencode_itself_exports_what_its_database_contains(tmp_path: Path, monk
     (stored,) = read_sessions(path)
     (child,) = stored.children()
     for session in (stored, child):
-        text = subprocess.run(
-            [str(place / "opencode"), "export", session.id], cwd=tmp_path / "work", capture_output=True, check=True,
-            env={"PATH": os.environ["PATH"], "HOME": str(home), **client.variables}, timeout=60,
-        ).stdout  # fmt: skip
-        (tmp_path / f"{session.id}.json").write_bytes(text)
-        (whole,) = read_sessions(tmp_path / f"{session.id}.json")
+        export = tmp_path / f"{session.id}.json"
+        with export.open("wb") as file:  # into a pipe, opencode may write only the first 64 KiB
+            subprocess.run(
+                [str(place / "opencode"), "export", session.id], cwd=tmp_path / "work", stdout=file, check=True,
+                env={"PATH": os.environ["PATH"], "HOME": str(home), **client.variables}, timeout=60,
+            )  # fmt: skip
+        (whole,) = read_sessions(export)
         for reply in (one for one in session.turns if isinstance(one, RecordedReply)):
             for answer in reply.answers:
                 answer.child = None

@@ -80,7 +80,7 @@ class Loop:
 @pytest.mark.parametrize("spelled", STRATEGIES)
 @pytest.mark.parametrize(
     ("model", "thinking", "every"),
-    [("claude-sonnet-4-5", MANUAL, 1), ("claude-sonnet-4-5", MANUAL, 3), ("claude-opus-4-6", MANUAL, 99),
+    [("claude-haiku-4-5", MANUAL, 1), ("claude-sonnet-4-5", MANUAL, 3), ("claude-opus-4-6", MANUAL, 99),
      ("claude-opus-4-6", ADAPTIVE, 2), ("claude-fable-5-1", ADAPTIVE, 2)],
 )  # fmt: skip
 def test_a_tool_loop_with_thinking_goes_on_under_every_strategy(spelled, model, thinking, every):

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,13 +32,14 @@ from stackmem.foreign.files import read_start
 from stackmem.formats.import_ import ImportedRun, import_file
 from stackmem.run.run_folder import EXCHANGES, TRACE
 from stackmem.trace.store import TraceReader
+from tests.doors.gateway.clients.frames import FRAME_AGENTS, framed, run_with_frames
 from tests.doors.gateway.clients.job import AGAIN, BEGIN, DONE, MAIN, RESUME, JobProvider, begin
 from tests.doors.gateway.clients.table import CLIENTS, STRATEGIES, Client, environ_of, place_of, version
 from tests.doors.gateway.upstream import RawUpstream
 
 MINI_DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 NAMED = {client.name: client for client in CLIENTS}
-_SECONDS = 150
+_SECONDS = 400
 _BEGIN, _END = "<!-- jobs of real agents -->", "<!-- end of the jobs -->"
 _COLUMNS = {
     "bodies": ("bodies", "unchanged", "no request refused"),
@@ -108,11 +110,11 @@ def _opencode(model: str) -> JobClient:
 
 JOBS = {
     "claude-code": _claude("claude-sonnet-5-5"),
-    "claude-code-4": _claude("claude-sonnet-4-5"),
+    "claude-code-4": _claude("claude-haiku-4-5"),
     "codex": _codex("gpt-5.6-sol"),
     "codex-tools": _codex("gpt-5.4"),
     "opencode": _opencode("claude-sonnet-5-5"),
-    "opencode-4": _opencode("claude-sonnet-4-5"),
+    "opencode-4": _opencode("claude-haiku-4-5"),
     "gemini-cli": JobClient(
         NAMED["gemini-cli"],
         _GEMINI,
@@ -192,7 +194,7 @@ def run_job(
             gateway = [sys.executable, "-m", "stackmem", "gateway", "run", "--upstream", upstream.url, "--strategy",
                        strategy, *flags, "-o", str(runs), "--", *command]  # fmt: skip
             code, output = _finished(
-                gateway, work / name, environ_of(job.client, home), typed, name, 45 if flags else _SECONDS
+                gateway, work / name, environ_of(job.client, home), typed, name, 90 if flags else _SECONDS
             )
             codes.append(code)
             said += output
@@ -320,31 +322,54 @@ def bounded(found: JobRun) -> str:
     return ""
 
 
-def _row(name: str, clients: Path, strategies: Sequence[str]) -> str:
-    """Run an agent's job under ``full``, with a bound and under each strategy; return its row of the table."""
-    job, cells, failed = JOBS[name], dict[str, str](), list[str]()
-    whole: JobRun | None = None
-    for strategy in ("full", *strategies):
-        with tempfile.TemporaryDirectory(prefix="stackmem-jobs-", ignore_cleanup_errors=True) as scratch:
-            found = run_job(job, strategy, clients, Path(scratch))
-            wrong = {claim: why for claim, why in claims(job, found, strategy).items() if why}
-        print(f"{name} under {strategy}: {len(found.asked)} requests; {wrong or 'every claim holds'}", file=sys.stderr)
-        failed += [strategy] if wrong and strategy != "full" else []
-        if whole is None:
-            whole, cells = found, {title: _cell(wrong, names) for title, names in _COLUMNS.items()}
+class Attempt(Struct, frozen=True):
+    """A job under a strategy: its figures, and each claim that does not hold with its contradiction."""
+
+    wrong: dict[str, str]
+    requests: int
+    children: int
+    compacted: int
+    model: str
+
+
+def _attempt(name: str, strategy: str, clients: Path) -> Attempt:
     with tempfile.TemporaryDirectory(prefix="stackmem-jobs-", ignore_cleanup_errors=True) as scratch:
-        bound = bounded(run_job(job, "full", clients, Path(scratch), ("--max-usd", "0.00001")))
-    if whole is None:
-        return ""
-    print(f"{name} with --max-usd: {bound or 'the claim holds'}", file=sys.stderr, flush=True)
-    children = len({(one.session, one.conversation) for one in whole.asked if one.kind == "child"})
+        found = run_job(JOBS[name], strategy, clients, Path(scratch))
+        wrong = {claim: why for claim, why in claims(JOBS[name], found, strategy).items() if why}
+    print(f"{name} under {strategy}: {len(found.asked)} requests; {wrong or 'every claim holds'}", file=sys.stderr)
+    children = len({(one.session, one.conversation) for one in found.asked if one.kind == "child"})
+    (model, _), *_ = Counter(one.model for one in found.asked).most_common() or [("-", 0)]
+    return Attempt(wrong, len(found.asked), children, found.provider.compacted, model)
+
+
+def _bound(name: str, clients: Path) -> str:
+    with tempfile.TemporaryDirectory(prefix="stackmem-jobs-", ignore_cleanup_errors=True) as scratch:
+        why = bounded(run_job(JOBS[name], "full", clients, Path(scratch), ("--max-usd", "0.00001")))
+    print(f"{name} with --max-usd: {why or 'the claim holds'}", file=sys.stderr)
+    return why
+
+
+def _frames(name: str, clients: Path) -> str:
+    with tempfile.TemporaryDirectory(prefix="stackmem-jobs-", ignore_cleanup_errors=True) as scratch:
+        why = framed(*run_with_frames(name, clients, Path(scratch)))
+    print(f"{name} with frames: {why or 'the claim holds'}", file=sys.stderr)
+    return why
+
+
+def _row(name: str, clients: Path, whole: Attempt, attempts: Sequence[Attempt], bound: str, frames: str | None) -> str:
+    """Return an agent's row of the table, from its jobs under ``full``, under each strategy, with a bound and frames.
+
+    Args:
+        bound: What contradicts its bound; empty if nothing does. ``frames`` likewise, None if it cannot have them.
+    """
+    job = JOBS[name]
+    cells = {title: _cell(whole.wrong, names) for title, names in _COLUMNS.items()}
     cells["import"] = cells["import"] if job.sessions else "-"
     cells["resume"] = cells["resume"] if job.is_linked and job.resume else "-"
-    under = f"{len(strategies) - len(failed)} of {len(strategies)}"
-    figures = (len(whole.asked), children, whole.provider.compacted)
-    (model, _), *_ = Counter(one.model for one in whole.asked).most_common()
-    shown = (f"{job.client.package} {version(job.client, clients)}", model, *figures, *cells.values(),
-             "no" if bound else "yes", under)  # fmt: skip
+    under = f"{sum(not one.wrong for one in attempts)} of {len(attempts)}"
+    shown = (f"{job.client.package} {version(job.client, clients)}", whole.model, whole.requests, whole.children,
+             whole.compacted, *cells.values(), "no" if bound else "yes", under,
+             "-" if frames is None else "no" if frames else "yes")  # fmt: skip
     return f"| {' | '.join(map(str, shown))} |"
 
 
@@ -357,13 +382,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("agents", nargs="*", default=list(JOBS))
     parser.add_argument("--strategies", nargs="*", default=STRATEGIES[1:], help="in addition to full")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="jobs at a time")
     parser.add_argument("--write", type=Path, help="a page; the table replaces that between its marks")
     chosen, clients = parser.parse_args(), Path(os.environ["STACKMEM_CLIENTS"])
     chosen_jobs = [name for name in chosen.agents if name in JOBS]
     installed = [name for name in chosen_jobs if place_of(JOBS[name].client, clients) is not None]
-    titles = ("agent", "model", "requests", "sub-agents", "compactions", *_COLUMNS, "bound", "strategies")
+    titles = ("agent", "model", "requests", "sub-agents", "compactions", *_COLUMNS, "bound", "strategies", "frames")
     head = f"| {' | '.join(titles)} |\n|---|---|" + "---:|" * 3 + "---|" * (len(titles) - 5)
-    rows = [_row(name, clients, chosen.strategies) for name in installed]
+    with ThreadPoolExecutor(chosen.workers) as pool:
+        jobs = {
+            name: [pool.submit(_attempt, name, one, clients) for one in ("full", *chosen.strategies)]
+            for name in installed
+        }
+        bounds = {name: pool.submit(_bound, name, clients) for name in installed}
+        frames = {name: pool.submit(_frames, name, clients) for name in installed if name in FRAME_AGENTS}
+        rows = list[str]()
+        for name in installed:
+            whole, *attempts = (one.result() for one in jobs[name])
+            pushed = frames[name].result() if name in frames else None
+            rows.append(_row(name, clients, whole, attempts, bounds[name].result(), pushed))
     day = datetime.now(UTC).date().isoformat()
     names = ", ".join(f"`{strategy}`" for strategy in chosen.strategies)
     table = "\n".join((f"Run on {day} under `full` and {names}:", "", head, *rows))

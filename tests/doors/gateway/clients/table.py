@@ -36,7 +36,10 @@ _MINI_ENDS = {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}
 _TALKS = tuple(f"First I look at part_{number}.txt.\n" + "It holds lines. " * 60 for number in range(1, 8))
 _OPENCODE = {"provider": {"anthropic": {
     "options": {"baseURL": "{env:ANTHROPIC_BASE_URL}/v1", "apiKey": "{env:ANTHROPIC_API_KEY}"},
-    "models": {"claude-sonnet-5-5": {"name": "Sonnet", "limit": {"context": 200_000, "output": 32_000}}},
+    "models": {
+        "claude-sonnet-5-5": {"name": "Sonnet", "limit": {"context": 200_000, "output": 32_000}},
+        "claude-haiku-4-5": {"options": {"thinking": {"type": "enabled", "budgetTokens": 4_000}}},
+    },
 }}, "permission": "allow"}  # fmt: skip
 _SECONDS = 240
 
@@ -75,7 +78,7 @@ CLIENTS = (
     _python("anthropic", "anthropic", "anthropic_sdk.py", "Messages", own=True),
     Client(
         "anthropic-4", "anthropic", ("{python}", str(AGENTS / "anthropic_sdk.py"), "{task}"), "Messages",
-        variables={"AGENT_MODEL": "claude-sonnet-4-5"}, own=True,
+        variables={"AGENT_MODEL": "claude-haiku-4-5"}, own=True,
     ),
     _python("openai", "openai", "openai_sdk.py", "Responses", own=True),
     _python("openai-chat", "openai", "openai_chat_sdk.py", "Chat Completions", own=True),
