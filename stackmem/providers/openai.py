@@ -120,7 +120,8 @@ class OpenAIModel:
             UsageError: The SDK is not installed.
         """
         if find_spec("openai") is None:
-            raise UsageError(f"{wire.prefix}/NAME needs the openai package; install it: {install_command('openai')}")
+            provider, command = prefix or wire.prefix, install_command("openai")
+            raise UsageError(f"{provider}/NAME needs the openai package; install it: {command}")
         self.name = f"{prefix or wire.prefix}/{model}"  # includes the provider, as recorded in traces
         self._wire = wire
         row = None if endpoint.is_local else lookup(self.name)

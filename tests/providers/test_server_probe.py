@@ -85,6 +85,7 @@ def test_doctor_prints_what_works_and_how_long_the_first_prompts_take(stage: Sta
     assert "  prefix cache:      works (239 of 240 tokens)" in lines
     assert "  a run gets:        native calls" in lines
     assert sum("first prompt of" in line and "(estimated)" in line for line in lines) == 3
+    assert "asking openai/m to answer some test prompts" in ran.stderr
     assert ran.returncode == 0
 
 

@@ -82,6 +82,8 @@ def command(
 
 def _probe(name: str, flags: Flags, *, as_json: bool) -> NoReturn:
     """Probe a model; exit 0 if a run would get tool calls from it, else 1."""
+    # Without this line, a slow machine looks as if the command hangs.
+    typer.echo(f"asking {readable(name)} to answer some test prompts; a slow machine needs minutes", err=True)
     report = examine_model(name, flags)
     if as_json:
         echo_json(report)
