@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Links `stackmem` into ~/.local/bin (or $BIN) and installs the everyday extras: openai, acp, mcp, ui and gateway.
+# Links `stackmem` into ~/.local/bin (or $BIN) and installs the everyday extras: openai, acp, mcp, ui, gateway and bench.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 unset PYTHONPATH PYTHONHOME

@@ -12,6 +12,6 @@ compile() {
 
 compile pyproject.toml --group build --output-file requirements.lock
 compile pyproject.toml --group build --group dev --all-extras --constraint requirements.lock --output-file requirements-dev.lock
-compile pyproject.toml --group build --extra acp --extra gateway --extra mcp --extra openai --extra ui \
+compile pyproject.toml --group build --extra acp --extra bench --extra gateway --extra mcp --extra openai --extra ui \
     --constraint requirements-dev.lock --output-file requirements-install.lock
 compile --group release --constraint requirements-dev.lock --output-file requirements-release.lock
