@@ -1,9 +1,7 @@
-"""The file tools: read, write and list files below one directory, whatever path the model names.
+"""The file tools below one directory on disk, whatever path the model names.
 
 Rule 1: Every path is resolved beneath a directory that was opened once. Nothing outside is opened, not even to stat.
-Rule 2: Every failure is an answer that says what to do; no path, content or file raises an exception.
-Rule 3: Memory and time are bounded by the constants here, not by the size of a file or directory.
-Rule 4: Files that git would execute on the host are not written: hooks, and configuration that names programs.
+Rule 2: Files that git would execute on the host are not written: hooks, and configuration that names programs.
 
 These tools run outside the sandbox, so they must be safe against a command that changes the tree while they work.
 """
@@ -12,43 +10,26 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from stackmem.errors import WorkspaceError
 from stackmem.foreign.beneath import Opener, opener_for, passes_link
 
-from .answers import (
-    PARSED_BYTES,
-    answer,
-    encoded,
-    first_line,
-    parted,
-    path_parts,
-    protected,
-    relative,
-    unchanged,
-    written,
-)
+from .answers import path_parts, protected
 from .clip import meant_name, shown_name
-from .editing import EDITED_BYTES, edited
-from .lines import scan
+from .file_tools import PROTECTED_IN_ROOT, FileTools, Read, Target
 from .listing import IgnoreAnswers, listing
-from .outcome import ToolOutcome
 from .overlay.view import folder_view
-from .refusals import Asked, ToolRefused, named, other_kind, refusal
-
-DIGESTED_BYTES = 8 * 1024 * 1024  # maximum size of a file with a digest
-LISTING_BYTES = 32 * 1024
+from .refusals import ToolRefused, named, other_kind
 
 _OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # so that opening a FIFO does not block
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK
-
-PROTECTED_IN_ROOT = frozenset({".git", "stackmem.toml"})
 
 # Lower case, because a case-insensitive disk treats .GIT as .git. ``.git`` may also be a file that names another
 # directory.
@@ -59,8 +40,8 @@ _PROTECTED = (
 )
 
 
-class Files:
-    """The file tools of one workspace."""
+class Files(FileTools):
+    """The file tools of one workspace on disk."""
 
     def __init__(
         self,
@@ -77,16 +58,14 @@ class Files:
             root: The workspace's directory.
             inside: Its absolute path as commands and the model see it.
             opener: Resolves paths; None selects the best way that this kernel supports.
-            scrub: Removes secrets from a line before it is cut, because half a secret is no longer recognizable. Other
-                text is scrubbed by the caller.
+            scrub: As in ``FileTools``.
             place: Folder below the root that relative paths start from; empty for the root.
             before_git: Called before a path is opened that may lead into ``.git``.
         """
+        super().__init__(inside, scrub)
         # the root, opened with O_PATH; stays valid if the directory is renamed
         self.fd = os.dup(root) if isinstance(root, int) else folder_view(root).fd
-        self._inside = inside
         self._place = os.fsencode(place)
-        self._scrub = scrub
         self._before_git = before_git
         # starts a query of what ``.gitignore`` excludes from a listing; None excludes nothing
         self.rules: Callable[[], IgnoreAnswers] | None = None
@@ -96,18 +75,6 @@ class Files:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
-
-    def read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
-        """Return lines ``start_line`` (None: first) to ``end_line`` (None: last), both 1-based and inclusive."""
-        return self._answer("read", path, lambda: self._read(path, start_line, end_line, shown_bytes))
-
-    def write(self, path: str, content: str) -> ToolOutcome:
-        """Create or replace a regular file, creating parent directories."""
-        return self._answer("write", path, lambda: self._write(path, content))
-
-    def edit(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
-        """Replace text in a regular file, keeping its mode and line endings."""
-        return self._answer("write", path, lambda: self._edit(path, old, new, every=every))
 
     def spelled(self, path: str) -> str:
         """Return a path from the model relative to the workspace. The path must exist.
@@ -120,25 +87,7 @@ class Files:
             os.close(self._open(self.fd, raw, os.O_PATH))
             return os.fsdecode(os.path.normpath(raw))
         except OSError as error:
-            raise ToolRefused(refusal(error, "read", named(path), shown_name(self._inside))) from error
-
-    def list(self, path: str, shown_bytes: int = LISTING_BYTES) -> ToolOutcome:
-        """List a directory two levels deep, with at most 1,000 entries."""
-        return self._answer("list", path, lambda: self._list(path, shown_bytes))
-
-    def read_whole(self, path: str, most_bytes: int) -> bytes:
-        """Return at most ``most_bytes`` + 1 bytes of a regular file; the extra byte reveals that it is larger."""
-        try:
-            fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
-            try:
-                status = os.fstat(fd)
-                if not stat.S_ISREG(status.st_mode):
-                    raise ToolRefused(other_kind(path, status))
-                return _all_of(fd, most_bytes + 1)
-            finally:
-                os.close(fd)
-        except OSError as error:
-            raise ToolRefused(refusal(error, "read", named(path), shown_name(self._inside))) from error
+            raise self._refused(error, "read", path) from error
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return the sorted names in a directory; those of directories end with a slash.
@@ -155,7 +104,7 @@ class Files:
             finally:
                 os.close(fd)
         except OSError as error:
-            raise ToolRefused(refusal(error, "list", named(path), shown_name(self._inside))) from error
+            raise self._refused(error, "list", path) from error
 
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents. It may already exist.
@@ -166,47 +115,16 @@ class Files:
         try:
             self._make(path, self._relative(path))
         except OSError as error:
-            raise ToolRefused(refusal(error, "write", named(path), shown_name(self._inside))) from error
-
-    def digest(self, path: str) -> str:
-        """Return the file's SHA-256 in hex, or ``unknown``, ``missing`` or ``outside`` if there is none."""
-        try:
-            fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
-        except ToolRefused:
-            return "missing"  # no file can have such a name
-        except OSError as error:
-            absent = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL}
-            return "outside" if error.errno == errno.EXDEV else "missing" if error.errno in absent else "unknown"
-        try:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                return "unknown"
-            return _sha256(fd)
-        except OSError:
-            return "unknown"
-        finally:
-            os.close(fd)
-
-    def _answer(self, asked: Asked, path: str, work: Callable[[], ToolOutcome]) -> ToolOutcome:
-        try:
-            return work()
-        except ToolRefused as refused:
-            return ToolOutcome(str(refused), failed=True)
-        except OSError as error:
-            return ToolOutcome(refusal(error, asked, named(path), shown_name(self._inside)), failed=True)
+            raise self._refused(error, "write", path) from error
 
     def _relative(self, path: str) -> bytes:
         """Return a path from the model relative to the root; relative paths start at the place."""
-        raw = relative(path, self._inside)
+        raw = super()._relative(path)
         raw = self._place + b"/" + raw if self._place and not path.startswith("/") else raw
         if self._before_git is not None and (b".git" in raw.lower() or passes_link(self.fd, raw)):
             self._before_git()
             self._before_git = None
         return raw
-
-    def _spelled(self, path: bytes) -> bytes:
-        """Return the path, or the name that a listing would display this way if only that one exists."""
-        meant = meant_name(path.decode("utf-8", "surrogateescape"))
-        return meant if meant and not self._exists(path) and self._exists(meant) else path
 
     def _exists(self, path: bytes) -> bool:
         try:
@@ -215,40 +133,40 @@ class Files:
             return error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
         return True
 
-    def _read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
-        start = first_line(start_line, end_line)
-        fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_FILE)
+    @contextmanager
+    def _opened(self, path: str, raw: bytes) -> Iterator[tuple[Read, int]]:
+        fd = self._open(self.fd, raw, _OPEN_FILE)
         try:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
                 raise ToolRefused(other_kind(path, status))
-            span = scan(fd, start, end_line, keep_bytes=max(4096, 2 * shown_bytes))
+            yield partial(os.read, fd), status.st_size
         finally:
             os.close(fd)
-        size = max(status.st_size, span.read_bytes)
-        ranged = start_line is not None or end_line is not None
-        return answer(path, span, size, start, ranged=ranged, shown_bytes=shown_bytes, scrub=self._scrub)
 
-    def _write(self, path: str, content: str) -> ToolOutcome:
-        raw = encoded(content)
-        directory, last = parted(path, self._relative(path))
+    @contextmanager
+    def _target(self, path: str, directory: bytes, last: bytes, *, make: bool) -> Iterator[Target]:
         try:
             parent = self._open(self.fd, self._spelled(directory), os.O_PATH | os.O_DIRECTORY)
         except FileNotFoundError:
+            if not make:
+                raise
             self._make(path, directory)
             parent = self._open(self.fd, directory, os.O_PATH | os.O_DIRECTORY)
         try:
-            name, before = self._target(path, parent, last)
-            old = None if before is None else self._content(parent, name, max(len(raw), PARSED_BYTES) + 1)
-            # A write breaks hard links and clears the setuid, setgid and sticky bits.
-            if before is not None and old == raw and before.st_nlink == 1 and not before.st_mode & 0o7000:
-                return unchanged(path)
-            replace(parent, name, raw, before)
+            name, before = self._named(path, parent, last)
+            # a write breaks hard links and clears the setuid, setgid and sticky bits
+            is_plain = before is not None and before.st_nlink == 1 and not before.st_mode & 0o7000
+            yield Target(
+                None if before is None else before.st_size,
+                is_plain,
+                lambda most: None if before is None else self._start(parent, name, most),
+                lambda content: replace(parent, name, content, before),
+            )
         finally:
             os.close(parent)
-        return written(path, raw, None if before is None else before.st_size, old or b"")
 
-    def _content(self, parent: int, name: bytes, most_bytes: int) -> bytes | None:
+    def _start(self, parent: int, name: bytes, most_bytes: int) -> bytes | None:
         """Return the first bytes of a regular file, or None if it cannot be read."""
         try:
             fd = self._open(parent, name, _OPEN_FILE)
@@ -271,19 +189,7 @@ class Files:
             made = made + b"/" + part if made else part
         os.close(self._open(self.fd, made or b".", os.O_PATH | os.O_DIRECTORY))
 
-    def _edit(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
-        raw = self.read_whole(path, EDITED_BYTES)
-        content, outcome = edited(path, raw, old, new, every=every, scrub=self._scrub)
-        directory, last = parted(path, self._relative(path))
-        parent = self._open(self.fd, self._spelled(directory), os.O_PATH | os.O_DIRECTORY)
-        try:
-            name, before = self._target(path, parent, last)
-            replace(parent, name, content, before)
-        finally:
-            os.close(parent)
-        return outcome
-
-    def _target(self, path: str, parent: int, last: bytes) -> tuple[bytes, os.stat_result | None]:
+    def _named(self, path: str, parent: int, last: bytes) -> tuple[bytes, os.stat_result | None]:
         """Return the name to write in the parent, and the status of the regular file with that name."""
         name, before = last, _status(parent, last)
         if before is None and (meant := meant_name(last.decode("utf-8", "surrogateescape"))):
@@ -315,19 +221,18 @@ class Files:
                 os.close(fd)
         return False
 
-    def _list(self, path: str, shown_bytes: int) -> ToolOutcome:
-        spelled = self._spelled(self._relative(path))
-        fd = self._open(self.fd, spelled, _OPEN_DIRECTORY)
+    def _listing(self, raw: bytes, shown_bytes: int) -> str:
+        fd = self._open(self.fd, raw, _OPEN_DIRECTORY)
         try:
-            prefix = shown = b"".join(part + b"/" for part in path_parts(spelled))
+            prefix = shown = b"".join(part + b"/" for part in path_parts(raw))
             if self._place:
-                prefix = _folder_prefix(os.path.normpath(spelled))
-                shown = _folder_prefix(os.path.relpath(spelled, self._place))
+                prefix = _folder_prefix(os.path.normpath(raw))
+                shown = _folder_prefix(os.path.relpath(raw, self._place))
             rules = None if self.rules is None else self.rules()
             try:
-                return ToolOutcome(listing(fd, (prefix, shown), shown_bytes, rules))
+                return listing(fd, (prefix, shown), shown_bytes, rules)
             except (TimeoutError, WorkspaceError):  # git does not follow symlinks; list ignored files then
-                return ToolOutcome(listing(fd, (prefix, shown), shown_bytes))
+                return listing(fd, (prefix, shown), shown_bytes)
             finally:
                 if rules is not None:
                     rules.close()
@@ -344,24 +249,6 @@ def _status(directory: int, name: bytes) -> os.stat_result | None:
         return os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return None
-
-
-def _all_of(fd: int, most_bytes: int) -> bytes:
-    pieces, room = [], most_bytes
-    while room and (piece := os.read(fd, min(room, 1024 * 1024))):
-        pieces.append(piece)
-        room -= len(piece)
-    return b"".join(pieces)
-
-
-def _sha256(fd: int) -> str:
-    digest, seen = hashlib.sha256(), 0
-    while chunk := os.read(fd, 1024 * 1024):
-        seen += len(chunk)
-        if seen > DIGESTED_BYTES:
-            return "unknown"
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 TEMPORARY_PREFIX = ".stackmem-"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
-from functools import partial
 
 from msgspec import Struct
 
@@ -31,12 +29,7 @@ class LineSpan(Struct, frozen=True):
     binary: bool  # the scanned part is not UTF-8 text
 
 
-def scan(fd: int, start: int, end: int | None, keep_bytes: int) -> LineSpan:
-    """Like ``scan_with``, for an open file descriptor."""
-    return scan_with(partial(os.read, fd), start, end, keep_bytes)
-
-
-def scan_with(read: Callable[[int], bytes], start: int, end: int | None, keep_bytes: int) -> LineSpan:
+def scan(read: Callable[[int], bytes], start: int, end: int | None, keep_bytes: int) -> LineSpan:
     """Read a file from its start, keep at most ``keep_bytes`` of lines ``start`` to ``end``, and count all lines.
 
     The file's reported size is not used, because the file may be sparse or grow while it is read.

@@ -10,39 +10,27 @@ Rule 3: Every other command ends with exit code 127 and an error message. Beside
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from stat import S_IFDIR, S_IFREG
 
 from msgspec import Struct
 
 from stackmem.foreign.beneath import PATH_BYTES
 
-from .answers import (
-    answer,
-    encoded,
-    first_line,
-    parted,
-    path_parts,
-    protected,
-    relative,
-    unchanged,
-    written,
-)
+from .answers import path_parts, protected, relative
 from .capture import Capture
-from .clip import clean, meant_name, shown_name
+from .clip import clean, meant_name
 from .command import CommandEnd
-from .editing import edited
-from .files import DIGESTED_BYTES, PROTECTED_IN_ROOT
-from .lines import scan_with
+from .file_tools import PROTECTED_IN_ROOT, FileTools, Read, Target
 from .listing import DirectoryEntry, arranged
 from .outcome import ToolOutcome
 from .profile import Mount
-from .refusals import Asked, ToolRefused, named, refusal
+from .refusals import ToolRefused, named
 from .shown import shown_output
 from .workspace import refused_command
 
@@ -62,150 +50,79 @@ class MemoryProgram(Struct, frozen=True):
     fixed: tuple[str, ...] = ()
 
 
-class MemoryWorkspace:
-    """Files in a dict, and one program that works on them."""
+class MemoryFiles(FileTools):
+    """The file tools of a workspace in memory."""
 
-    level = "memory"
+    def __init__(self, files: dict[str, str], inside: str, scrub: Callable[[str], str] = str) -> None:
+        super().__init__(inside, scrub)
+        self._files = files
 
-    def __init__(
-        self, files: Mapping[str, str], inside: str, program: MemoryProgram, scrub: Callable[[str], str] = str
-    ) -> None:
-        self.files = dict(files)  # maps paths to text; folders exist through the paths of their files
-        self.path = inside  # the folder as commands see it
-        self._program = program
-        self._fixed = {path: self.files.get(path) for path in program.fixed}
-        self._scrub = scrub
-
-    def place(self, mount: Mount) -> str:
-        """Return the path a mount would have. Nothing is mounted."""
-        return mount.inside
-
-    def close(self) -> None:
-        """Do nothing, because it has no resources to release."""
-
-    def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
-        return self._answer("read", path, lambda: self._read(path, start_line, end_line, shown_bytes))
-
-    def write_file(self, path: str, content: str) -> ToolOutcome:
-        return self._answer("write", path, lambda: self._write(path, content))
-
-    def edit_file(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
-        return self._answer("read", path, lambda: self._edit(path, old, new, every=every))
-
-    def search_files(self, pattern: str, path: str, glob: str, context: int, shown_bytes: int) -> ToolOutcome:
-        """Refuse: a pattern may run forever, so the search needs a sandbox."""
-        return ToolOutcome("search_files needs a sandbox, and there is none in memory; read the files", failed=True)
-
-    def list_files(self, path: str, shown_bytes: int) -> ToolOutcome:
-        return self._answer("list", path, lambda: self._list(path, shown_bytes))
-
-    def digest(self, path: str) -> str:
-        try:
-            found = self._found(self._spelled(relative(path, self.path)))
-        except ToolRefused:
-            return "missing"
-        except OSError as error:
-            return "outside" if error.errno == errno.EXDEV else "missing"
-        if found not in self.files:
-            return "unknown"
-        raw = _bytes(self.files[found])
-        return "unknown" if len(raw) > DIGESTED_BYTES else hashlib.sha256(raw).hexdigest()
-
-    def run_command(self, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
-        """Run ``./PROGRAM …``, ``cat PATH…`` or ``ls``. The last line of the text says how it ended."""
-        if refused := refused_command(command):
-            return ToolOutcome(refused, failed=True)
-        raw, code = self._ran(command)
-        capture = Capture()
-        capture.take(raw)
-        text = shown_output(
-            CommandEnd(capture, code, ""), seconds, shown_bytes, lambda piece: self._scrub(clean(piece))
-        )  # fmt: skip
-        return ToolOutcome(text, failed=code != 0, exit_code=code)
-
-    def _answer(self, asked: Asked, path: str, work: Callable[[], ToolOutcome]) -> ToolOutcome:
-        try:
-            return work()
-        except ToolRefused as refused:
-            return ToolOutcome(str(refused), failed=True)
-        except OSError as error:
-            return ToolOutcome(refusal(error, asked, named(path), shown_name(self.path)), failed=True)
-
-    def _read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
-        start = first_line(start_line, end_line)
-        found = self._found(self._spelled(relative(path, self.path)))
-        if found not in self.files:
+    @contextmanager
+    def _opened(self, path: str, raw: bytes) -> Iterator[tuple[Read, int]]:
+        found = self.found(raw)
+        if found not in self._files:
             raise ToolRefused(_directory(path))
-        raw = _bytes(self.files[found])
-        span = scan_with(io.BytesIO(raw).read, start, end_line, keep_bytes=max(4096, 2 * shown_bytes))
-        ranged = start_line is not None or end_line is not None
-        return answer(path, span, len(raw), start, ranged=ranged, shown_bytes=shown_bytes, scrub=self._scrub)
+        content = _bytes(self._files[found])
+        yield io.BytesIO(content).read, len(content)
 
-    def _write(self, path: str, content: str) -> ToolOutcome:
-        raw = encoded(content)
-        directory, last = parted(path, relative(path, self.path))
+    @contextmanager
+    def _target(self, path: str, directory: bytes, last: bytes, *, make: bool) -> Iterator[Target]:
         try:
-            parent = self._found(self._spelled(directory))
+            parent = self.found(self._spelled(directory))
         except FileNotFoundError:
+            if not make:
+                raise
             parent = self._made(path, directory)
-        if parent in self.files:
+        if parent in self._files:
             raise _failure(errno.ENOTDIR)
         name = self._within(parent, last)
         if name is None and (meant := meant_name(_text(last))):
             last, name = (meant, found) if (found := self._within(parent, meant)) is not None else (last, None)
         if not parent and _text(last).casefold() in PROTECTED_IN_ROOT:
             raise ToolRefused(protected(path))
-        if name is not None and name not in self.files:
+        if name is not None and name not in self._files:
             raise ToolRefused(_directory(path))
-        if name is not None and self.files[name] == content:
-            return unchanged(path)
-        before = None if name is None else _bytes(self.files[name])
-        self.files[name if name is not None else _joined(parent, last)] = content
-        return written(path, raw, None if before is None else len(before), before or b"")
+        at = _joined(parent, last) if name is None else name
+        old = None if name is None else _bytes(self._files[name])
+        yield Target(
+            None if old is None else len(old),
+            old is not None,
+            lambda most: None if old is None else old[:most],
+            lambda content: self._files.update({at: _text(content)}),
+        )
 
     def _made(self, path: str, directory: bytes) -> str:
         """Return the path that the directory will have once it contains a file."""
         at = ""
         for part in path_parts(directory):
             if part == b"..":
-                at = at.rpartition("/")[0] if at else self._found(b"..")
+                at = at.rpartition("/")[0] if at else self.found(b"..")
             elif (inner := self._within(at, part)) is not None:
                 at = inner
             elif not at and _text(part).casefold() in PROTECTED_IN_ROOT:
                 raise ToolRefused(protected(path))
             else:
                 at = _joined(at, part)
-            if at in self.files:
+            if at in self._files:
                 raise _failure(errno.ENOTDIR)
         return at
 
-    def _edit(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
-        found = self._found(self._spelled(relative(path, self.path)))
-        if found not in self.files:
-            raise ToolRefused(_directory(path))
-        content, outcome = edited(path, _bytes(self.files[found]), old, new, every=every, scrub=self._scrub)
-        if found.casefold() in PROTECTED_IN_ROOT:
-            raise ToolRefused(protected(path))
-        self.files[found] = content.decode("utf-8", "surrogateescape")
-        return outcome
-
-    def _list(self, path: str, shown_bytes: int) -> ToolOutcome:
-        spelled = self._spelled(relative(path, self.path))
-        found = self._found(spelled)
-        if found in self.files:
+    def _listing(self, raw: bytes, shown_bytes: int) -> str:
+        found = self.found(raw)
+        if found in self._files:
             raise _failure(errno.ENOTDIR)
-        prefix = b"".join(part + b"/" for part in path_parts(spelled))
+        prefix = b"".join(part + b"/" for part in path_parts(raw))
 
         def below(name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
-            entries = self._entries(_joined(found, name))
+            entries = self.entries(_joined(found, name))
             return entries[:most], "", len(entries) > most
 
-        return ToolOutcome(arranged((self._entries(found), False), below, prefix, shown_bytes))
+        return arranged((self.entries(found), False), below, prefix, shown_bytes)
 
-    def _entries(self, directory: str) -> list[DirectoryEntry]:
+    def entries(self, directory: str) -> list[DirectoryEntry]:
         start = f"{directory}/" if directory else ""
         entries: dict[bytes, DirectoryEntry] = {}
-        for path, text in self.files.items():
+        for path, text in self._files.items():
             if path.startswith(start):
                 first, slash, _ = path[len(start) :].partition("/")
                 name = first.encode("utf-8", "surrogateescape")
@@ -214,7 +131,7 @@ class MemoryWorkspace:
                 )
         return [entries[name] for name in sorted(entries)]
 
-    def _found(self, path: bytes) -> str:
+    def found(self, path: bytes) -> str:
         """Resolve ``.`` and ``..`` in the path of an existing file or folder. Raises OSError as ``open`` does."""
         if not path:
             raise _failure(errno.ENOENT)
@@ -224,7 +141,7 @@ class MemoryWorkspace:
             raise _failure(errno.ENAMETOOLONG)
         at = ""
         for part in path.split(b"/"):
-            if at in self.files:
+            if at in self._files:
                 raise _failure(errno.ENOTDIR)
             if part == b"..":
                 if not at:
@@ -242,21 +159,70 @@ class MemoryWorkspace:
         if len(name) > _NAME_BYTES:
             raise _failure(errno.ENAMETOOLONG)
         at = _joined(directory, name)
-        if at in self.files or any(path.startswith(f"{at}/") for path in self.files):
+        if at in self._files or any(path.startswith(f"{at}/") for path in self._files):
             return at
         return None
 
-    def _spelled(self, path: bytes) -> bytes:
-        """Return the path, or the name that a listing would display this way if only that one exists."""
-        meant = meant_name(_text(path))
-        return meant if meant and not self._exists(path) and self._exists(meant) else path
-
     def _exists(self, path: bytes) -> bool:
         try:
-            self._found(path)
+            self.found(path)
         except OSError as error:
             return error.errno == errno.EXDEV
         return True
+
+
+class MemoryWorkspace:
+    """Files in a dict, and one program that works on them."""
+
+    level = "memory"
+
+    def __init__(
+        self, files: Mapping[str, str], inside: str, program: MemoryProgram, scrub: Callable[[str], str] = str
+    ) -> None:
+        self.files = dict(files)  # maps paths to text; folders exist through the paths of their files
+        self.path = inside  # the folder as commands see it
+        self._program = program
+        self._fixed = {path: self.files.get(path) for path in program.fixed}
+        self._scrub = scrub
+        self._tools = MemoryFiles(self.files, inside, scrub)
+
+    def place(self, mount: Mount) -> str:
+        """Return the path a mount would have. Nothing is mounted."""
+        return mount.inside
+
+    def close(self) -> None:
+        """Do nothing, because it has no resources to release."""
+
+    def read_file(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
+        return self._tools.read(path, start_line, end_line, shown_bytes)
+
+    def write_file(self, path: str, content: str) -> ToolOutcome:
+        return self._tools.write(path, content)
+
+    def edit_file(self, path: str, old: str, new: str, *, every: bool) -> ToolOutcome:
+        return self._tools.edit(path, old, new, every=every)
+
+    def search_files(self, pattern: str, path: str, glob: str, context: int, shown_bytes: int) -> ToolOutcome:
+        """Refuse: a pattern may run forever, so the search needs a sandbox."""
+        return ToolOutcome("search_files needs a sandbox, and there is none in memory; read the files", failed=True)
+
+    def list_files(self, path: str, shown_bytes: int) -> ToolOutcome:
+        return self._tools.list(path, shown_bytes)
+
+    def digest(self, path: str) -> str:
+        return self._tools.digest(path)
+
+    def run_command(self, command: str, seconds: float, shown_bytes: int) -> ToolOutcome:
+        """Run ``./PROGRAM …``, ``cat PATH…`` or ``ls``. The last line of the text says how it ended."""
+        if refused := refused_command(command):
+            return ToolOutcome(refused, failed=True)
+        raw, code = self._ran(command)
+        capture = Capture()
+        capture.take(raw)
+        text = shown_output(
+            CommandEnd(capture, code, ""), seconds, shown_bytes, lambda piece: self._scrub(clean(piece))
+        )  # fmt: skip
+        return ToolOutcome(text, failed=code != 0, exit_code=code)
 
     def _ran(self, command: str) -> tuple[bytes, int]:
         if not (words := _words(command)):
@@ -281,7 +247,7 @@ class MemoryWorkspace:
         output, code = b"", 0
         for path in paths:
             try:
-                found = self._found(relative(path, self.path))
+                found = self._tools.found(relative(path, self.path))
                 if found not in self.files:
                     raise _failure(errno.EISDIR)
                 output += _bytes(self.files[found])
@@ -293,14 +259,14 @@ class MemoryWorkspace:
 
     def _ls(self, path: str) -> tuple[bytes, int]:
         try:
-            found = self._found(relative(path, self.path))
+            found = self._tools.found(relative(path, self.path))
         except OSError as error:
             if error.errno == errno.EXDEV:
                 return _unknown(f"ls {path}", self._program.path), 127
             return f"ls: cannot access '{path}': {error.strerror}\n".encode(), 2
         if found in self.files:
             return f"{path}\n".encode(), 0
-        names = [entry.name for entry in self._entries(found) if not entry.name.startswith(b".")]
+        names = [entry.name for entry in self._tools.entries(found) if not entry.name.startswith(b".")]
         return b"".join(name + b"\n" for name in names), 0
 
 

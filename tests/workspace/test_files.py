@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import WorkspaceError
-from stackmem.workspace.files import DIGESTED_BYTES, Files
+from stackmem.workspace.file_tools import DIGESTED_BYTES
+from stackmem.workspace.files import Files
 from stackmem.workspace.outcome import ToolOutcome
 from tests.workspace.people import for_everyone
 from tests.workspace.scenes import SECRET, on_each_ground, scene
