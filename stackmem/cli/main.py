@@ -25,7 +25,7 @@ from typer.core import TyperGroup
 
 from stackmem.errors import StackmemError, UsageError, way_out
 from stackmem.neighbors import COMMANDS as NEIGHBORS_COMMANDS
-from stackmem.tools.plugin_places import any_plugin
+from stackmem.tools.plugin_places import any_plugin, ignored_note
 from stackmem.version import VERSION
 
 from .catalog import COMMANDS, EXAMPLES, EXIT_CODES, GROUPS
@@ -192,6 +192,15 @@ def root(
         raise UsageError(f"{IN_CONTAINER} must be the first argument: stackmem {IN_CONTAINER} COMMAND")
 
 
+_FROM_PLUGINS = re.compile(r"\b(strategy|world|task|model|provider|isolation|format)\b")
+
+
+def _with_ignored_plugins(error: StackmemError) -> str:
+    """Return the message of an error. If a name is unknown, it also names the plug-ins that could have brought it."""
+    note = ignored_note() if _FROM_PLUGINS.search(str(error)) else ""
+    return f"{error}; {note}" if note else str(error)
+
+
 def main() -> None:
     """Run the command line. Every error is one sentence on stderr, with the exit code of its kind."""
     _put_right()
@@ -207,7 +216,7 @@ def main() -> None:
         code = app(standalone_mode=False, complete_var="_STACKMEM_COMPLETE")
         sys.stdout.flush()
     except StackmemError as error:
-        fail(str(error), error.exit_code)
+        fail(_with_ignored_plugins(error), error.exit_code)
     except typer.TyperException as error:
         _fail_usage(error)
     except typer.Abort:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import site
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,6 +15,38 @@ def places() -> tuple[str, ...]:
     """Return the folders in which this interpreter keeps packages."""
     users = site.getusersitepackages() if site.ENABLE_USER_SITE else None
     return (*site.getsitepackages(), *([users] if users else []))
+
+
+def ignored_plugins() -> dict[str, str]:
+    """Return the packages with plug-ins that can be imported but do not count, and their folders.
+
+    They are in a folder of ``PYTHONPATH`` or in the working directory, and their files are not run.
+    """
+    counted, found = {Path(place).resolve() for place in places()}, dict[str, str]()
+    for folder in map(Path, sys.path):
+        with suppress(OSError):
+            for points in sorted(folder.glob("*.*-info/entry_points.txt")) if folder.resolve() not in counted else ():
+                if GROUP.encode() in points.read_bytes():
+                    name, _, version = points.parent.stem.partition("-")
+                    found.setdefault(f"{name} {version}".strip(), str(folder.resolve()))
+    return {name: folder for name, folder in found.items() if name not in _counted_names()}
+
+
+def _counted_names() -> frozenset[str]:
+    return frozenset(
+        " ".join(info.stem.partition("-")[::2]).strip()
+        for place in places() for info in Path(place).glob("*.*-info")
+    )  # fmt: skip
+
+
+def ignored_note() -> str:
+    """Return how to use the plug-ins that do not count, to follow an error, or an empty string."""
+    if not (ignored := ignored_plugins()):
+        return ""
+    shown = ", ".join(f"{name} in {folder}" for name, folder in list(ignored.items())[:3])
+    return (
+        f"not used: {shown}; a plug-in counts only if it is installed in {places()[0]}: {sys.executable} -m pip install"
+    )
 
 
 def any_plugin() -> bool:

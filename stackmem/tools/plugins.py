@@ -11,6 +11,7 @@ Rule 4: If a plug-in's code raises an exception, the message names the plug-in a
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
@@ -34,7 +35,7 @@ from stackmem.workspace.isolation.levels import WORKSPACES
 from stackmem.workspace.memory import MemoryWorkspace
 
 from .own_tools import TOOLS, from_function, register
-from .plugin_places import GROUP, places
+from .plugin_places import GROUP, ignored_plugins, places
 
 _WAY_OUT = "fix or uninstall that package"
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -304,13 +305,21 @@ def refuse_unlike_plugins(there: Mapping[str, str]) -> None:
         there: The ``plugin_digests`` from where the data was started or archived.
 
     Raises:
-        UsageError: A plug-in, named in the message, differs, is additional or is missing here.
+        UsageError: A plug-in, named in the message, differs, is additional or is missing here. The message for a
+            missing one names the folder in which it would count, and the one in which it was found.
     """
     here = plugin_digests()
     for name in sorted(there.keys() | here.keys()):
         if there.get(name) != here.get(name):
+            if name in here:
+                raise UsageError(
+                    f"the plug-in {name} is not the one that was used before; install that one, or start again"
+                )
+            folder = ignored_plugins().get(name)
+            where = f"; the one in {folder} does not count" if folder else ""
             raise UsageError(
-                f"the plug-in {name} is not the one that was used before; install that one, or start again"
+                f"the plug-in {name} that was used before is not installed in {places()[0]}{where}; install it with "
+                f"{sys.executable} -m pip install, or start again"
             )
 
 

@@ -76,6 +76,23 @@ def test_a_bench_goes_on_with_the_same_plug_ins_alone(installed: Installed):
         assert says in refused.stderr
 
 
+def test_a_bench_names_the_plug_in_that_is_missing_and_where_it_is_ignored(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    installed.put("acme", shown())
+    assert installed.run("bench", "ledger", "--strategies", "full", *WORLD, "-o", "bench").returncode == 0
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for path in [*installed.packages.glob("acme_*"), *installed.packages.glob("acme-*")]:
+        path.rename(elsewhere / path.name)
+    missing = installed.run("bench", "-o", "bench")
+    says = f"the plug-in acme 1.0 that was used before is not installed in {installed.packages}"
+    assert (missing.returncode, says in missing.stderr, str(elsewhere) in missing.stderr) == (2, True, False)
+    monkeypatch.setenv("PYTHONPATH", str(elsewhere))
+    ignored = installed.run("bench", "-o", "bench")
+    assert f"{says}; the one in {elsewhere} does not count; install it with {installed.python}" in ignored.stderr
+
+
 MALFORMED = {
     "it cannot be imported": ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing'"),
     "it leaves": ("raise SystemExit('\\x1b[2Jgone')", "(SystemExit: [2Jgone)"),

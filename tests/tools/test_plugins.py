@@ -132,3 +132,34 @@ def test_a_plug_in_whose_import_starts_a_run_is_named_with_the_fix(installed: In
     ran = installed.run("strategies")
     assert (ran.returncode, ran.stderr.count("cannot be used")) == (2, 1), ran.stderr
     assert "(its import starts a run; move that code below if __name__ == '__main__')" in ran.stderr
+
+
+SOLVE = ("solve", "calculator", "--model", "demo", "--strategy", "brief")
+
+
+@pytest.mark.parametrize(("words", "code"), [(("resume", "last"), 7), (SOLVE, 2)])
+def test_a_plug_in_on_the_path_of_python_is_named_if_its_strategy_is_missing(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], code: int
+):
+    installed.put("brief", BRIEF)
+    runs = ("--runs-dir", "runs")
+    assert installed.run(*SOLVE, "--max-steps", "1", *runs).returncode == 3
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for path in [*installed.packages.glob("brief_*"), *installed.packages.glob("brief-*")]:
+        path.rename(elsewhere / path.name)
+    monkeypatch.setenv("PYTHONPATH", str(elsewhere))
+    refused = installed.run(*words, *runs)
+    assert (refused.returncode, len(refused.stderr.splitlines())) == (code, 1)
+    assert "no strategy 'brief'" in refused.stderr
+    assert f"not used: brief 1.0 in {elsewhere}" in refused.stderr
+    assert f"only if it is installed in {installed.packages}" in refused.stderr
+
+
+def test_another_error_does_not_speak_of_plug_ins(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    installed.put("brief", BRIEF, at=tmp_path / "elsewhere")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"))
+    assert "brief" not in installed.run("report", "nowhere").stderr
+    assert "brief" not in installed.run("strategies").stdout
