@@ -68,7 +68,7 @@ Part = Text | Thinking | ToolCall | ToolResult
 
 def shown_chars(part: Text | ToolResult) -> int:
     """Return the characters of a part, with what its images count in an estimate."""
-    return len(part.text) + image_chars(part.images)
+    return len(part.text) if part.images is UNSET else len(part.text) + image_chars(part.images)
 
 
 class Message(Struct, frozen=True):

@@ -18,6 +18,7 @@ LISTS = {
 SMALL = {
     "stackmem.core.guidance.finishing": "one piece of guidance a file",
     "stackmem.languages.loop_agent.schema_keywords": "the keywords of JSON Schema form one table",
+    "stackmem.lab.bench.own_sessions": "it alone reads the home folder, which can be reviewed alone",
     "stackmem.run.companion.permissions": "one kind of companion a module, and the request has reached its size",
     "stackmem.run.first_look": "it reads files, and the assembly only names classes",
     "stackmem.doors.ui.server": "it loads uvicorn, which the app does without",

@@ -178,7 +178,8 @@ def read_entries(rows: Path) -> list[RecordingEntry]:
 
 def distinct_files(folder: Path) -> list[Path]:
     """Return the files in a folder, without hidden files, links and duplicates."""
-    return list(_distinct(folder).values())
+    large = [path for path in _files(folder) if path.stat().st_size > MAX_RECORDING_BYTES]
+    return [*_distinct(folder).values(), *large]
 
 
 def digests_of(folder: Path) -> dict[str, str]:
@@ -187,14 +188,19 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 
 def _distinct(folder: Path) -> dict[str, Path]:
+    """Return the files that are not too large to be read, by their digest."""
     paths: dict[str, Path] = {}
-    for path in sorted(folder.rglob("*")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or path.is_symlink() or is_part_of_session(path):
-            continue
-        if path.is_file() and path.stat().st_size <= MAX_RECORDING_BYTES:
+    for path in _files(folder):
+        if path.stat().st_size <= MAX_RECORDING_BYTES:
             paths.setdefault(digest_of_regular(path, MAX_RECORDING_BYTES), path)
     return paths
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if not (hidden or path.is_symlink() or is_part_of_session(path)) and path.is_file():
+            yield path
 
 
 def is_part_of_session(path: Path) -> bool:
@@ -228,6 +234,8 @@ def entries_of(
     folder_model, suite, _ = relative.parts[0].partition("@")
     entry, entries = RecordingEntry(relative.as_posix(), strategies=strategies), list[RecordingEntry]()
     try:
+        if file.is_file() and file.stat().st_size > MAX_RECORDING_BYTES:
+            raise UsageError(f"larger than {MAX_RECORDING_BYTES:,} bytes")
         tools = _tools_beside(file)
         for session in read_sessions(file):
             recorded_model = session.model or next(

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from stackmem.errors import UsageError
 
-from .evidence import MAX_RECORDING_BYTES, is_part_of_session
+from .evidence import is_part_of_session
 
 STRATEGIES = (
     "clear_cold", "clear_paying", "clear", "boundary", "mask:poll=30", "compact", "summary:tokens=100000", "adaptive",
-    "adaptive:standing=counted,results=cleared",
 )  # fmt: skip
 """The strategies of a study of the user's own sessions."""
 
@@ -56,5 +55,5 @@ def _of(store: _Store, home: Path, variables: Mapping[str, str]) -> list[Path]:
     return [
         path for path in (agent / store.sessions).rglob(store.pattern)
         if not path.is_symlink() and path.is_file() and not is_part_of_session(path)
-        and 0 < path.stat().st_size <= MAX_RECORDING_BYTES
+        and path.stat().st_size
     ]  # fmt: skip

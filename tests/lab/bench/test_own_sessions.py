@@ -6,6 +6,7 @@ import os
 import pytest
 
 from stackmem.errors import UsageError
+from stackmem.lab.bench.evidence import MAX_RECORDING_BYTES
 from stackmem.lab.bench.own_sessions import own_sessions
 from tests.formats.foreign_runs import codex, gemini
 from tests.lab.bench.claude_sessions import working
@@ -45,6 +46,18 @@ def test_only_sessions_are_found_newest_first(home):
     ]  # fmt: skip
     assert found.older == 0
     assert own_sessions(home, {}, 3).older == 1
+
+
+def test_a_session_that_is_too_large_is_reported_and_not_left_out_silently(stage, home, tmp_path):
+    large = home / ".claude/projects/-home-me-shop/large.jsonl"
+    large.touch()
+    os.truncate(large, MAX_RECORDING_BYTES + 1)
+    ran = mine(stage, home)
+    assert "large.jsonl: larger than 100,000,000 bytes" in ran.stderr
+    assert "5 recordings of 5" in ran.stderr
+    assert "your 4 sessions" in ran.stdout.splitlines()[0]
+    studied = stage.call("evidence", str(large.parent), "--jobs", "1", "-o", str(tmp_path / "study.md"))
+    assert "larger than 100,000,000 bytes" in studied.stderr
 
 
 def test_links_lead_nowhere(home, tmp_path):
