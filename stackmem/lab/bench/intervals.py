@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from math import comb, inf, isfinite, log, sqrt
+from math import cbrt, comb, inf, isfinite, log, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
@@ -22,6 +22,8 @@ RESAMPLES = 4_999
 SEED = 20_261_120
 _MIN_FOR_BOOTSTRAP = 8
 """With fewer values than this, resamples have almost no spread."""
+_MIN_FOR_TRANSFORMATION = 15
+"""With fewer values, the skew of a resample is so uncertain that the interval would be useless."""
 _LARGE_SAMPLE = 1_000  # from this size on, the mean is close enough to normal
 _VALUES_PER_BATCH = 1_000_000
 
@@ -84,47 +86,91 @@ def t_quantile(confidence: float, degrees: int) -> float:
 
 
 def wider_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Pair:
-    """Return the interval of the mean of two or more values: at each end the wider of t and studentized bootstrap.
+    """Return the interval of the mean of two or more values: at each end the widest of t and two bootstraps.
 
     The t interval assumes a normal distribution. The studentized bootstrap (Efron and Tibshirani 1993) follows the
-    skew of the values.
+    skew of the values. With Hall's transformation (1992) it also follows how the skew changes between samples.
     """
     low, high = t_interval(values, confidence)
     if len(values) < _MIN_FOR_BOOTSTRAP or min(values) == max(values):
         return low, high
     np = arrays()
-    middle, error, distances = _studentized(tuple(values))
-    least, most = np.quantile(distances, ((1 - confidence) / 2, (1 + confidence) / 2))
-    return min(low, middle - float(most) * error), max(high, middle - float(least) * error)
+    drawn, ends = _studentized(tuple(values)), ((1 - confidence) / 2, (1 + confidence) / 2)
+    least, most = np.quantile(drawn.distances, ends)
+    if len(values) < _MIN_FOR_TRANSFORMATION:
+        return min(low, drawn.middle - float(most) * drawn.error), max(high, drawn.middle - float(least) * drawn.error)
+    lowest, highest = (drawn.back(float(end)) for end in np.quantile(drawn.transformed, ends))
+    reach_down, reach_up = max(float(most), highest), min(float(least), lowest)
+    return min(low, drawn.middle - reach_down * drawn.error), max(high, drawn.middle - reach_up * drawn.error)
 
 
 def studentized_p(values: Sequence[float]) -> float:
-    """Return the p of the hypothesis that the mean is 0, by the studentized bootstrap; 0 if there are too few values.
+    """Return the p of the hypothesis that the mean is 0: the larger one of the two bootstraps, or 0 with few values.
 
     It inverts the interval of ``wider_interval``. The caller combines it with a test that works for few values.
     """
     if len(values) < _MIN_FOR_BOOTSTRAP or min(values) == max(values):
         return 0.0
+    drawn = _studentized(tuple(values))
+    at = drawn.middle / drawn.error
+    plain = _two_sided(at, drawn.distances)
+    if len(values) < _MIN_FOR_TRANSFORMATION:
+        return plain
+    return max(plain, _two_sided(halls_transformation(at, drawn.skew, drawn.count), drawn.transformed))
+
+
+def _two_sided(at: float, distances: Any) -> float:
     np = arrays()
-    middle, error, distances = _studentized(tuple(values))
-    at = middle / error
     rarer = min(int(np.sum(distances >= at)), int(np.sum(distances <= at)))
     return min(1.0, 2 * (rarer + 1) / (len(distances) + 1))
 
 
+class _Studentized(Struct, frozen=True):
+    """Resampled means, as distances from the mean of the sample."""
+
+    middle: float
+    error: float  # the standard error of the mean
+    skew: float
+    count: int
+    distances: Any  # each in the standard error of its own resample
+    transformed: Any  # the same by Hall's transformation, with the skew of its own resample
+
+    def back(self, transformed: float) -> float:
+        """Return the distance that the transformation maps there with the skew of the sample."""
+        scaled = (transformed - self.skew / (6 * sqrt(self.count))) / sqrt(self.count)
+        if abs(self.skew) < 1e-6:
+            return scaled * sqrt(self.count)
+        return 3 / self.skew * (cbrt(1 + self.skew * scaled) - 1) * sqrt(self.count)
+
+
+def halls_transformation(distance: Any, skew: Any, count: int) -> Any:
+    """Return a mean's distance in standard errors, transformed so that its distribution is nearly free of the skew.
+
+    Source: Hall, On the removal of skewness by transformation, 1992.
+    """
+    scaled = distance / sqrt(count)
+    cubic = scaled + skew * scaled**2 / 3 + skew**2 * scaled**3 / 27
+    return cubic * sqrt(count) + skew / (6 * sqrt(count))
+
+
 @lru_cache(maxsize=64)
-def _studentized(values: tuple[float, ...]) -> tuple[float, float, Any]:
-    """Return the mean, its standard error, and the distances of resampled means in their own standard errors."""
+def _studentized(values: tuple[float, ...]) -> _Studentized:
+    """Draw the resamples of both bootstraps."""
     np = arrays()
     sample, count = np.asarray(values, dtype=float), len(values)
     middle, error = float(sample.mean()), float(sample.std(ddof=1)) / sqrt(count)
-    dice, far = np.random.default_rng(SEED), []
+    dice, far, skews = np.random.default_rng(SEED), [], []
     for size in _batches(count):
         drawn = sample[dice.integers(0, count, (size, count))]
         errors = drawn.std(axis=1, ddof=1) / sqrt(count)
         usable = errors > 0  # a resample that drew the same value every time has no standard error
-        far.append((drawn.mean(axis=1)[usable] - middle) / errors[usable])
-    return middle, error, np.concatenate(far)
+        means, deviations = drawn.mean(axis=1), drawn.std(axis=1)
+        third = ((drawn - means[:, None]) ** 3).mean(axis=1)
+        far.append((means[usable] - middle) / errors[usable])
+        skews.append(third[usable] / deviations[usable] ** 3)
+    distances, skew = np.concatenate(far), float(((sample - middle) ** 3).mean() / sample.std() ** 3)
+    transformed = halls_transformation(distances, np.concatenate(skews), count)
+    return _Studentized(middle, error, skew, count, distances, transformed)
 
 
 def _batches(count: int) -> list[int]:
