@@ -145,6 +145,7 @@ def _suite(plan: BenchPlan, rows: int) -> dict[str, str]:
         "latency_seconds": f"{plan.latency_seconds:g}",
         "pause_seconds": f"{plan.pause_seconds:g}",
         "models": ", ".join(plan.models),
+        **({"looks": str(plan.looks), "decide_on": plan.decide_on} if plan.looks > 1 else {}),
     }
 
 

@@ -89,13 +89,14 @@ def detectable(plan: BenchPlan, rows: Iterable[Row]) -> tuple[int, float, float 
     is 0.8 at a level of 5 %, corrected for the comparisons of all other strategies with the baseline. If there is only
     one world, its trials are counted instead of worlds.
     """
+    from .looks import last_level
     from .statistics import smallest_difference
 
     solved = [row["solved"] for row in rows if row.get("solved") is not None]
     rate = fmean(solved) if solved else 0.5
     worlds = len({subject.task for subject in plan.subjects})
     units = worlds if worlds > 1 else len(plan.subjects) * plan.trials
-    return units, rate, smallest_difference(units, rate, len(plan.variants) - 1)
+    return units, rate, smallest_difference(units, rate, len(plan.variants) - 1, last_level(plan))
 
 
 def paired_trials(plan: BenchPlan, rate: float) -> tuple[int, int | None]:
@@ -103,6 +104,7 @@ def paired_trials(plan: BenchPlan, rate: float) -> tuple[int, int | None]:
 
     This is about the trials that run, not about worlds in general. None means that too many would be needed.
     """
+    from .looks import last_level
     from .statistics import pairs_to_find
 
-    return len(plan.subjects) * plan.trials, pairs_to_find(POINTS / 100, rate, len(plan.variants) - 1)
+    return len(plan.subjects) * plan.trials, pairs_to_find(POINTS / 100, rate, len(plan.variants) - 1, last_level(plan))

@@ -138,12 +138,16 @@ def refuse_other(old: BenchPlan, new: BenchPlan, folder: Path) -> None:
     if old.plugins != new.plugins:
         other = sorted(old.plugins.items() ^ new.plugins.items())[0][0]
         raise UsageError(f"the bench in {folder} was started with other plug-ins ({other}); {way_out}")
-    for name in ("price", "latency_seconds", "pause_seconds"):
+    for name in ("price", "latency_seconds", "pause_seconds", "looks", "decide_on"):
         if getattr(old, name) != getattr(new, name):
             raise UsageError(
                 f"the bench in {folder} was started with another {name} ({getattr(old, name)}, not "
                 f"{getattr(new, name)}); {way_out}"
             )
+    if old.looks > 1 and old.count != new.count:
+        raise UsageError(
+            f"the bench in {folder} compares its trials {old.looks} times, so its plan cannot grow; {way_out}"
+        )
     planned = {trial.id for trial in trials(new)}
     lost = [trial.id for trial in trials(old) if trial.id not in planned]
     if lost:

@@ -80,6 +80,9 @@ class BenchPlan(Struct, frozen=True):
     version: str = VERSION  # the stackmem version that started it; other versions cannot continue it
     # The command line of a foreign agent, with absolute paths; empty for stackmem's own.
     agent: tuple[str, ...] = ()
+    # How often the trials are compared, after equal parts of the seeds, and by which figure; 1 means only at the end.
+    looks: int = 1
+    decide_on: str = ""  # a name in ``looks.FIGURES``; empty without looks
     # Package and version of each plug-in, to its digest. The bench continues only with the same plug-ins.
     plugins: dict[str, str] = field(default_factory=dict)
 

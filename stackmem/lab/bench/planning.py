@@ -25,6 +25,7 @@ from stackmem.tasks.reader import read_task
 from stackmem.tools.plugins import load_plugins, plugin_digests
 
 from .bill import PRICE, billed_by_themselves, priced
+from .looks import refuse_looks
 from .plan import BenchPlan, TrialSubject, Variant
 from .results import columns
 from .suite import SuiteRequest
@@ -72,12 +73,15 @@ def make_plan(
         about=request.about,
         command=command,
         agent=neighbor("doors: read an agent")(request.agent, cwd, environ.get("PATH", "")) if request.agent else (),
+        looks=1 if request.looks is None else request.looks,
+        decide_on=request.decide_on,
         plugins=plugin_digests(),
     )
     if plan.count > MAX_TRIALS:
         raise UsageError(f"the plan has {plan.count:,} trials; reduce it to at most {MAX_TRIALS:,} trials")
     _refuse_sessions(plan)
     _refuse_parallel_frames(plan)
+    refuse_looks(plan)
     for variant in plan.variants if plan.agent else ():
         neighbor("doors: refuse for an agent")(plan.models, (variant.strategy,), {**plan.settings, **variant.settings})
     model_prices(plan, environ)

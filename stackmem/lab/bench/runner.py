@@ -20,13 +20,15 @@ from stackmem.core.pricing import Price
 from .engine import Engine, Lost, Report, Throttled, TrialDone
 from .estimate import CostEstimates, expected_usd
 from .ledger import Ledger
+from .looks import decided, seeds_at
 from .plan import BenchPlan, Trial, trials
 from .trial import WORK, Job, Row, error_row, remove_leftover
 
 _LOOK_SECONDS = 0.25
 _ATTEMPTS = 2
 
-Ending = Literal["done", "budget", "interrupted"]
+Ending = Literal["done", "decided", "budget", "interrupted"]
+"""``decided`` means that a look gave every strategy a verdict before the last seed."""
 
 
 class BenchProgress(Struct):
@@ -55,6 +57,8 @@ class Runner:
         self._running: dict[str, Trial] = {}
         self._attempts: Counter[str] = Counter()
         self._known = CostEstimates.of(ledger.rows.values())
+        self._looks = deque(seeds_at(plan))
+        self._seeds = self._looks.popleft()  # trials with larger seeds wait for the next look
 
     def run(self, stop: Callable[[], bool], tell: Callable[[BenchProgress], None]) -> Ending:
         """Run until every trial has a row, the budget is used up, or ``stop`` returns True."""
@@ -64,7 +68,14 @@ class Runner:
             for row in ended or (None,):
                 tell(BenchProgress(row, len(self._running), self._ledger.paid_usd))
             if not self._running:
-                return "budget" if short else "done"
+                if short:
+                    return "budget"
+                if not self._looks:
+                    return "done"
+                if decided(self._plan, self._ledger.rows, self._seeds):
+                    return "decided"
+                self._seeds, ended = self._looks.popleft(), []
+                continue
             made = map(self._taken, self._engine.wait(_LOOK_SECONDS))
             ended = [row for row in made if row is not None]
         return "interrupted"
@@ -75,7 +86,7 @@ class Runner:
         short = False
         room = self._engine.places - len(self._running)
         running_per_provider = Counter(provider_of(trial.model) for trial in self._running.values())
-        while room > 0 and self._waiting and not short:
+        while room > 0 and self._waiting and self._waiting[0].seed <= self._seeds and not short:
             trial = self._waiting.popleft()
             provider = provider_of(trial.model)
             short = not self._affords(trial)

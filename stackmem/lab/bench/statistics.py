@@ -46,7 +46,9 @@ SHARE_OF_INTEREST = 0.05
 
 Wanted = Literal["more", "less"]
 
-_ALPHA = 1 - CONFIDENCE
+ALPHA = 1 - CONFIDENCE
+"""The chance of any false difference among the comparisons that are made together."""
+
 _POWER = 0.8
 _MAX_PAIRS = 1 << 20
 _MAX_EXACT_UNITS = 20
@@ -121,7 +123,12 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def compare(
-    pairs: Mapping[str, Sequence[Pair]], wanted: Wanted, *, yes_no: bool = False, least: float | None = None
+    pairs: Mapping[str, Sequence[Pair]],
+    wanted: Wanted,
+    *,
+    yes_no: bool = False,
+    least: float | None = None,
+    alpha: float = ALPHA,
 ) -> dict[str, Comparison]:
     """Compare each strategy with the baseline, corrected for all of them.
 
@@ -132,6 +139,7 @@ def compare(
         pairs: Strategy to a pair for each unit: its figure and that of the baseline. A missing figure is nan.
         wanted: Whether a larger or a smaller figure is better.
         yes_no: The figures are shares from 0 to 1. Otherwise they are amounts, and amounts of 0 are left out.
+        alpha: The chance of any false difference. A bench that can stop early has less at each look (``looks.py``).
     """
     gaps = {name: _gaps(unit_pairs, yes_no=yes_no) for name, unit_pairs in pairs.items()}
     gaps = {name: unit_gaps for name, unit_gaps in gaps.items() if unit_gaps}
@@ -141,15 +149,17 @@ def compare(
     ranks = {name: rank for rank, name in enumerate(sorted(p_values, key=lambda name: p_values[name]))}
     compared = {}
     for name, unit_gaps in gaps.items():
-        widened = _effect(unit_gaps, 1 - _ALPHA / (len(gaps) - ranks[name]), yes_no=yes_no)
+        widened = _effect(unit_gaps, 1 - alpha / (len(gaps) - ranks[name]), yes_no=yes_no)
         telling = sum(map(bool, unit_gaps)) if yes_no else len(unit_gaps)
-        few = least_p(telling) * len(gaps) > _ALPHA
+        few = least_p(telling) * len(gaps) > alpha
         compared[name] = Comparison(
-            effect=_effect(unit_gaps, CONFIDENCE, yes_no=yes_no),
+            effect=_effect(unit_gaps, 1 - alpha, yes_no=yes_no),
             corrected=widened,
             p=p_values[name],
             p_corrected=corrected[name],
-            verdict=TOO_FEW if few else verdict(widened, corrected[name], wanted, yes_no=yes_no, least=least),
+            verdict=TOO_FEW
+            if few
+            else verdict(widened, corrected[name], wanted, yes_no=yes_no, least=least, alpha=alpha),
             gained=sum(gap > 0 for gap in unit_gaps),
             lost=sum(gap < 0 for gap in unit_gaps),
         )
@@ -172,7 +182,7 @@ def _gaps(pairs: Sequence[Pair], *, yes_no: bool) -> list[float]:
 def _effect(gaps: Sequence[float], confidence: float, *, yes_no: bool) -> Interval:
     middle = fmean(gaps)
     if yes_no:
-        few = least_p(sum(map(bool, gaps))) > _ALPHA
+        few = least_p(sum(map(bool, gaps))) > ALPHA
         return Interval(middle, None, None, len(gaps)) if few else padded(gaps, (-1.0, 1.0), confidence)
     if len(gaps) < 2:
         return Interval(exp(middle), None, None, len(gaps))
@@ -181,7 +191,13 @@ def _effect(gaps: Sequence[float], confidence: float, *, yes_no: bool) -> Interv
 
 
 def verdict(
-    corrected: Interval, p_corrected: float, wanted: Wanted, *, yes_no: bool = False, least: float | None = None
+    corrected: Interval,
+    p_corrected: float,
+    wanted: Wanted,
+    *,
+    yes_no: bool = False,
+    least: float | None = None,
+    alpha: float = ALPHA,
 ) -> str:
     """Apply rule 3. The verdict is ``alike`` if the interval contains only differences too small to matter."""
     low, high = corrected.low, corrected.high
@@ -193,7 +209,7 @@ def verdict(
         return ALIKE
     if least is not None:
         small, big = _negligible(least, yes_no=yes_no)
-    if low <= none <= high or small < corrected.value < big or p_corrected > _ALPHA:
+    if low <= none <= high or small < corrected.value < big or p_corrected > alpha:
         return NONE_SHOWN
     return "better" if (low > none) == (wanted == "more") else "worse"
 
@@ -203,7 +219,7 @@ def _negligible(least: float, *, yes_no: bool) -> Pair:
     return (-least, least) if yes_no else (1 / (1 + least), 1 + least)
 
 
-def pairs_to_find(gap: float, base_rate: float, comparisons: int = 1) -> int | None:
+def pairs_to_find(gap: float, base_rate: float, comparisons: int = 1, alpha: float = ALPHA) -> int | None:
     """Return how many paired trials find a gap of two success rates with power 0.8, or None if a million do not.
 
     The gap is towards the side with more room, and the outcomes of a pair are taken as independent. Trials with the
@@ -212,7 +228,7 @@ def pairs_to_find(gap: float, base_rate: float, comparisons: int = 1) -> int | N
     if not 0 <= base_rate <= 1 or not 0 < gap <= max(base_rate, 1 - base_rate):
         raise UsageError(f"a gap of {gap} at a rate of {base_rate} cannot be planned; give a gap that fits the rate")
     other = base_rate - gap if base_rate >= 0.5 else base_rate + gap
-    alpha = _ALPHA / max(1, comparisons)
+    alpha = alpha / max(1, comparisons)
     low, high = 1, 2
     while _power(high, base_rate, other, alpha) < _POWER:
         low, high = high, high * 2
@@ -224,7 +240,7 @@ def pairs_to_find(gap: float, base_rate: float, comparisons: int = 1) -> int | N
     return high
 
 
-def smallest_difference(units: int, base_rate: float, comparisons: int = 1) -> float | None:
+def smallest_difference(units: int, base_rate: float, comparisons: int = 1, alpha: float = ALPHA) -> float | None:
     """Return the smallest gap of two success rates that this many units show with power 0.8, or None.
 
     The gap is towards the side with more room. The test is the exact sign test at the first level of Holm's correction,
@@ -233,7 +249,7 @@ def smallest_difference(units: int, base_rate: float, comparisons: int = 1) -> f
     """
     if not 0 <= base_rate <= 1 or units < 0:
         raise UsageError(f"{units} units at a rate of {base_rate} cannot be planned; give a rate from 0 to 1")
-    alpha = _ALPHA / max(1, comparisons)
+    alpha = alpha / max(1, comparisons)
     room = max(base_rate, 1 - base_rate)
     towards = -1 if base_rate >= 0.5 else 1
     if _power(units, base_rate, base_rate + towards * room, alpha) < _POWER:

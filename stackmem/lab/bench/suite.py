@@ -15,6 +15,8 @@
     latency_seconds = 10
     session = "frame"                                   # a simulated user sends a world's requests
     pause_seconds = 120                                 # before each request, in the bill
+    looks = 3                                           # stop after a third of the seeds if all is decided
+    decide_on = "bill"                                  # solved, bill or peak
     keep_traces = "all"
     agent = "mini -m {provider}/{model} -t {instruction}" # a foreign agent works on the tasks
 
@@ -72,6 +74,8 @@ class SuiteRequest(Struct, frozen=True, forbid_unknown_fields=True):
     latency_seconds: float | None = None
     pause_seconds: float | None = None
     session: SessionKind | None = None
+    looks: int | None = None
+    decide_on: str = ""  # the figure that can end the bench at a look
     keep_traces: Keep | None = None
     agent: str = ""  # the command line of a foreign agent
     settings: dict[str, Any] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from stackmem.errors import UsageError
 from stackmem.lab.bench.bench import Came, EngineName, Means, left_usd, run_bench
 from stackmem.lab.bench.estimate import ASSUMPTION, POINTS, detectable, paired_trials
 from stackmem.lab.bench.ledger import latest_rows, read_plan, refuse_other
+from stackmem.lab.bench.looks import expected_trials, seeds_at
 from stackmem.lab.bench.plan import BenchPlan, Keep
 from stackmem.lab.bench.planning import make_plan, numbers, split_strategies
 from stackmem.lab.bench.screen import bench_answer, open_bench_screen, strategy_lines
@@ -54,6 +55,8 @@ def command(
     trials: int | None = option("--trials", "Trials per cell, with seeds 1 to N. Default: 1."),
     horizon: str | None = option("--horizon", "Steps of necessary work in a world. Default: 60.", "NUMBERS"),
     noise: str | None = option("--noise", "Noise in a world's outputs. Default: 1.", "NUMBERS"),
+    looks: int | None = option("--looks", "Compare the trials so often, and stop once all is decided.", "N"),
+    decide_on: str = option("--decide-on", "With --looks: solved, bill or peak.", "FIGURE", default=""),
     jobs: int | None = option("--jobs", "Parallel trials. Default: one per core."),
     engine: str | None = option("--engine", "local, or dask for more than one machine. Default: local.", "NAME"),
     scheduler: str | None = option("--scheduler", "A Dask scheduler, like tcp://HOST:8786.", "ADDRESS"),
@@ -89,6 +92,7 @@ def command(
         models=tuple(each.strip() for text in models or () for each in text.split(",") if each.strip()),
         trials=trials, horizons=numbers(horizon or "", "--horizon"), noise=numbers(noise or "", "--noise"),
         price=price, latency_seconds=latency, pause_seconds=pause, agent=agent,
+        looks=looks, decide_on=decide_on,
     )  # fmt: skip
     environ = _environ_without_keys() if dry_run else os.environ
     held = _held(cwd / repeat, request) if repeat else None
@@ -140,7 +144,7 @@ def _settle(came: Came, folder: Path, path: Path | None, archive: BenchArchive |
     """Write the archive, and report whether a repeated bench is equal. Exits with 1 if it is not."""
     from stackmem.lab.comparison.bench_archive import differences, write_archive
 
-    if came.ending != "done":
+    if came.ending not in ("done", "decided"):
         return
     if path is not None:
         write_archive(folder, path)
@@ -262,6 +266,12 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
         "paired_trials": pairs,
         "paired_trials_for_5_points": needed,
     }
+    if plan.looks > 1:
+        summary |= {
+            "looks": seeds_at(plan),
+            "decide_on": plan.decide_on,
+            "expected_trials": expected_trials(plan, rate) if plan.decide_on == "solved" else None,
+        }
     if as_json:
         echo_json(summary)
         return
@@ -294,11 +304,28 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
         )
         + f" (power 0.8 at 5 %, corrected, {seen or 'assuming a success rate of'} {rate:.2f})"
     )
+    if plan.looks > 1:
+        typer.echo(_looks_line(plan, rate))
     if needed is not None and len(plan.variants) > 1:
         typer.echo(
             f"on these tasks and seeds only: {needed:,} paired trials of each strategy find a difference of "
             f"{POINTS} points; the plan has {pairs:,}"
         )
+
+
+def _looks_line(plan: BenchPlan, rate: float) -> str:
+    *earlier, last = map(str, seeds_at(plan))
+    line = (
+        f"looks after {', '.join(earlier)} and {last} seeds, deciding on {plan.decide_on}: at most "
+        f"{quantity(plan.count, 'trial')}"
+    )
+    if plan.decide_on != "solved":
+        return f"{line}; how many are expected depends on the bills and contexts, so it is unknown"
+    each = (
+        f"{usual:,.0f} if it differs by {gap * 100:.0f} points" if gap else f"{usual:,.0f} if success is equal"
+        for gap, usual in expected_trials(plan, rate).items()
+    )
+    return f"{line}; expected are {', '.join(each)}"
 
 
 def _show(came: Came, plan: BenchPlan, output: Path, *, as_json: bool) -> None:
@@ -327,6 +354,9 @@ def _show(came: Came, plan: BenchPlan, output: Path, *, as_json: bool) -> None:
     typer.echo(f"results: {came.results}")
     if errors:
         typer.echo(f"repeat the trials with errors: stackmem bench -o {shlex.quote(str(output))} --retry-errors")
-    if came.ending != "done":
+    if came.ending == "decided":
+        saved = quantity(came.total - len(came.rows), "trial")
+        typer.echo(f"stopped early: every strategy has a verdict; {saved} not needed")
+    elif came.ending != "done":
         reason = "the budget is used up" if came.ending == "budget" else "interrupted; finished trials are saved"
         typer.echo(f"{reason}; to continue, run: stackmem bench -o {shlex.quote(str(output))}")

@@ -15,7 +15,7 @@ from msgspec import Struct
 from stackmem.core.pricing import Price
 from stackmem.lab.bench import intervals
 from stackmem.lab.bench.intervals import Interval, Pair
-from stackmem.lab.bench.statistics import Comparison, Wanted, compare
+from stackmem.lab.bench.statistics import ALPHA, Comparison, Wanted, compare
 from stackmem.review.measure.metrics import METRICS, SHIPPED
 from stackmem.trace.long_work import tracked
 
@@ -72,6 +72,7 @@ class Wants(Struct, frozen=True):
     baseline: str = "full"
     # price of a cached token read, relative to an input token; None means the model's own
     asked_multiple: float | None = None
+    alpha: float = ALPHA  # the chance of any false difference; less if the bench can stop early
 
     @property
     def read_multiple(self) -> float:
@@ -156,12 +157,12 @@ def _against(by_strategy: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dic
         return {name: _pairs(trials, base, value, unit) for name, trials in others.items()}
 
     compared = {
-        figure: compare(pairs(value, unit), wanted, yes_no=figure == "solved")
+        figure: compare(pairs(value, unit), wanted, yes_no=figure == "solved", alpha=wants.alpha)
         for figure, (value, wanted) in judged.items()
     }
     if len({trial.task for trials in by_strategy.values() for trial in trials}) > 1:  # otherwise the same as ``solved``
         here = pairs(lambda trial: trial.solved, lambda trial: trial.pairing)
-        compared["solved_here"] = compare(here, "more", yes_no=True, least=0.0)
+        compared["solved_here"] = compare(here, "more", yes_no=True, least=0.0, alpha=wants.alpha)
     return compared
 
 

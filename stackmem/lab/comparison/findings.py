@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isfinite
 
-from stackmem.lab.bench.statistics import AMOUNT_OF_INTEREST, SHARE_OF_INTEREST, TOO_FEW, smallest_difference
+from stackmem.lab.bench.statistics import ALPHA, AMOUNT_OF_INTEREST, SHARE_OF_INTEREST, TOO_FEW, smallest_difference
 
 from .columns import as_text
 from .figures import Line, Section, Wants, bill_name
@@ -63,6 +63,11 @@ def remarks(results: BenchRows, wants: Wants) -> list[str]:
     if results.trials and not any(trial.strategy == wants.baseline for trial in results.trials):
         names = sorted({trial.strategy for trial in results.trials})
         sentences.append(f"The bench lacks trials of the baseline {wants.baseline}; try --baseline {names[0]}.")
+    if wants.alpha < ALPHA:
+        sentences.append(
+            "The bench can stop early, so the comparisons here are judged at "
+            f"{wants.alpha * 100:.2g} % instead of 5 %. Between two looks, these figures are for watching only."
+        )
     return [*sentences, READING]
 
 
@@ -146,7 +151,7 @@ def _power(section: Section, wants: Wants) -> list[str]:
     if solved is None:
         return []
     others = len(section.lines) - 1
-    least = smallest_difference(solved.count, solved.value, others)
+    least = smallest_difference(solved.count, solved.value, others, wants.alpha)
     compared = f"{solved.count} units and {others} {'comparison' if others == 1 else 'comparisons'}"
     if least is None:
         return [f"{compared} are too few to show any gap in success; the bill and the context may show one."]

@@ -10,8 +10,10 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.errors import UsageError
-from stackmem.lab.bench.ledger import read_rows
+from stackmem.lab.bench.ledger import read_plan, read_rows
+from stackmem.lab.bench.looks import current_level
 from stackmem.lab.bench.results import RESULTS, read_results, read_suite
+from stackmem.lab.bench.statistics import ALPHA
 from stackmem.run.run_folder import LEDGER
 from stackmem.tools.plugins import load_plugins
 
@@ -75,6 +77,7 @@ class BenchRows(Struct, frozen=True):
     folder: Path
     suite: Mapping[str, str]  # facts about the whole: command, version, date, machine
     trials: tuple[TrialRow, ...]
+    alpha: float = ALPHA  # the chance of any false difference in a table; less if the bench can stop early
 
 
 def read_bench(folder: Path) -> BenchRows:
@@ -90,8 +93,11 @@ def read_bench(folder: Path) -> BenchRows:
         raise UsageError(f"{folder} has no {RESULTS}; stackmem bench -o DIR creates one")
     whole = database.is_file() and not _older(database, ledger)
     rows = read_results(folder) if whole else sorted(_last(read_rows(folder)), key=lambda row: str(row["id"]))
-    suite = read_suite(folder) if database.is_file() else {}
-    return BenchRows(folder, suite, tuple(map(TrialRow, rows)))
+    suite, plan = read_suite(folder) if database.is_file() else {}, read_plan(folder)
+    made = tuple(map(TrialRow, rows))
+    if plan is None or plan.looks == 1:
+        return BenchRows(folder, suite, made)
+    return BenchRows(folder, suite, made, current_level(plan, {trial.text("id") for trial in made}))
 
 
 def _older(database: Path, ledger: Path) -> bool:

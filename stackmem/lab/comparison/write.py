@@ -106,7 +106,8 @@ def _wants(results: BenchRows, baseline: str | None, read_multiple: float | None
         raise UsageError(
             f"the bench has no trials of --baseline {baseline[:60]!a}; {suggestion(baseline, sorted(names))}"
         )
-    return Wants(row.price, row.name, _usual(results) if baseline is None else baseline, read_multiple)
+    usual = _usual(results) if baseline is None else baseline
+    return Wants(row.price, row.name, usual, read_multiple, results.alpha)
 
 
 def _usual(results: BenchRows) -> str:
