@@ -17,7 +17,7 @@ from .images import Images
 from .images.vision import Vision
 from .jobs.calls import EndedJob, JobNumbers
 from .messages import FailureKind, PromptText, ReplyPart, Text, ToolCall, ToolSpec, Usage
-from .network import NetworkRequest
+from .network import NetworkRequest, SearchCost
 from .parallel.facts import ParallelEvent
 from .person_facts import AttachedFile, PermissionRule, PersonEvent, RecallFound, SessionRules
 from .pricing import Answerer, Price
@@ -300,6 +300,7 @@ class ToolReturned(Struct, frozen=True, tag=True):
         tree: The workspace after a call that may change it, as an id in the run's history. Empty otherwise.
         jobs: The job that the call started, and the jobs whose end it reports. Omitted if there are none.
         images: The images that the model sees after the text. Omitted if there are none.
+        search: The cost of a web search. Omitted for other calls.
     """
 
     text: str
@@ -310,6 +311,7 @@ class ToolReturned(Struct, frozen=True, tag=True):
     requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
     jobs: JobNumbers | UnsetType = UNSET
     images: Images = UNSET
+    search: SearchCost | UnsetType = UNSET
 
     @property
     def voice(self) -> Voice:

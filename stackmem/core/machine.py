@@ -80,6 +80,7 @@ from .tools import (
     WorkspaceCall,
     tool_name,
 )
+from .web_costs import after_search
 
 IDLE_REPLIES = 3  # replies in a row without a usable call, after which the frame is stalled
 REASON_CHARS = 8_000
@@ -242,7 +243,7 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ma
         case ModelReplied():  # this and the next are most of a run
             return _take_reply(state, event)
         case ToolReturned():
-            after = jobs.after_tool(state, event)
+            after = jobs.after_tool(after_search(state, event.search), event)
             return _answer(after, event.text, event.digests, failed=event.failed, images=event.images)
         case _ if isinstance(event, programs.Derived):
             return programs.apply_program_event(state, event)

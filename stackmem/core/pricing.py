@@ -40,6 +40,11 @@ class Answerer(Struct, frozen=True):
     window_tokens: int = 0
 
 
+def is_free(price: Price | None) -> bool:
+    """Return whether tokens are known to cost nothing."""
+    return price is not None and not (price.input or price.output)
+
+
 def reply_usd(usage: Usage, own: Price | None, answerer: Answerer | UnsetType) -> float | None:
     """Return the USD of one reply or summary, or None if the price is unknown.
 

@@ -29,7 +29,7 @@ from .limits import remaining
 from .log import Log
 from .memory_tools import heap_with_stored
 from .messages import ToolCall
-from .network import WebFetch
+from .network import WebCall
 from .parallel import rules as parallel
 from .person_facts import (
     PermissionRule,
@@ -187,7 +187,7 @@ def _asks(state: State, session: Session, call: WorkspaceCall | ToolCall) -> boo
         return True
     if isinstance(call, ToolCall):  # a program may write files, and call the user's own tools
         return bool(state.begun.registered) or approve in ("writes", "commands")
-    if isinstance(call, RunCommand | WebFetch):
+    if isinstance(call, RunCommand | WebCall):
         return approve == "commands"
     return isinstance(call, _WRITES) and approve in ("writes", "commands")
 

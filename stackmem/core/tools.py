@@ -17,7 +17,7 @@ from .behavior import Behavior
 from .conversation.standing import Kind
 from .jobs.calls import JobCall, KeepJob
 from .memory_directory import Memory
-from .network import WebFetch
+from .network import WebCall, WebFetch, WebSearch
 
 
 class StoreEntry(Struct, frozen=True):
@@ -327,7 +327,7 @@ class AskQuestion(Struct, frozen=True, tag="ask_user"):
     options: Annotated[tuple[str, ...], Meta(description="Answers to choose from; the user may give another.")] = ()
 
 
-WorkspaceCall = ReadFile | WriteFile | EditFile | SearchFiles | ListFiles | RunCommand | WebFetch  # run/perform.py
+WorkspaceCall = ReadFile | WriteFile | EditFile | SearchFiles | ListFiles | RunCommand | WebCall  # run/perform.py
 HeapCall = HeapAlloc | HeapRead | HeapLoad | HeapWrite | HeapFree
 StartCall = Delegate | Branch
 """Start a frame without registers, from a prompt."""
@@ -387,7 +387,7 @@ CALLS: dict[str, type[Call]] = {tool_name(call): call for call in get_args(Call)
 """Every tool by its name."""
 
 OPTIONAL_TOOLS: dict[str, type[Call]] = {
-    tool_name(one): one for one in (EditFile, SearchFiles, AskQuestion, HeapLoad, Remember, Recall, WebFetch)
+    tool_name(one): one for one in (EditFile, SearchFiles, AskQuestion, HeapLoad, Remember, Recall, WebFetch, WebSearch)
 }
 """Tools that a strategy does not offer itself. A run offers those that its settings name, see ``RunStarted.tools``."""
 

@@ -35,6 +35,7 @@ from stackmem.models.endpoint import Endpoint
 from stackmem.models.spoken import overheard
 from stackmem.models.tokens import estimated_usage
 from stackmem.models.vision import vision_of
+from stackmem.models.web_search import SearchAnswer
 
 from .anthropic_stream import read_reply
 from .connection import Connection
@@ -44,6 +45,7 @@ from .images import Sight
 from .mending.mediator import NOTHING_LEARNED, Learned, Mediator
 from .openai_messages import FOREIGN_THOUGHT
 from .provider_context import as_sent, request_fields, summarized
+from .web_search import search_web
 
 if TYPE_CHECKING:
     from anthropic import Anthropic
@@ -95,6 +97,10 @@ class AnthropicModel:
         """Make one attempt; Ctrl-C interrupts it immediately."""
         sent = as_sent(request, self.name, edits=True, reads=ANTHROPIC_SUMMARY)
         return sent if isinstance(sent, ModelFailed) else self._mediator.reply(sent, self._answer)
+
+    def search(self, query: str, domains: tuple[str, ...]) -> SearchAnswer:
+        """Search the web with the provider's server tool."""
+        return search_web(self.name, self._endpoint, self._headers, query, domains)
 
     def _answer(self, request: AskModel, learned: Learned) -> ModelReplied | ModelFailed:
         longest = min(self._max_tokens, request.reply_tokens or self._max_tokens)

@@ -27,6 +27,7 @@ from stackmem.models.catalog import lookup
 from stackmem.models.endpoint import GEMINI, Endpoint, without_login
 from stackmem.models.tokens import estimated_usage
 from stackmem.models.vision import vision_of
+from stackmem.models.web_search import SearchAnswer
 
 from .connection import Connection, trusted
 from .event_stream import plain_events
@@ -37,6 +38,7 @@ from .json_text import MAX_TOKENS
 from .mending.mediator import Learned, Mediator, noted
 from .provider_context import as_sent
 from .served import ASK_SECONDS
+from .web_search import search_web
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -135,6 +137,10 @@ class GeminiModel:
             return sent
         self._connected()  # importing the SDK takes seconds, which must not count against the server
         return self._mediator.reply(sent, self._answer)
+
+    def search(self, query: str, domains: tuple[str, ...]) -> SearchAnswer:
+        """Search the web with the provider's server tool."""
+        return search_web(self.name, self._endpoint, self._asked.headers, query, domains)
 
     def _answer(self, request: AskModel, _: Learned) -> ModelReplied | ModelFailed:
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))

@@ -30,6 +30,7 @@ from stackmem.models.registry import MIN_WINDOW_TOKENS
 from stackmem.models.spoken import overheard
 from stackmem.models.tokens import estimated_usage, prompt_chars
 from stackmem.models.vision import vision_of
+from stackmem.models.web_search import SearchAnswer
 
 from .connection import Connection
 from .cut_reply import CutReply
@@ -44,6 +45,7 @@ from .openai_stream import read_chat
 from .provider_context import as_sent
 from .served import ask_ollama, ask_server, served_names
 from .server.small_requests import count_prompt
+from .web_search import search_web
 
 if TYPE_CHECKING:
     from openai import OpenAI
@@ -136,7 +138,7 @@ class OpenAIModel:
         self.vision = vision_of(self.name, asked.vision)  # None if the model cannot see images
         self._given = (window_tokens is not None, price is not None)
         self._model = model
-        self._endpoint = endpoint
+        self._endpoint = self.address = endpoint
         self._most_output = max_output_tokens or min(_REPLY_TOKENS, row.max_output_tokens if row else _REPLY_TOKENS)
         self._asked = asked
         self._extra = {
@@ -177,9 +179,9 @@ class OpenAIModel:
                 "leaves no room for a reply; start the server with a larger window"
             )
 
-    @property
-    def address(self) -> Endpoint:
-        return self._endpoint
+    def search(self, query: str, domains: tuple[str, ...]) -> SearchAnswer:
+        """Search the web with the provider's server tool, which only the Responses API has."""
+        return search_web(self.name, self._endpoint, self._asked.headers, query, domains)
 
     @property
     def served_name(self) -> str:

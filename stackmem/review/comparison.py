@@ -133,7 +133,9 @@ def without_counts(event: facts.Event) -> facts.Event:
             return replace(event, prompt_digest="", retry_after_seconds=None)
         case facts.ChecksReturned():
             return replace(event, text="", requests=UNSET)
-        case facts.ToolReturned() | facts.VerifyReturned() | ToolAnswered():
+        case facts.ToolReturned():
+            return replace(event, requests=UNSET, search=UNSET)
+        case facts.VerifyReturned() | ToolAnswered():
             return replace(event, requests=UNSET)
         case _:
             return event

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.images.vision import Vision
-from stackmem.core.pricing import Answerer, Price
+from stackmem.core.pricing import Answerer, Price, is_free
 from stackmem.core.requests import AskModel
 from stackmem.core.strategy import MemoryStrategy, ProviderStrategy, has_frames
 from stackmem.errors import UsageError
@@ -22,6 +22,7 @@ from stackmem.memory.small import STRATEGIES_FOR_SMALL, has_small_size
 from stackmem.models.asked import Asked, read_headers, read_temperature
 from stackmem.models.catalog import count_in_name
 from stackmem.models.registry import NOBODY, Model, introduced, is_served, open_model, takes_address
+from stackmem.models.web_search import ALTERNATIVE, SearchAnswer
 from stackmem.settings.settings import Settings
 
 from .in_memory import MEMORY
@@ -153,6 +154,14 @@ class Models:
         if isinstance(answer, ModelFailed):
             return answer
         return replace(answer, answerer=Answerer(model.name, model.price, model.window_tokens))
+
+    def search(self, query: str, domains: tuple[str, ...]) -> SearchAnswer:
+        """Search the web with the run's own model. A model without a price has no fee for searches either."""
+        search = getattr(self._own, "search", None)
+        if search is None:
+            return SearchAnswer(failure=f"{self._own.name[:80]} has no web search; {ALTERNATIVE}")
+        answer: SearchAnswer = search(query, domains)
+        return replace(answer, fee_usd=0.0) if is_free(self._own.price) else answer
 
     def _named(self, name: str) -> Model:
         with self._lock:  # completions of a group run in parallel threads

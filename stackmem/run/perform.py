@@ -24,7 +24,7 @@ from stackmem.core.guidance.sizing import UNREAD
 from stackmem.core.images import ImageBytes, ImageRef, no_image
 from stackmem.core.jobs.calls import JobCall, ListJobs, ReadJob, StopJob
 from stackmem.core.messages import summary_of
-from stackmem.core.network import WebFetch
+from stackmem.core.network import WebFetch, WebSearch
 from stackmem.core.person_facts import PersonSaid, RecallFound
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
 from stackmem.core.state import State
@@ -34,7 +34,6 @@ from stackmem.errors import WorkspaceError
 from stackmem.neighbors import neighbor
 from stackmem.tools.bounded_calls import next_of
 from stackmem.workspace.clip import visible
-from stackmem.workspace.egress.fetching import fetch_page
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.secrets import scrub_value
 
@@ -43,6 +42,7 @@ from .companion.jobs import answer_job_call, numbers_of, start_job
 from .limits import run_for_agent
 from .ports import Checks, ModelPort, ParallelFrames, PersonPort, Returned, Unattended, UserFile, WorkspacePort
 from .programs.tools import BUILT_IN, READS, ToolContext, use_built_in
+from .web import answer_web_call
 
 JITTER = 0.25
 """Maximum random addition to a wait, as a share of it, so that many runs do not retry in the same moment."""
@@ -154,7 +154,7 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901
             text = world.scrub(outcome.text)
             return facts.ToolReturned(
                 text, outcome.failed, outcome.exit_code, digests, tree, outcome.requests or UNSET, numbers_of(outcome),
-                outcome.images,
+                outcome.images, outcome.search,
             )  # fmt: skip
         case requests.UseOwnTool():
             world.sync()  # the tool may act outside this machine
@@ -234,8 +234,8 @@ def _shown_instead(effect: requests.UseTool, world: World) -> Returned | None:
 def _use(call: WorkspaceCall | JobCall, shown_bytes: int, world: World, longest: int) -> Returned:
     workspace = world.workspace
     match call:
-        case WebFetch():
-            return fetch_page(call.url, getattr(workspace, "listed", None), shown_bytes)
+        case WebFetch() | WebSearch():
+            return answer_web_call(call, world.model, getattr(workspace, "listed", None), shown_bytes)
         case ReadFile():
             return read_file(workspace, world.eyes, call, shown_bytes)
         case WriteFile():

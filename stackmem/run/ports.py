@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, UnsetType
 
 from stackmem.core.facts import ChecksReturned, Event, ModelFailed, ModelReplied
 from stackmem.core.images import Images
-from stackmem.core.network import NetworkRequest
+from stackmem.core.network import NetworkRequest, SearchCost
 from stackmem.core.person_facts import (
     PersonAccepted,
     PersonAttached,
@@ -61,6 +61,8 @@ class Returned(Protocol):
     def requests(self) -> tuple[NetworkRequest, ...]: ...
     @property
     def images(self) -> Images: ...
+    @property
+    def search(self) -> SearchCost | UnsetType: ...
 
 
 class WorkspacePort(Protocol):

@@ -41,6 +41,7 @@ from .companion.programs import FoundPrograms, find_programs, kept_programs
 from .git_inside import origin_of, place_of
 from .request import ProgramRequest, Request, Subject
 from .stored_request import StoredRequest
+from .web import missing_for_search
 
 TASK_PLACE = "/workspace"
 _SOCKETS_NAMED = 5
@@ -162,14 +163,9 @@ def place_run(
     unseen = () if origin is None else origin.unfinished()
     rules = find_permissions(subject.folder, subject.place, environ)
     hooks = find_hooks(subject.folder, subject.place, environ)
-    more = (
-        *rules.notes,
-        *hooks.notes,
-        *project.missing,
-        *more,
-        *why_none,
-        *_shown_sockets(profile_of(resolved.settings, cwd)),
-    )
+    sockets = _shown_sockets(profile_of(resolved.settings, cwd))
+    search = missing_for_search(tools, resolved.settings.network, model)
+    more = (*rules.notes, *hooks.notes, *project.missing, *more, *why_none, *sockets, *search)
     return Request(
         subject, resolved, cwd, folders, model, None, (*warnings, *more), project=project, tools=tools, origin=origin,
         unseen=unseen, permissions=rules.rules, hooks=hooks,

@@ -173,7 +173,7 @@ _TABLE = (
     ),
     Option(
         "extra_tools", "texts", (),
-        "Tools in addition to those of the strategy: edit_file, search_files, heap_load, web_fetch.",
+        "Tools in addition to those of the strategy: edit_file, search_files, heap_load, web_fetch, web_search.",
         none_means="no more tools", project=True,
         rule="edit_file for a folder (not at the small size), no more tools for a task",
     ),

@@ -11,6 +11,7 @@ from stackmem.core import facts
 from stackmem.core.messages import ToolCall, Usage
 from stackmem.core.parallel.facts import FrameReturned
 from stackmem.core.pricing import Price, reply_usd
+from stackmem.core.web_costs import search_usd
 
 from .record import Record
 
@@ -146,8 +147,8 @@ def frame_spans(records: Iterable[Record]) -> tuple[FrameSpan, ...]:
 
 
 def total_usd(records: Iterable[Record]) -> float | None:
-    """Return the cost of all replies and summaries, with those of parallel frames, at the recorded prices. None if any
-    has no price.
+    """Return the cost of all replies, summaries and searches, with those of parallel frames, at the recorded prices.
+    None if any has no price.
     """
     fold, total = _Fold(), 0.0
     returned: dict[str, FrameReturned] = {}  # the last of each frame counts, because a resume may continue a frame
@@ -155,6 +156,11 @@ def total_usd(records: Iterable[Record]) -> float | None:
         fold.take(record.event)
         if isinstance(record.event, facts.ModelReplied | facts.ContextCompacted):
             cost = fold.cost(record.event)
+            if cost is None:
+                return None
+            total += cost
+        elif isinstance(record.event, facts.ToolReturned) and record.event.search is not UNSET:
+            cost = search_usd(record.event.search, fold.price)
             if cost is None:
                 return None
             total += cost

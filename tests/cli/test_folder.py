@@ -362,7 +362,7 @@ def test_a_user_folder_is_edited_listed_without_ignored_files_and_searched_on_re
     wrong = stage.call("solve", ".", "-t", "x", "--extra-tools", "edit", "--model", "human", cwd=hers)
     assert (wrong.returncode, wrong.stderr) == (
         2, "stackmem: no optional tool 'edit'; "
-        "known: edit_file, search_files, ask_user, heap_load, remember, recall, web_fetch\n",
+        "known: edit_file, search_files, ask_user, heap_load, remember, recall, web_fetch, web_search\n",
     )  # fmt: skip
 
 

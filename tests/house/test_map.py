@@ -73,6 +73,7 @@ UNEXPLAINED = {
     "Thinking": "providers call it so",
     "Voice": "how a fact is put into words",
     "WebFetch": "the tool `web_fetch`; other agents call it so",
+    "WebSearch": "the tool `web_search`; other agents call it so",
 }
 """Classes of the core without a glossary word, and the reason."""
 

@@ -158,7 +158,7 @@ def test_the_optional_tools_are_told_in_the_same_bytes_and_no_strategy_offers_th
     assert {name: digest(spec(tool, SLOTS)) for name, tool in OPTIONAL_TOOLS.items()} == {
         "edit_file": "98bf623dce017aa4", "search_files": "f2bc35bc131f08bf", "ask_user": "bc2610375f070dc9",
         "heap_load": "389d189f09ec7e80", "remember": "3d6cbd47f44b97c5", "recall": "197d349485d2143e",
-        "web_fetch": "33c81fd389a4cb88",
+        "web_fetch": "33c81fd389a4cb88", "web_search": "91c3d817bec607cd",
     }  # fmt: skip
     offered = {tool_name(tool) for spelled in SPELLED for tool in open_strategy(spelled).tools}
     assert offered.isdisjoint(OPTIONAL_TOOLS)

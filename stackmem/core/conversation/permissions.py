@@ -16,15 +16,17 @@ import re
 from msgspec import UNSET, json
 
 from ..messages import ToolCall
-from ..network import WebFetch
+from ..network import WebFetch, WebSearch
 from ..person_facts import PermissionRule
 from ..state import State
 from ..tools import EditFile, ListFiles, PushFrame, ReadFile, Refusal, RunCommand, SearchFiles, WorkspaceCall, WriteFile
 from ..tools import tool_name as name_of
 
-_TOOLS = (ReadFile, WriteFile, EditFile, SearchFiles, ListFiles, RunCommand, WebFetch)
+_TOOLS = (ReadFile, WriteFile, EditFile, SearchFiles, ListFiles, RunCommand, WebFetch, WebSearch)
 RULED_TOOLS = tuple(name_of(tool) for tool in _TOOLS)
-"""The tools for the workspace that rules can name."""
+"""The tools for the workspace and the web that rules can name."""
+
+_WITHOUT_PATH = frozenset(map(name_of, (RunCommand, WebFetch, WebSearch)))
 
 RUN_PYTHON = "run_python"
 """The name in rules and hooks for a Python function of a playbook. Its pattern is compared with the function's name."""
@@ -47,6 +49,8 @@ def rule_for(state: State, call: WorkspaceCall | ToolCall) -> PermissionRule | N
         return _decide(state, name_of(call), call.command)
     if isinstance(call, WebFetch):
         return _decide(state, name_of(call), call.url)
+    if isinstance(call, WebSearch):
+        return _decide(state, name_of(call), call.query)
     return _decide(state, name_of(call), call.path)
 
 
@@ -120,7 +124,7 @@ def _decide(state: State, tool: str, description: str) -> PermissionRule | None:
 def _allows(state: State, rule: PermissionRule, description: str) -> bool:
     if rule.tool == name_of(RunCommand):
         return rule.pattern == description or (not SHELL & set(description) and matches(rule.pattern, description))
-    if rule.tool in RULED_TOOLS and rule.tool != name_of(WebFetch):
+    if rule.tool in RULED_TOOLS and rule.tool not in _WITHOUT_PATH:
         return ".." not in description.split("/") and matches(rule.pattern, _spellings(state, description)[0])
     return matches(rule.pattern, description)
 
@@ -132,7 +136,7 @@ def _restricts(state: State, rule: PermissionRule, description: str) -> bool:
         pattern = _QUOTES.sub("", rule.pattern)
         parts = _OPERATORS.split(_QUOTES.sub("", description)) if pattern else ()
         return any(matches(pattern, " ".join(part.split()), anywhere=True) for part in parts)
-    if rule.tool in RULED_TOOLS and rule.tool != name_of(WebFetch):
+    if rule.tool in RULED_TOOLS and rule.tool not in _WITHOUT_PATH:
         return any(matches(rule.pattern, path) for path in _spellings(state, description))
     return False
 

@@ -17,6 +17,7 @@ from stackmem.core import facts
 from stackmem.core.conversation import keeping
 from stackmem.core.frames import last_words
 from stackmem.core.messages import Text, ToolCall
+from stackmem.core.network import WebFetch, WebSearch
 from stackmem.core.person_facts import PersonAttached, PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, TurnEnded
 from stackmem.core.program_facts import UserAnswered
 from stackmem.core.requests import AskPermission
@@ -39,6 +40,7 @@ Update = dict[str, Any]
 _KINDS = {
     tool_name(ReadFile): "read", tool_name(ListFiles): "search", tool_name(SearchFiles): "search",
     tool_name(WriteFile): "edit", tool_name(EditFile): "edit", tool_name(RunCommand): "execute",
+    tool_name(WebFetch): "fetch", tool_name(WebSearch): "fetch",
 }  # fmt: skip
 HIDDEN: frozenset[VoiceKind] = frozenset(
     {"internal", "run", "reply", "result", "memory", "frame", "verdict", "user", "program"}

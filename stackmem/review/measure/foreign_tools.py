@@ -17,7 +17,7 @@ Does = Literal["reads", "writes", "runs", "ends", "notes"]
 _BY_KIND: dict[Does, str] = {
     "reads": "open goto scroll_up scroll_down search_dir search_file find_file read view read_file read_many_files "
     "Read Grep Glob LS list_directory list_files search_files search_file_content grep_search glob web_fetch "
-    "google_web_search recall view_image",
+    "web_search google_web_search recall view_image",
     "writes": "create edit insert write str_replace replace write_file edit_file apply_patch Write Edit MultiEdit "
     "NotebookEdit",
     "runs": "bash run run_command run_shell_command shell local_shell exec_command execute_bash execute_ipython_cell "

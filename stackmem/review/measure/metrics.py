@@ -20,6 +20,7 @@ from stackmem.core.facts import (
     ModelReplied,
     RunForked,
     RunResumed,
+    ToolReturned,
 )
 from stackmem.core.messages import Usage
 from stackmem.core.parallel.facts import FrameReturned
@@ -34,8 +35,10 @@ Value = int | float | None
 Kinds = Any
 """A type of events, or several in the form that ``isinstance`` accepts."""
 _WITH_USAGE = ModelReplied | ContextCompacted | WordsAsked
-_OF_PARALLEL_FRAMES = FrameReturned | RunResumed | RunForked
-"""Events that change what parallel frames used. A resume takes back what a frame returned that it continues."""
+_OTHER_USAGE = FrameReturned | RunResumed | RunForked | ToolReturned
+"""Events with other usage: of parallel frames, and of web searches. A resume takes back what a frame returned that it
+continues.
+"""
 _ANSWERS = ModelReplied | ModelFailed | ContextCompacted | WordsAsked
 _HAND_OVERS = FramePushed | FramePopped
 _LARGEST = 1 << 63  # beyond this, a table cannot store a whole number
@@ -88,18 +91,18 @@ class Total:
 
 
 class Cost:
-    """Cost of the replies and summaries, with those of parallel frames, at the prices that the run recorded. None if
-    any price is unknown.
+    """Cost of the replies, summaries and web searches, with those of parallel frames, at the prices that the run
+    recorded. None if any price is unknown.
     """
 
-    kinds = _WITH_USAGE | _OF_PARALLEL_FRAMES
+    kinds = _WITH_USAGE | _OTHER_USAGE
 
     def __init__(self) -> None:
         self._usd = 0.0
         self._known = True
 
     def add(self, moment: Moment) -> None:
-        if isinstance(moment.event, _OF_PARALLEL_FRAMES):
+        if isinstance(moment.event, _OTHER_USAGE):
             self._known = self._known and moment.after.unpriced <= moment.before.unpriced
             self._usd += moment.after.usd - moment.before.usd
         if not isinstance(moment.event, _WITH_USAGE):
@@ -172,12 +175,12 @@ def _folded(unit: str, fold: Callable[[], Fold]) -> Metric:
 
 def _tokens(kind: str, tells: str) -> Metric:
     def amount(moment: Moment) -> int:
-        of_frames = isinstance(moment.event, _OF_PARALLEL_FRAMES)
-        used = moment.after.usage.without(moment.before.usage) if of_frames else _usage(moment)
+        other = isinstance(moment.event, _OTHER_USAGE)
+        used = moment.after.usage.without(moment.before.usage) if other else _usage(moment)
         count: int = getattr(used, kind)
         return count
 
-    return _summed("tokens", amount, tells, _WITH_USAGE | _OF_PARALLEL_FRAMES)
+    return _summed("tokens", amount, tells, _WITH_USAGE | _OTHER_USAGE)
 
 
 def _seconds(spender: Spender, tells: str) -> Metric:
