@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,9 @@ class Day:
             self.act(action)
 
     def _is_ready(self) -> bool:
-        return any(" | cost " in line for line in self.window.screen())
+        """Return whether there is an empty prompt above the status line, which a running request also has."""
+        lines = [line.rstrip() for line in self.window.screen() if line.strip()]
+        return any(line == ">" and " | cost " in below for line, below in pairwise(lines))
 
     def act(self, action: Action) -> None:
         before = self.window.history().count(action.shows)
