@@ -30,7 +30,7 @@ WebCall = WebFetch | WebSearch
 
 
 class SearchCost(Struct, frozen=True):
-    """What a web search cost at the provider that made it.
+    """The cost of a web search at the provider that made it.
 
     Attributes:
         usage: Tokens of the request, at the prices of the run's model.

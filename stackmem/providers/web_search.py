@@ -1,7 +1,7 @@
 """Searches the web with the server tool of a model's provider, in one separate request per search.
 
 Rule 1: A search is one attempt. Its failure is a sentence for the agent, which may search again.
-Rule 2: Only the provider sends requests to the web. It is told the domains of the list, and returns data.
+Rule 2: Only the provider sends requests to the web. It receives the domains of the list and returns data.
 
 =============  ==========================  ==============================================================
 model          server tool                 excerpt of a page

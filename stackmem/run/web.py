@@ -49,7 +49,7 @@ def missing_for_search(tools: tuple[str, ...], network: str, model: str) -> tupl
 
 
 def searched_domains(hosts: tuple[AllowedHost, ...]) -> tuple[str, ...]:
-    """Return the public names on the list. A host with an address of its own is private, as is a name without a dot."""
+    """Return the public names on the list. Hosts with a fixed address and names without a dot are private."""
     names = (each.host.removeprefix("*.") for each in hosts if each.address is None)
     return tuple(dict.fromkeys(name for name in names if "." in name and as_address(name) is None))
 

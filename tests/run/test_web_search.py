@@ -10,9 +10,10 @@ import pytest
 from msgspec import UNSET
 
 from stackmem import open_run, replay
-from stackmem.core.facts import ToolReturned
+from stackmem.core.facts import ModelReplied, ToolReturned
 from stackmem.core.messages import Usage
 from stackmem.core.network import SearchCost, WebSearch
+from stackmem.core.requests import AskModel
 from stackmem.models.web_search import FORWARDING_HOST, Hit, SearchAnswer
 from stackmem.review.measure.metrics import measure
 from stackmem.review.measure.moments import moments
@@ -40,7 +41,8 @@ class Searches:
         self.given.append((query, domains))
         return self.answer
 
-    reply = None
+    def reply(self, request: AskModel) -> ModelReplied:
+        raise AssertionError(f"a search is not a request for a reply: {request}")
 
 
 def test_only_pages_of_listed_hosts_are_results():

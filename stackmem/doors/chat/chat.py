@@ -82,8 +82,9 @@ class ChatScreen:
             case PersonRan():
                 self._show_output(event)
             case PersonAttached():
-                told = f"not attached: {event.content}" if event.failed else f"{len(event.content):,} chars"
-                self.tell(f"(attached {event.name}: {told})", color="yellow" if event.failed else "dim")
+                told = event.content if event.failed else f"{len(event.content):,} chars"
+                word, color = ("not attached", "yellow") if event.failed else ("attached", "dim")
+                self.tell(f"({word} {event.name}: {told})", color=color)
             case WordsGiven() if before is not None and before.session is not None and before.session.steps:
                 self.tell(f"> {event.text.partition(chr(10))[0]}", color="bold")
             case facts.ContextCompacted() if before is not None and before.session is not None:

@@ -78,7 +78,9 @@ def converted(raw: bytes, vision: Vision, pages: tuple[int, ...] = ()) -> Pictur
             )
         return _image(raw, head, vision)
     except BrokenImage as error:
-        raise PictureRefused(f"the {media.partition('/')[2].upper()} image is broken: {error}") from error
+        raise PictureRefused(
+            f"the {media.partition('/')[2].upper()} image is broken: {error}; save it again, or get a whole copy"
+        ) from error
 
 
 def _must_be_short(size: int, kind: str) -> None:
