@@ -22,7 +22,7 @@ from threading import Lock
 from msgspec import Struct
 
 from stackmem.core.messages import Text, ToolCall, ToolResult
-from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, has_identity
+from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, defines_tools, has_identity
 from stackmem.doors.mcp.frame_marks import POPPED, PUSHED, FrameMark, marks_in
 from stackmem.settings.frame_key import frame_keys
 from stackmem.settings.key_files import UnusableKey
@@ -177,7 +177,7 @@ def _with_thinking(messages: Sequence[ForeignMessage], told: tuple[ForeignExchan
 
 
 def _defines_tools(messages: Sequence[ForeignMessage], exchange: ForeignExchange) -> bool:
-    return any(message.defines_tools for message in messages[exchange.told : exchange.end])
+    return any(defines_tools(part) for message in messages[exchange.told : exchange.end] for part in message.parts)
 
 
 def _has_words(messages: Sequence[ForeignMessage]) -> bool:

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from msgspec.structs import replace
-
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Part, Thinking, ToolCall, ToolResult, ToolSpec, Usage
 from stackmem.core.text import whole, whole_value
@@ -24,6 +22,7 @@ from .wire import (
     Role,
     Shorten,
     WireFormat,
+    defines_tools,
     message,
     object_of,
     result_text,
@@ -44,16 +43,7 @@ def _read_message(raw: bytes) -> ForeignMessage:
         raise ValueError(f"no role {role!r:.40}")
     content = fields.get("content")
     blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    found = message(role, (part for block in blocks for part in _parts(role, block)))
-    return replace(found, defines_tools=True) if any(map(_defines_tools, blocks)) else found
-
-
-def _defines_tools(block: Any) -> bool:
-    """Return whether a block is the result of a tool search: references to tools, which the provider expands."""
-    content = block.get("content") if isinstance(block, dict) and block.get("type") == "tool_result" else None
-    return isinstance(content, list) and any(
-        isinstance(one, dict) and one.get("type") == "tool_reference" for one in content
-    )
+    return message(role, (part for block in blocks for part in _parts(role, block)))
 
 
 def _parts(role: Role, block: Any) -> Iterator[Part]:
@@ -115,10 +105,10 @@ def _shortened(raw: bytes, shorten: Shorten) -> bytes:
     content = fields.get("content")
     changed = False
     for block in content if isinstance(content, list) else []:
-        if not isinstance(block, dict) or block.get("type") != "tool_result" or _defines_tools(block):
+        if not isinstance(block, dict) or block.get("type") != "tool_result":
             continue
         (result,) = _parts("user", block)
-        short = shorten(result) if isinstance(result, ToolResult) else result
+        short = shorten(result) if isinstance(result, ToolResult) and not defines_tools(result) else result
         if isinstance(short, ToolResult) and short != result:
             block["content"], changed = short.text, True
     return spelled({**fields, "content": [_unmarked(block) for block in content]}) if changed else raw

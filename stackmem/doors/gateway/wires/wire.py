@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
@@ -25,6 +26,8 @@ _LEFT_OUT = ("<system-reminder>", "<environment_context>")
 """Texts with these prefixes come from the client itself and may change at the next turn."""
 THOUGHTS = ("thinking", "redacted_thinking")
 """Types of the blocks that contain a model's thinking in Anthropic's format."""
+_TOOL_REFERENCE = re.compile(r"^\[tool_reference: [\d,]+ bytes, sha256 [0-9a-f]{16}\]$", re.MULTILINE)
+"""How ``unknown`` represents a reference to a tool; traces contain it too, so replay finds the same results."""
 _UNIQUE_ID_CHARS = 16
 _DATA_CHARS = 200
 MIN_REPLY_TOKENS = 8_192
@@ -37,7 +40,6 @@ class ForeignMessage(Struct, frozen=True):
     role: Role  # ``system`` also for the role ``developer``
     parts: tuple[Part, ...]
     identity: tuple[bytes, ...]  # digests of the parts that identify a conversation
-    defines_tools: bool = False  # whether the provider puts definitions of tools in place of one of its results
 
 
 class ForeignRequest(Struct, frozen=True):
@@ -137,6 +139,11 @@ def unknown(role: Role, block: Json) -> Part:
 def text_part(text: object) -> tuple[Part, ...]:
     """Convert a non-empty text to a part."""
     return (Text(whole(text)),) if isinstance(text, str) and text else ()
+
+
+def defines_tools(part: Part) -> bool:
+    """Return whether a part is the result of a tool search, in place of which the provider shows definitions."""
+    return isinstance(part, ToolResult) and _TOOL_REFERENCE.search(part.text) is not None
 
 
 def result_text(content: object) -> str:
