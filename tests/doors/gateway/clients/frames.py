@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stackmem.doors.gateway.status import GatewayRunStatus, gateway_status
+from stackmem.doors.gateway.verifying import GatewayVerified, verify_gateway_run
 from stackmem.doors.gateway.wires.wire import ForeignRequest
 from tests.doors.gateway.clients.job import namespaces_of
 from tests.doors.gateway.clients.provider import SHELLS, ScriptedProvider, filled, named
@@ -39,8 +40,10 @@ _NAMED = {client.name: client for client in CLIENTS}
 _SECONDS = 400
 
 
-def run_with_frames(name: str, clients: Path, scratch: Path) -> tuple[FrameProvider, list[GatewayRunStatus]]:
-    """Run an agent with the memory server; return its provider and the status of its runs."""
+def run_with_frames(
+    name: str, clients: Path, scratch: Path
+) -> tuple[FrameProvider, list[GatewayRunStatus], list[GatewayVerified]]:
+    """Run an agent with the memory server; return its provider, the status of its runs, and their replays."""
     model = FRAME_AGENTS[name]
     client = next(_NAMED[one] for one in (name, name.rpartition("-")[0]) if one in _NAMED)
     place = place_of(client, clients)
@@ -77,15 +80,18 @@ def run_with_frames(name: str, clients: Path, scratch: Path) -> tuple[FrameProvi
         gateway = [sys.executable, "-m", "stackmem", "gateway", "run", "--upstream", upstream.url, "--strategy",
                    "stackheap", "-o", str(runs), "--", *command]  # fmt: skip
         subprocess.run(gateway, cwd=work, env=environ, capture_output=True, check=True, input=b"", timeout=_SECONDS)
-    return provider, gateway_status(runs)
+    rows = gateway_status(runs)
+    return provider, rows, [verify_gateway_run(runs / row.run) for row in rows]
 
 
-def framed(provider: FrameProvider, rows: list[GatewayRunStatus]) -> str:
+def framed(provider: FrameProvider, rows: list[GatewayRunStatus], verified: list[GatewayVerified]) -> str:
     """Return what contradicts the rules for frames; empty if each prompt contained only what its frame shows."""
     if provider.refused or len(rows) != 1 or rows[0].no_effect:
         return f"{len(rows)} runs; refused: {provider.refused}; no effect: {[row.no_effect for row in rows]}"
     if provider.searched > 1:
         return f"the agent searched its tools {provider.searched} times"
+    if (verified[0].cuts, verified[0].not_followed) != (rows[0].requests, 0):
+        return f"replay decided {verified[0].cuts} of {rows[0].requests} cuts"
     requests = rows[0].requests - provider.titles - provider.searched
     shown = tuple([word for word in _WORDS if word in body] for body in provider.worked[2 + provider.searched :])
     return "" if (requests, shown) == (len(_SCRIPT) + 1, _SHOWN) else f"{requests} requests showed {shown}"
