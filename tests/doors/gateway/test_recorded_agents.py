@@ -1,5 +1,6 @@
 """Recorded jobs of real agents, replayed by concurrent clients: each session is one run with its true tree and bill."""
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,13 +13,17 @@ from stackmem.formats.exports.atif import atif
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.store import TraceReader
 from tests.conftest import CAMPAIGN
-from tests.doors.gateway.clients.recorded import PLACE, RecordedJob, Replayed, answer_of, recorded_job
+from tests.doors.gateway.clients.recorded import PLACE, RecordedJob, Replayed, StrictReplay, recorded_job, signed
+from tests.doors.gateway.clients.table import STRATEGIES
 from tests.doors.gateway.test_proxy import HEADERS, events, gateway
 from tests.doors.gateway.upstream import CLIENT, RawUpstream
 
 NAMES = sorted(path.name.partition(".")[0] for path in PLACE.glob("*.json.xz"))
 WITH_IDS = ("claude-code", "codex")
 SESSIONS = 100 if CAMPAIGN else 8
+SAMPLE = [("full", name) for name in NAMES] + list(zip(STRATEGIES[1:], itertools.cycle(NAMES)))
+JOBS = [(name, one) for one in STRATEGIES for name in NAMES] if CAMPAIGN else [(name, one) for one, name in SAMPLE]
+"""In a campaign each job under each strategy; otherwise each job once, and each strategy once."""
 
 
 def play(url: str, job: RecordedJob) -> None:
@@ -41,16 +46,19 @@ def strands(folder: Path) -> list[str]:
     return sorted(word for name in pushed for word in ("BLOCK", "BACK") if f"-{word}-" in name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("strategy", ["full", "mask:2,poll=2"])
+@pytest.mark.parametrize(("name", "strategy"), JOBS)
 def test_a_recorded_job_has_its_tree_its_bill_and_its_cuts(tmp_path, name, strategy):
-    job = recorded_job(name)
-    answers = map(answer_of, job.exchanges)
-    with RawUpstream(at=lambda *_: next(answers)) as upstream, gateway(upstream, tmp_path, strategy=strategy) as served:
+    job = signed(recorded_job(name))
+    replay = StrictReplay(job)
+    with RawUpstream(at=replay) as upstream, gateway(upstream, tmp_path, strategy=strategy) as served:
         play(served.url, job)
+    refused = [one.status == 400 for one in job.exchanges]
+    if strategy == "full":
+        assert [why is not None for why in replay.faults] == refused
+    assert [why for why, known in zip(replay.faults, refused, strict=True) if why and not known] == []
     rows = gateway_status(tmp_path)
-    assert billed(rows) == job.billed
-    assert round(sum(row.cost_usd or 0.0 for row in rows), 5) == round(job.usd, 5)
+    assert billed(rows) == [whole + part for whole, part in zip(job.billed, replay.billed, strict=True)]
+    assert round(sum(row.cost_usd or 0.0 for row in rows), 4) == round(job.usd + replay.usd, 4)
     wanted = ["BACK", "BLOCK"] if job.sub_agents else []
     assert sorted(word for row in rows for word in strands(tmp_path / row.run)) == wanted
     exports = ["".join(atif(TraceReader(tmp_path / row.run / TRACE), row.run)) for row in rows]

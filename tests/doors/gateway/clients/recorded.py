@@ -21,11 +21,22 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.doors.gateway.wires import wire_of
+from stackmem.core.facts import ModelReplied
+from stackmem.core.messages import Thinking, ToolCall, Usage
+from stackmem.core.pricing import cost_usd
+from stackmem.doors.gateway.wires import model_in, wire_of
+from stackmem.doors.gateway.wires.gemini import GEMINI
+from stackmem.doors.gateway.wires.messages import MESSAGES
+from stackmem.doors.gateway.wires.wire import WireFormat
+from stackmem.models.catalog import lookup
 from tests.doors.gateway.clients import claims
 from tests.doors.gateway.clients.job import JobProvider
+from tests.doors.gateway.clients.provider import ASKS, SUMMARY
+from tests.doors.gateway.clients.spelling import OUTPUT, Reply, spoken
 from tests.doors.gateway.clients.table import place_of, version
+from tests.doors.gateway.strict_rules import binds_thinking, fault
 from tests.doors.gateway.upstream import RawAnswer
+from tests.providers.api_rules import signature
 
 Json = dict[str, Any]
 PLACE = Path(__file__).parent.parent / "recorded"
@@ -96,9 +107,79 @@ class Replayed:
             return self._answers[body.decode()].popleft()
 
 
+class StrictReplay:
+    """Answers a job's requests in order, as recorded, and checks each one as a strict provider does.
+
+    Attributes:
+        faults: For each request of the job, why a strict provider refuses it; None if it does not.
+        billed: The sums of the tokens of summaries that the gateway requested; ``usd`` is their price.
+    """
+
+    def __init__(self, job: RecordedJob) -> None:
+        self.faults: list[str | None] = []
+        self.billed, self.usd = [0, 0, 0, 0], 0.0
+        self._job = signed(job)
+        self._given: dict[str, Any] = {}
+
+    def __call__(self, path: str, body: bytes) -> RawAnswer:
+        wire = wire_of(path)
+        assert wire is not None
+        value = json.loads(body)
+        if wire is GEMINI:
+            value |= {"stream": ":stream" in path, "model": model_in(path)}
+        if ASKS in body:
+            return self._summary(wire, value, body)
+        self.faults.append(fault(wire, value, self._given))
+        answer = answer_of(self._job.exchanges[len(self.faults) - 1])
+        if wire is MESSAGES:
+            blocks, calls = _thoughts(b"".join(answer.pieces))
+            self._given |= dict.fromkeys(calls, blocks)
+        return answer
+
+    def _summary(self, wire: WireFormat, value: Json, body: bytes) -> RawAnswer:
+        assert (why := fault(wire, value, self._given)) is None, why
+        used = (len(body) // 4, 0, 0)
+        self.billed = [whole + part for whole, part in zip(self.billed, (*used, OUTPUT), strict=True)]
+        row = lookup(value["model"])
+        assert row is not None
+        assert row.price is not None
+        self.usd += cost_usd(Usage(*used, 0, OUTPUT), row.price)
+        return spoken(wire, value, Reply(SUMMARY), used, 900_000 + len(self.faults), [])
+
+
+def signed(job: RecordedJob) -> RecordedJob:
+    """Return the job with thinking that is signed for the recorded requests, whose long texts are shortened."""
+    changed: dict[str, str] = {}
+    exchanges: list[RecordedExchange] = []
+    for one in job.exchanges:
+        texts = [one.body, one.answer]
+        for before, behind in changed.items():
+            texts = [text.replace(before, behind) for text in texts]
+        value = json.loads(texts[0])
+        if one.path.partition("?")[0].endswith("/messages") and binds_thinking(value["model"]):
+            for block in _thoughts(texts[1].encode())[0]:
+                behind = signature(value, len(value["messages"]), block["thinking"])
+                changed[block["signature"]] = behind
+                texts[1] = texts[1].replace(block["signature"], behind)
+        exchanges.append(replace(one, body=texts[0], answer=texts[1]))
+    return replace(job, exchanges=exchanges)
+
+
+def _thoughts(answer: bytes) -> tuple[list[Json], list[str]]:
+    """Return the thinking of a streamed reply, and the ids of its calls."""
+    reply = MESSAGES.reply(line[6:].decode() for line in answer.splitlines() if line.startswith(b"data: "))
+    parts = reply.parts if isinstance(reply, ModelReplied) else ()
+    blocks = [part.raw for part in parts if isinstance(part, Thinking)]
+    return blocks, [part.id for part in parts if isinstance(part, ToolCall)]
+
+
 def _short(value: Any, name: str = "") -> Any:
-    """Shorten long texts at the same place in every request."""
+    """Shorten long texts at the same place in every request, but not in calls, which are the model's."""
     match value:
+        case {"type": "tool_use" | "function_call" | "custom_tool_call"}:
+            return value
+        case {"functionCall": _}:
+            return value
         case dict():
             return {key: _short(each, key) for key, each in value.items()}
         case list():
@@ -135,7 +216,7 @@ def record(name: str, clients: Path) -> RecordedJob:
         headers.setdefault(body, deque()).append({key: given[key] for key in _KEPT_HEADERS if key in given})
     exchanges = [
         RecordedExchange(path, headers[body].popleft(), _spelled(body, scratch), answer.status,
-                         dict(answer.headers)["content-type"], b"".join(answer.pieces).decode())
+                         dict(answer.headers)["content-type"], _placed(b"".join(answer.pieces).decode(), scratch))
         for path, body, answer in provider.exchanges
     ]  # fmt: skip
     installed = f"{job.client.package} {version(job.client, clients)}"
@@ -143,7 +224,11 @@ def record(name: str, clients: Path) -> RecordedJob:
 
 
 def _spelled(body: bytes, scratch: str) -> str:
-    return json.dumps(_short(json.loads(body)), ensure_ascii=False, separators=(",", ":")).replace(scratch, "/job")
+    return _placed(json.dumps(_short(json.loads(body)), ensure_ascii=False, separators=(",", ":")), scratch)
+
+
+def _placed(text: str, scratch: str) -> str:
+    return text.replace(scratch, "/job")
 
 
 def main() -> None:
