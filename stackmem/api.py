@@ -10,6 +10,7 @@ from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.replays.replay import Replayed, replay_run
 from stackmem.run.companion.find import find_run
+from stackmem.run.opened import ObserveFrame
 from stackmem.run.prepare import prepare
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve as solve_prepared
@@ -23,6 +24,7 @@ def solve(
     text: str | None = None,
     *,
     observe: Callable[[Event, State], None] | None = None,
+    observe_frame: ObserveFrame | None = None,
     environ: Mapping[str, str] | None = None,
     attach: Sequence[str] = (),
     **settings: object,
@@ -33,6 +35,8 @@ def solve(
         task: A task's folder or name, or with ``text`` any folder of yours.
         text: What to do in that folder.
         observe: Receives every fact and the resulting state as it happens.
+        observe_frame: Receives the name of a parallel frame, its facts and questions, and its state. Called in the
+            frame's thread.
         environ: Replaces the process's environment: keys, ``STACKMEM_*``.
         attach: Files, folders and images for the task. ``path:10-40`` attaches lines.
         settings: Any flag of ``stackmem solve`` with ``_`` for ``-``: ``model="demo"``, ``max_steps=50``.
@@ -42,7 +46,7 @@ def solve(
     """
     variables = os.environ if environ is None else environ
     prepared = prepare(os.fspath(task), text, settings, variables, Path.cwd())
-    return solve_prepared(prepared, variables, observe, attached=attach)
+    return solve_prepared(prepared, variables, observe, attached=attach, observe_frame=observe_frame)
 
 
 def replay(run: str | os.PathLike[str]) -> Replayed:

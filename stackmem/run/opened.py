@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from stackmem.core.decider import AgentDecider, ProgramUnderWay, Tell, Watcher
 from stackmem.core.facts import Event, RunStarted
+from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.history.history import History
@@ -33,6 +34,9 @@ from .stored_request import StoredRequest
 
 Observe = Callable[[Event, State], None]
 
+ObserveFrame = Callable[[str, Event | AskUser | AskPermission, State], None]
+"""Called in the thread of a parallel frame, with its name, a fact of it or what it asks the user, and its state."""
+
 
 def nobody_answers(question: str) -> str | None:
     return None
@@ -53,7 +57,7 @@ class Person(Struct, frozen=True):
     ask: Callable[[str], str | None] = nobody_answers
     tell: Tell = nobody_listens  # called for everything that happens in a program, see ``languages.language.Happening``
     observe: Observe | None = None  # called for every recorded event with the resulting state
-    observe_frame: Callable[[str, Event, State], None] | None = None  # the same for a parallel frame, with its name
+    observe_frame: ObserveFrame | None = None  # the same for a parallel frame
     stop: Callable[[int], object] = os._exit  # ends the process with an exit code at the second Ctrl-C
     # called with the request before anything is copied; raises ``UsageError`` to refuse
     agree: Callable[[Request], object] = everybody_agrees

@@ -17,7 +17,7 @@ from .companion.attachments import find_attached, with_attached
 from .folder_choice import with_copy
 from .interrupts import Interrupts
 from .open import open_run
-from .opened import Observe, Person, everybody_agrees
+from .opened import Observe, ObserveFrame, Person, everybody_agrees
 from .plan import plan_run
 from .play import play
 from .ports import PersonPort
@@ -34,6 +34,7 @@ def solve(
     notice: Callable[[str], object] = str,
     person: PersonPort | None = None,  # the user that the agent talks to; None if unattended
     attached: Sequence[str] = (),  # files, folders and images for the task, as ``--attach`` names them
+    observe_frame: ObserveFrame | None = None,  # called in the threads of parallel frames
 ) -> RunResult:
     """Run the prepared request in a separate workspace and record it.
 
@@ -54,7 +55,7 @@ def solve(
     files = find_attached(attached, request.subject.folder, request.subject.place, request.cwd)
     plan = replace(plan, request=with_copy(request))
     agree(plan.request)
-    talks = Person(observe=observe, stop=stop, notice=notice, port=person)
+    talks = Person(observe=observe, observe_frame=observe_frame, stop=stop, notice=notice, port=person)
     with Interrupts(stop) as interrupts, open_run(plan, environ, interrupts, talks) as opened:
         if message := kept_notice(opened.start):
             notice(message)

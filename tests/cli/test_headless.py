@@ -13,7 +13,8 @@ from stackmem import replay
 from stackmem.cli.screen.event_stream import stream_schema
 from stackmem.core.facts import Event, ToolReturned
 from stackmem.core.person_facts import PersonDecided, PersonSaid
-from tests.stage import ROOT, Stage, call, command, events, pop
+from tests.groups import group_script, together
+from tests.stage import ROOT, Stage, call, command, events, mounted, pop
 
 SCHEMA = json.loads((ROOT / "docs" / "stream-json.schema.json").read_text("utf-8"))
 
@@ -201,3 +202,26 @@ def test_a_pipe_that_stays_open_says_what_it_waits_for(stage: Stage, mine: Path)
     os.close(writes)
     out, _ = started.communicate(timeout=60)
     assert (started.returncode, out) == (0, "Read.\n")
+
+
+@mounted
+def test_the_stream_has_a_line_for_each_fact_of_a_parallel_frame(stage: Stage, mine: Path):
+    frames = {name: [call("write_file", path="a.txt", content=name), pop(f"Did {name}.")] for name in "ab"}
+    script = group_script(stage, [together("a", "b"), pop("Done.")], frames)
+    given = ("--model", script, "--stream-json", "--network", "none", "--parallel-frames", "2")
+    for arguments in (["solve", mine, "-t", "Do it.", "--strategy", "stackheap"], ["chat", mine, "-p", "Do it."]):
+        ran = run(stage, *arguments, *given)
+        lines = lines_of(ran)
+        assert ran.returncode == 0, ran.stderr
+        assert [line["n"] for line in lines] == list(range(1, len(lines) + 1))
+        start, *_, last = lines
+        assert (start["type"], last["type"], last["answer"]) == ("start", "result", "Done.")
+        for name, end in (("a", "merged"), ("b", "conflict")):
+            own = [line for line in lines if line["type"] == "frame" and line["name"] == name]
+            facts = [type(event).__name__ for event in events(stage.runs / own[0]["run"])]
+            assert [line["fact"] for line in own] == [*facts, "FramesMerged"]
+            assert own[0]["run"] == f"{start['run']}.{own[0]['frame']}"
+            assert [own[-2]["status"], own[-1]["status"]] == ["done", end]
+            assert (own[-1]["steps"], own[-1]["failed"]) == (2, name == "b")
+            assert [each["name"] for line in own for each in line["calls"]] == ["write_file", "pop_frame"]
+            assert own[-1]["line"] == ("conflict in a.txt" if name == "b" else "merged")

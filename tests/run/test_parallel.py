@@ -34,6 +34,7 @@ from stackmem.review.measure.moments import moments
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
+from tests.groups import together
 from tests.run.people import Scripted, talk
 from tests.stage import Reply, Stage, call, command, events, fails, mounted, pop, push
 
@@ -45,13 +46,6 @@ TOKENS = ("uncached_tokens", "cache_read_tokens", "cache_write_5m_tokens", "cach
 
 def measured_of(run: Path | str) -> dict[str, Any]:
     return measure(moments((record.at, record.event) for record in Run(Path(run)).records()))
-
-
-def together(*names: str, **more: Any) -> Reply:
-    orders = [{"name": name, "objective": f"Do {name}.", "context": "None.", "return_spec": "All."} for name in names]
-    for order in orders:
-        order.update(more.get(order["name"], {}))
-    return call("push_frames", frames=orders, **{name: value for name, value in more.items() if name == "store"})
 
 
 def write(path: str, content: str) -> Reply:

@@ -108,7 +108,8 @@ def _resume(folder: Path, wanted: Flags, talk: tuple[Any, Person] | None, *, as_
         _show(resumed, folder.name, as_json=as_json)
         sys.exit(0)
     with open_screen(quiet=quiet, asks=is_played_by_person(folder)) as screen_of_run:
-        resumed = resume(folder, wanted, os.environ, screen_of_run, stop_at_once, say_where)
+        person = Person(observe_frame=screen_of_run.observe_frame)
+        resumed = resume(folder, wanted, os.environ, screen_of_run, stop_at_once, say_where, person)
     _show(resumed, folder.name, as_json=as_json)
     sys.exit(resumed.result.exit_code if resumed.played and resumed.result else 0)
 

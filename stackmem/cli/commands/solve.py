@@ -54,7 +54,9 @@ def command(
         with stream or open_screen(quiet=quiet, asks=request.model == "human") as screen:
             agree = partial(ask_about_size, as_json=json or stream_json)
             person = StreamedUser(stream) if stream is not None else None
-            result = solve(request, os.environ, screen, stop_at_once, agree, say, person, attach or ())
+            result = solve(
+                request, os.environ, screen, stop_at_once, agree, say, person, attach or (), screen.observe_frame
+            )  # fmt: skip
         if result.failure:
             say(wrapped(f"stackmem: {readable(result.failure)}"))
         if stream is not None:

@@ -1,4 +1,4 @@
-"""``--stream-json``: one JSON event per line on stdout while a run works. ``docs/stream-json.md`` documents it.
+"""``--stream-json``: one JSON event per line on stdout while a run works. ``docs/headless.md`` documents it.
 
 Each line is made from the voice of a fact, so a fact that a later version adds has a line too.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
@@ -17,10 +18,14 @@ from msgspec import Struct
 
 from stackmem.core.facts import Event, ModelReplied
 from stackmem.core.messages import ToolCall
+from stackmem.core.parallel.facts import FramesMerged
+from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
-from stackmem.core.voice import VoiceKind
+from stackmem.core.voice import Voice, VoiceKind
 from stackmem.run.ports import Unattended
 from stackmem.run.result import RunResult
+
+from .frames import FrameBoard, FrameLine, FrameNews, FrameStatus
 
 STREAM_VERSION: Literal[1] = 1
 """Raised when a field is removed or changes its meaning. New fields and new kinds of lines keep the number."""
@@ -73,6 +78,31 @@ class EventLine(StreamLine, frozen=True, tag="event"):
     calls: tuple[StreamedCall, ...] = ()
 
 
+class FrameStreamLine(StreamLine, frozen=True, tag="frame"):
+    """A fact of a parallel frame, or the merge of its changes.
+
+    Attributes:
+        frame, name, run: The id of the frame, its name, and the id of its run.
+        status: ``running``; ``done`` once it has returned; ``ended`` if it ended for another reason, such as a limit;
+            then ``merged``, or ``conflict`` if it and an earlier frame changed the same lines.
+        steps, seconds: The replies in this frame so far, and the time since it began.
+        fact, kind, line, text, failed, calls: As in ``event``. The fact of a merge is that of the run.
+    """
+
+    frame: str
+    name: str
+    run: str
+    status: FrameStatus
+    steps: int
+    seconds: float
+    fact: str
+    kind: VoiceKind
+    line: str
+    text: str
+    failed: bool
+    calls: tuple[StreamedCall, ...] = ()
+
+
 class ResultLine(StreamLine, frozen=True, tag="result"):
     """The run is over. ``answer`` is the agent's last answer to the user."""
 
@@ -88,7 +118,7 @@ class ErrorLine(StreamLine, frozen=True, tag="error"):
     exit_code: int
 
 
-AnyLine = StartLine | EventLine | ResultLine | ErrorLine
+AnyLine = StartLine | EventLine | FrameStreamLine | ResultLine | ErrorLine
 
 
 def stream_schema() -> dict[str, Any]:
@@ -106,27 +136,56 @@ class EventStream(AbstractContextManager[Any]):
 
     def __init__(self) -> None:
         self._count, self._gone = 0, False
+        self._lock = threading.RLock()  # the threads of parallel frames print too
+        self._board, self._run = FrameBoard(), ""
 
     def __exit__(self, *error: object) -> None:
         pass
 
     def start(self, run_dir: Path) -> None:
-        self._print(StartLine(n=self._next(), run=run_dir.name, run_dir=str(run_dir)))
+        self._run = run_dir.name
+        with self._lock:
+            self._print(StartLine(n=self._next(), run=run_dir.name, run_dir=str(run_dir)))
 
     def __call__(self, event: Event, state: State) -> None:
         voice = event.voice
-        parts = event.parts if isinstance(event, ModelReplied) else ()
+        with self._lock:
+            merged = self._board.observe(event, state)
+            self._print(
+                EventLine(
+                    n=self._next(), fact=type(event).__name__, kind=voice.kind, line=voice.line, text=voice.text,
+                    failed=voice.failed, step=state.step, depth=max(0, len(state.stack) - 1), tokens=state.usage.total,
+                    cost_usd=state.cost_usd if state.start is not None else None, calls=_calls(event),
+                )
+            )  # fmt: skip
+            for frame in merged if isinstance(event, FramesMerged) else ():
+                self._print_frame(frame, event)
+
+    def observe_frame(self, name: str, news: FrameNews, state: State) -> None:
+        if isinstance(news, AskPermission | AskUser):
+            return  # nobody is asked
+        with self._lock:
+            frame = self._board.observe_frame(name, news, state)
+            if frame is not None:
+                self._print_frame(frame, news)
+
+    def _print_frame(self, frame: FrameLine, event: Event) -> None:
+        voice = event.voice
+        if isinstance(event, FramesMerged):
+            files = f"conflict in {frame.doing}" if frame.status == "conflict" else "merged"
+            voice = Voice(voice.kind, files, failed=frame.status == "conflict")
         self._print(
-            EventLine(
-                n=self._next(), fact=type(event).__name__, kind=voice.kind, line=voice.line, text=voice.text,
-                failed=voice.failed, step=state.step, depth=max(0, len(state.stack) - 1), tokens=state.usage.total,
-                cost_usd=state.cost_usd if state.start is not None else None,
-                calls=tuple(StreamedCall(part.name, part.arguments) for part in parts if isinstance(part, ToolCall)),
+            FrameStreamLine(
+                n=self._next(), frame=frame.frame, name=frame.name, run=f"{self._run}.{frame.frame}",
+                status=frame.status, steps=frame.steps, seconds=round(frame.elapsed(self._board.clock()), 3),
+                fact=type(event).__name__, kind=voice.kind, line=voice.line, text=voice.text, failed=voice.failed,
+                calls=_calls(event),
             )
         )  # fmt: skip
 
     def end(self, result: RunResult, answer: str, exit_code: int) -> None:
-        self._print(ResultLine(n=self._next(), answer=answer, exit_code=exit_code, result=result))
+        with self._lock:
+            self._print(ResultLine(n=self._next(), answer=answer, exit_code=exit_code, result=result))
 
     def _next(self) -> int:
         self._count += 1
@@ -142,6 +201,11 @@ class EventStream(AbstractContextManager[Any]):
             self._gone = True
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def _calls(event: Event) -> tuple[StreamedCall, ...]:
+    parts = event.parts if isinstance(event, ModelReplied) else ()
+    return tuple(StreamedCall(part.name, part.arguments) for part in parts if isinstance(part, ToolCall))
 
 
 class StreamedUser(Unattended):

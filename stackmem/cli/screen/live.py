@@ -10,14 +10,16 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from stackmem.core.facts import Event, ModelReplied, RunStarted
+from stackmem.core.facts import Event, ModelReplied, RunEnded, RunStarted
+from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.models.spoken import watching
 from stackmem.run.stored_request import read_request
 
+from .frames import FrameBoard, FrameNews
 from .progress import Progress, status
-from .text import fitted
+from .text import fitted, say
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 
 class Screen(AbstractContextManager["Screen"], Protocol):
     def __call__(self, event: Event, state: State) -> None: ...
+
+    def observe_frame(self, name: str, news: FrameNews, state: State) -> None:
+        """Show what happened in a parallel frame. Called from the frame's thread."""
 
 
 class PlainLines(AbstractContextManager[Any]):
@@ -35,8 +40,7 @@ class PlainLines(AbstractContextManager[Any]):
 
     def _say(self, line: str) -> None:
         if not self._quiet:
-            with suppress(OSError):
-                print(line, file=sys.stderr, flush=True)  # noqa: T201 - this is the screen
+            say(line)
 
     def __exit__(self, *error: object) -> None:
         pass
@@ -66,10 +70,22 @@ class PlainScreen(PlainLines):
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
         self._progress = Progress()
+        self._board = FrameBoard()
 
     def __call__(self, event: Event, state: State) -> None:
+        self._board.observe(event, state)
         for line in self._progress.lines(event, state):
             self._say(line)
+
+    def observe_frame(self, name: str, news: FrameNews, state: State) -> None:
+        """Print a line for each step of the frame, and its steps and time at the end."""
+        if isinstance(news, AskPermission | AskUser):
+            return  # nobody is asked
+        line = self._board.observe_frame(name, news, state)
+        if line is not None:
+            ended = [f"{'':>6}{line.sentence(self._board.clock())}"] if isinstance(news, RunEnded) else []
+            for each in [*line.printed, *ended]:
+                self._say(each)
 
 
 class LiveScreen(LiveLines):
@@ -78,6 +94,7 @@ class LiveScreen(LiveLines):
     def __init__(self) -> None:
         super().__init__(a_second=8, soft_wrap=True)
         self._progress = Progress()
+        self._board = FrameBoard()
         self._status = self._reading_text = self._call = ""
         self._called = time.monotonic()
         self._live.update(self)
@@ -95,6 +112,7 @@ class LiveScreen(LiveLines):
         from rich.text import Text
 
         width = self._console.width
+        self._board.observe(event, state)
         for line in self._progress.lines(event, state):
             if isinstance(event, RunStarted):
                 lines = textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
@@ -107,8 +125,15 @@ class LiveScreen(LiveLines):
             self._status = status(state, width - 1)
             self._live.refresh()
 
+    def observe_frame(self, name: str, news: FrameNews, state: State) -> None:
+        if not isinstance(news, AskPermission | AskUser):  # nobody is asked
+            self._board.observe_frame(name, news, state)
+
     def __rich__(self) -> RenderableType:
-        """Return the status line, each time it is drawn. A command under way comes first, with its seconds."""
+        """Return the lines of parallel frames and the status line, each time they are drawn.
+
+        A command under way comes first in the status line, with its seconds.
+        """
         from rich.text import Text
 
         width = self._console.width - 1
@@ -116,7 +141,9 @@ class LiveScreen(LiveLines):
         under_way = ""
         if self._call and seconds >= 1:
             under_way = f"{fitted(self._call, width // 2)}, {seconds:.0f} s | "
-        return Text(fitted(f"{under_way}{self._status}{self._reading_text}", width), style="bold")
+        rows = self._board.rows(width, self._console.height // 2)
+        line = fitted(f"{under_way}{self._status}{self._reading_text}", width)
+        return Text.assemble("".join(f"{row}\n" for row in rows), (line, "bold"))
 
     def _show_reading(self, read: int, total: int) -> None:
         """Show how much of the prompt the server has read, so that a slow first token does not look frozen."""

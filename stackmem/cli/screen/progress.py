@@ -8,6 +8,7 @@ from msgspec import UNSET, Struct
 
 from stackmem.core import facts
 from stackmem.core.messages import ToolCall
+from stackmem.core.parallel.facts import FramesMerged, FramesPushed
 from stackmem.core.retries import after_failure, wait_seconds
 from stackmem.core.state import State
 from stackmem.core.voice import VoiceKind
@@ -25,9 +26,12 @@ class Progress(Struct):
     depth: int = 0  # depth of the frame in which the step began
     step: int = 0  # the current step
     call: str = ""  # its call, shortened to fit a line
+    label: str = ""  # the name of a parallel frame, before what it did
 
     def lines(self, event: facts.Event, state: State) -> list[str]:
         """Return the lines for ``event``, given the state after it."""
+        if isinstance(event, FramesPushed | FramesMerged):
+            return self._group(event)
         lines, pending = self._lines(event, state), state.pending
         if pending is not None and pending.together:  # each of these calls has a line
             self.call = _calls(pending.calls[:1])
@@ -82,6 +86,16 @@ class Progress(Struct):
                 voice = event.voice
                 return [] if voice.kind in HIDDEN else [self._line(one_line(voice.line), voice.text)]
 
+    def _group(self, event: FramesPushed | FramesMerged) -> list[str]:
+        """Return the lines about parallel frames: what each has to do, or the conflicts between them."""
+        indent, call, outcome = f"{'':>4}  {'  ' * self.depth}  ", event.voice.line, ""
+        if isinstance(event, FramesPushed):
+            call, outcome = self.call, ", ".join(each.frame for each in event.frames)
+            more = [f"R0 {one_line(each.name)}: {one_line(each.intent)}" for each in event.frames]
+        else:
+            more = [one_line(line) for line in event.voice.text.splitlines()]
+        return [self._line(call, outcome), *(f"{indent}{line}" for line in more)]
+
     def _begin_step(self, event: facts.ModelReplied | facts.RunResumed, state: State) -> None:
         self.step = state.step
         if state.stack:
@@ -93,7 +107,7 @@ class Progress(Struct):
 
     def _line(self, what: str, outcome: str) -> str:
         arrow = f" -> {one_line(outcome)}" if outcome else ""
-        return f"{self.step:>4}  {'  ' * self.depth}{what}{arrow}"
+        return f"{self.step:>4}  {'  ' * self.depth}{self.label}{what}{arrow}"
 
 
 def status(state: State, width: int | None = None) -> str:

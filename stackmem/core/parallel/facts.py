@@ -11,6 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from ..messages import Usage
+from ..text import quantity
 from ..voice import Voice
 
 MergeKind = Literal["merged", "marked", "beside", "kept", "restored"]
@@ -88,7 +89,7 @@ class FrameReturned(Struct, frozen=True, tag=True):
 
     @property
     def voice(self) -> Voice:
-        line = f"{self.frame} returned after {self.steps} steps (run {self.run})"
+        line = f"{self.frame} returned after {quantity(self.steps, 'step')} (run {self.run})"
         line = line if self.ending == "popped" else f"{line}: {self.ending}"
         return Voice("frame", line, self.text, failed=self.ending != "popped")
 
@@ -123,8 +124,9 @@ class FramesMerged(Struct, frozen=True, tag=True):
 
     @property
     def voice(self) -> Voice:
-        conflicts = [f"{each.path}: {each.kind}" for each in self.files if each.kind != "merged"]
-        line = f"merged the frames, {len(conflicts)} conflicts" if conflicts else "merged the frames"
+        files = [each for each in self.files if each.kind != "merged"]
+        conflicts = [f"conflict in {each.path}: {each.kind} (frame {each.frame})" for each in files]
+        line = f"merged the frames, {quantity(len(conflicts), 'conflict')}" if conflicts else "merged the frames"
         return Voice("frame", line, "\n".join(conflicts), failed=bool(conflicts))
 
 

@@ -14,8 +14,10 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from stackmem.cli.screen.frames import FrameBoard, FrameNews
 from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunForked, RunStarted
 from stackmem.core.frames import last_words
+from stackmem.core.parallel.facts import FrameReturned
 from stackmem.core.person_facts import (
     Approve,
     PersonAccepted,
@@ -37,6 +39,7 @@ from stackmem.run.ports import Left, UserChoice, UserCommand, UserFile
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.snapshot import Snapshot
 
+from .frame_updates import frame_begins, frame_goes_on, frame_returned
 from .updates import Shown, Update, call_of_frame, call_shown, message, updates
 
 _MAX_BYTES = 1 << 20
@@ -93,6 +96,8 @@ class EditorSession:
         self._cancelled: list[Future[str]] = []
         self._stops = self._closed = False
         self._heard = ""
+        self._board = FrameBoard()
+        self._frame_asks = False  # whether a parallel frame waits for an answer of the user
 
     @property
     def model(self) -> str:
@@ -213,6 +218,7 @@ class EditorSession:
             self._stops = False
         for each in updates(event, before, state, self.shown(heard=self._heard)):
             self._editor.update(self.name, each)
+        self._show_frames(event, state)
         if isinstance(event, PersonPlanned | PersonAccepted):
             self.on_options(self)
             mode = "plan" if self.planning else self.mode
@@ -220,10 +226,31 @@ class EditorSession:
         if isinstance(event, ModelReplied | ModelFailed):
             self._heard = ""
 
+    def _show_frames(self, event: Event, state: State) -> None:
+        group, run, now = state.parallel.group, self.shown().run, self._board.clock()
+        intents = {each.frame: each.intent for each in group.frames} if group is not None else {}
+        for line in self._board.observe(event, state):
+            begins = line.frame in intents
+            update = frame_begins(line, run, intents[line.frame]) if begins else frame_goes_on(line, run, now)
+            self._editor.update(self.name, update)
+
+    def observe_frame(self, name: str, news: FrameNews, state: State) -> None:
+        """Send the editor the line of a parallel frame. Called from the frame's thread."""
+        if isinstance(news, AskPermission) and not self._must_ask(news):
+            return
+        line = self._board.observe_frame(name, news, state)
+        if line is not None:
+            self._editor.update(self.name, frame_goes_on(line, self.shown().run, self._board.clock()))
+
     def show_again(self, event: Event, before: State, after: State) -> list[Update]:
         """Return the updates that replay a past event."""
         self.state = after
-        return updates(event, before, after, self.shown(history=True))
+        sent = updates(event, before, after, self.shown(history=True))
+        group = after.parallel.group
+        if isinstance(event, FrameReturned) and group is not None:
+            name = next(each.name for each in group.frames if each.frame == event.frame)
+            sent.append(frame_returned(event, name, self.shown().run))
+        return sent
 
     def take_up(self, run_dir: Path, state: State) -> None:
         """Continue an earlier run."""
@@ -248,14 +275,19 @@ class EditorSession:
 
     def answer(self, asked: AskUser) -> str | None:
         self._run_if_asked()
+        of_frame = self.state is not None and not _is_asking(self.state)
+        self._frame_asks = of_frame  # what the user writes next is the answer
+        if of_frame and not self.next_words():
+            self.say("\n".join([f"\n\n{asked.question}", *(f"- {option}" for option in asked.options)]))
         words = self._said()
+        self._frame_asks = False
         if words.strip().isdecimal() and 1 <= int(words.strip()[:6]) <= len(asked.options):
             return asked.options[int(words.strip()[:6]) - 1]
         return words
 
     def decide(self, asked: AskPermission) -> PersonDecided:
         self._must_be_there()
-        if not asked.outside and not asked.rule and self.mode != "all" and asked.tool not in _ASKS[self.mode]:
+        if not self._must_ask(asked):
             return PersonDecided(allow=True)
         if self.state is None:
             raise TypeError("a call is decided in a run")
@@ -265,6 +297,10 @@ class EditorSession:
         if chosen in ("allow_once", "allow_always"):
             return PersonDecided(allow=True, scope="once" if chosen == "allow_once" else "session")
         return PersonDecided(allow=False)
+
+    def _must_ask(self, question: AskPermission) -> bool:
+        """Return whether the mode leaves the call to the user."""
+        return question.outside or bool(question.rule) or self.mode == "all" or question.tool in _ASKS[self.mode]
 
     def permits(self, question: str) -> bool:
         """Ask the user a yes-or-no question that does not belong to a tool call."""
@@ -281,7 +317,7 @@ class EditorSession:
         if self._stops:
             return PersonStopped()
         self._run_if_asked()
-        if self.state is not None and _is_asking(self.state):
+        if self._frame_asks or (self.state is not None and _is_asking(self.state)):
             return None  # the words answer the agent's question
         with self._lock:
             if self._attached and not self._words:

@@ -162,7 +162,10 @@ class Turns:
     def _run(self, conversation: EditorSession) -> RunResult | None:
         if conversation.run_dir is None:
             request = self.prepare(conversation.folder, conversation.settings)
-            return solve(request, self._environ, conversation.observe, _second, person=conversation)
+            return solve(
+                request, self._environ, conversation.observe, _second, person=conversation,
+                observe_frame=conversation.observe_frame,
+            )  # fmt: skip
         return self._resume(conversation, conversation.run_dir, {})
 
     def _resume(self, conversation: EditorSession, run_dir: Path, wanted: dict[str, str]) -> RunResult | None:
@@ -171,7 +174,7 @@ class Turns:
             if not wanted or conversation.run_dir is None:
                 return forked
             run_dir = conversation.run_dir
-        person = Person(port=conversation)
+        person = Person(port=conversation, observe_frame=conversation.observe_frame)
         try:
             return resume(run_dir, wanted, self._environ, conversation.observe, _second, person=person).result
         except MayRepeat as error:
@@ -259,7 +262,8 @@ class Turns:
         before, conversation.state = conversation.state, None
         try:
             return fork(
-                run_dir, 0, changes, self._environ, conversation.observe, _second, conversation, record=last
+                run_dir, 0, changes, self._environ, conversation.observe, _second, conversation, record=last,
+                observe_frame=conversation.observe_frame,
             ).result  # fmt: skip
         finally:
             conversation.state = conversation.state or before

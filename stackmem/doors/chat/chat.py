@@ -12,6 +12,7 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 from prompt_toolkit.utils import get_cwidth
 
+from stackmem.cli.screen.frames import FrameBoard, FrameNews
 from stackmem.cli.screen.progress import Progress
 from stackmem.cli.screen.text import one_line, readable, rows_of, spell_cost
 from stackmem.core import facts
@@ -19,6 +20,7 @@ from stackmem.core.conversation import keeping
 from stackmem.core.conversation.earlier import left_out_line
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.person_facts import PersonAttached, PersonRan, TurnEnded, WordsGiven
+from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
 from stackmem.core.text import shorten_text
 from stackmem.memory import open_strategy
@@ -29,7 +31,7 @@ from .next_prompt import next_prompt, summary_line
 _DIFF_LINES = 12
 _DOING_CHARS = 40
 _FOLDED_LINES = 40
-_DEFAULT_COLUMNS = 80
+_DEFAULT_COLUMNS, _DEFAULT_ROWS = 80, 24
 _LONGEST_WRAPPED = 20_000
 _COLORS = {"red": "\x1b[31m", "green": "\x1b[32m", "yellow": "\x1b[33m", "dim": "\x1b[2m", "bold": "\x1b[1m"}
 _HUNK = re.compile(r"@@ -(\d{1,9})(?:,\d+)? \+(\d{1,9})(?:,\d+)? @@")
@@ -51,6 +53,7 @@ class ChatScreen:
         self._light = is_light(os.environ.get("COLORFGBG", ""))
         self.place = ""  # the folder and its branch
         self._progress = Progress()
+        self._board = FrameBoard()
         self._words = ""
         self._reading = ""
         self.said = ""  # text of the last reply
@@ -71,6 +74,7 @@ class ChatScreen:
         before, self.state = self.state, state
         self._reading = ""
         self.since = time.monotonic()
+        self._board.observe(event, state)
         self.tell(*(keeping.messages_about(event, before, state) if before is not None else ()), color="dim")
         match event:
             case facts.RunStarted() | facts.RunForked() | facts.RunResumed():
@@ -102,6 +106,21 @@ class ChatScreen:
                 lines = self._progress.lines(event, state)
                 columns, color = _columns(), _color_of(event)
                 self.say(*(self.paint(color, _cut(line, columns)) for line in lines))
+
+    def observe_frame(self, name: str, news: FrameNews, state: State) -> None:
+        """Show what happened in a parallel frame, in its line or, if no text may change in place, in a new one.
+
+        Called from the frame's thread.
+        """
+        line = self._board.observe_frame(name, news, state)
+        if line is None:
+            return
+        printed = list(line.printed) if self._plain else []
+        asks = self._plain and isinstance(news, AskPermission | AskUser)
+        if asks or isinstance(news, facts.RunEnded):
+            printed.append(f"{'':>6}{line.sentence(self._board.clock())}")
+        color = "yellow" if line.status in ("waiting", "ended") else "dim"
+        self.say(*(self.paint(color, _cut(each, _columns())) for each in printed))
 
     def _beginning(self, start: facts.RunStarted) -> list[str]:
         """Return the first screen: the model, the place, and what the agent may do."""
@@ -136,7 +155,13 @@ class ChatScreen:
         return f"{_COLORS[color]}{text}\x1b[0m" if self._color else text
 
     def status(self) -> str:
-        """Return the status line: activity, context, cost and model. In a narrow terminal, it has fewer parts."""
+        """Return the lines of parallel frames, and the status line."""
+        if self._plain:
+            return self._status_line()
+        return "\n".join([*self._board.rows(_columns(), _rows() // 3), self._status_line()])
+
+    def _status_line(self) -> str:
+        """Return activity, context, cost and model. In a narrow terminal, the line has fewer parts."""
         state = self.state
         if state is None:
             return "starting"
@@ -269,6 +294,12 @@ def _changed(event: facts.RunStarted | facts.RunForked | facts.RunResumed, befor
             limits = {name: value for name, value in asdict(event.limits).items() if value is not None}
             limits_text = ", ".join(f"{value:,} {name}" for name, value in limits.items())
             yield f"(at most {limits_text} from the beginning of the conversation)" if limits_text else "(no limits)"
+
+
+def _rows() -> int:
+    with suppress(OSError):
+        return os.get_terminal_size().lines or _DEFAULT_ROWS
+    return _DEFAULT_ROWS
 
 
 def _columns() -> int:

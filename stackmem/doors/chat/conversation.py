@@ -140,7 +140,7 @@ class ChatSession:
         return partial(self.resume, self._run_dir(), wanted or {})
 
     def resume(self, run_dir: Path, wanted: dict[str, str]) -> RunResult | None:
-        person = Person(port=self.person)
+        person = Person(port=self.person, observe_frame=self.screen.observe_frame)
         try:
             return resume(run_dir, wanted, os.environ, self.screen, stop_at_once, person=person).result
         except MayRepeat as error:
@@ -155,7 +155,10 @@ class ChatSession:
     def _fork(self, changes: ForkChanges, record: int | None = None) -> RunResult:
         run_dir = self._run_dir()
         last = record or max(each.seq for each in Run(run_dir).records() if not isinstance(each.event, RunEnded))
-        return fork(run_dir, 0, changes, os.environ, self.screen, stop_at_once, self.person, record=last).result
+        return fork(
+            run_dir, 0, changes, os.environ, self.screen, stop_at_once, self.person, record=last,
+            observe_frame=self.screen.observe_frame,
+        ).result  # fmt: skip
 
     def _run_dir(self) -> Path:
         if self.person.run_dir is None:
@@ -349,7 +352,11 @@ def begin(request: Request, talking: ChatSession) -> RunResult:
     def agree(wanted: Request) -> None:
         show_copy(wanted, talking.screen.tell, agrees)
 
-    return solve(request, os.environ, talking.screen, stop_at_once, agree, talking.screen.tell, person=talking.person)
+    screen = talking.screen
+    return solve(
+        request, os.environ, screen, stop_at_once, agree, screen.tell, talking.person,
+        observe_frame=screen.observe_frame,
+    )  # fmt: skip
 
 
 def take_up(run_dir: Path, talking: ChatSession) -> RunResult | None:

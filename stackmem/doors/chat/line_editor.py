@@ -288,11 +288,7 @@ class LineEditor:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
 
-        @keys.add(Keys.Any, filter=Condition(self._is_deaf), eager=True)
-        @keys.add("enter", filter=Condition(self._is_deaf), eager=True)
-        @keys.add("escape", filter=Condition(self._is_deaf), eager=True)
-        def _(event: KeyPressEvent) -> None:
-            """Ignore the key: the question has only just appeared."""
+        self._add_deafness(keys)
 
         @keys.add("enter", filter=~Condition(self._is_deaf) & ~is_searching)
         def _(event: KeyPressEvent) -> None:
@@ -336,6 +332,18 @@ class LineEditor:
 
         self._editing.add_to(keys, ~Condition(self._is_deaf), self._wake)
         return keys
+
+    def _add_deafness(self, keys: KeyBindings) -> None:
+        @keys.add(Keys.Any, filter=Condition(self._is_deaf), eager=True)
+        @keys.add("enter", filter=Condition(self._is_deaf), eager=True)
+        @keys.add("escape", filter=Condition(self._is_deaf), eager=True)
+        def _(event: KeyPressEvent) -> None:
+            """Ignore the key: the question has only just appeared."""
+
+        @keys.add(Keys.CPRResponse, filter=Condition(self._is_deaf), eager=True)
+        def _(event: KeyPressEvent) -> None:
+            """Take the cursor's place, which is not a key; without it the lines below the input disappear."""
+            event.app.renderer.report_absolute_cursor_row(int(event.data[2:-1].split(";")[0]))
 
     def _notify(self) -> None:
         """Tell a user who is in another window that the agent waits for words. The texts are constant."""

@@ -3,6 +3,7 @@
 Rule 1: The main thread alone talks to the user, whatever frame asks, one question at a time.
 Rule 2: The facts of the parent are recorded in push order. So they are equal in every order of completion.
 Rule 3: A frame that is cancelled ends as ``interrupted`` and can be resumed.
+Rule 4: What happens in a frame is shown from its own thread, so that it is seen while the main thread asks the user.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from stackmem.core.state import State
 from stackmem.tools.bounded_calls import next_of
 from stackmem.tools.own_tools import TOOLS
 
-from ..opened import Opened, Person
+from ..opened import ObserveFrame, Opened, Person
 from ..play import Play
 from ..ports import Left, PersonPort, Unattended
 from .child import ChildRun
@@ -45,14 +46,6 @@ class _ChildAsks(Struct):
     answer: SimpleQueue[Any]
 
 
-class _Happened(Struct, frozen=True):
-    """A fact of a frame."""
-
-    name: str
-    event: Event
-    state: State
-
-
 class _FrameEnd(Struct, frozen=True):
     """The end of a frame: what it returned, or what its thread raised."""
 
@@ -69,7 +62,7 @@ class Children:
 
     def __init__(self, opened: Opened, play: Play) -> None:
         self._opened, self._play = opened, play
-        self._news: SimpleQueue[_ChildAsks | _Happened | _FrameEnd] = SimpleQueue()
+        self._news: SimpleQueue[_ChildAsks | _FrameEnd] = SimpleQueue()
         self._threads: dict[str, tuple[threading.Thread, ThreadInterrupts]] = {}
         self._returned: dict[str, FrameReturned] = {}
         self._outside = threading.Lock()  # for tools that must not run twice at the same time
@@ -105,9 +98,10 @@ class Children:
 
     def _work(self, child: ChildRun, name: str, interrupts: ThreadInterrupts) -> None:
         parent = self._opened.person
+        observer = _Observer(name, parent.observe_frame)
         person = Person(
-            observe=lambda event, state: self._news.put(_Happened(name, event, state)),
-            port=_User(name, self._news, interrupts, self._opened.world.person),
+            observe=observer.observe,
+            port=_User(observer, self._news, interrupts, self._opened.world.person),
             clock=parent.clock,
         )
         try:
@@ -131,7 +125,7 @@ class Children:
         return self._play(first, state, opened)
 
     def _wait(self, frame: str, state: State) -> Event:
-        """Wait for one frame. Meanwhile show what happens in all of them, pass on questions, and listen to the user."""
+        """Wait for one frame. Meanwhile pass on the questions of all frames, and listen to the user."""
         while frame not in self._returned:
             if state.session is not None and state.end is None:
                 message = self._opened.world.person.meanwhile()
@@ -149,7 +143,7 @@ class Children:
         scrub = self._opened.world.scrub
         return replace(message, text=scrub(message.text)) if isinstance(message, PersonSteppedIn) else message
 
-    def _take(self, news: _ChildAsks | _Happened | _FrameEnd) -> None:
+    def _take(self, news: _ChildAsks | _FrameEnd) -> None:
         match news:
             case _ChildAsks():
                 try:
@@ -158,9 +152,6 @@ class Children:
                     news.answer.put(error)
                     if not isinstance(error, Left):
                         raise
-            case _Happened():
-                if self._opened.person.observe_frame is not None:
-                    self._opened.person.observe_frame(news.name, news.event, news.state)
             case _FrameEnd():
                 del self._threads[news.frame]
                 if isinstance(news.outcome, BaseException):
@@ -179,18 +170,41 @@ class Children:
         self._threads, self._returned, self._news = {}, {}, SimpleQueue()
 
 
+class _Observer:
+    """Passes what happens in a frame, and what it asks, to the screen of the parent's run."""
+
+    def __init__(self, name: str, show: ObserveFrame | None) -> None:
+        self.name = name
+        self._show, self._state = show, State()
+
+    def observe(self, event: Event, state: State) -> None:
+        self._state = state
+        self._tell(event)
+
+    def ask(self, question: AskUser | AskPermission) -> None:
+        self._tell(question)
+
+    def _tell(self, news: Event | AskUser | AskPermission) -> None:
+        if self._show is not None:
+            self._show(self.name, news, self._state)
+
+
 class _User(Unattended):
     """The user as a frame sees them: questions go to the main thread, and name the frame."""
 
-    def __init__(self, name: str, news: SimpleQueue[Any], interrupts: ThreadInterrupts, person: PersonPort) -> None:
-        self._name, self._news, self._interrupts, self._person = name, news, interrupts, person
+    def __init__(
+        self, observer: _Observer, news: SimpleQueue[Any], interrupts: ThreadInterrupts, person: PersonPort
+    ) -> None:
+        self._observer, self._news, self._interrupts, self._person = observer, news, interrupts, person
 
     def answer(self, question: AskUser) -> str | None:
-        labeled = replace(question, question=f"[{self._name}] {question.question}")
+        self._observer.ask(question)
+        labeled = replace(question, question=f"[{self._observer.name}] {question.question}")
         return self._through(lambda: self._person.answer(labeled))
 
     def decide(self, question: AskPermission) -> PersonDecided:
-        labeled = replace(question, frame=self._name)
+        labeled = replace(question, frame=self._observer.name)
+        self._observer.ask(labeled)
         return self._through(lambda: self._person.decide(labeled))
 
     def _through(self, ask: Callable[[], T]) -> T:
