@@ -101,7 +101,8 @@ def test_a_frame_waits_for_the_user_and_goes_on(stage: Stage):
     frames = {"a": [call("ask_user", question="Which?"), pop("A.")], "b": [command("true"), pop("B.")]}
     watched = Watched()
     rules = SessionRules(approve="commands")
-    play(stage, watched, [together("a", "b"), pop()], frames, person=person, rules=rules)
+    result = play(stage, watched, [together("a", "b"), pop()], frames, person=person, rules=rules)
+    assert (result.ending, result.failure) == ("left", "")
     assert watched.statuses == {name: ["running", "waiting", "running", "done", "merged"] for name in "ab"}
     assert any(line.startswith("[a] waiting, 1 step, ") and line.endswith(": Which?") for line in watched.lines)
     assert any(line.endswith(": allow run_command true") for line in watched.lines)
