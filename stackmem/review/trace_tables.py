@@ -8,12 +8,13 @@ from stackmem.cli.screen.text import align, one_line
 from stackmem.core.pricing import Price, cost_usd
 from stackmem.core.text import quantity
 from stackmem.review.kept.cache_bill import CacheBill
-from stackmem.review.measure.frames import FrameRow
+from stackmem.review.measure.frames import FrameRow, ParallelRow
 from stackmem.review.measure.metrics import METRICS, Value
 from stackmem.review.measure.requests import RequestUse
 from stackmem.review.measure.timeline import TimelineStep
 
 _FRAME_HEADINGS = ("frame", "steps", "own", "peak context", "tokens", "cost", "seconds", "outcome")
+_PARALLEL_HEADINGS = ("parallel frame", "steps", "tokens", "cost", "ending", "run")
 _REQUEST_HEADINGS = ("request", "steps", "peak context", "looks repeated", "read", "written", "output", "cost")
 _STEP_HEADINGS = ("step", "frame", "context", "output", "cost", "seconds", "heap", "outcome")
 
@@ -54,6 +55,22 @@ def _with_branches(rows: tuple[FrameRow, ...]) -> Iterator[tuple[FrameRow, str]]
             (child, f"{trunk}{'└─ ' if position == last else '├─ '}", f"{trunk}{'   ' if position == last else '│  '}")
             for position, child in reversed(list(enumerate(children)))
         ]
+
+
+def parallel_lines(rows: tuple[ParallelRow, ...]) -> list[str]:
+    """Format one line per parallel frame under a heading; no lines if there are none."""
+    cells = [
+        (
+            row.name,
+            f"{row.steps:,}" if row.ending else "-",
+            f"{row.tokens:,}" if row.ending else "-",
+            "unknown" if row.usd is None else f"${row.usd:.4f}",
+            (row.ending or "open") + (f", conflict in {one_line(', '.join(row.conflicts))}" if row.conflicts else ""),
+            one_line(row.run),
+        )
+        for row in rows
+    ]
+    return ["", *align([_PARALLEL_HEADINGS, *cells], left=(0, 4, 5), outcomes=4)] if cells else []
 
 
 def step_table(steps: Iterable[TimelineStep], width: int | None = None) -> list[str]:

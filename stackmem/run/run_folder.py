@@ -31,6 +31,15 @@ EXCHANGES = "exchanges.jsonl"
 _NAME = re.compile(r"\d{8}T\d{6}Z-.+-[0-9a-f]{6}")
 
 
+_FRAME = re.compile(r"(.+)\.frame-[1-9]\d{0,8}", re.DOTALL)
+
+
+def frame_parent(name: str) -> str:
+    """Return the name of the run that a parallel frame's run belongs to. Empty for the name of any other run."""
+    match = _FRAME.fullmatch(name)
+    return match[1] if match else ""
+
+
 def is_run(folder: Path | os.DirEntry[str]) -> bool:
     """Return whether the folder is a run: it has a trace, or ``new_run`` created it and the run never started."""
     try:

@@ -72,6 +72,7 @@ class Home:
             for number, folder in enumerate(self._places.all)
             if not folder.is_bench
             for path, row in folder.runs.rows.items()
+            if not row.frame
         ]
         continued = {row.parent for _, row, _ in rows if row.parent}
         waiting = [entry for entry in rows if _waits(entry[1]) and entry[1].run not in continued]

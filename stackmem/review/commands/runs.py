@@ -54,11 +54,18 @@ def rm_command(
     named: list[str] = argument("RUN", "Runs: folder, id, id prefix, last six characters of an id, or 'last'."),
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
-    """Remove runs with their workspaces. Runs with forks and runs in progress cannot be removed."""
+    """Remove runs with their workspaces and their parallel frames.
+
+    Runs with forks and runs in progress cannot be removed.
+    """
     folders = list(dict.fromkeys(run_folder(one, runs_dir).resolve() for one in named))
+    gone: set[str] = set()
     for folder in folders:
-        remove_run(folder)
-        typer.echo(f"removed {readable(folder.name)}")
+        if folder.name in gone:
+            continue  # a parallel frame of a run that was named, too
+        for name in remove_run(folder):
+            gone.add(name)
+            typer.echo(f"removed {readable(name)}")
 
 
 @app.command("prune", short_help="Remove old runs with their workspaces.")
@@ -107,10 +114,16 @@ def table(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
     """Format runs as lines under a heading; a dash means unknown.
 
     If lines exceed ``width``, run ids are shortened to their last characters, and then columns are dropped; the
-    request is cut. The column of parents appears only if a run has one.
+    request is cut. The column of parents appears only if a run has one. Parallel frames are indented below their run.
     """
+    listed = {row.run for row in rows if not row.frame}
+    nested = [bool(row.frame) and row.parent in listed for row in rows]
     lines = [dict(zip(_HEADINGS, _HEADINGS, strict=True)), *map(_cells, rows)]
-    kept = [name for name in _HEADINGS if name != "from" or any(row.parent for row in rows)]
+    for line, row, below in zip(lines[1:], rows, nested, strict=True):
+        if below:
+            line.update({"run": f"  {one_line(row.frame)}", "from": "-"})
+    of_others = any(row.parent and not below for row, below in zip(rows, nested, strict=True))
+    kept = [name for name in _HEADINGS if name != "from" or of_others]
     if width is not None and _needed(lines, kept) > width:
         ends = [row.run.rsplit("-", 1)[-1] for row in rows]
         for line, end in zip(lines[1:], ends, strict=True):
@@ -146,7 +159,7 @@ def _cells(row: RunRow) -> dict[str, str]:
 
 def how_to_resume(rows: Sequence[RunRow]) -> str:
     """Return a hint on resuming, with the newest interrupted run; empty if there is none."""
-    stopped = sorted(row.run for row in rows if is_resumable(row))
+    stopped = sorted(row.run for row in rows if is_resumable(row) and not row.frame)
     return f"to continue an interrupted run: stackmem resume {one_line(stopped[-1])}" if stopped else ""
 
 

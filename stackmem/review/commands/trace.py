@@ -19,14 +19,21 @@ from stackmem.review.kept.cache_bill import cache_bill, moments_of
 from stackmem.review.kept.recover import recover_run
 from stackmem.review.kept.redact import redact_run
 from stackmem.review.kept.run_list import name_of
-from stackmem.review.measure.frames import frames
+from stackmem.review.measure.frames import ParallelRow, frames, parallel_rows
 from stackmem.review.measure.metrics import measure
 from stackmem.review.measure.moments import Moment
 from stackmem.review.measure.timeline import timeline
-from stackmem.review.trace_tables import cache_lines, frame_tree, metric_table, request_table, step_table
+from stackmem.review.trace_tables import (
+    cache_lines,
+    frame_tree,
+    metric_table,
+    parallel_lines,
+    request_table,
+    step_table,
+)
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.imported import shown_strategy, stated_by_recording
-from stackmem.trace.lineage import begun_by, came_from
+from stackmem.trace.lineage import RunReader, begun_by, came_from
 from stackmem.trace.lock import current_outcome
 from stackmem.trace.pack import pack
 
@@ -52,12 +59,13 @@ def show_command(
             "run": name_of(folder),
             "outcome": _outcome(folder, last[0].after),
             "parent": came_from(folder),
+            "parallel": _parallel(folder),
         }
         echo_json(head | rows)
         return
     width = terminal_width()
     lines = step_table(by_step, width) if steps else frame_tree(by_frame, width)
-    typer.echo("\n".join([_title(folder, last[0]), "", *lines]))
+    typer.echo("\n".join([_title(folder, last[0]), "", *lines, *parallel_lines(_parallel(folder))]))
 
 
 @app.command("stats", short_help="Measure a run.")
@@ -73,10 +81,11 @@ def stats_command(
     last: list[Moment] = []
     metrics = measure(_note_last(moments_of(folder), last))
     if json:
-        head = {"run": name_of(folder), "outcome": _outcome(folder, last[0].after)}
+        parallel = _parallel(folder)
+        head = {"run": name_of(folder), "outcome": _outcome(folder, last[0].after), "parallel": parallel}
         echo_json(head | {"metrics": metrics, "cache": billed})
         return
-    lines = [_title(folder, last[0]), "", *metric_table(metrics)]
+    lines = [_title(folder, last[0]), "", *metric_table(metrics), *parallel_lines(_parallel(folder))]
     if billed is not None:
         row = lookup(billed.model)
         asked = request_table(billed.requests, row.price if row else None)
@@ -155,6 +164,10 @@ def _outcome(folder: Path, state: State) -> str:
     return current_outcome(folder / TRACE, state.outcome)
 
 
+def _parallel(folder: Path) -> tuple[ParallelRow, ...]:
+    return parallel_rows((record.event for record in RunReader(folder)), folder.resolve().name)
+
+
 def _title(folder: Path, last: Moment) -> str:
     state = last.after
     start = state.begun
@@ -169,6 +182,8 @@ def _title(folder: Path, last: Moment) -> str:
 def _origin(folder: Path, last: Moment) -> str:
     """Return the run that this one started from, on a separate line."""
     fork, program = begun_by(folder), last.after.program
+    if fork is not None and fork.frame:
+        return f"\nparallel {fork.frame} of {one_line(fork.parent)}, from record {fork.at:,}"
     if fork is not None:
         return f"\nforked from {one_line(fork.parent)} at record {fork.at:,}"
     if program is None or program.start.continued is UNSET:

@@ -24,12 +24,12 @@ from msgspec.structs import replace
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.history.objects import alternates
 from stackmem.run.git_inside import pack_cache
-from stackmem.run.run_folder import TRACE
+from stackmem.run.run_folder import TRACE, frame_parent
 from stackmem.trace.lineage import HISTORY, begun_by
 from stackmem.trace.lock import Lock, is_held
 from stackmem.workspace.tree import disk_bytes, remove_tree
 
-from .run_list import REMOVING, folders_of, name_of
+from .run_list import REMOVING, folders_of, frame_runs, name_of
 
 _AGE = re.compile(r"(\d{1,6})([hdw])")
 _SECONDS = {"h": 3_600, "d": 86_400, "w": 7 * 86_400}
@@ -64,10 +64,17 @@ def prune(runs_dir: Path, older_seconds: float, keep_last: int, *, dry_run: bool
         raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); choose a folder with --runs-dir") from error
     yield from _prune_left(runs_dir, dry_run=dry_run)
     written = {path: at for path in entries if (at := _last_written(path)) is not None}
-    newest = sorted(written, key=lambda path: (written[path], path.name), reverse=True)
+    known = {path.name for path in written}
+    # parallel frames are removed with the run that they belong to
+    newest = sorted(
+        (path for path in written if frame_parent(path.name) not in known),
+        key=lambda path: (written[path], path.name), reverse=True,
+    )  # fmt: skip
     limit = time.time() - older_seconds
+    old = {path.name for path in newest[keep_last:] if written[path] <= limit}
+    frames = sorted(path for path in written if frame_parent(path.name) in old)
     needs = {path.name: names for path in entries if (names := _needs(path))}
-    for path in _forks_first([path for path in newest[keep_last:] if written[path] <= limit], needs):
+    for path in _forks_first([*frames, *(path for path in newest if path.name in old)], needs):
         row = _judged(path, needs)
         if row.removed and not dry_run:
             row = _tried(row, partial(_remove, path))
@@ -162,8 +169,10 @@ def _needs(run_dir: Path) -> frozenset[str]:
     return frozenset(needs - {run_dir.name})
 
 
-def remove_run(run_dir: Path) -> None:
-    """Remove a run's folder, and its workspace if that still exists.
+def remove_run(run_dir: Path) -> list[str]:
+    """Remove a run's folder, and its workspace if that still exists, with the runs of its parallel frames.
+
+    Returns the names of the removed runs, the frames first.
 
     Raises:
         UsageError: Forks start from the run.
@@ -171,14 +180,21 @@ def remove_run(run_dir: Path) -> None:
         WorkspaceError: A part cannot be removed. The message names it.
     """
     run_dir = run_dir.resolve()
-    forks = sorted(other.name for other in run_dir.parent.iterdir() if run_dir.name in _needs(other))
+    removed = [*frame_runs(run_dir), run_dir]
+    names = {path.name for path in removed}
+    others = (other for other in run_dir.parent.iterdir() if other.name not in names)
+    forks = sorted(other.name for other in others if names & _needs(other))
     if forks:
         more = f" and {len(forks) - 5:,} more" if len(forks) > 5 else ""
         raise UsageError(
             f"forks need the records of {run_dir.name}: {', '.join(forks[:5])}{more}; remove the forks first, or save "
             "them with stackmem trace pack"
         )
-    _remove(run_dir)
+    for path in removed:
+        Lock(path / TRACE).close()  # nothing is removed if a process writes one of them
+    for path in removed:
+        _remove(path)
+    return [path.name for path in removed]
 
 
 def _remove(run_dir: Path) -> None:

@@ -25,7 +25,7 @@ from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_lines, open_regular, read_regular
 from stackmem.run.git_inside import pack_cache
 from stackmem.run.result import read_result
-from stackmem.run.run_folder import RESULT, RUN, TRACE, is_run
+from stackmem.run.run_folder import RESULT, RUN, TRACE, frame_parent, is_run
 from stackmem.run.stored_request import read_request
 from stackmem.trace.lineage import came_from
 from stackmem.trace.lock import INTERRUPTED, RUNNING, is_held
@@ -57,6 +57,7 @@ class RunRow(Struct, frozen=True):
     cost_usd: float | None = None  # None if it is unknown
     wall_seconds: float | None = None
     parent: str = ""  # the run that it was forked from, or that an edited program continued; otherwise empty
+    frame: str = ""  # id of the parallel frame of ``parent`` that the run is; otherwise empty
     # disk space of the run and its workspace, without the history that runs share
     disk_bytes: int | None = None
     # the first line of the request, in a conversation of the first one; empty if it was not read
@@ -209,8 +210,10 @@ def run_row(folder: Path) -> RunRow:
             cost_usd=result.cost_usd,
             wall_seconds=result.wall_seconds,
             parent=result.parent,
+            frame=frame_of(name),
         )
-    row = RunRow(name, _start_time(name), RUNNING if held else INTERRUPTED if _has_begun(folder) else UNBEGUN)
+    outcome = RUNNING if held else INTERRUPTED if _has_begun(folder) else UNBEGUN
+    row = RunRow(name, _start_time(name), outcome, frame=frame_of(name))
     with suppress(TraceError):
         row = replace(row, parent=came_from(folder))
     try:
@@ -218,6 +221,25 @@ def run_row(folder: Path) -> RunRow:
     except (OSError, msgspec.DecodeError):
         return row
     return replace(row, task=start.task_name, model=start.model, strategy=start.strategy)
+
+
+def frame_of(name: str) -> str:
+    """Return the id of the parallel frame that a run is, by its name. Empty for other runs."""
+    parent = frame_parent(name)
+    return name[len(parent) + 1 :] if parent else ""
+
+
+def frame_runs(run_dir: Path) -> list[Path]:
+    """Return the folders of the parallel frames of a run, in push order."""
+    try:
+        found = [path for path in run_dir.parent.iterdir() if frame_parent(path.name) == run_dir.name and is_run(path)]
+    except OSError:
+        return []
+    return sorted(found, key=lambda path: _frame_number(path.name))
+
+
+def _frame_number(name: str) -> int:
+    return int(name.rpartition("-")[2])
 
 
 def _has_begun(folder: Path) -> bool:
@@ -242,6 +264,8 @@ def is_resumable(row: RunRow) -> bool:
 def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, limit: int | None) -> list[RunRow]:
     """Return the first ``limit`` rows that satisfy all conditions, in order.
 
+    Parallel frames follow the run that they belong to, and do not count for the limit.
+
     Args:
         conditions: ``FIELD=PATTERN`` or ``FIELD!=PATTERN`` with ``*`` and ``?``, ignoring case; for numbers also ``>``,
             ``<``, ``>=`` and ``<=``. Unknown values satisfy only ``!=``. One text may contain several conditions.
@@ -257,7 +281,21 @@ def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, l
     field = _field(order.removeprefix("-"))
     known = [row for row in matching if getattr(row, field) not in (None, "")]
     known.sort(key=lambda row: (getattr(row, field), row.run), reverse=order.startswith("-"))
-    return [*known, *(row for row in matching if getattr(row, field) in (None, ""))][:limit]
+    return _with_frames([*known, *(row for row in matching if getattr(row, field) in (None, ""))], limit)
+
+
+def _with_frames(rows: Sequence[RunRow], limit: int | None) -> list[RunRow]:
+    parents = {row.run for row in rows if not row.frame}
+    frames: dict[str, list[RunRow]] = {}
+    for row in rows:
+        if row.frame and row.parent in parents:
+            frames.setdefault(row.parent, []).append(row)
+    first = [row for row in rows if not (row.frame and row.parent in parents)][:limit]
+    return [
+        each
+        for row in first
+        for each in (row, *sorted(frames.get(row.run, ()), key=lambda frame: _frame_number(frame.run)))
+    ]
 
 
 def _split(text: str) -> list[str]:

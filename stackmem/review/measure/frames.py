@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
-from stackmem.core.facts import ContextCompacted, FramePopped, ModelReplied
+from stackmem.core.facts import ContextCompacted, Event, FramePopped, ModelReplied, RunForked
 from stackmem.core.messages import Usage
+from stackmem.core.parallel.facts import FrameReturned, FramesMerged, FramesPushed
 from stackmem.core.pricing import reply_usd
 from stackmem.core.state import Frame
 
@@ -35,6 +36,49 @@ class FrameRow(Struct, frozen=True):
     outcome: str = "open"  # ``popped``, ``forced: WHY``, or ``open`` if the run stopped before it ended
     verified: str = ""  # as ``FramePopped.verified``
     result: str = ""  # its result for the parent; empty while it is open
+
+
+class ParallelRow(Struct, frozen=True):
+    """One parallel frame of a run, whose steps are in a run of its own."""
+
+    frame: str  # its id
+    name: str
+    run: str  # the id of its run
+    steps: int = 0
+    tokens: int = 0
+    usd: float | None = None  # None if any price is unknown, or until it returns
+    ending: str = ""  # how its run ended; empty until it returns
+    conflicts: tuple[str, ...] = ()  # files that it and an earlier frame or its parent had changed
+
+
+def parallel_rows(events: Iterable[Event], run: str) -> tuple[ParallelRow, ...]:
+    """Return the parallel frames of a run in push order. A frame that a resume continued is returned once.
+
+    Args:
+        run: The id of the run, from which the ids of its frames' runs follow.
+    """
+    rows: dict[str, ParallelRow] = {}
+    group: tuple[str, ...] = ()
+    for event in events:
+        match event:
+            case FramesPushed():
+                group = tuple(each.frame for each in event.frames)
+                new = (ParallelRow(each.frame, each.name, f"{run}.{each.frame}") for each in event.frames)
+                rows |= {row.frame: row for row in new}
+            case FrameReturned() if event.frame in rows:
+                rows[event.frame] = replace(
+                    rows[event.frame], run=event.run, steps=event.steps, tokens=event.usage.total,
+                    usd=None if event.unpriced else event.usd, ending=event.ending,
+                )  # fmt: skip
+            case FramesMerged():
+                for frame in group:
+                    files = [file for file in event.files if file.frame == rows[frame].name and file.kind != "merged"]
+                    rows[frame] = replace(rows[frame], conflicts=tuple(file.path for file in files))
+            case RunForked() if event.frame is not UNSET:  # the run is one of these frames
+                rows = {frame: row for frame, row in rows.items() if frame not in group}
+            case _:
+                pass
+    return tuple(rows.values())
 
 
 def frames(run: Iterable[Moment]) -> tuple[FrameRow, ...]:

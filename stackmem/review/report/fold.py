@@ -145,6 +145,7 @@ class PageFold:
             self.page.model, self.page.window_tokens = after.begun.model, after.begun.window_tokens
         if isinstance(event, facts.RunForked):
             self.page.forked = f"{event.parent} at record {event.at}"
+            self.page.frame = event.frame or ""
         if isinstance(event, ProgramStarted) and (gone_on := event.continued):
             self.page.forked = f"{gone_on.parent} at record {gone_on.at}, with an edited program"
         if isinstance(event, facts.ChunkRead) and not event.others and event.name in before.heap.chunks:

@@ -73,6 +73,7 @@ class RunPage(Struct):
     result: Ref = 0
     wall_seconds: float = 0.0
     forked: str = ""
+    frame: str = ""  # id of the parallel frame that the run is; otherwise empty
     estimated: bool = False  # tokens are characters / 2.5: the model reports neither usage nor its cache
     simulated: int = 0  # if the cache is simulated, the shortest prefix that it keeps, in tokens; else 0
     unrendered: str = ""  # why prompts cannot be shown or differ from those sent; else empty

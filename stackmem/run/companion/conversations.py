@@ -27,7 +27,7 @@ from stackmem.core.strict_json import decode_json
 from stackmem.core.text import quantity
 from stackmem.errors import StackmemError, TraceError
 from stackmem.foreign.files import open_regular, read_regular
-from stackmem.run.run_folder import RUN, TRACE, is_run
+from stackmem.run.run_folder import RUN, TRACE, frame_parent, is_run
 from stackmem.run.stored_request import read_request
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.store import LONGEST_BYTES
@@ -71,8 +71,11 @@ def run_folders(runs_dir: Path) -> list[Path]:
 
 
 def kept_sessions(runs_dir: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield every conversation and the folder that it is about, newest first. Damaged ones are left out."""
-    for path in _newest_first(run_folders(runs_dir)):
+    """Yield every conversation and the folder that it is about, newest first.
+
+    Damaged ones are left out, and so are parallel frames, which belong to a conversation.
+    """
+    for path in _newest_first([path for path in run_folders(runs_dir) if not frame_parent(path.name)]):
         with suppress(OSError, msgspec.DecodeError, TraceError):
             saved = decode_json(read_regular(path / RUN), _Session)
             if saved.session is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from stackmem.core.text import quantity
 from stackmem.errors import TraceError, UsageError
 from stackmem.run.companion.conversations import SECOND_CHARS, kept_sessions, run_folders, started_at
-from stackmem.run.run_folder import TRACE
+from stackmem.run.run_folder import TRACE, frame_parent
 from stackmem.trace.lineage import came_from
 from stackmem.trace.lock import is_held
 
@@ -35,11 +35,13 @@ def find_run(name: str, *places: Path) -> Path:
     if os.sep in name and len(inside := run_folders(given)) == 1:  # a trial of a bench
         return inside[0]
     runs = sorted((path for place in places for path in run_folders(place)), key=lambda path: path.name)
+    own = [path for path in runs if not frame_parent(path.name)]  # a parallel frame is found by its whole id
     if name == "last":
-        started_runs = [(path.name[:SECOND_CHARS], started, path) for path in runs if (started := started_at(path))]
+        started_runs = [(path.name[:SECOND_CHARS], started, path) for path in own if (started := started_at(path))]
         if started_runs:
             return max(started_runs)[2]
     matches = [path for path in runs if path.name == name]
+    matches = matches or [path for path in own if name and path.name.startswith(name)]
     matches = matches or [path for path in runs if name and path.name.startswith(name)]
     matches = matches or [path for path in runs if _SHORT.fullmatch(name) and path.name.endswith(f"-{name}")]
     if len(matches) == 1:

@@ -65,7 +65,7 @@ function line(row) {
   pick.checked = picked.has(row.id);
   const cells = COLUMNS.map(([field, , tell, number]) => {
     const told = tell(row);
-    if (field === "task") return el("th", { scope: "row" }, el("a", { href: link, title: name, "data-key": row.id, text: told }), row.parent ? el("span", { class: "faint", text: " fork" }) : "");
+    if (field === "task") return el("th", { scope: "row" }, el("a", { href: link, title: name, "data-key": row.id, text: told }), row.parent ? el("span", { class: "faint", text: row.frame ? ` ${row.frame}` : " fork" }) : "");
     if (field === "outcome") return el("td", {}, el("span", { class: `pill ${tone(told)}`, text: told }));
     if (field === "strategy") return el("td", {}, strategyMark(told), told ? el("span", { text: told }) : "");
     return el("td", { class: number ? "n" : field, title: field === "request" ? plain(told) : null, text: told });
