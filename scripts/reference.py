@@ -22,7 +22,7 @@ from stackmem.cli.screen.event_stream import stream_schema
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.facts import Ending, Event, Redaction, Stop
 from stackmem.core.messages import FailureKind, Text, Thinking, ToolCall, ToolSpec, Usage
-from stackmem.core.network import NetworkRequest, SearchCost
+from stackmem.core.network import NetworkRequest, SearchBill
 from stackmem.core.pricing import Price
 from stackmem.core.program_facts import Continued, ProgramEvent
 from stackmem.core.requests import ANSWERS, GIVEN, Effect
@@ -146,7 +146,7 @@ def parts() -> str:
     """Return the types that events contain."""
     kinds = (
         Text, Thinking, ToolCall, Usage, ToolSpec, Price, Budgets, Limits, Redaction, Continued, NetworkRequest,
-        SearchCost,
+        SearchBill,
     )  # fmt: skip
     told = [f"### {kind.__name__}\n\n{_plain(summary(kind))}{field_table(kind)}" for kind in kinds]
     words = [

@@ -17,7 +17,7 @@ from .images import Images
 from .images.vision import Vision
 from .jobs.calls import EndedJob, JobNumbers
 from .messages import FailureKind, PromptText, ReplyPart, Text, ToolCall, ToolSpec, Usage
-from .network import NetworkRequest, SearchCost
+from .network import NetworkRequest, SearchBill
 from .parallel.facts import ParallelEvent
 from .person_facts import AttachedFile, PermissionRule, PersonEvent, RecallFound, SessionRules
 from .pricing import Answerer, Price
@@ -311,7 +311,7 @@ class ToolReturned(Struct, frozen=True, tag=True):
     requests: tuple[NetworkRequest, ...] | UnsetType = UNSET
     jobs: JobNumbers | UnsetType = UNSET
     images: Images = UNSET
-    search: SearchCost | UnsetType = UNSET
+    search: SearchBill | UnsetType = UNSET
 
     @property
     def voice(self) -> Voice:

@@ -29,7 +29,7 @@ class WebSearch(Struct, frozen=True, tag="web_search"):
 WebCall = WebFetch | WebSearch
 
 
-class SearchCost(Struct, frozen=True):
+class SearchBill(Struct, frozen=True):
     """The cost of a web search at the provider that made it.
 
     Attributes:

@@ -11,7 +11,7 @@ from msgspec import Struct, UnsetType
 
 from stackmem.core.facts import ChecksReturned, Event, ModelFailed, ModelReplied
 from stackmem.core.images import Images
-from stackmem.core.network import NetworkRequest, SearchCost
+from stackmem.core.network import NetworkRequest, SearchBill
 from stackmem.core.person_facts import (
     PersonAccepted,
     PersonAttached,
@@ -62,7 +62,7 @@ class Returned(Protocol):
     @property
     def images(self) -> Images: ...
     @property
-    def search(self) -> SearchCost | UnsetType: ...
+    def search(self) -> SearchBill | UnsetType: ...
 
 
 class WorkspacePort(Protocol):

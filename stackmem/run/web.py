@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from stackmem.core.network import SearchCost, WebCall, WebFetch, WebSearch
+from stackmem.core.network import SearchBill, WebCall, WebFetch, WebSearch
 from stackmem.core.text import clip_bytes
 from stackmem.core.tools import tool_name
 from stackmem.models.web_search import ALTERNATIVE, FORWARDING_HOST, MAX_DOMAINS, Hit, SearchAnswer, can_search
@@ -31,7 +31,7 @@ def answer_web_call(call: WebCall, model: ModelPort, network: NetworkList | None
     if (why := _refusal(query, domains)) or (search := getattr(model, "search", None)) is None:
         return ToolOutcome(why or f"the model has no web search; {ALTERNATIVE}", failed=True)
     answer: SearchAnswer = search(query, domains)
-    cost = SearchCost(answer.usage, answer.searches, round(answer.fee_usd, 6))
+    cost = SearchBill(answer.usage, answer.searches, round(answer.fee_usd, 6))
     if answer.failure:
         return ToolOutcome(visible(f"the web search failed: {answer.failure}"), failed=True, search=cost)
     return ToolOutcome(clip_bytes(visible(_text(query, answer, network.hosts)), shown_bytes), search=cost)

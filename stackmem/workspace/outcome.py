@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from stackmem.core.images import Images
-from stackmem.core.network import NetworkRequest, SearchCost
+from stackmem.core.network import NetworkRequest, SearchBill
 
 
 class ToolOutcome(Struct, frozen=True):
@@ -22,4 +22,4 @@ class ToolOutcome(Struct, frozen=True):
     job: int = 0  # number of the job that the call started
     ended: tuple[int, ...] = ()  # numbers of the jobs that the answer reports as ended
     images: Images = UNSET  # shown after the text, which names them
-    search: SearchCost | UnsetType = UNSET  # cost of a web search
+    search: SearchBill | UnsetType = UNSET  # cost of a web search

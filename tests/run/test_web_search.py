@@ -12,7 +12,7 @@ from msgspec import UNSET
 from stackmem import open_run, replay
 from stackmem.core.facts import ModelReplied, ToolReturned
 from stackmem.core.messages import Usage
-from stackmem.core.network import SearchCost, WebSearch
+from stackmem.core.network import SearchBill, WebSearch
 from stackmem.core.requests import AskModel
 from stackmem.models.web_search import FORWARDING_HOST, Hit, SearchAnswer
 from stackmem.review.measure.metrics import measure
@@ -69,7 +69,7 @@ def test_only_pages_of_listed_hosts_are_results():
         f"3. docs.example\n   {forwarding}"
     )
     assert model.given == [("how to round", ("docs.example", "site.example"))]
-    assert outcome.search == SearchCost(Usage(uncached=9), 1, 0.01)
+    assert outcome.search == SearchBill(Usage(uncached=9), 1, 0.01)
 
 
 def test_a_list_without_public_hosts_searches_nothing():
@@ -100,7 +100,7 @@ def test_what_cannot_be_searched_is_refused_without_a_request(query: str, networ
 def test_a_failed_search_still_counts_its_tokens():
     outcome = answer_web_call(WebSearch("x"), Searches(failure="server error: no"), LISTED, 50_000)
     assert (outcome.failed, outcome.text) == (True, "the web search failed: server error: no")
-    assert outcome.search == SearchCost(Usage(uncached=9), 1, 0.01)
+    assert outcome.search == SearchBill(Usage(uncached=9), 1, 0.01)
 
 
 def stream(answer: Answer) -> bytes:
@@ -137,7 +137,7 @@ def test_a_run_searches_counts_the_cost_and_replays_without_the_network(stage: S
     records = list(open_run(run).records())
     (returned,) = (each.event for each in records if isinstance(each.event, ToolReturned))
     assert "Round once, at the end." in returned.text
-    assert returned.search == SearchCost(Usage(uncached=900, output=60), 1, 0.01)
+    assert returned.search == SearchBill(Usage(uncached=900, output=60), 1, 0.01)
     state = open_run(run).state
     assert state.begun.price is not None
     asked = sum(each.event.usage.uncached for each in records if hasattr(each.event, "usage"))
