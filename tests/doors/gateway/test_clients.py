@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.gateway.clients.claims import JOBS, JobClient, bounded, claims, run_job
+from tests.doors.gateway.clients.agent_jobs import JOBS, JobClient
+from tests.doors.gateway.clients.claims import bounded, claims, run_job
 from tests.doors.gateway.clients.frames import FRAME_AGENTS, framed, run_with_frames
 from tests.doors.gateway.clients.provider import CALLS
 from tests.doors.gateway.clients.table import CLIENTS, STRATEGIES, Client, ClientRun, place_of, run

@@ -27,7 +27,9 @@ _SCRIPT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("run", {"cmd": "echo again; seq 1 300"}), ("pop_frame", _POP), ("run", {"cmd": "echo after"}),
 )  # fmt: skip
 _WORDS = (b"echo before", b"echo inside", b"echo after")
-_SHOWN: tuple[list[bytes], ...] = ([], [b"echo inside"], [b"echo inside"], [b"echo before"], [b"echo before", b"echo after"])
+_SHOWN: tuple[list[bytes], ...] = (
+    [], [b"echo inside"], [b"echo inside"], [b"echo before"], [b"echo before", b"echo after"],
+)  # fmt: skip
 """The words that the requests from the push on contain: of those before the frame, in it and after it."""
 FRAME_AGENTS = {
     "claude-code": "claude-sonnet-5-5", "claude-code-4": "claude-haiku-4-5", "codex": "gpt-5.6-sol",

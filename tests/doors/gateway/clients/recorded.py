@@ -30,6 +30,7 @@ from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.wire import WireFormat
 from stackmem.models.catalog import lookup
 from tests.doors.gateway.clients import claims
+from tests.doors.gateway.clients.agent_jobs import JOBS
 from tests.doors.gateway.clients.job import JobProvider
 from tests.doors.gateway.clients.provider import ASKS, SUMMARY
 from tests.doors.gateway.clients.spelling import OUTPUT, Reply, spoken
@@ -202,7 +203,7 @@ class _Recorder(JobProvider):
 
 def record(name: str, clients: Path) -> RecordedJob:
     """Run an agent's job and return its traffic."""
-    job = claims.JOBS[name]
+    job = JOBS[name]
     before, claims.JobProvider = claims.JobProvider, _Recorder  # type: ignore[misc]
     try:
         with tempfile.TemporaryDirectory(prefix="stackmem-record-", ignore_cleanup_errors=True) as scratch:
@@ -236,7 +237,7 @@ def main() -> None:
     clients = Path(os.environ["STACKMEM_CLIENTS"])
     PLACE.mkdir(exist_ok=True)
     for name in sys.argv[1:]:
-        if place_of(claims.JOBS[name].client, clients) is None:
+        if place_of(JOBS[name].client, clients) is None:
             print(f"{name} is not installed", file=sys.stderr)
             continue
         content = msgspec.json.encode(record(name, clients))
