@@ -12,6 +12,7 @@ from stackmem.doors.gateway.exchanges import AnswerPassed, read_exchanges
 from stackmem.doors.gateway.status import run_status
 from stackmem.models.tokens import o200k_tokens
 from stackmem.run.run_folder import EXCHANGES
+from tests.doors.gateway.test_codings import CODERS
 from tests.doors.gateway.test_proxy import CHAT, CHAT_REPLY, HEADERS, gateway, only_run, post
 from tests.doors.gateway.upstream import CLIENT, RawAnswer, RawUpstream, message_events, request, sse, text, user
 
@@ -29,6 +30,47 @@ REPLIES = [
          {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 0}},
          {"type": "message_stop"})))),
 ]  # fmt: skip
+
+
+GEMINI_USED = {"usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 7}}
+GEMINI_REPLY = {"candidates": [{"content": {"role": "model", "parts": [{"text": "Hello."}]}, "finishReason": "STOP"}]}
+MESSAGE_USED = message_events(text("Hello."), usage={"input_tokens": 100})
+COUNTED = sse({"type": "response.completed", "response": RESPONSE | {"usage": {
+    "input_tokens": 100, "output_tokens": 7}}})  # fmt: skip
+EVERY_WIRE = {
+    "chat": (*REPLIES[0][:2], (*CHAT_REPLY[:2], *sse({"type": "", "choices": [], "usage": {
+        "prompt_tokens": 100, "completion_tokens": 7}}, named=False)), REPLIES[0][2].pieces),
+    "responses": (*REPLIES[1][:2], COUNTED, REPLIES[1][2].pieces),
+    "messages": (*REPLIES[2][:2], MESSAGE_USED, REPLIES[2][2].pieces),
+    "gemini": (
+        "/v1beta/models/gemini-3.8-flash:streamGenerateContent?alt=sse",
+        {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+        sse({"type": "", **GEMINI_REPLY, **GEMINI_USED}, named=False),
+        sse({"type": "", **GEMINI_REPLY}, named=False),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("usage", ["with usage", "without usage"])
+@pytest.mark.parametrize("coding", ["", "gzip", "br", "zstd"])
+@pytest.mark.parametrize("wire", EVERY_WIRE)
+def test_the_first_reply_spends_the_bound_in_every_wire_and_encoding(tmp_path, wire, coding, usage):
+    """Requests and answers both have the encoding."""
+    path, asked, with_usage, without = EVERY_WIRE[wire]
+    code = CODERS[coding] if coding else bytes
+    packed = code(b"".join(with_usage if usage == "with usage" else without))
+    coded = {"content-encoding": coding} if coding else {}
+    reply = RawAnswer((packed,), headers=(("content-type", "text/event-stream"), *coded.items()))
+    headers = {"x-goog-api-key": "AIza" + "b" * 35} if wire == "gemini" else HEADERS
+    with RawUpstream(answer=lambda _: reply) as upstream, gateway(upstream, tmp_path, max_usd=0.00001) as served:
+        statuses = []
+        for words in ("Hi", "Hi again"):
+            body = code(json.dumps(asked | {"metadata": {"words": words}}).encode())
+            with CLIENT.stream("POST", f"{served.url}{path}", content=body, headers=headers | coded) as answer:
+                assert answer.status_code != 200 or b"".join(answer.iter_raw()) == packed
+                statuses.append(answer.status_code)
+        assert served.gateway.spending.estimated == (usage == "without usage")
+    assert (statuses, len(upstream.seen)) == ([200, 400], 1)
 
 
 def answered(runs: Any) -> AnswerPassed:
