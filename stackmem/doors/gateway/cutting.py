@@ -45,13 +45,13 @@ def foreign_strategy(spelled: str) -> OneConversation | Summarizing | None:
     """Open a strategy with its parameters; None for ``full``, which changes nothing.
 
     Raises:
-        UsageError: The strategy does not exist, or needs something that other agents do not have.
+        UsageError: The strategy does not exist, or works only with our own agent.
     """
     name = spelled.partition(":")[0]
     if name in STRATEGIES and name not in ("full", *FITTING):
         raise UsageError(
-            f"--strategy {name} needs its own tools or frames, which other agents do not have; "
-            f"use full, {', '.join(FITTING)}, or stackheap together with stackmem mcp"
+            f"--strategy {spelled[:80]} works only with stackmem's own agent; "
+            f"use full, {', '.join(FITTING)}, or stackheap (without parameters) together with stackmem mcp"
         )
     strategy = open_strategy(spelled)
     return strategy if isinstance(strategy, OneConversation | Summarizing) else None

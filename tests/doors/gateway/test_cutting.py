@@ -1,6 +1,7 @@
 """Strategies on third-party conversations: requests are valid, paired, and identical for identical beginnings."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.doors.gateway.cutting import FITTING, Cutter, ForeignCut, foreign_strategy
+from stackmem.doors.gateway.framing import FRAMES
 from stackmem.doors.gateway.identity import chain
 from stackmem.doors.gateway.rewriting import Rewriter
 from stackmem.doors.gateway.wires.chat import CHAT
@@ -18,6 +20,7 @@ from stackmem.doors.gateway.wires.wire import WireFormat
 from stackmem.errors import UsageError
 from tests.doors.gateway.upstream import assistant, request, result, text, use, user
 from tests.providers.api_rules import first_fault, signature
+from tests.stage import ROOT
 
 SPELLED = ("mask:2,poll=1", "mask:1,poll=3", "window:2,step=1", "window:1,step=2", "truncate:100", "clear:150,keep=1")
 
@@ -217,10 +220,17 @@ def test_everything_except_the_messages_keeps_its_bytes():
     assert (made.startswith(before), made.endswith(behind), b"masked" in made) == (True, True, True)
 
 
+def test_the_page_lists_the_strategies_that_fit():
+    page = (ROOT / "docs" / "gateway.md").read_text("utf-8").partition("\n## Strategies\n")[2]
+    listed = page.partition("changes nothing. ")[2].partition("[`stackmem mcp`](#frames)")[0]
+    assert set(re.findall(r"`([a-z_]+)`", listed)) == {*FITTING, FRAMES}
+
+
 def test_a_strategy_that_needs_more_than_a_foreign_agent_has_says_so():
     assert foreign_strategy("full") is None
     assert all(foreign_strategy(name) for name in FITTING)
-    with pytest.raises(UsageError, match="do not have"):
-        foreign_strategy("stackheap")
+    for spelled in ("stackheap:index=delta", "adaptive", "context_editing"):
+        with pytest.raises(UsageError, match=f"{spelled} works only with stackmem's own agent; use full, clear"):
+            foreign_strategy(spelled)
     with pytest.raises(UsageError, match="no strategy"):
         foreign_strategy("nothing")
