@@ -52,7 +52,7 @@ _WITH_FRAME_KEY = f'mkdir -p "$HOME/{Path(BELOW_HOME).parent}"; cp "$1" "$HOME/{
 _SECONDS = 3_600.0
 _SENT_MIB = 16 * 1024
 _NO_KEY = "stackmem"
-_PROVIDERS = {"anthropic": "anthropic", "openai": "openai", "responses": "openai"}
+_PROVIDERS = {"anthropic": "anthropic", "openai": "openai", "responses": "openai", "gemini": "gemini"}
 _SHOWN_CHARS = 500
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
@@ -183,7 +183,7 @@ def _provider(model: str) -> tuple[str, str]:
         return "anthropic", model
     if not slash or prefix not in _PROVIDERS:
         raise UsageError(
-            f"--agent: an agent needs a provider's model; write anthropic/NAME or openai/NAME, not {model}"
+            f"--agent: an agent needs a provider's model; write anthropic/NAME, openai/NAME or gemini/NAME, not {model}"
         )
     return _PROVIDERS[prefix], name
 
@@ -194,7 +194,7 @@ def _script(trial: Trial, instruction: str, key_file: Path) -> dict[str, Any]:
     slots = {INSTRUCTION: instruction, MODEL: model, PROVIDER: provider}
     given, program = _parted(trial.agent)
     # placeholders: the gateway has the real keys
-    keys = {f"{name.upper()}_API_KEY": _NO_KEY for name in ("anthropic", "openai")}
+    keys = {f"{name.upper()}_API_KEY": _NO_KEY for name in ("anthropic", "openai", "gemini")}
     variables = [*(f"{name}={value}" for name, value in {**gateway_variables(_URL), **keys}.items()), *given]
     words = ["env", *variables, *(_filled(word, slots) for word in agent_command(program, _URL))]
     if key_file.exists():

@@ -212,7 +212,7 @@ urllib.request.urlopen(urllib.request.Request(address, b'{"input": [3]}', {"cont
         ({"agent": "A=1 B={instruction}"}, "needs a command with {instruction}"),
         ({"agent": "sh 'x {instruction}"}, "is not a valid command"),
         ({"strategies": ("adaptive",)}, "adaptive"),
-        ({"models": ("sim/bounded-reader",)}, "write anthropic/NAME or openai/NAME"),
+        ({"models": ("sim/bounded-reader",)}, "write anthropic/NAME, openai/NAME or gemini/NAME"),
         ({"settings": {"max_steps": 4}}, "max_steps does not apply to other agents"),
         ({"settings": {"network": "host"}}, "the agent can reach only the gateway"),
         ({"settings": {"isolation": "landlock"}}, "use --isolation bubblewrap or namespaces"),
