@@ -29,6 +29,7 @@ def after_failure(state: State) -> Event | None:
     """Return what the last failure leads to, or None if the request is retried."""
     last = state.failures[-1]
     if last.kind == "window":
+        # In a child only the frame is too long, so its parent can continue. A lone root would fail again.
         alone = len(state.stack) == 1 and state.program is None and state.session is None
         return RunEnded("stalled", partial_result(state)) if alone else forced_pop(state, "window")
     if last.kind not in _PASSING or len(state.failures) >= ATTEMPTS:
@@ -40,6 +41,7 @@ def wait_seconds(failures: tuple[ModelFailed, ...]) -> float:
     """Return the seconds before the next attempt: the doubling wait, or the provider's own wait if it is longer."""
     if not failures:
         return 0.0
+    # Bounded like our own wait: a provider that asks for an hour should not keep a terminal that long.
     requested = failures[-1].retry_after_seconds or 0.0
     return min(LONGEST_WAIT_SECONDS, max(2.0 ** (len(failures) - 1), requested))
 

@@ -114,6 +114,7 @@ class AnthropicModel:
         answer = sight.noted(self._attempt(body, seconds, fields, betas))
         if provider is not None and provider.summarizes and isinstance(answer, ModelReplied):
             answer = summarized(answer)
+        # Compatible servers may report no usage; zero would make the run look free and its prompts empty.
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
@@ -126,6 +127,7 @@ class AnthropicModel:
 
         secret = self._endpoint.secret
         client, connection = self._connected()
+        # For the whole attempt: the timeouts of the client begin anew with every byte.
         deadline = time.monotonic() + seconds
         create = client.messages.with_streaming_response.create
         try:
@@ -138,6 +140,7 @@ class AnthropicModel:
                 events = overheard(server_events(response.http_response.iter_bytes(), deadline))
                 answer = read_reply(events, secret)
             return connection.in_time(answer)
+        # The order matters: status and timeout errors are subclasses of those below.
         except anthropic.APIStatusError as error:
             return answered_with(error.response, error.response.text, secret)
         except (anthropic.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
@@ -163,6 +166,7 @@ class AnthropicModel:
             self._client = anthropic.Anthropic(
                 api_key=there.key,
                 base_url=there.url,
+                # The machine retries, so that each attempt is recorded and counts against the limits.
                 max_retries=0,
                 timeout=http.timeout,
                 http_client=http,

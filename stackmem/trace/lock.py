@@ -60,6 +60,7 @@ class Lock:
 
     def _taken(self, trace: Path) -> int:
         for _ in range(_TRIES):
+            # No link is followed: a run folder from someone else could point the lock at a file of the user.
             file = descriptor_of_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
             try:
                 _lock(file, f"{self._kind} {trace.parent.name}")
@@ -78,6 +79,7 @@ class Lock:
         """Release the lock. Further calls have no effect."""
         if self._file >= 0:
             with suppress(OSError):
+                # Removed before it is released: afterwards another process may already have locked this file.
                 self._path.unlink()
             os.close(self._file)
             self._file = -1
@@ -128,6 +130,7 @@ def _lock(file: int, what: str) -> None:
             patience = _PATIENCE_SECONDS if holder is not None else _LOOK_SECONDS
             if _is_alive(holder) or waited > patience:
                 raise _refusal(holder, what) from error
+            # Short against the patience, long enough to cost nothing while another process starts.
             time.sleep(0.02)
         except OSError as error:
             if error.errno not in _NO_LOCKS:
@@ -158,6 +161,7 @@ def _read_holder(file: int) -> Holder | None:
 
 
 def _lives(holder: Holder) -> bool:
+    # Numbers of processes are reused: only with the start and the boot does one name a process.
     return holder.boot == _boot() and holder.started == _started(holder.pid) != -1
 
 

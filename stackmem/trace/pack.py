@@ -63,6 +63,7 @@ def pack(run_dir: Path, out: Path) -> Packed:
     count, trees = _read(run_dir)
     if out.exists():
         raise UsageError(f"{out} already exists; choose another file, or remove it")
+    # Hidden and in the same folder: a link needs the same file system, and a crash leaves no half archive.
     unfinished = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         with ZipPacker(unfinished) as archive:
@@ -111,6 +112,7 @@ def _lines(folder: Path, last: int) -> Iterator[bytes]:
         for number, line in enumerate(bounded_lines(file), fork.at + 1 if fork else 1):
             if number > last:
                 return
+            # A complete record may lack its line end after a crash; the lines of a child follow it.
             yield line if line.endswith(b"\n") else line + b"\n"
 
 
@@ -134,6 +136,7 @@ def _write_rest(archive: ZipPacker, run_dir: Path) -> None:
     flags = request.get("flags")
     if isinstance(flags, dict):
         flags.pop("base_url", None)  # an address may contain a login
+        # Also an address: that of a server of the sender.
         flags.pop("otel", None)
     shown = msgspec.json.format(msgspec.json.encode(request), indent=2) + b"\n"
     archive.add(f"{run_dir.name}/{_REQUEST}", shown)
@@ -162,6 +165,7 @@ def _write_objects(archive: ZipPacker, run_dir: Path, trees: dict[str, None]) ->
     while queue:
         name, kind = queue.pop()
         try:
+            # Copied as stored, without checking the digest: the reader of the archive has to check it anyway.
             content = read_regular(objects.path(name), LARGEST_BYTES)
             below = objects.entries(name) if kind == "tree" else ()
         except (TraceError, OSError):

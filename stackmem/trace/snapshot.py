@@ -42,6 +42,7 @@ class Snapshot:
             return {}
         listing = self._objects.listing(self.tree)
         if base := self._objects.base():
+            # The base first, so that the run overrides it; a removed file has a mode of its own.
             both = self._objects.listing(base) | listing
             listing = {path: both[path] for path in sorted(both) if both[path].mode != REMOVED}
         return {os.fsdecode(path): entry for path, entry in listing.items()}
@@ -86,6 +87,7 @@ class Snapshot:
             if entry.mode == LINK:
                 os.symlink(self[path], os.fsencode(target))  # noqa: PTH211 - a target need not be text
                 continue
+            # A damaged history may list a path twice, or below a link: neither is followed or overwritten.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(target, flags, 0o755 if entry.mode == EXECUTABLE else 0o644)
             with os.fdopen(fd, "wb") as file:
@@ -122,6 +124,7 @@ def _change(path: str, before: Snapshot, after: Snapshot, *, diffs: bool) -> Fil
 
 
 def _readable_path(path: str) -> str:
+    # A name is bytes on Linux; surrogates could not be written as JSON.
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
@@ -132,6 +135,7 @@ def _diff(path: str, before: Snapshot, after: Snapshot) -> str:
             sides.append(side.get(path, b""))
         except TraceError as error:
             return f"({error})"
+    # difflib takes quadratic time in the worst case.
     if sum(map(len, sides)) > _DIFFED_BYTES:
         return f"({len(sides[0]):,} bytes before, {len(sides[1]):,} after: too long to compare here)"
     try:

@@ -70,6 +70,7 @@ def cut_torn_line(file: int) -> int:
         OSError: The file cannot be read or shortened.
     """
     size = os.fstat(file).st_size
+    # Read backwards in blocks: a trace may be larger than memory, and a torn line is usually short.
     end, step = size, 65_536
     while end > 0:
         start = max(0, end - step)
@@ -139,6 +140,7 @@ def _nameless(folder: Path) -> int:
         if error.errno in _NO_ROOM:
             raise
     file, name = tempfile.mkstemp(dir=folder)  # the file system does not support unnamed files
+    # Unlinked while open, so that it disappears with the process like an unnamed file.
     Path(name).unlink()
     return file
 
@@ -226,12 +228,14 @@ class TraceWriter:
         Raises:
             TraceError: The disk accepted only a part of it or none. The earlier records are unchanged.
         """
+        # Milliseconds: finer digits are noise, and would make every line of a trace longer.
         record = Record(self._seq + 1, round(self._now(), 3), event)
         line, digest = write_line(record, self.digest)
         try:
             self._append(line)
         except OSError as error:
             raise self._unwritable(error.strerror) from error
+        # Only after the write, so that a failed append can be repeated with the same number and digest.
         self._seq, self.digest = record.seq, digest
         self._boundary = self._boundary or isinstance(event, FramePushed | FramePopped | RunEnded)
         return record
@@ -353,6 +357,7 @@ class TraceReader:
         with file:
             fork = origin(file.readline(LONGEST_BYTES))
             number, self.digest = (fork.at, fork.digest) if fork else (0, "")
+            # The first line was only looked at; it is also a record, and the loop checks its digest.
             file.seek(0)
             self.read_bytes = 0
             first, size = number + 1, os.fstat(file.fileno()).st_size
@@ -372,6 +377,7 @@ class TraceReader:
                         break
                 self.read_bytes += len(line)
                 yield record
+            # A torn first line is no record: the process died before the run had one.
             if number - bool(self.torn_bytes) < first:
                 raise unbegun(self._path.parent)
 

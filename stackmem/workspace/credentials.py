@@ -77,6 +77,7 @@ def scrub_named(text: str) -> str:
     found = sorted(credentials(text))
     pieces, done = [], 0
     for start, end, kind in found:
+        # A parameter within a header is found twice; the first, longer one is replaced.
         if start >= done:
             pieces += [text[done:start], f"[secret {kind}]"]
             done = end
@@ -87,6 +88,7 @@ def credentials(text: str) -> Iterator[Credential]:
     """Yield every credential in the text. A parameter inside a header may be yielded twice."""
     # the only letter whose lower case has another length, which would shift positions
     lower = text.replace("\u0130", "i").lower()
+    # Searched with find first: a pattern would be tried at every position of a long output.
     for end in _ENDS:
         at = lower.find(end)
         while at >= 0:
@@ -156,6 +158,7 @@ def _lists_of_cookies(text: str) -> Iterator[tuple[int, int]]:
     while match is not None:
         end = text.find("]", match.end())
         end = len(text) if end < 0 else end
+        # Lists of cookies are flat, so the first bracket ends one.
         yield match.end(), end
         match = _COOKIES.search(text, end)
 
@@ -192,6 +195,7 @@ def _in_header(match: re.Match[str], end: str, *, bare: bool) -> Iterator[Creden
 
 def _is_credential(value: str) -> bool:
     """Return whether the value has both letters and digits, or is a long number. Percent escapes do not count."""
+    # %20 and the like are digits of an encoding, not of the value.
     plain = _PERCENT.sub("", value)
     digits = sum(char.isdigit() for char in plain)
     return (digits > 0 and any(char.isalpha() for char in plain)) or digits >= _LONG_NUMBER

@@ -53,6 +53,7 @@ class Tree:
         self._me = os.getpid()
         self._session = os.getsid(0)
         adopt_orphans()
+        # With their start times, because a number may be reused by a process of the command.
         self._before = {} if contains else {each.pid: each.started for each in descendants(self._me)}
         self._inner: tuple[int, int] | None = None  # process id and descriptor
 
@@ -74,6 +75,7 @@ class Tree:
         with suppress(ProcessLookupError):
             fd = os.pidfd_open(inner)
             now = read_process(inner)
+            # Checked after the descriptor was opened: before, the number may already be another process.
             if now is not None and now.parent in {process.pid, self._me}:
                 self._inner = inner, fd
             else:
@@ -92,10 +94,12 @@ class Tree:
             self._inner = None
 
     def _kill(self, process: Popen[bytes]) -> bool:
+        # Opened before anything is killed, because the numbers may be reused afterwards.
         opened = [os.pidfd_open(process.pid), *_open_all(children(process.pid) if self._contains else ())]
         waiting = [*opened, self._inner[1]] if self._inner else opened
         try:
             with suppress(ProcessLookupError, PermissionError):
+                # The group first: a shell that is killed alone would let its children run for a moment.
                 os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             for fd in waiting[1:]:
@@ -106,6 +110,7 @@ class Tree:
             for fd in opened:
                 os.close(fd)
         with suppress(subprocess.TimeoutExpired):
+            # Reaps the process, so that it does not stay a zombie. If it survived, waiting is pointless.
             process.wait(GONE_SECONDS if over else 0.01)
         return over
 
@@ -122,6 +127,7 @@ class Tree:
     def _sweep(self) -> bool:
         deadline = time.monotonic() + GONE_SECONDS
         quiet = 0
+        # Several quiet rounds, because one scan can miss a process that forks while it is read.
         while quiet < _QUIET_ROUNDS:
             self._kill_orphans(deadline)
             strays = self._strays()
@@ -186,4 +192,5 @@ def _open_all(pids: Iterable[int]) -> list[int]:
 
 def _collect(pid: int) -> None:
     with suppress(ChildProcessError):
+        # Never blocks: the process may be the child of another one, or still be ending.
         os.waitpid(pid, os.WNOHANG)

@@ -63,6 +63,7 @@ def build_environment(
         granted: Names that are copied from ``caller`` if set there.
         offline: The network is off, so package managers should fail immediately instead of retrying for minutes.
     """
+    # Checked again here, although profiles are checked when read: this is the last place before a command.
     environ = {name: caller[name] for name in granted if name in caller and not refusal(name)}
     return (
         (_OFFLINE if offline else {})
@@ -75,15 +76,20 @@ def build_environment(
             "LOGNAME": "user",
             "SHELL": "/bin/bash",
             "LANG": "C.UTF-8",
+            # Programs print no colors and start no full-screen interface, both of which only cost tokens.
             "TERM": "dumb",
+            # A pager, a prompt or an editor would wait for a key until the time limit.
             "PAGER": "cat",
             "GIT_PAGER": "cat",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_EDITOR": "true",
             "EDITOR": "true",
             "NO_COLOR": "1",
+            # Test runners and package managers then ask nothing and do not watch for changes.
             "CI": "1",
+            # What a command printed before it was killed at its limit is otherwise lost in its buffer.
             "PYTHONUNBUFFERED": "1",
+            # __pycache__ would show up among the changed files of every step.
             "PYTHONDONTWRITEBYTECODE": "1",
         }
     )

@@ -46,6 +46,7 @@ def children(pid: int) -> list[int]:
     if not _kernel_lists_children():
         return [each.pid for each in _all_processes() if each.parent == pid]
     with suppress(OSError):
+        # The kernel lists the children of each thread separately.
         for thread in os.listdir(f"/proc/{pid}/task"):
             with suppress(OSError):
                 found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
@@ -63,6 +64,7 @@ def descendants(root: int, most: int | None = None) -> list[Process]:
     while waiting and (most is None or len(processes) <= most):
         for pid in children(waiting.pop()):
             process = read_process(pid)
+            # A process may change its parent while the tree is read, and then appears twice.
             if process is not None and pid not in processes:
                 processes[pid] = process
                 waiting.append(pid)
@@ -93,4 +95,5 @@ def first_to_go(pids: Iterable[int]) -> None:
     """Make the kernel kill these processes first if the machine runs out of memory. Their children inherit this."""
     for pid in pids:
         with suppress(OSError):
+            # The highest value. Raising it needs no privilege, and the children keep it.
             Path(f"/proc/{pid}/oom_score_adj").write_text("1000", "utf-8")

@@ -34,14 +34,17 @@ class StartJob:
 
     def run(self) -> None:
         """Start the process and store it, or the exception. A job that was canceled in time never starts."""
+        # The claim is never released, so exactly one of start and cancellation wins.
         if not self._claim.acquire(blocking=False):
             return
+        # Dropped after use, because it refers to the descriptors of the command.
         start, self._start = self._start, None
         try:
             assert start is not None  # noqa: S101 - only the thread with the claim gets here
             self._process = start()
         except BaseException as error:  # noqa: BLE001 - raised again by ``result``
             self._error = error
+        # Before the release: whoever is woken by it must already see the process or the error.
         self._over = True
         self._ended.release()
 
@@ -95,4 +98,5 @@ def spawn(job: StartJob) -> None:
 
 def spawn_confined(job: StartJob) -> None:
     """Start a process from a new thread, which first restricts itself and then ends."""
+    # A new thread each time: Landlock and the filter cannot be lifted again, and end with their thread.
     start_new_thread(job.run, ())

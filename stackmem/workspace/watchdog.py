@@ -58,6 +58,7 @@ class Watchdog:
         self._begun = time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
         # The private file systems also count as shared memory, and their sizes are limited separately.
         self._shared_limit = (profile.memory_mib + profile.tmp_mib + profile.shm_mib) * _MIB
+        # A tenth stays free, so that the machine does not start to kill processes of the user.
         self._memory_limit = min(profile.memory_mib * _MIB, _machine_bytes() * 9 // 10)
 
     def look(self, family: list[Process]) -> str:
@@ -66,6 +67,7 @@ class Watchdog:
 
     def too_much(self, family: list[Process]) -> str:
         """Return the limit that these processes exceed: ``processes`` or ``memory``, or an empty string."""
+        # Threads, not processes: the kernel counts both against the same limit.
         if sum(process.threads for process in family) > self._profile.process_limit:
             return "processes"
         if sum(process.resident_bytes for process in family) > self._memory_limit:
@@ -103,12 +105,14 @@ class Watchdog:
 
     def _disk_is_short(self) -> bool:
         now = os.fstatvfs(self._workspace)
+        # Free space, not the size of files: counting files would take seconds in a large tree. Neighbors count too.
         taken = (self._disk.f_bavail - now.f_bavail) * now.f_frsize
         files = self._disk.f_favail - now.f_favail
         if taken > self._profile.disk_mib * _MIB or files > self._profile.new_files:
             return True
         # If the disk was nearly full before, this command is not to blame.
         low = now.f_bavail * now.f_frsize < _RESERVE_BYTES and taken > 16 * _MIB
+        # Some file systems (btrfs) have no fixed number of files and report 0.
         few = now.f_files > 0 and now.f_favail < _RESERVE_FILES and files > 100
         return low or few
 
@@ -138,6 +142,7 @@ class ControlGroup:
         with suppress(OSError, ValueError, KeyError):
             if self.file is not None:
                 statistics = dict(line.split() for line in self.file.read_bytes().splitlines())
+                # In version 1 only total_shmem includes subgroups; in version 2 shmem does.
                 return int(statistics.get(b"total_shmem") or statistics[b"shmem"])
         return None
 
@@ -156,6 +161,7 @@ class ControlGroup:
                 number, controllers, path = line.split(":", 2)
                 if "memory" in controllers.split(","):
                     return number, path
+                # Version 2 lists all controllers in one hierarchy, which has the number 0 and no names.
                 if number == "0":
                     found = number, path
         return found
@@ -179,6 +185,7 @@ def _neighbors(family: set[int], begun: float | None, group: ControlGroup) -> _N
     of_group: dict[str, int] = {}
     namespaces = {_namespace(pid) for pid in family} - {_namespace(os.getpid())}
     inside = frozenset(namespaces)
+    # This process first: it can always inspect its own namespace.
     for pid in (os.getpid(), *(int(name) for name in os.listdir("/proc") if name.isdigit())):
         held: dict[str, int] = {}
         namespace = _namespace(pid)
@@ -215,6 +222,7 @@ def _memory_files(pid: int) -> dict[str, int]:
             with suppress(OSError):
                 if str(held.readlink()).startswith("/memfd:"):
                     status = held.stat()
+                    # Allocated blocks, because a sparse file uses less memory than its length.
                     found[f"{status.st_dev}/{status.st_ino}"] = status.st_blocks * 512
     return found
 
@@ -228,6 +236,7 @@ def memory_mounts(pid: int) -> dict[str, int]:
             _, _, device, _, place, *_ = seen.split(b" ")
             if not described.startswith(b"tmpfs "):
                 continue
+            # mountinfo writes spaces and some other characters as octal codes.
             path = Path(f"/proc/{pid}/root{os.fsdecode(_OCTAL.sub(lambda code: bytes([int(code[1], 8)]), place))}")
             with suppress(OSError):
                 number = path.stat().st_dev

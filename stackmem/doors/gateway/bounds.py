@@ -59,12 +59,14 @@ class GatewaySpending(Struct):
                 f"stackmem gateway: the price of {request.model[:80]!r} is unknown, so --max-usd cannot be enforced; "
                 "leave --max-usd out, or use a model that stackmem models lists with a price"
             )
+        # Not the expected cost of this request: how long a reply becomes is unknown before.
         if self.usd >= self.max_usd:
             return f"stackmem gateway: ${self.usd:.4f} of ${self.max_usd:.4f} (--max-usd) are spent; raise the limit"
         return ""
 
     def unrecorded(self, method: str, path: str) -> str:
         """Return why a request to an unrecorded path must not be sent; empty if it may."""
+        # Other methods read or delete; only POST starts work that a provider bills.
         if self.max_usd is None or method != "POST" or _FREE.search(path):
             return ""
         return (

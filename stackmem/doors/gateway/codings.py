@@ -22,6 +22,7 @@ def decoded(body: bytes, codings: str, most: int, what: str) -> bytes:
     names = [name for one in codings.lower().split(",") if (name := one.strip())]
     if len(names) > _MAX_CODINGS:
         raise ValueError(f"{what} is compressed {len(names)} times")
+    # The header lists the codings in the order in which they were applied.
     for name in reversed(names):
         body = _decoded(body, name, most, what)
         if len(body) > most:
@@ -49,6 +50,7 @@ def _inflated(body: bytes, coding: str, most: int, what: str) -> bytes:
     raw = coding == "deflate" and not (len(body) > 1 and body[0] & 15 == 8 and (body[0] << 8 | body[1]) % 31 == 0)
     opened = zlib.decompressobj(wbits=-15 if raw else 15 if coding == "deflate" else 31)
     try:
+        # One byte more than allowed, so that the caller can tell a full body from a longer one.
         return opened.decompress(body, most + 1)
     except zlib.error as error:
         raise ValueError(f"{what} is not valid {coding}: {error}") from error
@@ -73,6 +75,7 @@ def _unbrotli(body: bytes, most: int, what: str) -> bytes:
 def _unzstd(body: bytes, most: int, what: str) -> bytes:
     import zstandard
 
+    # The sender chooses the window, which is allocated before the first byte is decoded.
     opened = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
     try:
         with opened.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:

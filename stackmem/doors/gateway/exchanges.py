@@ -127,6 +127,7 @@ class ExchangeWriter:
         """Open the log; raise ``TraceError`` if it cannot be created."""
         try:
             self._file = descriptor_of_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+            # A gateway that was killed may have left half a line, and the next one would be appended to it.
             self._size = cut_torn_line(self._file)
         except OSError as error:
             raise TraceError(f"{path} cannot be created ({error.strerror}); choose another folder with -o") from error
@@ -154,6 +155,7 @@ def read_exchanges(path: Path) -> Iterator[Passed]:
     try:
         with open_regular(path) as file:
             for number, line in enumerate(bounded_lines(file), 1):
+                # Only a crash leaves such a line; the next start of the gateway cuts it off.
                 if not line.endswith(b"\n"):
                     return
                 try:

@@ -78,6 +78,7 @@ def agent_ids(headers: Mapping[str, str]) -> AgentIds:
 
 def _metadata(text: str) -> dict[str, str]:
     try:
+        # A header from any client: longer ones are ignored and not parsed.
         value = json.loads(text) if len(text) <= _MAX_METADATA_CHARS else None
     except (ValueError, RecursionError):
         return {}
@@ -88,6 +89,7 @@ def _metadata(text: str) -> dict[str, str]:
 
 def seed(wire: str, secret: str, agent: str) -> bytes:
     """Return the start of a chain. Only a digest of the key is kept, and only in memory."""
+    # Accounts must not share a conversation, even if they send the same messages.
     fields = (wire, hashlib.sha256(secret.encode()).hexdigest(), agent)
     return hashlib.blake2b("\0".join(fields).encode(), digest_size=16).digest()
 
@@ -101,6 +103,7 @@ class Chains:
 
     def chain(self, start: bytes, messages: tuple[ForeignMessage, ...]) -> PrefixChain:
         """Return the chain of a request's messages. A message must be the same object at every turn."""
+        # The identity of an object is enough here, because the entry itself keeps the message alive.
         key = (start, id(messages[0]) if messages else 0)
         with self._lock:
             old, known, ends = self._recent.pop(key, ((), PrefixChain((start,), 0), [0]))
@@ -125,6 +128,7 @@ def shared(old: Sequence[object], new: Sequence[object]) -> int:
     """Return the length of the common prefix; identical objects compare quickly."""
     most = min(len(old), len(new))
     for count in range(most, max(most - _TRIED, -1), -1):
+        # From the end, because a turn usually appends: the first comparisons succeed.
         if old[:count] == new[:count]:  # tuple comparison checks object identity first
             return count
     return next((position for position in range(most) if old[position] != new[position]), most)
@@ -192,6 +196,7 @@ class ChainIndex:
 
     def add(self, digests: Sequence[bytes], conversation: int) -> None:
         for digest in digests:
+            # Removed first, so that it moves to the end and is the last one to be forgotten.
             self._known.pop(digest, None)
             self._known[digest] = conversation
         while len(self._known) > self._most:
@@ -208,6 +213,7 @@ class ChainIndex:
 
         Return None if no match reaches a reply.
         """
+        # At least up to the first reply: unrelated conversations often begin with the same prompt.
         for length in range(len(found), max(found.replied, 1) - 1, -1):
             conversation = self._known.get(found.digests[length])
             if conversation is not None and found.replied:

@@ -76,7 +76,9 @@ def socket_files(environ: Mapping[str, str]) -> set[str]:
     folders = {*_RUNTIME_FOLDERS, environ.get("XDG_RUNTIME_DIR", "")} - {""}
     sockets: set[str] = set()
     for path in (*_listed(), *addresses, *(path for folder in folders for path in _files_in(folder, _MAX_DEPTH))):
+        # Each one becomes a mount, and the kernel limits the mounts of a namespace (100,000 by default).
         if len(sockets) < _MAX_SOCKETS and _is_socket(path):
+            # A mount hides a file, not its other names: links would lead around it.
             sockets.add(os.path.realpath(path))
     return sockets
 
@@ -88,6 +90,7 @@ def _listed() -> Iterator[str]:
         return
     for line in lines:
         words = line.split(None, 7)
+        # Abstract sockets begin with @; they end with the network namespace.
         if len(words) == 8 and words[7].startswith("/"):
             yield words[7]
 
@@ -98,6 +101,7 @@ def _files_in(folder: str, depth: int) -> Iterator[str]:
     except OSError:
         return
     for entry in entries:
+        # A link could lead to any tree of the machine, or back to this folder.
         if entry.is_dir(follow_symlinks=False):
             yield from _files_in(entry.path, depth - 1) if depth else ()
         else:

@@ -120,11 +120,13 @@ class Gateway:
         came.model = model_in(path)
         held = [len(body)]
         came.release = release = weakref.finalize(came, lambda: self._workers.release(sum(held)))
+        # At exit the whole memory is released anyway, and the workers may be gone already.
         release.atexit = False
         passing = False
         try:
             if "content-encoding" in request.headers and (wire is not None or counts_tokens(path)):
                 await self._workers.run(SMALL_BYTES, partial(self.ledger.decode, came))
+                # Small compressed bodies may unpack to 64 MiB each, so both forms count against the memory.
                 if not self._workers.hold(len(came.plain)):
                     return _refusal(wire, *_TOO_MANY)
                 held.append(len(came.plain))
@@ -141,6 +143,7 @@ class Gateway:
         size, whole = 0, False
         try:
             async for piece in request.stream():
+                # Counted while it arrives: the length in the headers may be missing or wrong.
                 if size + len(piece) > MAX_BODY_BYTES:
                     message = f"stackmem gateway: the request is longer than {MAX_BODY_BYTES >> 20} MiB"
                     return Refused(413, "request_too_large", message)
@@ -167,6 +170,7 @@ class Gateway:
         except (httpx2.InvalidURL, UnicodeDecodeError) as error:
             return _refusal(wire, 400, "invalid_request_error", f"stackmem gateway: the request's address: {error}")
         await self._cut(came, path, (str(url), headers))
+        # A changed body is sent as plain text, so its headers must not promise a compression.
         headers = headers if came.shown is came.plain else uncoded(headers)
         sent = httpx2.Request(request.method, url, headers=headers, content=came.outgoing)
         return await self._forward(came, sent)
@@ -193,6 +197,7 @@ class Gateway:
             own = upstreams.keys.get(provider)
             if own is None and not upstreams.replaces:
                 raise Misdirected(f"no key to send in place of the token; set {provider.upper()}_API_KEY")
+            # A client with only the token must not manage the account of the user, for example its files or keys.
             if own is not None and not may_use_own_key(request.method, path):
                 raise Misdirected(f"the path {path[:80]!r} is not forwarded with the key of the gateway")
         return httpx2.URL(upstreams.url(provider, raw, query)), to_upstream(request.headers.raw, own)
@@ -204,6 +209,7 @@ class Gateway:
         if not sending.done():
             self._recorder.begin(came)  # record while the upstream works, so that recording costs no time
         await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        # Otherwise it would take the disconnect event that the streaming response waits for.
         gone.cancel()
         if not sending.done():
             sending.cancel()
@@ -241,6 +247,7 @@ class Gateway:
         size, tries, reason = 0, 0, "the client left before the answer's end"
         try:
             async for chunk in answer.aiter_raw():
+                # Raw bytes, not decompressed: the client gets them unchanged.
                 size += len(chunk)
                 if size > MAX_ANSWER_BYTES:
                     reason = f"the answer is longer than {MAX_ANSWER_BYTES >> 20:,} MiB"
@@ -263,6 +270,7 @@ class Gateway:
         finally:
             if size > _MAX_KEPT_BYTES:
                 chunks, reason = [], reason or "the answer is too long to be recorded"
+            # A client that disconnects cancels this task, but its answer was paid for and must be recorded.
             with anyio.CancelScope(shield=True):
                 await answer.aclose()
                 await self._recorder.answered(came, answer, chunks, reason)
@@ -277,6 +285,7 @@ class Gateway:
         if cutter is None:
             return
         counts = came.wire is None and counts_tokens(path)
+        # Token counts are cut like the request that they announce; otherwise the agent would compact too early.
         wire, size = MESSAGES if counts else came.wire, len(came.plain)
         read = partial(self.ledger.read, MESSAGES, came.plain)
         request = await self._workers.run(size, read) if counts else came.asked

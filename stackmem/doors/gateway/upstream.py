@@ -113,8 +113,10 @@ def to_upstream(headers: Iterable[tuple[bytes, bytes]], own: tuple[bytes, bytes]
     """
     given = list(headers)
     dropped = _NOT_SENT | _named_by_connection(given) | (set(_KEYS) if own else set())
+    # With a key of the user, every key of the client is removed: providers differ in which one they prefer.
     kept = [(name, value) for name, value in given if name.lower() not in dropped] + ([own] if own else [])
     asked = b",".join(value for name, value in given if name.lower() == b"accept-encoding").decode("latin-1")
+    # What cannot be decoded here could not be recorded or billed.
     codings = [one.strip() for one in asked.split(",") if one.partition(";")[0].strip().lower() in READ_HERE]
     return [*kept, (b"accept-encoding", ", ".join(codings or ["identity"]).encode("latin-1"))]
 
@@ -139,6 +141,7 @@ def _named_by_connection(headers: Headers) -> set[bytes]:
 def keys_in(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, ...]:
     """Return the keys of a request, to distinguish accounts in memory and to remove them from texts."""
     found = (value.decode("latin-1").strip() for name, value in headers if name.lower() in _KEYS)
+    # Without the scheme, because texts contain the bare key.
     return tuple(value.removeprefix("Bearer ").removeprefix("bearer ").strip() for value in found)
 
 
@@ -165,7 +168,9 @@ def open_client() -> AsyncClient:
 
     return httpx2.AsyncClient(
         timeout=httpx2.Timeout(SILENCE_SECONDS, connect=_CONNECT_SECONDS, pool=None),
+        # The key of the client must not go to an address that the upstream chooses.
         follow_redirects=False,
         verify=trusted(),
+        # No limit: a waiting stream would block the requests of other agents.
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0),
     )

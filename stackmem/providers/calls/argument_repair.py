@@ -36,6 +36,7 @@ def mend_arguments(call: ToolCall, spec: ToolSpec) -> tuple[ToolCall, tuple[str,
     if isinstance(arguments.get(""), list):  # positional arguments
         values = arguments.pop("")
         free = [name for name in types if name not in arguments]
+        # More values than names: which one is too many is a guess, so the model gets an error.
         if len(values) > len(free):
             return replace(call, arguments=None, malformed=repr(values)), ()
         arguments = {**dict(zip(free, values, strict=False)), **arguments}
@@ -48,6 +49,7 @@ def mend_arguments(call: ToolCall, spec: ToolSpec) -> tuple[ToolCall, tuple[str,
             arguments = {**values, **{name: value for name, value in arguments.items() if name in types}}
             notes.append("took the arguments from the properties of a copied schema")
     copied = [name for name in arguments if name in _SCHEMA_WORDS and name not in types]
+    # Only if all required arguments are there: otherwise these words may be misnamed arguments.
     if copied and required <= arguments.keys():
         arguments = {name: value for name, value in arguments.items() if name not in copied}
         notes.append(f"left out words of the schema: {', '.join(copied)}")
@@ -68,12 +70,14 @@ def _filled_in(value: Any) -> Any:
 
 def _converted(value: Any, kind: str) -> Any:
     if kind == "integer":
+        # Up to 1e15 every integer has an exact float; beyond, the number could be another one.
         if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
             return int(value)
         if isinstance(value, str) and _INTEGER.fullmatch(value):
             return int(float(value)) if "." in value else int(value)
     if kind == "boolean" and isinstance(value, str):
         return _TRUTH.get(value.strip().lower(), value)
+    # bool is a subclass of int, but a truth value is not a number that lost its quotes.
     if kind == "string" and isinstance(value, int | float) and not isinstance(value, bool):
         return json.dumps(value)
     if kind in _CONTAINERS and isinstance(value, str):

@@ -64,10 +64,12 @@ def _bounded(schema: Json, name: str, depth: int) -> Json:
     kept = {key: value for key, value in schema.items() if key not in {"description", "title", "default", "examples"}}
     kind = kept.get("type")
     is_string = kind == "string" or (isinstance(kind, list) and "string" in kind)
+    # A longer name or sentence of a small model is, in practice, a repetition.
     if is_string and name not in _TEXTS and not _ALREADY_BOUNDED & kept.keys():
         kept["maxLength"] = _NAME_CHARS if name in _NAMES else _SENTENCE_CHARS
     if isinstance(items := kept.get("items"), dict):
         kept["items"] = _bounded(items, name, depth - 1)
+        # Without a maximum, a constrained list can be repeated like a string.
         kept.setdefault("maxItems", _MAX_ITEMS)
     properties = kept.pop("properties", None)
     if isinstance(properties, dict):

@@ -51,7 +51,9 @@ class HeldWords:
         """Add text, and return the text that can be shown now."""
         if self._to_the_end or not self._offered:
             return "" if self._to_the_end else words
+        # A name may be split between two pieces, so text is judged only with what follows it.
         self._waiting += words
+        # Text that is held this long is a call in practice; showing it late would help nobody.
         if len(self._waiting) > _MAX_HELD:
             self._to_the_end = True
             return ""

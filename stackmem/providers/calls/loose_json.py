@@ -51,9 +51,11 @@ def read_object(text: str, position: int, *, mend: bool = True) -> tuple[dict[st
         return (*strict, False)
     if not mend:
         return None
+    # Repair takes several passes over the text, so it is bounded.
     piece = text[position : position + _MAX_MENDED]
     straight = piece if '"' in piece else re.sub("[“”„]", '"', piece)
     straight = straight.replace("\u00a0", " ") if ":\u00a0" in straight else straight
+    # A reply that ended early lacks only brackets; text that is missing cannot be repaired.
     end, missing = object_extent(straight)
     candidates = [straight[:end].rstrip().rstrip(",") + missing] if end else []
     if _PYTHON.match(piece):
@@ -67,6 +69,7 @@ def read_object(text: str, position: int, *, mend: bool = True) -> tuple[dict[st
 
 
 def _mend(match: re.Match[str]) -> str:
+    # Strings are matched to be skipped: a comma or comment in a string is content.
     if match["string"] is not None:
         return match["string"]
     if match["comment"] is not None:
@@ -94,6 +97,7 @@ def _python_object(text: str) -> dict[str, Any] | None:
         with warnings.catch_warnings():  # invalid escapes such as \d, which models write
             warnings.simplefilter("ignore")
             value = ast.literal_eval(text)
+        # Through JSON, because Python literals have sets, tuples and bytes, which arguments cannot be.
         return whole_value(json.loads(json.dumps(value))) if isinstance(value, dict) else None
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None

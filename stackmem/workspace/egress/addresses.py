@@ -36,6 +36,7 @@ def system_addresses(host: str, port: int) -> list[str]:
 
 def is_public(address: Address) -> bool:
     """Return whether an address is on the public internet and is not an alias of an internal one."""
+    # A zone names an interface of this machine.
     if address.version == 6 and address.scope_id:
         return False
     if any(address in network for network in _NEVER):
@@ -47,6 +48,7 @@ def is_own(address: Address) -> bool:
     """Return whether this machine itself has the address, even if it is public."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as tried:
+        # The kernel allows this only for an address of its own; no packet is sent.
         tried.bind((str(address), 0))
         return True
     return False
@@ -74,6 +76,7 @@ async def look_up(resolve: Resolve, host: str, port: int, seconds: float) -> lis
     answer: asyncio.Future[list[str]] = loop.create_future()
 
     def give(found: list[str] | Exception) -> None:
+        # The wait has timed out before, and nobody reads the answer.
         if answer.done():
             return
         if isinstance(found, Exception):
@@ -90,6 +93,7 @@ async def look_up(resolve: Resolve, host: str, port: int, seconds: float) -> lis
         with suppress(RuntimeError):  # the loop has ended in the meantime
             loop.call_soon_threadsafe(give, found)
 
+    # getaddrinfo cannot be canceled. A thread of a pool would be waited for at exit.
     start_new_thread(ask, ())
     async with asyncio.timeout(seconds):
         return await answer

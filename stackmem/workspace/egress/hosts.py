@@ -54,6 +54,7 @@ class AllowedHost(Struct, frozen=True):
 
     def covers(self, host: str) -> bool:
         return (
+            # The dot belongs to the ending: *.example must not cover badexample.
             host.endswith(self.host[1:]) and len(host) >= len(self.host) if self.host[0] == "*" else host == self.host
         )
 
@@ -83,6 +84,7 @@ def read_allowed(text: str) -> AllowedHost:
     if as_address(host) and address is None:
         address, address_port = host, port  # an address given by the user is used as is
     wrong = next((method for method in methods if not _METHOD.fullmatch(method)), None)
+    # CONNECT would open a tunnel, in which no method can be checked.
     if wrong is not None or "CONNECT" in methods or not 0 < port < 65536:
         raise _refused(text, "has an invalid port or method")
     if methods and way == "tunnel":
@@ -113,6 +115,7 @@ def _refused(text: str, reason: str) -> UsageError:
 def as_address(text: str) -> Address | None:
     """Return the address that a text spells in standard form, without a zone, or None."""
     try:
+        # ipaddress accepts a zone, with which one address has many spellings.
         return None if "%" in text else ipaddress.ip_address(text)
     except ValueError:
         return None
@@ -128,6 +131,7 @@ def host_name(text: str) -> str:
     address = as_address(bare)
     if address is not None:
         return str(address) if ":" not in bare or bare is not text else ""
+    # A final dot names the same host, and would otherwise bypass an entry or miss it.
     name = text.lower().removesuffix(".")
     labels = name.split(".")
     good = len(name) <= 253 and all(_LABEL.fullmatch(label) for label in labels) and not labels[-1][0].isdigit()
@@ -156,6 +160,7 @@ def entry_for_request(hosts: tuple[AllowedHost, ...], scheme: str, host: str, po
     """Return the entry for an HTTP request: for its port, or a TLS entry if ``http://HOST`` is requested."""
     if scheme == "http" and (found := entry_for(hosts, "http", host, port)):
         return found
+    # A command sends http:// so that the proxy can see and change the request, and add TLS itself.
     return entry_for(hosts, "https", host, 443 if scheme == "http" and port == 80 else port)
 
 

@@ -65,8 +65,10 @@ def _distrust(path: Path, workspace: Path) -> str:
         return "does not exist"
     if not stat.S_ISREG(status.st_mode) or not os.access(real, os.X_OK):
         return "is not an executable program"
+    # A program in the workspace may have been written by the agent, and it would run outside of any sandbox.
     if real.is_relative_to(workspace.resolve()):
         return "is in the workspace"
+    # Whoever may write the folder can replace the program, so the folder is checked like the program.
     for each in (real, real.parent):
         found = each.stat()
         if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
@@ -77,6 +79,7 @@ def _distrust(path: Path, workspace: Path) -> str:
 @cache
 def _help(path: str) -> str:
     try:
+        # An empty environment: no variable of the user may steer the loader of a program that is not trusted yet.
         done = subprocess.run([path, "--help"], capture_output=True, text=True, timeout=10, check=False, env={})
     except (OSError, subprocess.SubprocessError) as error:
         raise WorkspaceError(f"{path} --help failed ({error}); reinstall bubblewrap") from error
@@ -112,11 +115,13 @@ class Bubblewrap:
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         kept = self._setting(seat)
         bpf = memory_file(stack, "seccomp", kept.filter)
+        # bubblewrap reports through a pipe of its own, because a command could print the same text to its output.
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, status_read)
         stack.callback(os.close, status_write)
         git_fds, git = guarded_git(seat.fd, seat.path, stack) if seat.binds_git else ((), ())
         own = joined([*git, *kept.closing, "--seccomp", str(bpf), "--json-status-fd", str(status_write)])
+        # Through a descriptor, not the command line: other users can read that, and its length is limited.
         args = memory_file(stack, "args", kept.opening + own)
         life = line_of_life(stack)
         # bubblewrap also gets the read end of its status pipe. Otherwise it would die of SIGPIPE if stackmem has died,
@@ -164,6 +169,7 @@ class Bubblewrap:
 
     def _setting(self, seat: Seat) -> _Setting:
         """Return the settings of the previous command, unless a hidden folder has appeared or disappeared."""
+        # bubblewrap fails if it has to cover a missing folder, so the settings depend on which of them exist.
         there = tuple(os.path.isdir(path) for path in seat.hidden)  # noqa: PTH112 - same check as in cover
         kept = self._kept
         if kept is None or kept.seat is not seat or kept.there != there:
@@ -183,7 +189,9 @@ class Bubblewrap:
             "--bind-fd", str(seat.fd), seat.path,
         ]  # fmt: skip
         variables = (word for name, value in seat.environ.items() for word in ("--setenv", name, value))
+        # Last, because bubblewrap creates the mount points of all earlier mounts in the root.
         closing = ("--remount-ro", "/", "--chdir", seat.path, *variables)
+        # NUL separates the arguments in the file: a value with one could add options to the sandbox.
         if any("\0" in each for each in (*opening, *closing)):
             raise WorkspaceError("a variable or a mount of the sandbox contains a NUL character; remove it")
         return _Setting(seat, there, program, joined(opening), closing, build_filter(families=families, tracing=True))
@@ -219,6 +227,7 @@ def reported(process: Popen[bytes], status: bytes) -> int | None:
             report = json.loads(line)
             if "exit-code" in report:
                 return int(report["exit-code"])
+    # Killed by a signal, ours or that of a limit: the command has no exit code of its own.
     if process.returncode < 0:
         return None
     raise SetUpFailed(f"bubblewrap ended with {process.returncode} before the command ran")
@@ -228,6 +237,7 @@ def namespaces(program: str, *, network: bool, uid: int = 1000) -> list[str]:
     """Return the arguments for new namespaces; ``network`` keeps the current network namespace."""
     nested = ["--disable-userns"] if "--disable-userns" in _help(program) else []  # also refused by the filter
     return [
+        # --unshare-all only tries to create a user namespace; --unshare-user fails if there is none.
         "--unshare-all", "--unshare-user", *nested, *(["--share-net"] if network else []),
         "--uid", str(uid), "--gid", str(uid), "--cap-drop", "ALL", "--die-with-parent", "--hostname", "sandbox",
     ]  # fmt: skip
@@ -238,9 +248,11 @@ def _system(seat: Seat) -> list[str]:
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):
         path = Path("/") / name
         if path.is_symlink():
+            # Recreated as links: on merged systems /bin is a link to usr/bin, and a bind would follow it.
             words += ["--symlink", str(path.readlink()), str(path)]
         elif path.is_dir():
             words += ["--ro-bind", str(path), str(path)]
+    # Not the own /etc of the machine: it has user names, host names, and keys of services.
     words += ["--ro-bind", str(seat.skeleton), "/etc"]
     for name in mounted_names():
         words += ["--ro-bind", f"/etc/{name}", f"/etc/{name}"]
@@ -249,6 +261,7 @@ def _system(seat: Seat) -> list[str]:
 
 def _binds(mounts: tuple[Mount, ...]) -> list[str]:
     words = []
+    # Outer folders first: mounted later, they would hide what was mounted inside them.
     for mount in sorted(mounts, key=lambda each: each.inside.count("/")):
         words += ["--bind" if mount.writable else "--ro-bind", mount.host, mount.inside]
     return words
@@ -257,6 +270,7 @@ def _binds(mounts: tuple[Mount, ...]) -> list[str]:
 def _covers(seat: Seat) -> list[str]:
     mounts = (*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)
     shown = [("/usr", "/usr"), *((mount.host, mount.inside) for mount in mounts)]
+    # One page, the smallest size: without a size, a tmpfs may take half of the memory.
     empty = ("--perms", "0755", "--size", "4096", "--tmpfs")
     return [word for path in places_to_cover(seat.hidden, shown) for word in (*empty, path, "--remount-ro", path)]
 
@@ -292,6 +306,7 @@ def memory_file(stack: ExitStack, name: str, content: bytes) -> int:
     fd = os.memfd_create(name, os.MFD_CLOEXEC)
     stack.callback(os.close, fd)
     os.write(fd, content)
+    # The reader shares the position with this descriptor and would otherwise start at the end.
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
 

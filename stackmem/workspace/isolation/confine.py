@@ -60,17 +60,20 @@ def apply(order: bytes) -> None:
         OSError: A restriction failed. The thread must then not start any process.
     """
     wanted = json.loads(order)
+    # Before the capabilities are dropped: enabling an interface needs CAP_NET_ADMIN in the namespace.
     if wanted["loopback"]:
         _switch_loopback_on()
     if wanted["numbers"]:
         with open("/proc/sys/kernel/pid_max", "w") as most:  # noqa: PTH123 - as in ``main``
             most.write(str(wanted["numbers"]))
+    # Also before: mounting needs CAP_SYS_ADMIN, and the filter refuses mount(2) afterwards.
     for path in wanted["cover"]:
         _check(f"cover {path}", _libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", _READ_ONLY, b"size=4096,mode=755"))
     _check("no_new_privs", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     _drop_capabilities()
     if wanted["abi"]:
         _restrict_files(wanted)
+    # Last, because the filter refuses some of the calls above.
     _load_filter(base64.b64decode(wanted["filter"]))
 
 
@@ -91,7 +94,9 @@ def _switch_loopback_on() -> None:
 
 
 def _drop_capabilities() -> None:
+    # _LINUX_CAPABILITY_VERSION_3 with its two words a set; 0 is the calling thread.
     header = struct.pack("Ii", 0x20080522, 0)
+    # Effective, permitted and inheritable; without permitted ones a thread cannot raise them again.
     none = struct.pack("6I", 0, 0, 0, 0, 0, 0)
     _check("capset", _libc.syscall(_CAPSET[os.uname().machine], header, none))
 
@@ -115,16 +120,19 @@ def _restrict_files(wanted: dict) -> None:  # type: ignore[type-arg]
 def _grant(ruleset: int, path: str, mode: str, handled: int) -> None:
     rights = {
         "read": _EXECUTE | _READ_FILE | _READ_DIR,
+        # Device nodes lead to the hardware whatever their path, so even writable folders may not get new ones.
         "write": handled & ~(_MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV),
         "all": handled,
         "device": _READ_FILE | _WRITE_FILE | _TRUNCATE | _IOCTL_DEV,
     }[mode]
     try:
+        # O_PATH, because a rule needs only the place: opening a FIFO or a device could block or have effects.
         fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (FileNotFoundError, PermissionError):
         return  # missing or inaccessible paths need no grant
     try:
         if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            # The kernel refuses a rule for a file that names rights of folders.
             rights &= _ON_FILES
         rule = struct.pack("=Qi", rights & handled, fd)
         _check(f"landlock {path}", _libc.syscall(_LANDLOCK_ADD, ruleset, 1, rule, 0))
@@ -150,6 +158,7 @@ def hold_apart(folders: list[str], command: list[str]) -> None:
     if not abi:
         os.write(2, b"the kernel has no Landlock: the code that is judged is not held apart\n")
         return
+    # Real paths, because Landlock judges the file that a path leads to, not the spelling.
     closed = {os.path.realpath(folder) for folder in folders}
     try:
         open_trees = _beside(closed, "/")
@@ -172,6 +181,7 @@ def _own(closed: set[str], command: list[str]) -> list[str]:
     trees = [os.path.realpath(path) for path in named if path]
     trees = [tree for tree in trees if not any(f"{each}/".startswith(f"{tree.rstrip('/')}/") for each in kept)]
     trees = [tree for tree in trees if not any(tree.startswith(f"{each}/") for each in kept - {judges})]
+    # Unpredictable, so that judged code cannot prepare the folder before it exists.
     fresh = f"{judges}/apart-{os.getpid()}-{os.urandom(4).hex()}"
     with contextlib.suppress(OSError):  # the disk may be full; then TMPDIR is not writable
         os.makedirs(f"{fresh}/home", mode=0o700)  # noqa: PTH103
@@ -187,6 +197,7 @@ def _beside(closed: set[str], folder: str) -> list[str]:
         path = entry.path
         if any(each.startswith(f"{path}/") for each in closed):
             trees += _beside(closed, path)
+        # A link needs no grant of its own, and granting its target could open a closed folder.
         elif path not in closed and not entry.is_symlink():
             trees.append(path)
     return trees
@@ -208,9 +219,11 @@ def main(arguments: list[str]) -> None:
         hold_apart(arguments[2:split], judged)
         os.execvp(judged[0], judged)  # noqa: S606 - the command line comes from the caller
     order_fd, started_fd = int(arguments[1]), int(arguments[2])
+    # pread reads from the start, wherever the shared position of the descriptor is.
     order = os.pread(order_fd, os.fstat(order_fd).st_size, 0)
     apply(order)
     os.write(started_fd, b"started")
+    # The command must not inherit the order or the pipe: with it, it could report a start of its own.
     os.closerange(3, max(order_fd, started_fd) + 1)
     # The first process of a namespace ignores signals without a handler, so the command must be the second.
     command = os.fork()
@@ -224,6 +237,7 @@ def main(arguments: list[str]) -> None:
         pid, status = os.wait()
         if pid == command:
             code = os.waitstatus_to_exitcode(status)
+            # As a shell reports it: 128 and the number of the signal.
             os._exit(128 - code if code < 0 else code)
 
 

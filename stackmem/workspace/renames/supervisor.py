@@ -71,8 +71,10 @@ class RenameSupervisor:
 
     def _supervised(self, start: Callable[[], None]) -> None:
         listener = -1 if self._calls is None else _listen(self._calls)
+        # Handed over before the start, so that the first rename already finds somebody who answers.
         self._handed.put(listener)
         start()
+        # Only after the server has ended: otherwise the number could be reused while it still polls.
         with self._over, self._served:
             if listener >= 0:
                 os.close(listener)
@@ -98,6 +100,7 @@ class RenameSupervisor:
     def _answer_all(self, listener: int) -> None:
         poll = select.poll()
         poll.register(listener, select.POLLIN)
+        # No events: the end of the pipe is reported anyway, as POLLHUP.
         poll.register(self._stop_read, 0)
         while True:
             ready = dict(poll.poll())
@@ -121,6 +124,7 @@ class RenameSupervisor:
         assert self._calls is not None  # noqa: S101 - there is a listener
         old_in, old_at, new_in, new_at, flags = self._calls.arguments(call, arguments)
         with ExitStack() as stack:
+            # Opened before the check: after it, this descriptor still refers to the right process.
             memory = _open(f"/proc/{task}/mem", os.O_RDONLY, stack)
             fcntl.ioctl(listener, _IS_VALID, struct.pack("Q", name))  # otherwise the task may be another one
             old = _text(memory, old_at)
@@ -160,6 +164,7 @@ class _Helper:
             calls = rename_calls()
             assert calls is not None  # noqa: S101 - there is a listener
             numbers = (theirs.fileno(), user, mounts, _capabilities(task) & _KEPT, calls.capset, calls.renameat2)
+            # -I and -S: the helper must not load anything from folders that the command can write.
             command = (usable_python(), "-I", "-S", "-c", _MOVER, *map(str, numbers))
             self._process = subprocess.Popen(
                 command, pass_fds=(theirs.fileno(), user, mounts), stdin=subprocess.DEVNULL,
@@ -173,11 +178,13 @@ class _Helper:
         poll.register(self._ours, select.POLLIN)
         poll.register(self._stop, 0)
         poll.poll()
+        # Without waiting, because the stop may have ended the poll and then there is no answer.
         answer = self._ours.recv(4, socket.MSG_DONTWAIT)
         return struct.unpack("i", answer)[0] if answer else None
 
     def close(self) -> None:
         """End the helper. It removes what it has only half done."""
+        # The helper reads the end of the socket and then cleans up, which a kill would prevent.
         self._ours.close()
         try:
             self._process.wait(_END_SECONDS)
@@ -224,6 +231,7 @@ def _text(memory: int, at: int) -> bytes:
     """Read a path from the memory of a task, up to its NUL."""
     found = b""
     while len(found) < PATH_BYTES:
+        # Page by page, because a path may end right before a page that is not mapped.
         piece = os.pread(memory, _PAGE_BYTES - (at + len(found)) % _PAGE_BYTES, at + len(found))
         text, nul, _ = piece.partition(b"\0")
         found += text
