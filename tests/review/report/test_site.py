@@ -11,6 +11,27 @@ from playwright.sync_api import Browser, expect
 from stackmem.cli import documents
 from tests.house.sources import ROOT
 
+from .axe import violations
+
+# What readers type into the search, with the page and the heading that answer it.
+ANSWERS = {
+    "install": ("index.html", "#install"),
+    "API key": ("index.html", "#set-an-api-key"),
+    "cost": ("tutorials/work.html", "#see-what-a-run-costs"),
+    "why did it fail": ("faq.html", "#why-did-my-run-fail"),
+    "stale": ("faq.html", "#what-does-stale-mean"),
+    "resume": ("resume.html", ""),
+    "local model": ("local-models.html", ""),
+    "which strategy": ("which-strategy.html", ""),
+    "compare two strategies": ("tutorials/compare.html", "#run-a-first-bench"),
+    "record another agent": ("gateway.html", ""),
+}
+MAIN_PAGES = (
+    "index", "tutorials/work", "tutorials/compare", "tutorials/traces", "faq", "which-strategy", "strategies", "safety",
+    "gateway", "questions", "local-models", "resume", "tools", "chat", "bench", "whatif", "cli", "configuration",
+    "machine", "programs/index",
+)  # fmt: skip
+
 
 def build(config: Path, into: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "mkdocs", "build", "-f", str(config), "--site-dir", str(into)]
@@ -66,3 +87,32 @@ def test_it_is_found_by_words_from_the_disk(site, browser: Browser):
     expect(page.locator("h1")).to_contain_text("Listed hosts")
     assert page.get_by_role("link", name="The command line", exact=True).count() > 0
     assert [url for url in asked if not url.startswith(("file:", "blob:", "data:"))] == []
+
+
+@pytest.mark.campaign
+def test_a_search_finds_the_page_that_answers_it_first(site, browser: Browser):
+    page = browser.new_context(viewport={"width": 1360, "height": 900}).new_page()
+    hits = {}
+    for words in ANSWERS:
+        page.goto((site / "index.html").as_uri())
+        page.locator("input.md-search__input").fill(words)
+        first = page.locator(".md-search-result__item").first  # a page with its headings, the best page first
+        expect(first.locator(".md-search-result__link").first).to_be_visible()
+        links = [link.get_attribute("href") or "" for link in first.locator(".md-search-result__link").all()]
+        hits[words] = [re.sub(r"^.*/site[^/]*/|[?]h=[^#]*", "", link) for link in links]
+    missed = {words: hits[words] for words, (target, heading) in ANSWERS.items()
+              if not {target, target + heading} <= set(hits[words])}  # fmt: skip
+    assert missed == {}
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_main_page_breaks_a_rule_of_accessibility(site, browser: Browser, scheme):
+    broken = {}
+    for name in MAIN_PAGES:
+        page = browser.new_context(viewport={"width": 1360, "height": 900}, color_scheme=scheme).new_page()
+        page.goto((site / f"{name}.html").as_uri())
+        if found := violations(page):
+            broken[name] = found
+        page.close()
+    assert broken == {}
