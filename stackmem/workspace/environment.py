@@ -87,7 +87,7 @@ def build_environment(
             "NO_COLOR": "1",
             # Test runners and package managers then ask nothing and do not watch for changes.
             "CI": "1",
-            # What a command printed before it was killed at its limit is otherwise lost in its buffer.
+            # Otherwise the output of a command that is killed at its limit would be lost in its buffer.
             "PYTHONUNBUFFERED": "1",
             # __pycache__ would show up among the changed files of every step.
             "PYTHONDONTWRITEBYTECODE": "1",

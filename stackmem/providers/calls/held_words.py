@@ -53,7 +53,7 @@ class HeldWords:
             return "" if self._to_the_end else words
         # A name may be split between two pieces, so text is judged only with what follows it.
         self._waiting += words
-        # Text that is held this long is a call in practice; showing it late would help nobody.
+        # Text that is held this long is a call in practice; showing it late would not help the reader.
         if len(self._waiting) > _MAX_HELD:
             self._to_the_end = True
             return ""

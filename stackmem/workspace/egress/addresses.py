@@ -48,7 +48,7 @@ def is_own(address: Address) -> bool:
     """Return whether this machine itself has the address, even if it is public."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as tried:
-        # The kernel allows this only for an address of its own; no packet is sent.
+        # Only an address of this machine can be bound. No packet is sent.
         tried.bind((str(address), 0))
         return True
     return False
@@ -76,7 +76,7 @@ async def look_up(resolve: Resolve, host: str, port: int, seconds: float) -> lis
     answer: asyncio.Future[list[str]] = loop.create_future()
 
     def give(found: list[str] | Exception) -> None:
-        # The wait has timed out before, and nobody reads the answer.
+        # The wait has timed out before, and the answer is not needed any more.
         if answer.done():
             return
         if isinstance(found, Exception):

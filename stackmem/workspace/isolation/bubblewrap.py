@@ -68,7 +68,7 @@ def _distrust(path: Path, workspace: Path) -> str:
     # A program in the workspace may have been written by the agent, and it would run outside of any sandbox.
     if real.is_relative_to(workspace.resolve()):
         return "is in the workspace"
-    # Whoever may write the folder can replace the program, so the folder is checked like the program.
+    # A user who can write the folder can replace the program, so the folder is checked too.
     for each in (real, real.parent):
         found = each.stat()
         if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
@@ -115,7 +115,7 @@ class Bubblewrap:
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         kept = self._setting(seat)
         bpf = memory_file(stack, "seccomp", kept.filter)
-        # bubblewrap reports through a pipe of its own, because a command could print the same text to its output.
+        # bubblewrap reports through a separate pipe, because a command could print the same text to its output.
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, status_read)
         stack.callback(os.close, status_write)
@@ -227,7 +227,7 @@ def reported(process: Popen[bytes], status: bytes) -> int | None:
             report = json.loads(line)
             if "exit-code" in report:
                 return int(report["exit-code"])
-    # Killed by a signal, ours or that of a limit: the command has no exit code of its own.
+    # Killed by a signal, from us or from a limit, so there is no exit code of the command.
     if process.returncode < 0:
         return None
     raise SetUpFailed(f"bubblewrap ended with {process.returncode} before the command ran")

@@ -197,7 +197,7 @@ def _beside(closed: set[str], folder: str) -> list[str]:
         path = entry.path
         if any(each.startswith(f"{path}/") for each in closed):
             trees += _beside(closed, path)
-        # A link needs no grant of its own, and granting its target could open a closed folder.
+        # A link does not need a grant, and granting its target could open a closed folder.
         elif path not in closed and not entry.is_symlink():
             trees.append(path)
     return trees
@@ -223,7 +223,7 @@ def main(arguments: list[str]) -> None:
     order = os.pread(order_fd, os.fstat(order_fd).st_size, 0)
     apply(order)
     os.write(started_fd, b"started")
-    # The command must not inherit the order or the pipe: with it, it could report a start of its own.
+    # The command must not inherit the order or the pipe: with it, a command could report a start.
     os.closerange(3, max(order_fd, started_fd) + 1)
     # The first process of a namespace ignores signals without a handler, so the command must be the second.
     command = os.fork()

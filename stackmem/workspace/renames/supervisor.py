@@ -71,7 +71,7 @@ class RenameSupervisor:
 
     def _supervised(self, start: Callable[[], None]) -> None:
         listener = -1 if self._calls is None else _listen(self._calls)
-        # Handed over before the start, so that the first rename already finds somebody who answers.
+        # Handed over before the start, so that the first rename is already answered.
         self._handed.put(listener)
         start()
         # Only after the server has ended: otherwise the number could be reused while it still polls.
