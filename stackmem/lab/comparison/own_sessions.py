@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from stackmem.core.text import quantity
 from stackmem.lab.bench.evidence import PRICED_AS, READS, RecordingEntry
-from stackmem.lab.bench.evidence_figures import EvidenceLine, EvidenceTable, in_one_sum, table
+from stackmem.lab.bench.evidence_figures import MIN_TASKS, EvidenceLine, EvidenceTable, in_one_sum, table
 from stackmem.lab.bench.intervals import Interval
 
 _AS_GOOD = 0.995
@@ -26,6 +27,7 @@ def answer(entries: Sequence[RecordingEntry]) -> Iterator[str]:
     best = min(lines, key=lambda line: line.bills[0].value if line.bills[0] else 1.0)
     yield _answer(best, pooled)
     yield _dial(best, pooled)
+    yield from _concentration(best, usable)
     agents = ", ".join(f"{agent} {count:,}" for agent, count in Counter(entry.agent for entry in usable).most_common())
     timed, steps = sum(entry.timed for entry in usable), sum(entry.steps for entry in usable)
     yield f"{quantity(len(usable), 'session')} ({agents}), {steps:,} replies; {timed:,} with recorded times"
@@ -83,6 +85,17 @@ def _dial(best: EvidenceLine, pooled: EvidenceTable) -> str:
         f"This assumes that half of the lost facts are looked up again: {name} is at {ends['best']:.2f} if none are, "
         f"at {ends['worst']:.2f} if all are; full costs less {parent}. {priced}"
     )
+
+
+def _concentration(best: EvidenceLine, usable: Sequence[RecordingEntry]) -> Iterator[str]:
+    """Yield a warning if so few sessions make half of the difference that the interval is too narrow."""
+    gaps = sorted((abs(entry.told[best.name].usd[0] - entry.told["full"].usd[0]) for entry in usable), reverse=True)
+    half = next(count for count, total in enumerate(accumulate(gaps), 1) if total >= sum(gaps) / 2)
+    if sum(gaps) and half < MIN_TASKS <= len(usable):
+        yield (
+            f"{quantity(half, 'session')} {'makes' if half == 1 else 'make'} half of the difference, so the interval "
+            "says little about other sessions."
+        )
 
 
 def _cells(line: EvidenceLine) -> tuple[str, ...]:
