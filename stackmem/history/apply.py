@@ -129,7 +129,7 @@ def apply_patches(
         UsageError: A patch does not match its changes, or cannot be applied. The folder is unchanged.
         WorkspaceError: A file cannot be written. Earlier changes are rolled back.
     """
-    todo: dict[bytes, list[_Task]] = {}
+    todo: dict[bytes, list[_FileTask]] = {}
     for number, way in enumerate(ways):
         for task in _tasks(way):
             if not number and wanted(task.change.path):
@@ -158,7 +158,7 @@ def apply_patches(
         os.close(root)
 
 
-class _Task(Struct, frozen=True):
+class _FileTask(Struct, frozen=True):
     path: bytes
     change: PathChange
     patch: bytes
@@ -172,13 +172,13 @@ class _Task(Struct, frozen=True):
         return Node(self.change.after_mode, self.change.after) if self.change.after else None
 
 
-def _tasks(way: Patch) -> list[_Task]:
+def _tasks(way: Patch) -> list[_FileTask]:
     if not way.changes and not way.text:
         return []
     parts = sections(way.text)
     if len(parts) != len(way.changes):
         raise UsageError("changes.patch does not match the changes of this run; apply it manually with git apply")
-    return [_Task(_checked(change.path), change, part) for change, part in zip(way.changes, parts, strict=True)]
+    return [_FileTask(_checked(change.path), change, part) for change, part in zip(way.changes, parts, strict=True)]
 
 
 def _checked(path: str) -> bytes:
@@ -238,13 +238,13 @@ def _lock(stage: Path) -> int | None:
 class _FileStep(Struct, frozen=True):
     """How one path is changed: by the patch of its task, or to a merged content."""
 
-    task: _Task
+    task: _FileTask
     after: Node | None
     merged: bytes | None = None
 
 
 def _exchange(
-    todo: list[list[_Task]],
+    todo: list[list[_FileTask]],
     read: Callable[[str], bytes | None],
     would_lose: Callable[[bytes, PathState, Node | None], bool],
     root: int,
@@ -282,11 +282,11 @@ def _exchange(
     )
 
 
-def _is_conflict(task: _Task, read: Callable[[str], bytes | None]) -> bool:
+def _is_conflict(task: _FileTask, read: Callable[[str], bytes | None]) -> bool:
     return task.after is not None and b">>>>>>>" in task.patch and has_conflict(read(task.after.id) or b"")
 
 
-def _step(ways: list[_Task], here: PathState, read: Callable[[str], bytes | None]) -> _FileStep | None:
+def _step(ways: list[_FileTask], here: PathState, read: Callable[[str], bytes | None]) -> _FileStep | None:
     """Return how to change a path, or None if the user's version must stay."""
     fitting = next((task for task in ways if here.node == task.before), None)
     if fitting is not None:

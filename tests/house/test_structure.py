@@ -7,7 +7,7 @@ import pytest
 
 from scripts import structure
 
-MAX_SMALL, MAX_DOUBLED = 15, 20
+MAX_SMALL = 15
 # A package that lists alternatives: each has its own file, however small, and only the list imports it.
 LISTS = {
     "stackmem.lab.worlds.make": "one family of worlds a file",
@@ -26,17 +26,6 @@ SMALL = {
     "stackmem.run.parallel.offer": "the assembly has reached its size, and the sentences belong to parallel frames",
     "stackmem.workspace.overlay.refresher": "another process runs it, so it loads only the standard library",
     "stackmem.formats.images.pins": "the check of digests can be reviewed alone",
-}
-LANGUAGES = "several languages name the same idea"
-PRIVATE = "each is private to its file"
-OTHER = "two things of one name, to be parted"
-DOUBLED = {
-    "Agent": LANGUAGES,
-    "Execution": LANGUAGES,
-    "Expand": "a tool; and a step that the loop agent's compliance data names",
-    "Fault": LANGUAGES,
-    "While": LANGUAGES,
-    "_Task": PRIVATE,
 }
 
 
@@ -57,11 +46,8 @@ def test_every_listed_reason_is_needed():
     assert len(SMALL) <= MAX_SMALL
 
 
-def test_duplicate_class_names_have_a_reason():
-    doubled = structure.doubled_classes()
-    assert {name: places for name, places in doubled.items() if name not in DOUBLED} == {}
-    assert [name for name in DOUBLED if name not in doubled] == []
-    assert len(DOUBLED) <= MAX_DOUBLED
+def test_every_class_name_is_used_once():
+    assert structure.doubled_classes() == {}
 
 
 def test_no_modules_import_each_other_in_a_circle():

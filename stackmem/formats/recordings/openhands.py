@@ -69,7 +69,7 @@ class _OpenHandsEvent(Struct, frozen=True):
     summary: str | None = None
 
 
-class _Task(Struct, frozen=True):
+class _SavedTask(Struct, frozen=True):
     history: list[Any]
     instance_id: str = ""
     issue: Json | None = None
@@ -103,15 +103,16 @@ def read_openhands(text: str, where: str) -> list[RecordedSession]:
     tasks = [each for value in values for each in (value if isinstance(value, list) else [value])]
     if tasks and all(isinstance(each, dict) and "history" in each for each in tasks):
         sessions = [
-            _session(shaped(each, _Task, where), f"{where}, task {position}") for position, each in enumerate(tasks, 1)
+            _session(shaped(each, _SavedTask, where), f"{where}, task {position}")
+            for position, each in enumerate(tasks, 1)
         ]
     else:
-        sessions = [_session(_Task(tasks), where)]
+        sessions = [_session(_SavedTask(tasks), where)]
     sessions[0].left_out += torn
     return sessions
 
 
-def _session(task: _Task, where: str) -> RecordedSession:
+def _session(task: _SavedTask, where: str) -> RecordedSession:
     config = (task.metadata or {}).get("llm_config")
     model = config.get("model") if isinstance(config, dict) else ""
     number, cost = (task.issue or {}).get("number"), (task.metrics or {}).get("accumulated_cost")

@@ -44,7 +44,7 @@ from .tree import (
     Tool,
     ToolStep,
     Try,
-    While,
+    WhileStep,
     all_steps,
     bodies,
     conditions,
@@ -153,7 +153,7 @@ class Flow(Refusals):
     def _step(self, step: Step) -> Walk:
         self._conditions(step)
         self._directives(step)
-        holds = step.test if isinstance(step, While) else "true"
+        holds = step.test if isinstance(step, WhileStep) else "true"
         self._assumed.append(defined_by(step.head.condition or "true") | defined_by(holds))
         self._branches += bool(step.head.condition)
         match step:
@@ -161,7 +161,7 @@ class Flow(Refusals):
                 yield from self._tool_step(step)
             case Foreach():
                 yield from self._foreach(step)
-            case While():
+            case WhileStep():
                 yield from self._round(step)
                 if message := endless(step, self._named):
                     self._warn(step, "Potential Infinite `while` Loop", message)
@@ -190,7 +190,7 @@ class Flow(Refusals):
         yield from self._steps(body)
         self._branches -= 1
 
-    def _round(self, step: Foreach | While) -> Walk:
+    def _round(self, step: Foreach | WhileStep) -> Walk:
         """Check a loop's steps. A variable set later in the body may exist from the second round on."""
         sets = {name for each in all_steps(step.body) for name in names_set(each, self._named)}
         self._branches += 1

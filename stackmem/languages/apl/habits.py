@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping
 
 from .registry import named_variables
 from .templates import literal_stretches, mentions
-from .tree import Foreach, Step, ToolStep, While, all_steps, command_mentions, names_set, own_mentions
+from .tree import Foreach, Step, ToolStep, WhileStep, all_steps, command_mentions, names_set, own_mentions
 
 _DANGEROUS = re.compile(
     r"\brm\s+(-\w*[rR]\w*f|-\w*f\w*[rR]|-r\s+-f|-f\s+-r)|\bmkfs\b|\bdd\b[^|;]*\bof=/dev/|:\(\)\s*\{|\bsudo\b"
@@ -61,7 +61,7 @@ def unused(steps: list[Step], used_outside: frozenset[str]) -> Iterator[tuple[St
             yield step, f"`{register}` is registered but never used."
 
 
-def endless(step: While, named: Mapping[str, tuple[Step, ...]]) -> str:
+def endless(step: WhileStep, named: Mapping[str, tuple[Step, ...]]) -> str:
     """Return why a loop may never end; empty if a step in it writes a variable of its condition."""
     tested = {mention.name for mention in mentions(step.test, expression=True)}
     written = {name for each in all_steps(step.body) for name in names_set(each, named)}

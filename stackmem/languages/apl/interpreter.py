@@ -36,7 +36,7 @@ from .scope import Doing, Pointer, Scope, bind_inputs, call_line, convert, plain
 from .sources import load_program_at, registry_of
 from .templates import bare
 from .tools import CODE, agent_native, checked_outputs, failure, interface_only, parameter
-from .tree import Foreach, Phase, Program, RunStep, Step, Switch, ToolStep, Try, While, later_reads_exit_code
+from .tree import Foreach, Phase, Program, RunStep, Step, Switch, ToolStep, Try, WhileStep, later_reads_exit_code
 
 MAX_DEPTH = 50
 Run = Callable[[tuple[Step, ...], Pointer], Doing]
@@ -96,7 +96,7 @@ class Execution:
                 value = yield from self._tool_step(step, steps, index, pointer, path)
             case Foreach():
                 value = yield from self._foreach(step, pointer, path)
-            case While():
+            case WhileStep():
                 value = yield from self._while(step, pointer, path)
             case Switch():
                 value = yield from self._switch(step, pointer, path)
@@ -219,7 +219,7 @@ class Execution:
         yield step_left(path, items)
         return value
 
-    def _while(self, step: While, pointer: Pointer, path: str) -> Doing:
+    def _while(self, step: WhileStep, pointer: Pointer, path: str) -> Doing:
         yield StepEntered(path, "while")
         number, value = 0, None
         while pointer.scope.holds(step.test):

@@ -37,7 +37,7 @@ from .reader import load_program, load_tool
 from .registry import Registry
 from .scope import WHILE_LIMIT, Doing, Pointer, Scope, bind_inputs
 from .sources import CONFIG, Config, base_of, no_entry_point, read_config, read_program, registry_of
-from .tree import Foreach, RunStep, Step, Switch, ToolStep, Try, While, all_steps, bodies
+from .tree import Foreach, RunStep, Step, Switch, ToolStep, Try, WhileStep, all_steps, bodies
 
 _FOREACH = re.compile(r"foreach (\d+)")
 _ITEM = re.compile(r"item \d+ of \d+")
@@ -275,7 +275,7 @@ def _does(step: Step, registry: Registry) -> str:
             return f"{step.tool} ({tool.kind if tool else 'unknown'})"
         case Foreach():
             return f"for each {step.loop_var}"
-        case While():
+        case WhileStep():
             return f"while {step.test}"
         case Switch():
             return f"switch {step.value}"

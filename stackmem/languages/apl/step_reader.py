@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from stackmem.languages.frame.yaml_tree import Items, Place, Scalar, Table, Tree, duplicate_keys, kind_of, plain
 
-from .tree import DIRECTIVES, AsType, Fault, Foreach, Head, RunStep, Step, Switch, ToolStep, Try, While
+from .tree import DIRECTIVES, AsType, Fault, Foreach, Head, RunStep, Step, Switch, ToolStep, Try, WhileStep
 
 
 class Shapes:
@@ -148,7 +148,7 @@ class Steps:
             if not isinstance(test, Scalar) or not isinstance(test.value, str) or not test.value.strip():
                 self._shapes.fault(head.at("while"), title, "`while` is a condition in quotes.")
                 return None
-            return While(head, test.value, body)
+            return WhileStep(head, test.value, body)
         return self._foreach(table, kind, head, body)
 
     def _foreach(self, table: Table, kind: str, head: Head, body: tuple[Step, ...]) -> Step | None:

@@ -83,7 +83,7 @@ class Foreach(Struct, frozen=True, tag=True):
     register: str = ""  # for a parallel loop: the variable for the list of each round's last value
 
 
-class While(Struct, frozen=True, tag=True):
+class WhileStep(Struct, frozen=True, tag="While"):
     head: Head
     test: str
     body: tuple[Step, ...]
@@ -113,7 +113,7 @@ class RunStep(Struct, frozen=True, tag=True):
     named: str
 
 
-Step = ToolStep | Foreach | While | Switch | Try | RunStep
+Step = ToolStep | Foreach | WhileStep | Switch | Try | RunStep
 
 
 class Phase(Struct, frozen=True):
@@ -153,7 +153,7 @@ class Tool(Struct, frozen=True):
 def bodies(step: Step) -> tuple[tuple[str, tuple[Step, ...]], ...]:
     """Return the step lists nested directly in a step, each with its title if it has one."""
     match step:
-        case Foreach() | While():
+        case Foreach() | WhileStep():
             return (("", step.body),)
         case Switch():
             return (*step.cases, ("default", step.default))
@@ -176,7 +176,7 @@ def conditions(step: Step) -> Iterator[str]:
     if step.head.condition:
         yield step.head.condition
     match step:
-        case While():
+        case WhileStep():
             yield step.test
         case Switch():
             yield step.value

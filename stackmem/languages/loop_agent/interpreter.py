@@ -26,7 +26,7 @@ from .response import (
     Again,
     Ask,
     Chat,
-    Expand,
+    ExpandResult,
     Failed,
     ForEach,
     Malformed,
@@ -145,7 +145,7 @@ def _decision_text(response: Response) -> str:
             kind = f"Sub-Agents {', '.join(ask.name for ask in step.asks)}"
         case Again():
             kind = "Retry"
-        case Expand():
+        case ExpandResult():
             kind = f"Retry with #{step.index}"
         case Malformed() | Failed() | Success() | Chat() | ForEach() | While():
             kind = type(step).__name__
@@ -168,7 +168,7 @@ def _carry_out(session: AgentSession, response: Response) -> Routine:
         session.bare = 0
     if isinstance(step, Chat) or (isinstance(step, Again) and does):
         session.failed = 0
-    if not isinstance(step, Actions | Again | Expand | Malformed | Failed):
+    if not isinstance(step, Actions | Again | ExpandResult | Malformed | Failed):
         session.repeated = 0
     for command in response.automatic:
         yield Say(command.line)
@@ -196,7 +196,7 @@ def _perform_step(session: AgentSession, response: Response) -> Routine:
             return _count_failure(session, ok=False)
         case Again():
             return _again(session)
-        case Expand():
+        case ExpandResult():
             expanded = session.conversation.expand(step.index, session.turn)
             session.note_failures([] if expanded else [session.conversation.entries[-1].text])
             return _count_failure(session, ok=expanded)

@@ -197,7 +197,7 @@ class SubAgents(Struct, frozen=True):
     asks: tuple[Ask, ...]
 
 
-class Expand(Struct, frozen=True):
+class ExpandResult(Struct, frozen=True):
     """A request to show the result with this number in full."""
 
     index: int
@@ -218,7 +218,7 @@ class Failed(Struct, frozen=True):
     fault: str
 
 
-Step = Success | Chat | Actions | Ask | SubAgents | ForEach | While | Expand | Again | Malformed | Failed
+Step = Success | Chat | Actions | Ask | SubAgents | ForEach | While | ExpandResult | Again | Malformed | Failed
 
 
 class Response(Struct, frozen=True):
@@ -384,4 +384,4 @@ def _retry(step: dict[str, Any]) -> Step:
         return Again()
     if isinstance(index, bool) or not isinstance(index, int):
         raise Misfit(f"nextStep.messageIndex must be a whole number, is {kind_of(index)}")
-    return Expand(index, member(step, "reason", str, "nextStep", ""))
+    return ExpandResult(index, member(step, "reason", str, "nextStep", ""))

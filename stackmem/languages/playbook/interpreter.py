@@ -24,9 +24,9 @@ from .python_functions import run_function
 from .reply import read_reply
 from .reply_items import ReturnItem, Yielded
 from .session_log import brief, value_text
-from .state import CallFailure, Execution, Exit, PlaybookFrame, PlaybookState, Waiting, excess, resolve
+from .state import CallFailure, Exit, PlaybookExecution, PlaybookFrame, PlaybookState, Waiting, excess, resolve
 from .tools import ask_person, run_queue, wait_for
-from .tree import Agent, Playbook, PlaybookProgram
+from .tree import Playbook, PlaybookAgent, PlaybookProgram
 from .turns import Turn, expected_lines, take
 
 Entries = dict[str, list[tuple[Playbook, dict[str, Any]]]]
@@ -79,7 +79,7 @@ def entries_of(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) 
     return found
 
 
-def choose_entries(program: PlaybookProgram, named: str) -> list[tuple[Agent, Playbook]]:
+def choose_entries(program: PlaybookProgram, named: str) -> list[tuple[PlaybookAgent, Playbook]]:
     """Return the playbooks that the program starts with, each with its agent."""
     every = list(program.all())
     if named:
@@ -98,7 +98,7 @@ def choose_entries(program: PlaybookProgram, named: str) -> list[tuple[Agent, Pl
 class _Thread(Struct, eq=False):
     """One agent's entry playbooks, run one after another."""
 
-    here: Execution
+    here: PlaybookExecution
     doing: Any
     waits: Waiting | None = None  # what it waits for; None while it can continue
     send: Any = None  # value to send next
@@ -116,7 +116,7 @@ def run_agents(
     """
     threads = []
     for name, todo in entries.items():
-        here = Execution(world, world.agents[name], [], run_playbook, watch)
+        here = PlaybookExecution(world, world.agents[name], [], run_playbook, watch)
         threads.append(_Thread(here, _run_entries(here, todo)))
     try:
         while not all(thread.done for thread in threads):
@@ -131,7 +131,7 @@ def run_agents(
     return threads[0].value
 
 
-def _run_entries(here: Execution, todo: list[tuple[Playbook, dict[str, Any]]]) -> Routine:
+def _run_entries(here: PlaybookExecution, todo: list[tuple[Playbook, dict[str, Any]]]) -> Routine:
     value = None
     for book, arguments in todo:
         value = yield from run_playbook(here, book, arguments)
@@ -170,7 +170,7 @@ MAX_MISSES = 3
 _ABSENT = object()
 
 
-def run_playbook(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
+def run_playbook(here: PlaybookExecution, book: Playbook, arguments: dict[str, Any]) -> Routine:
     """Run a playbook or function and return its value, or a ``CallFailure`` if a function failed.
 
     Raises:
@@ -211,7 +211,7 @@ def run_playbook(here: Execution, book: Playbook, arguments: dict[str, Any]) -> 
     return value
 
 
-def _run_frame(here: Execution, frame: PlaybookFrame, called: str) -> Routine:
+def _run_frame(here: PlaybookExecution, frame: PlaybookFrame, called: str) -> Routine:
     """Run the frame and return the playbook's value."""
     instruction = f"Execute {called}"
     while True:
@@ -258,7 +258,7 @@ def _continuation(frame: PlaybookFrame, lines: list[str]) -> str:
     return "\n".join([done, *lines])
 
 
-def _count_miss(here: Execution, frame: PlaybookFrame, turn: Turn, reply: str) -> str:
+def _count_miss(here: PlaybookExecution, frame: PlaybookFrame, turn: Turn, reply: str) -> str:
     """Return the model's next instruction after a reply that broke the contract.
 
     Raises:
@@ -278,5 +278,5 @@ def _count_miss(here: Execution, frame: PlaybookFrame, turn: Turn, reply: str) -
     return _continuation(frame, [what, rest, left[0].upper() + left[1:]])
 
 
-def _halt(here: Execution, frame: PlaybookFrame, kind: str, told: str, text: str) -> Halted:
+def _halt(here: PlaybookExecution, frame: PlaybookFrame, kind: str, told: str, text: str) -> Halted:
     return halt(kind, told, here.world.where(frame), text)

@@ -12,7 +12,7 @@ from .errors import PlaybookError
 from .literals import CallTo, LiteralFault, LiteralReader, calls_in
 from .python_lint import python_faults
 from .reader import read_program
-from .tree import Agent, Playbook, PlaybookProgram, StepLine, lines_after, target_of
+from .tree import Playbook, PlaybookAgent, PlaybookProgram, StepLine, lines_after, target_of
 
 _WORDS = re.compile(r"[^a-z0-9]+")
 _CALL = re.compile(r"(?:\$(\w+)(?::\w+)?\s*=\s*)?(?<![\w.$])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?)\(")
@@ -76,7 +76,7 @@ def _caveats(path: str, program: PlaybookProgram) -> tuple[Finding, ...]:
 _Fault = tuple[int, str, str, bool]
 
 
-def _check_agent(program: PlaybookProgram, agent: Agent) -> Iterator[_Fault]:
+def _check_agent(program: PlaybookProgram, agent: PlaybookAgent) -> Iterator[_Fault]:
     known = _set_by(agent)
     for line, title, text in python_faults(program, agent):
         yield line, title, text, True
@@ -87,13 +87,13 @@ def _check_agent(program: PlaybookProgram, agent: Agent) -> Iterator[_Fault]:
         yield from _variables(book, known)
 
 
-def _calls(program: PlaybookProgram, agent: Agent, book: Playbook) -> Iterator[_Fault]:
+def _calls(program: PlaybookProgram, agent: PlaybookAgent, book: Playbook) -> Iterator[_Fault]:
     for step in book.steps:
         for title, text in _faults_in(program, agent, step.text) if step.code == "QUE" else ():
             yield step.line, title, text, True
 
 
-def _faults_in(program: PlaybookProgram, agent: Agent, text: str) -> Iterator[tuple[str, str]]:
+def _faults_in(program: PlaybookProgram, agent: PlaybookAgent, text: str) -> Iterator[tuple[str, str]]:
     """Yield the faults of the calls in a step.
 
     If the text in parentheses is prose for the model, only the name is checked.
@@ -167,7 +167,7 @@ def _unreachable(book: Playbook) -> list[StepLine]:
     return [step for step in book.steps if step.number not in reached]
 
 
-def _set_by(agent: Agent) -> frozenset[str]:
+def _set_by(agent: PlaybookAgent) -> frozenset[str]:
     """Return the variables that some line of the agent sets or may set."""
     known = {param.name for each in agent.playbooks for param in each.params}
     for step in (step for each in agent.playbooks for step in each.steps):

@@ -7,7 +7,7 @@ from stackmem.languages.operations import Complete
 
 from .calls import BUILT_IN_CALLS, RUN_PROGRAM
 from .state import AgentState, PlaybookFrame, PlaybookState, state_json
-from .tree import Agent, Playbook, PlaybookProgram
+from .tree import Playbook, PlaybookAgent, PlaybookProgram
 
 _CLOSING = "---\n**Follow the contract exactly; deviations break execution.**"
 
@@ -30,7 +30,7 @@ def frame_request(world: PlaybookState, agent: AgentState, frame: PlaybookFrame,
     return Complete((Message("user", parts),), system=fixed, breakpoints=tuple(ends), name=frame.book.name)
 
 
-def frame_part(program: PlaybookProgram, agent: Agent, book: Playbook) -> str:
+def frame_part(program: PlaybookProgram, agent: PlaybookAgent, book: Playbook) -> str:
     """Return the part that stays the same while a frame lives: the playbook, its callable names, the triggers."""
     called = [each for each in agent.playbooks if each.name != book.name]
     own = [f"- `{each.signature}`{_returns(each)} {_first_line(each.says)}".rstrip() for each in (book, *called)]
@@ -52,7 +52,7 @@ def frame_part(program: PlaybookProgram, agent: Agent, book: Playbook) -> str:
     )
 
 
-def registry(agent: Agent) -> str:
+def registry(agent: PlaybookAgent) -> str:
     """Return the triggers that the model must watch for."""
     lines = [
         f'- {trigger.text}, `Trigger["{book.name}:{trigger.label}:{trigger.code}"]` by enqueuing `{book.signature}`'

@@ -23,7 +23,7 @@ from .literals import CallTo
 from .metadata import Metadata
 from .python_runner import RUNNER
 from .session_log import head_and_tail, value_text
-from .state import CallFailure, Execution, Exit, PlaybookFrame, excess
+from .state import CallFailure, Exit, PlaybookExecution, PlaybookFrame, excess
 from .tools import call_built_in, read_whole
 from .tree import Param, Playbook, Required, Trigger, trigger_line
 
@@ -130,7 +130,7 @@ _BEGINS = re.compile(
 _ERROR_CHARS = 2_000
 
 
-def run_function(here: Execution, book: Playbook, arguments: dict[str, Any]) -> Routine:
+def run_function(here: PlaybookExecution, book: Playbook, arguments: dict[str, Any]) -> Routine:
     """Run a function and return its value or a ``CallFailure``. Its output is printed for the user.
 
     Raises:
@@ -160,7 +160,7 @@ def run_function(here: Execution, book: Playbook, arguments: dict[str, Any]) -> 
     return value
 
 
-def _exchange(here: Execution, frame: PlaybookFrame) -> Routine:
+def _exchange(here: PlaybookExecution, frame: PlaybookFrame) -> Routine:
     book = frame.book
     here.world.python_calls += 1
     folder = f".stackmem/python/{here.world.python_calls}"
@@ -192,7 +192,7 @@ def _uses_state(book: Playbook) -> bool:
     return _AGENT.search(book.python) is not None
 
 
-def _order(here: Execution, frame: PlaybookFrame) -> str:
+def _order(here: PlaybookExecution, frame: PlaybookFrame) -> str:
     agent, book = here.agent.agent, frame.book
     names = [each.name for each in agent.playbooks if not each.python or each.python != book.python]
     others = [each.name for owner, each in here.world.program.all() if owner.name != agent.name and each.public]
@@ -205,7 +205,7 @@ def _order(here: Execution, frame: PlaybookFrame) -> str:
     return json.dumps(given)
 
 
-def _take_state(here: Execution, said: dict[str, Any]) -> Routine:
+def _take_state(here: PlaybookExecution, said: dict[str, Any]) -> Routine:
     """Store the variables that the function set on the agent. Returns the fault of an invalid one, or an empty text."""
     state = said.get("state")
     changed, gone = (state.get("set"), state.get("unset")) if isinstance(state, dict) else (None, None)
@@ -246,7 +246,7 @@ def _last_message(ran: ToolAnswer) -> dict[str, Any]:
     return {**said, "output": output}
 
 
-def _answer(here: Execution, frame: PlaybookFrame, said: dict[str, Any]) -> Routine:
+def _answer(here: PlaybookExecution, frame: PlaybookFrame, said: dict[str, Any]) -> Routine:
     """Make the call that the function asked for, and return the answer to send to it."""
     values, named = said.get("values"), said.get("named")
     call = CallTo(
@@ -265,7 +265,7 @@ def _answer(here: Execution, frame: PlaybookFrame, said: dict[str, Any]) -> Rout
     return {"failed": made.why} if isinstance(made, CallFailure) else {"value": made}
 
 
-def _use_built_in(here: Execution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:
+def _use_built_in(here: PlaybookExecution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:
     """Call a built-in tool for a function.
 
     Unlike for the model, loading an artifact returns its full text, and saving one returns its name.

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 from .calls import BUILT_IN_CALLS, bind_arguments, find_target
 from .literals import CallTo
-from .tree import Agent, PlaybookProgram
+from .tree import PlaybookAgent, PlaybookProgram
 
 _GIVEN = {*dir(builtins), *BUILT_IN_CALLS, "Exit", "agent", "playbook", "__name__", "__file__", "__doc__"}
 
 
-def python_faults(program: PlaybookProgram, agent: Agent) -> Iterator[tuple[int, str, str]]:
+def python_faults(program: PlaybookProgram, agent: PlaybookAgent) -> Iterator[tuple[int, str, str]]:
     """Yield ``(line, title, message)`` of each fault. The reader has already checked the syntax of each block."""
     if not agent.python:
         return
@@ -64,7 +64,7 @@ def _global_names(table: symtable.SymbolTable) -> set[str]:
     return own.union(*map(_global_names, table.get_children()))
 
 
-def _mismatch(program: PlaybookProgram, agent: Agent, node: ast.Call) -> str:
+def _mismatch(program: PlaybookProgram, agent: PlaybookAgent, node: ast.Call) -> str:
     """Return what is wrong with the arguments of a call to a playbook or built-in tool, if all are spelled out."""
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     target = find_target(program, agent.name, name)

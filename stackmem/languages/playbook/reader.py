@@ -18,10 +18,10 @@ from .literals import read_params
 from .metadata import NO_EFFECT, Metadata
 from .python_functions import functions_of
 from .tree import (
-    Agent,
     Caveat,
     Number,
     Playbook,
+    PlaybookAgent,
     PlaybookProgram,
     Remark,
     StepLine,
@@ -108,7 +108,7 @@ class _ProgramReader:
 
     def __init__(self, text: str) -> None:
         self._lines = _blank_front_matter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
-        self._agents: list[Agent] = []
+        self._agents: list[PlaybookAgent] = []
         self._names: set[str] = set()
         self._made: list[Playbook] = []
         self._python: list[tuple[str, int]] = []
@@ -177,7 +177,7 @@ class _ProgramReader:
         if name in self._names:
             raise PlaybookError("Duplicate Agent", f"two agents are called {name}; rename one", line + 1)
         self._names.add(name)
-        self._agents.append(Agent(name, "", line + 1))
+        self._agents.append(PlaybookAgent(name, "", line + 1))
         if kind and kind[2].lower() == "human":
             message = f"{name} is not a separate person: there is one user, whom agents address as `human`"
             self._meta.caveats.append(Caveat(NO_EFFECT, message, line + 1))

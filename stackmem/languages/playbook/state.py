@@ -17,7 +17,7 @@ from stackmem.languages.operations import EnterFrame, LeaveFrame, Routine
 from .errors import halt
 from .literals import CallTo, Variable
 from .session_log import SessionLog
-from .tree import Agent, Playbook, PlaybookProgram, StepLine
+from .tree import Playbook, PlaybookAgent, PlaybookProgram, StepLine
 
 LARGE_CHARS = 500
 """The state contains only the size and beginning of a longer value."""
@@ -61,7 +61,7 @@ class PlaybookFrame(Struct, eq=False):
 class AgentState:
     """The state of one agent. All its playbooks share its variables."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: PlaybookAgent) -> None:
         self.agent = agent
         self.variables: dict[str, Any] = {}
         self.log = SessionLog()
@@ -211,20 +211,20 @@ class CallFailure(Struct, frozen=True):
     why: str
 
 
-class Execution(Struct, frozen=True):
+class PlaybookExecution(Struct, frozen=True):
     """The agent whose playbook runs, and its open frames on the shared stack."""
 
     world: PlaybookState
     agent: AgentState
     opened: list[EnterFrame]  # open frames of the agent whose turn it is, outermost first
     # the interpreter's function that runs a playbook or function for an execution
-    run: Callable[[Execution, Playbook, dict[str, Any]], Routine]
+    run: Callable[[PlaybookExecution, Playbook, dict[str, Any]], Routine]
     watch: MomentListener | None = None  # a debugger, if one is attached
     called_at: str = ""  # file and line of the call; empty at the program's start
 
     def play(self, agent: str, book: Playbook, arguments: dict[str, Any], called_at: str) -> Routine:
         """Call a playbook of ``agent`` and return its value."""
-        there = Execution(self.world, self.world.agents[agent], self.opened, self.run, self.watch, called_at)
+        there = PlaybookExecution(self.world, self.world.agents[agent], self.opened, self.run, self.watch, called_at)
         return (yield from self.run(there, book, arguments))
 
     def enter(self, name: str, intent: str) -> Routine:

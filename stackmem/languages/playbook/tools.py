@@ -21,7 +21,7 @@ from .state import (
     LARGE_CHARS,
     AgentState,
     CallFailure,
-    Execution,
+    PlaybookExecution,
     PlaybookFrame,
     PlaybookState,
     excess,
@@ -35,7 +35,7 @@ FRAME_CHARS = 300_000
 """Maximum number of characters loaded in one frame."""
 
 
-def run_queue(here: Execution, frame: PlaybookFrame, queue: list[Queued]) -> Routine:
+def run_queue(here: PlaybookExecution, frame: PlaybookFrame, queue: list[Queued]) -> Routine:
     """Make the queued calls, and return the lines about them for the model."""
     lines: list[str] = []
     frame.returned = {}
@@ -57,7 +57,7 @@ def run_queue(here: Execution, frame: PlaybookFrame, queue: list[Queued]) -> Rou
     return lines
 
 
-def _report_call(here: Execution, queued: Queued, value: Any, text: str) -> Routine:
+def _report_call(here: PlaybookExecution, queued: Queued, value: Any, text: str) -> Routine:
     """Return the lines about a call that returned. A large result becomes an artifact."""
     name = queued.call.name
     if name == "LoadArtifact":
@@ -79,7 +79,7 @@ def _report_call(here: Execution, queued: Queued, value: Any, text: str) -> Rout
     return [line]
 
 
-def _make_call(here: Execution, frame: PlaybookFrame, call: CallTo) -> Routine:
+def _make_call(here: PlaybookExecution, frame: PlaybookFrame, call: CallTo) -> Routine:
     """Make a call, after the calls nested in its arguments. Returns its value or a ``CallFailure``."""
     target = find_target(here.world.program, here.agent.agent.name, call.name)
     given = bind_arguments(target, call) if target else "it is unknown"
@@ -101,7 +101,7 @@ def _make_call(here: Execution, frame: PlaybookFrame, call: CallTo) -> Routine:
     return (yield from here.play(target.agent, target.book, arguments, here.world.where(frame)))
 
 
-def _value(here: Execution, frame: PlaybookFrame, value: Any) -> Routine:
+def _value(here: PlaybookExecution, frame: PlaybookFrame, value: Any) -> Routine:
     """Replace the variables and calls in a value by their results."""
     match value:
         case CallTo():
@@ -126,7 +126,7 @@ def _value(here: Execution, frame: PlaybookFrame, value: Any) -> Routine:
     return CallFailure(f"${missing[0]} has no value, since the call that binds it failed") if missing else found
 
 
-def call_built_in(here: Execution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:
+def call_built_in(here: PlaybookExecution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:
     """Call a built-in tool and return its value or a ``CallFailure``. Loading an artifact returns its name."""
     match name:
         case "Say":
@@ -158,7 +158,7 @@ def call_built_in(here: Execution, frame: PlaybookFrame, name: str, given: dict[
             return (yield from _receive(here, given["source_agent_id"]))
 
 
-def _say(here: Execution, message: Any) -> Routine:
+def _say(here: PlaybookExecution, message: Any) -> Routine:
     text, failed = yield from expand_artifacts(here.world, as_text(message))
     if failed:
         return CallFailure(failed)
@@ -166,7 +166,7 @@ def _say(here: Execution, message: Any) -> Routine:
     return None
 
 
-def _send(here: Execution, target: Any, text: str) -> Routine:
+def _send(here: PlaybookExecution, target: Any, text: str) -> Routine:
     if target in PERSON:
         return (yield from _say(here, text))
     other = here.world.agents.get(target) if isinstance(target, str) else None
@@ -180,7 +180,7 @@ def _send(here: Execution, target: Any, text: str) -> Routine:
     return None
 
 
-def _receive(here: Execution, source: Any) -> Routine:
+def _receive(here: PlaybookExecution, source: Any) -> Routine:
     if source in PERSON:
         return (yield from ask_person(here, f"{here.agent.agent.name} waits for your message"))
     if not isinstance(source, str) or source not in here.world.agents:
@@ -191,7 +191,7 @@ def _receive(here: Execution, source: Any) -> Routine:
     return text
 
 
-def wait_for(here: Execution, target: str) -> Routine:
+def wait_for(here: PlaybookExecution, target: str) -> Routine:
     """Wait for a message of an agent or the user, and return the line about it for the model."""
     name = target.removeprefix("agent").strip()
     if name in PERSON:
@@ -201,11 +201,11 @@ def wait_for(here: Execution, target: str) -> Routine:
     return f"note: there is no {target[:80]} to wait for, so the playbook continues; known: {_agents(here)}"
 
 
-def _agents(here: Execution) -> str:
+def _agents(here: PlaybookExecution) -> str:
     return ", ".join([HUMAN, *here.world.agents])
 
 
-def ask_person(here: Execution, question: str) -> Routine:
+def ask_person(here: PlaybookExecution, question: str) -> Routine:
     """Ask the user and return the answer."""
     text = yield AskUser(question)
     here.agent.spent.clear()

@@ -207,7 +207,7 @@ class Playbook(Struct, frozen=True, dict=True):
         return self.order.step(number)
 
 
-class Agent(Struct, frozen=True, dict=True):
+class PlaybookAgent(Struct, frozen=True, dict=True):
     """An agent: one H1 section."""
 
     name: str
@@ -227,15 +227,15 @@ class Agent(Struct, frozen=True, dict=True):
 
 
 class PlaybookProgram(Struct, frozen=True, dict=True):
-    agents: tuple[Agent, ...]
+    agents: tuple[PlaybookAgent, ...]
 
-    def all(self) -> Iterator[tuple[Agent, Playbook]]:
+    def all(self) -> Iterator[tuple[PlaybookAgent, Playbook]]:
         for agent in self.agents:
             for playbook in agent.playbooks:
                 yield agent, playbook
 
     @cached_property
-    def _agents(self) -> dict[str, Agent]:
+    def _agents(self) -> dict[str, PlaybookAgent]:
         return {agent.name: agent for agent in self.agents}
 
     @cached_property

@@ -33,7 +33,7 @@ from .reply_items import (
     Yielded,
 )
 from .session_log import brief, call_text, item_text
-from .state import Execution, PlaybookFrame, excess, resolve, same_value
+from .state import PlaybookExecution, PlaybookFrame, excess, resolve, same_value
 from .tree import Number, Playbook, StepLine, Trigger, lines_after
 
 _MAX_LISTED = 12
@@ -51,7 +51,7 @@ class Turn(Struct):
     acted: bool = False  # whether the reply had any effect
 
 
-def take(here: Execution, frame: PlaybookFrame, reply: ReplyItems) -> Routine:
+def take(here: PlaybookExecution, frame: PlaybookFrame, reply: ReplyItems) -> Routine:
     """Perform a reply up to its end or its first fault. Returns the ``Turn``."""
     reading = _ReplyCheck(here, frame, reply)
     turn = reading.turn
@@ -78,7 +78,7 @@ def take(here: Execution, frame: PlaybookFrame, reply: ReplyItems) -> Routine:
 
 
 class _ReplyCheck:
-    def __init__(self, here: Execution, frame: PlaybookFrame, reply: ReplyItems) -> None:
+    def __init__(self, here: PlaybookExecution, frame: PlaybookFrame, reply: ReplyItems) -> None:
         self._here, self._frame = here, frame
         self._agent = here.agent
         self._stepped = False

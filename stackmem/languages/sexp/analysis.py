@@ -35,7 +35,7 @@ from .calls import least_count, optional_params
 from .definitions import TaskDefinition, definition_of, definitions_of
 from .evaluator import ADDITIONS, OPERATORS
 from .interpreter import source_of
-from .lint_scopes import Bound, Fault, LintScope, Surroundings, operator_hint
+from .lint_scopes import Bound, LintFault, LintScope, Surroundings, operator_hint
 from .loops import SHAPES, LoopShape
 from .primitives import ADDED, DOCUMENT
 from .tools import KINDS, PARAMETERS, plain_name
@@ -50,7 +50,7 @@ class Analysis:
     """The analysis of one source."""
 
     def __init__(self, nodes: list[Node], around: Surroundings | None = None) -> None:
-        self.faults: list[Fault] = []
+        self.faults: list[LintFault] = []
         # forms that are evaluated, in contrast to quoted forms, lists of names, and clauses
         self.evaluated: list[Form] = []
         # unbound names with their first occurrence; ``needed`` contains those whose error nothing would catch
@@ -71,13 +71,13 @@ class Analysis:
         for scope in self._scopes:
             for name, bound in scope.names.items():
                 if not bound.used and not bound.quiet and not name.startswith("_"):
-                    self.faults.append(Fault(bound.at, "warning", "unused", f"'{name}' is never used"))
+                    self.faults.append(LintFault(bound.at, "warning", "unused", f"'{name}' is never used"))
 
     def _error(self, node: Node, title: str, message: str, scope: LintScope) -> None:
-        self.faults.append(Fault(node.at, "warning" if scope.caught else "error", title, message))
+        self.faults.append(LintFault(node.at, "warning" if scope.caught else "error", title, message))
 
     def _warn(self, node: Node, title: str, message: str) -> None:
-        self.faults.append(Fault(node.at, "warning", title, message))
+        self.faults.append(LintFault(node.at, "warning", title, message))
 
     def _report(self, checks: Iterable[Check | tuple[None, str, str]], whole: Node, scope: LintScope) -> None:
         for node, title, message in checks:

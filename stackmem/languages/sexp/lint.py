@@ -20,7 +20,7 @@ from stackmem.languages.operations import Source
 from .analysis import Analysis
 from .definitions import definition_of, definitions_of, read_schema
 from .errors import Budget, LineIndex, SexpEvaluationError, SexpSyntaxError, SourcePlace
-from .lint_scopes import Fault, Surroundings
+from .lint_scopes import LintFault, Surroundings
 from .reader import read, split_budget
 from .tools import PARAMETERS, READERS, plain_name
 from .tree import Atom, Form, Node, bound_names, name_of, walk
@@ -47,7 +47,7 @@ class SourcePart(Struct, frozen=True):
 class LintResult(Struct, frozen=True):
     """The findings on a program and its libraries."""
 
-    faults: tuple[tuple[SourcePart, Fault], ...]  # with the part each belongs to
+    faults: tuple[tuple[SourcePart, LintFault], ...]  # with the part each belongs to
     # names without which the program cannot run, each with its part and position
     needed: dict[str, tuple[SourcePart, int]]
     free: frozenset[str]  # names that the program expects as inputs
@@ -98,7 +98,7 @@ def _tried(
     place = error.place if isinstance(error, SexpEvaluationError) else None
     if place is None or place.path != own.path:
         text = f"{error.message} ({place.path}:{place.line}:{place.column})" if place else error.message
-        fault = Fault(node.at, "error", "evaluation", text)
+        fault = LintFault(node.at, "error", "evaluation", text)
         yield _finding(own.path, LineIndex(own.text).of(fault.at), fault)
     else:
         yield Finding(own.path, place.line, place.column, "error", "sexp/evaluation", error.message)
@@ -139,7 +139,7 @@ def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpe
         others = frozenset().union(names, *(found for at, found in enumerate(by_source) if at != number))
         return Analysis(sources[number].nodes, Surroundings(others, own_tools, whole))
 
-    faults: list[tuple[SourcePart, Fault]] = []
+    faults: list[tuple[SourcePart, LintFault]] = []
     needed: dict[str, tuple[SourcePart, int]] = {}
     number = len(parts)
     for at, (part, loaded) in enumerate(zip(parts, loads, strict=True)):
@@ -166,16 +166,16 @@ class FileUse(Struct, frozen=True):
     is_schema: bool  # a schema instead of a library
     sure: bool  # whether a missing file is certainly an error: not caught, and not written before
 
-    def fault(self, title: str, message: str) -> Fault:
+    def fault(self, title: str, message: str) -> LintFault:
         severity: Literal["error", "warning"] = "error" if self.sure else "warning"
-        return Fault(self.form.at, severity, title, f"'{self.name[:80]}': {message}")
+        return LintFault(self.form.at, severity, title, f"'{self.name[:80]}': {message}")
 
 
 class Loaded(Struct):
     """Everything that a source loads directly or indirectly."""
 
     sources: list[tuple[SourcePart, FileUse]]
-    faults: list[Fault]
+    faults: list[LintFault]
     read: dict[tuple[str, str], Source]
     is_whole: bool = True
 
@@ -266,6 +266,6 @@ def _loads_unknown(nodes: list[Node]) -> bool:
     return any(len(load.items) == 2 and not isinstance(load.items[1], Atom) for load in loads)
 
 
-def _finding(path: str, place: tuple[int, int], fault: Fault) -> Finding:
+def _finding(path: str, place: tuple[int, int], fault: LintFault) -> Finding:
     code = "sexp/" + fault.title.replace(" ", "-")
     return Finding(path, *place, fault.severity, code, fault.message)

@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 
-class Fault(Struct, frozen=True):
+class LintFault(Struct, frozen=True):
     """A finding. ``at`` is its character index in the source."""
 
     at: int

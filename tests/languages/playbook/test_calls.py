@@ -14,7 +14,7 @@ from stackmem.languages.playbook.python_functions import fits
 from stackmem.languages.playbook.reader import read_program
 from stackmem.languages.playbook.reply_items import Queued
 from stackmem.languages.playbook.session_log import SessionLog, brief, head_and_tail
-from stackmem.languages.playbook.state import AgentState, Execution, PlaybookFrame, PlaybookState
+from stackmem.languages.playbook.state import AgentState, PlaybookExecution, PlaybookFrame, PlaybookState
 from stackmem.languages.playbook.tools import run_queue
 from tests.languages.in_memory import run_in_memory
 
@@ -420,7 +420,7 @@ def test_what_would_be_almost_nothing_is_left_out():
 
 
 def test_a_call_that_nothing_stands_behind_any_more_fails():
-    here = Execution(
+    here = PlaybookExecution(
         PlaybookState(read_program(TWO), "main.pb", ""), AgentState(read_program(TWO).agents[0]), [], run_playbook
     )
     frame = PlaybookFrame(here.agent.agent.playbooks[0], {})

@@ -20,12 +20,12 @@ _WORK = ("sketch", "build", "wire", "test", "measure", "review")
 _RULES = ("prefix", "branch", "owner", "channel", "budget", "region")
 
 
-class _Task(Struct):
+class _Node(Struct):
     """A sub-task. Its own units follow those of its children."""
 
     name: str
     depth: int
-    children: list[_Task]
+    children: list[_Node]
     result: str = ""
 
 
@@ -76,9 +76,9 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-def _tree(rng: Random, count: int, depth: int, level: int = 1) -> _Task:
+def _tree(rng: Random, count: int, depth: int, level: int = 1) -> _Node:
     """Return a tree of about ``count`` tasks with at most ``depth`` levels. The first child is the deepest."""
-    task = _Task(f"{rng.choice(_PARTS)}-{rng.randrange(10, 99)}", level, [])
+    task = _Node(f"{rng.choice(_PARTS)}-{rng.randrange(10, 99)}", level, [])
     remaining = count - 1
     branches = min(remaining, _CHILDREN) if depth > 1 else 0
     for branch in range(branches):
@@ -89,7 +89,7 @@ def _tree(rng: Random, count: int, depth: int, level: int = 1) -> _Task:
     return task
 
 
-def _after_children(task: _Task) -> list[_Task]:
+def _after_children(task: _Node) -> list[_Node]:
     return [*(each for child in task.children for each in _after_children(child)), task]
 
 
