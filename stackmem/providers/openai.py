@@ -32,8 +32,7 @@ from stackmem.models.tokens import estimated_usage, prompt_chars
 from stackmem.models.vision import vision_of
 from stackmem.models.web_search import SearchAnswer
 
-from .connection import Connection
-from .cut_reply import CutReply
+from .connection import Connection, CutReply
 from .event_stream import server_events
 from .failures import answered_with, failed, kind_of_status, leaves_no_room, one_line, unanswered
 from .images import Sight

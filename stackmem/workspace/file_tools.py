@@ -29,7 +29,7 @@ Read = Callable[[int], bytes]
 """Returns the next bytes of a file, at most this many; none at its end."""
 
 
-class Target(Struct, frozen=True):
+class WriteTarget(Struct, frozen=True):
     """What a write replaces: a regular file, or a name that does not exist yet."""
 
     size: int | None  # the file's size; None if there is no file
@@ -155,7 +155,7 @@ class FileTools(ABC):
         """
 
     @abstractmethod
-    def _target(self, path: str, directory: bytes, last: bytes, *, make: bool) -> AbstractContextManager[Target]:
+    def _target(self, path: str, directory: bytes, last: bytes, *, make: bool) -> AbstractContextManager[WriteTarget]:
         """Open what a write to ``last`` replaces. ``make`` creates a directory that is missing.
 
         Raises:

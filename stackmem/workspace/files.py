@@ -23,7 +23,7 @@ from stackmem.foreign.beneath import Opener, opener_for, passes_link
 
 from .answers import path_parts, protected
 from .clip import meant_name, shown_name
-from .file_tools import PROTECTED_IN_ROOT, FileTools, Read, Target
+from .file_tools import PROTECTED_IN_ROOT, FileTools, Read, WriteTarget
 from .listing import IgnoreAnswers, listing
 from .overlay.view import folder_view
 from .refusals import ToolRefused, named, other_kind
@@ -145,7 +145,7 @@ class Files(FileTools):
             os.close(fd)
 
     @contextmanager
-    def _target(self, path: str, directory: bytes, last: bytes, *, make: bool) -> Iterator[Target]:
+    def _target(self, path: str, directory: bytes, last: bytes, *, make: bool) -> Iterator[WriteTarget]:
         try:
             parent = self._open(self.fd, self._spelled(directory), os.O_PATH | os.O_DIRECTORY)
         except FileNotFoundError:
@@ -157,7 +157,7 @@ class Files(FileTools):
             name, before = self._named(path, parent, last)
             # a write breaks hard links and clears the setuid, setgid and sticky bits
             is_plain = before is not None and before.st_nlink == 1 and not before.st_mode & 0o7000
-            yield Target(
+            yield WriteTarget(
                 None if before is None else before.st_size,
                 is_plain,
                 lambda most: None if before is None else self._start(parent, name, most),

@@ -26,7 +26,7 @@ from .answers import path_parts, protected, relative
 from .capture import Capture
 from .clip import clean, meant_name
 from .command import CommandEnd
-from .file_tools import PROTECTED_IN_ROOT, FileTools, Read, Target
+from .file_tools import PROTECTED_IN_ROOT, FileTools, Read, WriteTarget
 from .listing import DirectoryEntry, arranged
 from .outcome import ToolOutcome
 from .profile import Mount
@@ -66,7 +66,7 @@ class MemoryFiles(FileTools):
         yield io.BytesIO(content).read, len(content)
 
     @contextmanager
-    def _target(self, path: str, directory: bytes, last: bytes, *, make: bool) -> Iterator[Target]:
+    def _target(self, path: str, directory: bytes, last: bytes, *, make: bool) -> Iterator[WriteTarget]:
         try:
             parent = self.found(self._spelled(directory))
         except FileNotFoundError:
@@ -84,7 +84,7 @@ class MemoryFiles(FileTools):
             raise ToolRefused(_directory(path))
         at = _joined(parent, last) if name is None else name
         old = None if name is None else _bytes(self._files[name])
-        yield Target(
+        yield WriteTarget(
             None if old is None else len(old),
             old is not None,
             lambda most: None if old is None else old[:most],

@@ -19,11 +19,10 @@ SMALL = {
     "stackmem.core.guidance.finishing": "one piece of guidance a file",
     "stackmem.languages.loop_agent.schema_keywords": "the keywords of JSON Schema form one table",
     "stackmem.lab.bench.own_sessions": "it alone reads the home folder, which can be reviewed alone",
-    "stackmem.run.companion.permissions": "one kind of companion a module, and the request has reached its size",
+    "stackmem.run.companion.permissions": "one kind of companion a module",
     "stackmem.run.first_look": "it reads files, and the assembly only names classes",
     "stackmem.doors.ui.server": "it loads uvicorn, which the app does without",
     "stackmem.run.parallel.interrupts": "raising an exception in another thread can be reviewed alone",
-    "stackmem.run.parallel.offer": "the assembly has reached its size, and the sentences belong to parallel frames",
     "stackmem.workspace.overlay.refresher": "another process runs it, so it loads only the standard library",
     "stackmem.formats.images.pins": "the check of digests can be reviewed alone",
 }
