@@ -38,10 +38,10 @@ from .checking.image_room import ImageRoom, room_of
 from .companion import programs as companion_programs
 from .companion import skills as companion_skills
 from .companion.conversations import search_earlier
+from .companion.first_look import first_look
 from .companion.hooks import HookRunner
 from .companion.images import eyes_of, image_bytes
 from .companion.learning import own_specs, own_tool_calls
-from .first_look import first_look
 from .in_memory import MEMORY, NoHistory, WorldChecks, open_in_memory
 from .models import Models, checkpoints_of, open_other, vision_in_force
 from .opened import RunPlaces

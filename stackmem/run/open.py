@@ -233,8 +233,7 @@ def _stored(plan: Plan, places: RunPlaces, scrub: Callable[[str], str]) -> Store
     """Return the request to store in the run directory."""
     match plan.begins:
         case Fresh(program):
-            asked = None if program is None else program.without_secrets(scrub)
-            return first_request(plan.request, places.work, asked)
+            return first_request(plan.request, places.work, program and program.without_secrets(scrub))
         case Forked(stored) | Edited(stored):
             flags = {name: value for name, value in stored.flags.items() if name != "heap"}
             return replace(stored, workspace=str(places.work), flags=flags)

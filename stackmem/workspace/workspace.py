@@ -33,7 +33,7 @@ from .profile import Mount, Profile
 from .project.project import Project
 from .python import INSIDE, Toolchain, build_toolchain
 from .refusals import ToolRefused
-from .searching import MAX_BYTES, SECONDS, search_command, shown_matches
+from .search.searching import MAX_BYTES, SECONDS, search_command, shown_matches
 from .shown import lasting_hint, left_hint, read_only_hint, rename_hint, shown_output
 
 _MAX_COMMAND_BYTES = 100_000

@@ -124,8 +124,8 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/workspace/renames/supervisor.py": (4, KERNEL),
     "stackmem/workspace/overlay/mount.py": (2, INSTALLED),
     "stackmem/workspace/python.py": (1, INSTALLED),
-    "stackmem/workspace/search_program.py": (1, IN_SANDBOX),
-    "stackmem/workspace/searching.py": (1, INSTALLED),
+    "stackmem/workspace/search/search_program.py": (1, IN_SANDBOX),
+    "stackmem/workspace/search/searching.py": (1, INSTALLED),
     "stackmem/workspace/watchdog.py": (4, KERNEL),
     "stackmem/lab/worlds/families/history.py": (1, INSTALLED),
 }

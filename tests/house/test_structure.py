@@ -20,7 +20,7 @@ SMALL = {
     "stackmem.languages.loop_agent.schema_keywords": "the keywords of JSON Schema form one table",
     "stackmem.lab.bench.own_sessions": "it alone reads the home folder, which can be reviewed alone",
     "stackmem.run.companion.permissions": "one kind of companion a module",
-    "stackmem.run.first_look": "it reads files, and the assembly only names classes",
+    "stackmem.run.companion.first_look": "it reads files, and the assembly only names classes",
     "stackmem.doors.ui.server": "it loads uvicorn, which the app does without",
     "stackmem.run.parallel.interrupts": "raising an exception in another thread can be reviewed alone",
     "stackmem.workspace.overlay.refresher": "another process runs it, so it loads only the standard library",

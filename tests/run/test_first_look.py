@@ -3,7 +3,7 @@
 import pytest
 
 from stackmem.core.budgets import FileShown
-from stackmem.run.first_look import MAX_FILE_BYTES, MAX_FILES, MAX_LISTING_CHARS, MAX_TRIES, first_look
+from stackmem.run.companion.first_look import MAX_FILE_BYTES, MAX_FILES, MAX_LISTING_CHARS, MAX_TRIES, first_look
 from stackmem.workspace.memory import MemoryProgram, MemoryWorkspace
 
 

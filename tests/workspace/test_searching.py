@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.workspace import search_program
 from stackmem.workspace.isolation.bare import Bare
 from stackmem.workspace.isolation.bubblewrap import Bubblewrap
 from stackmem.workspace.profile import Profile
-from stackmem.workspace.searching import prefilter
+from stackmem.workspace.search import search_program
+from stackmem.workspace.search.searching import prefilter
 from stackmem.workspace.workspace import Workspace, open_workspace
 from tests.stage import with_bubblewrap
 

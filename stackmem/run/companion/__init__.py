@@ -1,1 +1,1 @@
-"""What the user and a project add to a run: skills, permission rules and hooks."""
+"""What goes with a run: skills, permission rules and hooks of the user and the project, the first look at its files."""

@@ -12,11 +12,11 @@ import msgspec
 
 from stackmem.core.strict_json import decode_json
 
+from ..clip import cut, shown_name, visible
+from ..command import CommandEnd
+from ..outcome import ToolOutcome
+from ..refusals import ToolRefused
 from . import search_program
-from .clip import cut, shown_name, visible
-from .command import CommandEnd
-from .outcome import ToolOutcome
-from .refusals import ToolRefused
 
 MATCHES = 100
 SECONDS = 20.0

@@ -12,7 +12,7 @@ from itertools import islice
 from stackmem.core.budgets import FileShown, FirstLook
 from stackmem.core.text import mark_cut
 
-from .ports import WorkspacePort
+from ..ports import WorkspacePort
 
 MAX_LISTING_CHARS = 1_024
 MAX_FILES = 4

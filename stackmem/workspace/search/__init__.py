@@ -1,0 +1,1 @@
+"""Searches files inside the sandbox."""
