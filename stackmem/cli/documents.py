@@ -26,7 +26,7 @@ class PageSection(NamedTuple):
     text: str  # Markdown, including the heading
 
 
-class Hit(NamedTuple):
+class DocumentHit(NamedTuple):
     """A section that contains all search words; ``place`` is ``PAGE#ANCHOR``, ``line`` the first line with a word."""
 
     place: str
@@ -127,7 +127,7 @@ def _resolved(page: Path, target: str) -> Path:
     return Path(os.path.normpath(page.parent / target)) if target else page
 
 
-def search(words: Sequence[str]) -> list[Hit]:
+def search(words: Sequence[str]) -> list[DocumentHit]:
     """Return the sections that contain every word; matches in headings and page names come first."""
     wanted = [word.lower() for word in words]
     ranked = []
@@ -138,7 +138,7 @@ def search(words: Sequence[str]) -> list[Hit]:
                 continue
             named = sum(word in f"{name} {section.heading}".lower() for word in wanted)
             lines = [line for line in section.text.splitlines()[1:] if any(word in line.lower() for word in wanted)]
-            hit = Hit(f"{name}#{section.anchor}", plain(lines[0] if lines else section.heading))
+            hit = DocumentHit(f"{name}#{section.anchor}", plain(lines[0] if lines else section.heading))
             late = name in ("experiments", "map") or name.startswith("decisions/")
             ranked.append((late, -named, place > 0, -sum(map(text.count, wanted)), hit))
     return [hit for *_, hit in sorted(ranked)]

@@ -38,7 +38,7 @@ _TOKEN = re.compile(
 _OWN = re.compile(r"(?<!\\)(?:\\\\)*(\(\?(?![:iP])|\(\?P[=>]|\\[1-9AZz]|\[\[:|&&|--(?=[^\]]*\])|~~)")
 
 
-class SearchAnswer(msgspec.Struct, frozen=True):
+class FileSearchAnswer(msgspec.Struct, frozen=True):
     """Output of the search: line groups by path, number of searched files, whether there are more matches, and any
     error.
     """
@@ -108,7 +108,7 @@ def shown_matches(
     if ended.reason == "timeout":
         return ToolOutcome(f"the search took over {SECONDS:g} s; search a smaller folder, or a simpler pattern", True)
     try:
-        answer = decode_json(ended.capture.parts()[0], SearchAnswer)
+        answer = decode_json(ended.capture.parts()[0], FileSearchAnswer)
     except msgspec.DecodeError:
         reason = ended.reason or f"exit {ended.exit_code}"
         return ToolOutcome(f"the search ended without an answer ({reason}); use run_command with grep", True)
