@@ -260,7 +260,10 @@ def _bound(name: str, clients: Path) -> str:
 
 def _frames(name: str, clients: Path) -> str:
     with tempfile.TemporaryDirectory(prefix="stackmem-jobs-", ignore_cleanup_errors=True) as scratch:
-        why = framed(*run_with_frames(name, clients, Path(scratch)))
+        try:
+            why = framed(*run_with_frames(name, clients, Path(scratch)))
+        except subprocess.SubprocessError as error:
+            why = str(error)
     print(f"{name} with frames: {why or 'the claim holds'}", file=sys.stderr)
     return why
 

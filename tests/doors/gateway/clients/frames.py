@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,10 @@ _SCRIPT: tuple[tuple[str, dict[str, Any]], ...] = (
     ("run", {"cmd": "echo inside; seq 1 300"}),
     ("run", {"cmd": "echo again; seq 1 300"}), ("pop_frame", _POP), ("run", {"cmd": "echo after"}),
 )  # fmt: skip
+_PUSHES = 2
+"""The step that pushes."""
+_MISSING = re.compile(rb"push_frame is not a function|unsupported (custom tool )?call|No such tool available")
+_MAX_WAITS = 20
 _WORDS = (b"echo before", b"echo inside", b"echo after")
 _SHOWN: tuple[list[bytes], ...] = (
     [], [b"echo inside"], [b"echo inside"], [b"echo before"], [b"echo before", b"echo after"],
@@ -59,7 +64,8 @@ def run_with_frames(
     environ = environ_of(client, home) | {"PYTHONPATH": str(ROOT)}
     match client.name:
         case "codex":
-            settings = (f"mcp_servers.stackmem.command={json.dumps(sys.executable)}",
+            settings = ("mcp_servers.stackmem.startup_timeout_sec=200",
+                        f"mcp_servers.stackmem.command={json.dumps(sys.executable)}",
                         f"mcp_servers.stackmem.args={json.dumps(server)}")  # fmt: skip
             command = [str(place / "codex"), "exec", "--skip-git-repo-check",
                        "--dangerously-bypass-approvals-and-sandbox",
@@ -94,8 +100,9 @@ def framed(provider: FrameProvider, rows: list[GatewayRunStatus], verified: list
         return f"the agent searched its tools {provider.searched} times"
     if (verified[0].cuts, verified[0].not_followed) != (rows[0].requests, 0):
         return f"replay decided {verified[0].cuts} of {rows[0].requests} cuts"
-    requests = rows[0].requests - provider.titles - provider.searched
-    shown = tuple([word for word in _WORDS if word in body] for body in provider.worked[2 + provider.searched :])
+    before = provider.searched + provider.waited
+    requests = rows[0].requests - provider.titles - before
+    shown = tuple([word for word in _WORDS if word in body] for body in provider.worked[2 + before :])
     return "" if (requests, shown) == (len(_SCRIPT) + 1, _SHOWN) else f"{requests} requests showed {shown}"
 
 
@@ -107,12 +114,16 @@ class FrameProvider(ScriptedProvider):
         self.worked: list[bytes] = []  # the bodies of all requests but those for titles
         self.titles = 0
         self.searched = 0
+        self.waited = 0  # requests before the server's tools could be called
 
     def _reply(self, asked: ForeignRequest, body: bytes) -> Reply:
         if not asked.tools or asked.wants_json:
             self.titles += 1
             return Reply('{"title": "Frames"}')
         self.worked.append(body)
+        missing = len(_MISSING.findall(body)) > self.waited // _PUSHES
+        if self._calls == _PUSHES and missing and self.waited < _MAX_WAITS:
+            self.waited, self._calls = self.waited + _PUSHES, 0  # the server has not started: wait once more
         self._calls += 1
         if self._calls > len(_SCRIPT):
             return self.last
