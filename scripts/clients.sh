@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs third-party agents, each into its own folder in the cache, and runs each behind a gateway under every
 # strategy, with a scripted provider on loopback: first on a short task, then on a job of 13 steps whose record is
-# compared with the provider's own sums. Without names the second table replaces that of docs/gateway.md. Versions and hashes are in scripts/locks, which
+# compared with the provider's own sums. Without names the second table replaces that of docs/gateway.md. Versions and
+# hashes are in scripts/locks, which
 # scripts/lock_clients.sh writes. Names select agents: scripts/clients.sh codex aider
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
