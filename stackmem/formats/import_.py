@@ -198,7 +198,7 @@ def _write(timed_facts: Iterable[TimedFact], trace: Path) -> tuple[State, float,
 def _prices(session: RecordedSession) -> list[tuple[Usage, Price | None]]:
     """Return the usage of each reply and summary with the price of its model. Those without usage are skipped."""
     sessions = (session, *session.children())
-    summaries = (turn.said for each in sessions for turn in each.turns if isinstance(turn, RecordedSummary))
+    summaries = (turn.reply for each in sessions for turn in each.turns if isinstance(turn, RecordedSummary))
     replies = (*session.replies(), *summaries)
     used = [(reply.usage, lookup(reply.model)) for reply in replies if reply.usage.total]
     return [(usage, row.price if row else None) for usage, row in used]

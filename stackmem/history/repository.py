@@ -43,7 +43,7 @@ class CopyPlan(Struct, frozen=True):
     # copied links to targets outside the folder, which may be missing in the sandbox
     outside_links: tuple[str, ...] = ()
     selected: Selection = Selection({}, [], [], [])  # the files, so that the folder is scanned only once
-    why: str = ""  # why it is a copy instead of an overlay; empty if the user asked for a copy
+    reason: str = ""  # why it is a copy instead of an overlay; empty if the user asked for a copy
     lent: tuple[str, ...] = ()  # the folders of ``folders`` that are used in place instead of copied
 
 

@@ -99,8 +99,8 @@ def view_step(run: Run, step: int) -> StepView:
         step=step,
         seq=moment.record.seq,
         at=moment.record.at,
-        strategy=moment.asked.begun.strategy,
-        frame=_frame(moment.asked.running),
+        strategy=moment.before.begun.strategy,
+        frame=_frame(moment.before.running),
         prompt_digest=reply.prompt_digest,
         prompt=prompt_parts(view),
         prompt_sent=proven(moment, view),
@@ -151,7 +151,7 @@ def _files(run: Run, moment: StepMoment) -> tuple[tuple[FileChange, ...], str]:
     if not moment.settled.tree:
         return (), "the run stored no files"
     try:
-        return tuple(changes(run.snapshot(moment.asked), run.snapshot(moment.settled))), ""
+        return tuple(changes(run.snapshot(moment.before), run.snapshot(moment.settled))), ""
     except TraceError as error:
         return (), str(error)
 

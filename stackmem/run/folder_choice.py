@@ -50,7 +50,7 @@ def with_copy(request: Request) -> Request:
         raise WorkspaceError(f"no overlay is possible over {folder}: {reason}; use a copy with --layer copy")
     lend = way_to_lend(resolved, request.cwd, request.folders[1])
     copy = plan_copy(folder, include, request.folders, lend=lend)
-    return msgspec.structs.replace(request, copy=msgspec.structs.replace(copy, why=reason))
+    return msgspec.structs.replace(request, copy=msgspec.structs.replace(copy, reason=reason))
 
 
 def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:

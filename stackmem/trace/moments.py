@@ -22,7 +22,7 @@ class StepMoment(Struct, frozen=True):
     """One step; number 0 is the start."""
 
     step: int
-    asked: State  # the state from which the step's prompt was rendered; empty for step 0
+    before: State  # the state from which the step's prompt was rendered; empty for step 0
     record: Record  # the reply; for step 0 the start
     followed: tuple[Record, ...]  # the records after it, up to the next reply or the end
     # The state after the reply's call was answered and before any later fact. If the run was cut off before the answer,
@@ -96,7 +96,7 @@ def rendered(moment: StepMoment) -> View:
         UsageError: Step 0 has no prompt.
         TraceError: The strategy is not installed, or the records do not allow a prompt at this step.
     """
-    state = moment.asked
+    state = moment.before
     if not isinstance(moment.record.event, ModelReplied):
         raise UsageError("step 0 is the run's start and has no prompt; choose a step from 1")
     try:
@@ -127,8 +127,8 @@ def prompt_of(moment: StepMoment, view: View | None = None) -> View:
         TraceError: As ``rendered``.
         RulesDiffer: Today's code renders a different prompt than the one that was sent.
     """
-    if moment.asked.start is not None:
-        refuse_imported(moment.asked.start, "asked for the prompts that were sent")
+    if moment.before.start is not None:
+        refuse_imported(moment.before.start, "asked for the prompts that were sent")
     view = rendered(moment) if view is None else view
     if not proven(moment, view):
         raise RulesDiffer(

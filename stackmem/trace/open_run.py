@@ -158,7 +158,7 @@ class Run:
             UsageError: Step 0 has no prompt.
             TraceError: The strategy or the language is unknown, or the records do not lead to a prompt there.
         """
-        state = moment.asked
+        state = moment.before
         if state.program is not None and state.stack and state.running.program == "steps":
             return completion_of(self.folder, self.records(), moment.record.seq)
         return rendered(moment)

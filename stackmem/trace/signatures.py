@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stackmem.errors import StackmemError, TraceError
@@ -259,7 +259,7 @@ class Vouched(Struct, frozen=True):
     keys: tuple[str, ...]  # the signing keys, by name if they have one
     signatures: int  # number of signatures
     # first and last record of each range that was not yet signed when a process continued the run
-    found: tuple[tuple[int, int], ...] = ()
+    unsigned_ranges: tuple[tuple[int, int], ...] = field(default=(), name="found")
 
 
 class SignedRecords:

@@ -66,7 +66,7 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watch
     proven: Proven = {}
     for step in walk:
         event, count = step.record.event, step.record.seq
-        if not step.given:
+        if not step.is_input:
             prompts += _check(step, proven, walk.strategy)
         elif isinstance(event, facts.RunStarted):
             refuse_imported(event, "replayed, resumed or forked")

@@ -25,8 +25,8 @@ class WalkedRecord(Struct, frozen=True):
 
     record: Record
     before: State  # the state before it
-    given: bool  # whether it does not follow from earlier records, such as the start
-    # what should happen next in that state by today's rules or the program; None if ``given``
+    is_input: bool  # whether it does not follow from earlier records, such as the start
+    # what should happen next in that state by today's rules or the program; None for an input
     upcoming: Event | Effect | None
 
     @property

@@ -66,7 +66,7 @@ def told(item: Item) -> str:
         case Yielded():
             return f"yld {item.to}"
         case Unreadable():
-            return f"fault {item.why}"
+            return f"fault {item.reason}"
 
 
 def text_of(value: Any) -> str:

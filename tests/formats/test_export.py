@@ -68,7 +68,7 @@ def test_every_reply_and_every_call_is_exported_once():
     replies = [one for one in pieces if isinstance(one, AttemptSlice) and isinstance(one.event, ModelReplied)]
     calls = [one for one in pieces if isinstance(one, CallSlice)]
     assert [one.step for one in replies] == list(range(1, 13))
-    assert sorted((one.step, one.place) for one in calls) == sorted(
+    assert sorted((one.step, one.position) for one in calls) == sorted(
         [(step, 0) for step in range(1, 13) if step != 11] + [(5, 1)]
     )
     assert [one.frame.name for one in pieces if isinstance(one, FrameSlice)] == ["inner", "outer", "root"]

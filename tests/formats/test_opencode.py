@@ -138,7 +138,7 @@ def test_a_database_and_an_export_give_the_same_session(tmp_path: Path) -> None:
     (whole,) = read_sessions(tmp_path / "export.json")
     assert turns(stored) == turns(whole)
     assert (stored.origin, stored.id, stored.name) == ("opencode 1.18.33", "ses_1", "title of ses_1")
-    assert [one.kept for one in whole.turns if isinstance(one, RecordedSummary)] == [0]
+    assert [one.kept_replies for one in whole.turns if isinstance(one, RecordedSummary)] == [0]
     first = next(whole.replies())
     assert [(one.text, one.failed, one.exit_code, one.at) for one in first.answers] == [("ls done", True, 2, 2.002)]
 
@@ -148,7 +148,7 @@ def test_sessions_of_sub_agents_are_frames_of_the_session_that_called_them(tmp_p
     assert (main.id, lost.id) == ("ses_1", "ses_3")  # no call names ses_3
     calls = [answer.child for one in main.turns if isinstance(one, RecordedReply) for answer in one.answers]
     assert [one and (one.task, len(one.turns)) for one in calls] == [None, ("look here", 1), ("look there", 2)]
-    assert [one.kept for one in main.turns if isinstance(one, RecordedSummary)] == [1]
+    assert [one.kept_replies for one in main.turns if isinstance(one, RecordedSummary)] == [1]
     assert sum(one.usage.output for one in main.replies()) == 7 * 3
     export = read_opencode(MAIN, "file")
     assert [one.parts for one in export.replies()] == [

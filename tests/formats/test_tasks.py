@@ -112,9 +112,9 @@ def test_a_task_that_cannot_run_here_is_refused_and_leaves_nothing(tmp_path):
     make_task(tmp_path / "set" / "windows", toml='[environment]\nos = "windows"\n')
     found = {one.name: one for one in import_tasks("harbor", tmp_path / "set", tmp_path / "tasks")}
     assert isinstance(found["good"], ImportedTask)
-    assert "no instruction.md in" in found["steps"].why
-    assert "task.toml: [environment] os is not 'linux'" in found["windows"].why
-    assert str(tmp_path / "tasks" / ".") not in found["windows"].why
+    assert "no instruction.md in" in found["steps"].reason
+    assert "task.toml: [environment] os is not 'linux'" in found["windows"].reason
+    assert str(tmp_path / "tasks" / ".") not in found["windows"].reason
     assert os.listdir(tmp_path / "tasks") == ["good"]
 
 
@@ -133,7 +133,7 @@ def test_a_link_that_leads_out_of_a_task_brings_nothing_in(tmp_path):
     (task / "instruction.md").symlink_to(tmp_path / "private")
     found = only("harbor", task, tmp_path / "tasks")
     assert isinstance(found, TaskRefused)
-    assert "is a link out of the task" in found.why
+    assert "is a link out of the task" in found.reason
 
 
 def test_a_copied_link_of_the_build_folder_is_not_followed_out(tmp_path):
@@ -156,7 +156,7 @@ def test_a_task_of_harbor_that_is_built_through_a_link_is_refused(tmp_path, name
     (task / name).parent.mkdir(exist_ok=True)
     (task / name).symlink_to(outside / "Dockerfile" if name.endswith("file") else outside)
     found = only("harbor", task, tmp_path / "tasks")
-    assert f"{name} is a link" in found.why
+    assert f"{name} is a link" in found.reason
     assert {path.name for path in outside.iterdir()} == {"Dockerfile"}
 
 
@@ -173,7 +173,7 @@ def test_nothing_is_copied_through_a_link_that_was_copied_before(tmp_path, lines
     (tmp_path / "outside").mkdir()
     (build / "a" / "l").symlink_to(tmp_path / "outside")
     (build / "Dockerfile").write_text(f"FROM x\nWORKDIR /workspace\n{lines}")
-    assert "which is a link" in only("harbor", task, tmp_path / "tasks").why
+    assert "which is a link" in only("harbor", task, tmp_path / "tasks").reason
     assert files(tmp_path / "outside") == files(tmp_path / "tasks") == set()
 
 
@@ -276,14 +276,14 @@ def test_a_missing_example_means_a_reported_missing_solution(tmp_path):
 def test_an_exercise_that_cannot_be_had_is_one_sentence(tmp_path, changes, says):
     found = only("exercism", exercise(tmp_path, **changes), tmp_path / "tasks")
     assert isinstance(found, TaskRefused)
-    assert says in found.why
+    assert says in found.reason
     assert os.listdir(tmp_path / "tasks") == []
 
 
 def test_instructions_in_another_encoding_are_one_sentence(tmp_path):
     folder = exercise(tmp_path)
     (folder / ".docs" / "instructions.md").write_bytes(b"caf\xe9")
-    assert "is not UTF-8" in only("exercism", folder, tmp_path / "tasks").why
+    assert "is not UTF-8" in only("exercism", folder, tmp_path / "tasks").reason
     assert os.listdir(tmp_path / "tasks") == []
 
 
@@ -353,7 +353,7 @@ def test_a_clone_that_lacks_something_is_one_sentence_and_its_own_program_is_not
         subprocess.run([*git, "config", name, value], check=True)
     found = only("swebench", record(tmp_path), tmp_path / "tasks", partial)
     assert isinstance(found, TaskRefused)
-    assert "lacks the object" in found.why
+    assert "lacks the object" in found.reason
     assert not (tmp_path / "run").exists()
 
 
@@ -400,7 +400,7 @@ def test_invalid_records_are_refused(tmp_path, clone, text):
 def test_a_record_that_cannot_be_had_is_one_sentence(tmp_path, clone, changes, says):
     found = only("swebench", record(tmp_path, **changes), tmp_path / "tasks", clone)
     assert isinstance(found, TaskRefused)
-    assert says in found.why
+    assert says in found.reason
     assert not (tmp_path / "tasks").exists() or os.listdir(tmp_path / "tasks") == []
 
 
@@ -414,7 +414,7 @@ def test_a_hostile_name_stays_in_the_folder(tmp_path, clone, name):
 def test_a_folder_that_is_not_a_repository_is_reported(tmp_path):
     found = only("swebench", record(tmp_path), tmp_path / "tasks", tmp_path)
     assert isinstance(found, TaskRefused)
-    assert "git rev-parse failed" in found.why
+    assert "git rev-parse failed" in found.reason
 
 
 # All formats
@@ -437,7 +437,7 @@ def test_existing_files_are_never_overwritten(tmp_path):
     (tmp_path / "sluice").mkdir()
     found = only("harbor", OUTSIDE / "harbor", tmp_path)
     assert isinstance(found, TaskRefused)
-    assert "exists already" in found.why
+    assert "exists already" in found.reason
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -107,7 +107,7 @@ def test_in_a_flat_conversation_all_of_it_is_seen(stage: Stage):
     result = talk(stage, Scripted("What is here?", "Mend it.", "So?"), script, SessionRules("flat"), strategy="full")
     assert [event.result for event in facts(result, TurnEnded)] == ["There is one file.", "Nothing to do.", "Bye."]
     assert "What is here?" in prompt(result, 4)
-    assert "echo one" in str(open_run(result.run_dir).moment(4).asked)
+    assert "echo one" in str(open_run(result.run_dir).moment(4).before)
     assert (result.result, result.outcome, replayed(result)) == ("Bye.", "finished", 4)
 
 

@@ -76,7 +76,7 @@ def test_a_steps_state_is_as_its_call_left_it(run):
     assert [len(run.state_at(step).stack) for step in range(7)] == [1, 1, 2, 2, 2, 1, 0]
     assert all(run.state_at(step).step == step and run.state_at(step).pending is None for step in range(7))
     assert run.state_at(3).failures == ()
-    assert run.moment(4).asked.failures != ()
+    assert run.moment(4).before.failures != ()
 
 
 def test_steps_may_be_asked_for_in_any_order(run):

@@ -53,8 +53,8 @@ def show_copy(request: Request, say: Callable[[str], object], agrees: Callable[[
         say(f"working in a copy of {location}: {quantity(copy.files, 'file')}, {copy.bytes / (1 << 20):,.1f} MiB{more}")
         if copy.lent:
             say(f"available read-only, not copied: {', '.join(copy.lent)}")
-        if copy.why:
-            say(f"working on a copy because an overlay is not possible: {readable(copy.why)}")
+        if copy.reason:
+            say(f"working on a copy because an overlay is not possible: {readable(copy.reason)}")
     for label, paths in (("not copied", copy.skipped), ("links that point out of the folder", copy.outside_links)):
         if paths:
             say(f"{label}: {', '.join(paths[:10])}{f' and {len(paths) - 10:,} more' if len(paths) > 10 else ''}")

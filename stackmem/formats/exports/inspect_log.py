@@ -145,7 +145,7 @@ class _SampleEvents:
     def call(self, piece: CallSlice) -> None:
         given = self._parts.called(piece, self._when(piece.started))
         given.completed = self._when(piece.ended)["timestamp"]
-        self._add(given, self._replies[piece.step], 1 + piece.place)
+        self._add(given, self._replies[piece.step], 1 + piece.position)
 
     def scope(self, piece: FrameSlice) -> None:
         from inspect_ai.event import SpanEndEvent

@@ -117,7 +117,7 @@ class _Spans:
                 attributes["stackmem.frame.ending"] = "popped"
         return span(
             self._run, f"frame/{frame.id}", f"invoke_agent {frame.name}", INTERNAL, piece.started, piece.ended,
-            parent=f"call/{piece.push.step}/{piece.push.place}" if piece.push else "",
+            parent=f"call/{piece.push.step}/{piece.push.position}" if piece.push else "",
             attributes=attributes, error=error, events=[] if frame.parent else self._verdicts,
         )  # fmt: skip
 
@@ -182,7 +182,7 @@ class _Spans:
         refused = next((fact.code for fact in piece.facts if isinstance(fact, facts.CallRejected)), "")
         failed = "failed" if piece.result is not None and piece.result.failed else ""
         return span(
-            self._run, f"call/{piece.step}/{piece.place}", f"execute_tool {piece.call.name}", INTERNAL,
+            self._run, f"call/{piece.step}/{piece.position}", f"execute_tool {piece.call.name}", INTERNAL,
             piece.started, piece.ended, parent=f"frame/{piece.frame.id}", attributes=attributes,
             error=refused or failed,
         )  # fmt: skip
@@ -192,7 +192,7 @@ class _Spans:
 
         Each names its chunk, as a span without a name means all chunks.
         """
-        under = f"call/{piece.step}/{piece.place}"
+        under = f"call/{piece.step}/{piece.position}"
         for fact in piece.facts:
             match fact:
                 case facts.ChunkAllocated():

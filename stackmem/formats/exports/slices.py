@@ -50,7 +50,7 @@ class CallSlice(Struct):
 
     id: str
     call: ToolCall
-    place: int  # its place in the reply, from 0; ``id`` is made unique within the reply
+    position: int  # in the reply, from 0; ``id`` is made unique within the reply
     frame: Frame
     step: int
     started: float

@@ -197,11 +197,11 @@ class Teller:
 
     def _compacted(self, turn: RecordedSummary) -> TimedFact:
         frame, steps = self._open[-1]
-        text = "\n".join(part.text for part in turn.said.parts if isinstance(part, Text)).strip()
-        upto = steps[-1 - turn.kept] if turn.kept < len(steps) else 0
+        text = "\n".join(part.text for part in turn.reply.parts if isinstance(part, Text)).strip()
+        upto = steps[-1 - turn.kept_replies] if turn.kept_replies < len(steps) else 0
         return self.fact(turn.at, ContextCompacted(
-            frame, upto, text, turn.said.usage, stop=turn.said.stop, reply_id=turn.said.reply_id,
-            answerer=self._by(turn.said),
+            frame, upto, text, turn.reply.usage, stop=turn.reply.stop, reply_id=turn.reply.reply_id,
+            answerer=self._by(turn.reply),
         ))  # fmt: skip
 
     def _returned(self, answer: RecordedResult | None) -> TimedFact:

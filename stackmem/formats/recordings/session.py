@@ -78,8 +78,8 @@ class RecordedText(Struct):
 class RecordedSummary(Struct):
     """A text by the model that replaced the beginning of its conversation."""
 
-    said: RecordedReply  # the reply with the summary, which is not a step
-    kept: int  # the number of preceding replies that it does not replace
+    reply: RecordedReply  # the reply with the summary, which is not a step
+    kept_replies: int  # the number of preceding replies that it does not replace
     at: float | None = None
 
 

@@ -28,7 +28,7 @@ class TaskRefused(Struct, frozen=True):
     """Something that could not become a task. No files of it remain."""
 
     name: str
-    why: str
+    reason: str
 
 
 def make(name: str, out: Path, fill: Callable[[Path], list[str]]) -> ImportedTask | TaskRefused:

@@ -34,7 +34,7 @@ def verdict_of(task: ImportedTask | TaskRefused, *, checked: bool) -> ImportVerd
         checked: Whether its tests are run on the agent's initial files, if they can already run.
     """
     if isinstance(task, TaskRefused):
-        return ImportVerdict(task.name, "", lacks=(task.why,))
+        return ImportVerdict(task.name, "", lacks=(task.reason,))
     lacks = list(hindrances(read_task(task.folder)))
     passes = False
     if checked and not lacks:

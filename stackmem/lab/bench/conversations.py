@@ -42,8 +42,8 @@ def _between_compactions(session: RecordedSession) -> Iterator[RecordedSession]:
     prompts: dict[str, int] = {}  # tokens of the last prompt of each model, because small models do side jobs
     for turn in session.turns:
         if isinstance(turn, RecordedSummary):
-            said = "\n".join(part.text for part in turn.said.parts if hasattr(part, "text"))
-            yield replace(session, task=task, began=began, turns=[*turns, replace(turn.said, answers=[])])
+            said = "\n".join(part.text for part in turn.reply.parts if hasattr(part, "text"))
+            yield replace(session, task=task, began=began, turns=[*turns, replace(turn.reply, answers=[])])
             task, began, turns, prompts = said, turn.at, [], {}
             continue
         if isinstance(turn, RecordedReply):

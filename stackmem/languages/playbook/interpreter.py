@@ -136,7 +136,7 @@ def _run_entries(here: PlaybookExecution, todo: list[tuple[Playbook, dict[str, A
     for book, arguments in todo:
         value = yield from run_playbook(here, book, arguments)
         if isinstance(value, CallFailure):
-            raise halt("Function Failed", f"{book.name} failed: {value.why}", f"{here.world.path}:{book.line}")
+            raise halt("Function Failed", f"{book.name} failed: {value.reason}", f"{here.world.path}:{book.line}")
     return value
 
 

@@ -153,7 +153,7 @@ def run_function(here: PlaybookExecution, book: Playbook, arguments: dict[str, A
         raise
     if not isinstance(value, CallFailure) and book.returns and not fits(value, book.returns):
         value = CallFailure(f"{book.name} must return {book.returns}, and returned {json.dumps(value)[:200]}")
-    message = f"failed: {value.why}" if isinstance(value, CallFailure) else "returned"
+    message = f"failed: {value.reason}" if isinstance(value, CallFailure) else "returned"
     here.notify_debugger("left", f"{called} {message}")
     here.agent.frames.pop()
     yield from here.leave(message)
@@ -262,7 +262,7 @@ def _answer(here: PlaybookExecution, frame: PlaybookFrame, said: dict[str, Any])
         made = yield from _use_built_in(here, frame, target.name, given)
     else:
         made = yield from here.play(target.agent, target.book, given, here.world.where(frame))
-    return {"failed": made.why} if isinstance(made, CallFailure) else {"value": made}
+    return {"failed": made.reason} if isinstance(made, CallFailure) else {"value": made}
 
 
 def _use_built_in(here: PlaybookExecution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:

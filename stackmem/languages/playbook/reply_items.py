@@ -64,7 +64,7 @@ class Yielded(Struct, frozen=True):
 class Unreadable(Struct, frozen=True):
     """An unreadable item. The reply is not performed from here on."""
 
-    why: str
+    reason: str
     text: str
 
 

@@ -208,7 +208,7 @@ class Waiting(Struct, frozen=True):
 class CallFailure(Struct, frozen=True):
     """A failed call. The model reads the reason."""
 
-    why: str
+    reason: str
 
 
 class PlaybookExecution(Struct, frozen=True):

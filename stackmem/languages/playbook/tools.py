@@ -43,7 +43,7 @@ def run_queue(here: PlaybookExecution, frame: PlaybookFrame, queue: list[Queued]
         value = yield from _make_call(here, frame, queued.call)
         text = call_text(queued.call, 60)
         if isinstance(value, CallFailure):
-            line = f"{text} failed: {value.why}"
+            line = f"{text} failed: {value.reason}"
             lines.append(f"what? {line}")
             here.agent.log.add("HIGH", f"what? {line}")
             continue

@@ -127,7 +127,7 @@ class _ReplyCheck:
             case Yielded():
                 self.turn.end = item
             case Unreadable():
-                self.turn.fault, self.turn.text = f"this cannot be read: {item.why}", item.text
+                self.turn.fault, self.turn.text = f"this cannot be read: {item.reason}", item.text
             case _:
                 assert_never(item)  # pragma: no cover - the type checker ensures that all cases are handled
 

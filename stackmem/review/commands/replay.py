@@ -155,7 +155,7 @@ def _verify(folder: Path, *, signed: bool, as_json: bool) -> None:
     typer.echo(f"outcome {done.outcome}, step {done.steps}, {quantity(done.frames, 'frame')} pushed")
     if done.signed is not None:
         typer.echo(f"signed completely by {one_line(', '.join(done.signed.keys))}")
-        for first, last in done.signed.found:
+        for first, last in done.signed.unsigned_ranges:
             typer.echo(
                 f"records {first:,} to {last:,} were unsigned when a process continued the run, and were signed then"
             )

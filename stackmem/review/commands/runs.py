@@ -93,7 +93,7 @@ def prune_command(
         if not json:
             size = "" if row.bytes is None else f" ({shown_bytes(row.bytes)})"
             does = ("would remove" if dry_run else "removed") if row.removed else "kept"
-            typer.echo(f"{does} {one_line(row.run)}{size}{row.why and ': '}{readable(row.why)}")
+            typer.echo(f"{does} {one_line(row.run)}{size}{row.reason and ': '}{readable(row.reason)}")
     freed = prune_histories(age, dry_run=dry_run)
     if json:
         echo_json(rows)

@@ -131,7 +131,7 @@ def recover_command(
         echo_json(saved)
         return
     typer.echo(f"saved {saved.records:,} records, up to step {saved.step:,}, as {saved.run}")
-    typer.echo(f"lost {saved.lost_bytes:,} bytes: {saved.why}")
+    typer.echo(f"lost {saved.lost_bytes:,} bytes: {saved.reason}")
     typer.echo(f"it cannot be resumed: {saved.not_resumable}" if saved.not_resumable else "it can be resumed")
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stackmem.core.state import State
@@ -38,7 +38,7 @@ class Recovered(Struct, frozen=True):
     records: int  # its records, including those of its parents
     step: int
     lost_bytes: int  # size of the part of the broken file that was not saved
-    why: str  # what is wrong with the broken file
+    reason: str = field(name="why")  # what is wrong with the broken file
     not_resumable: str = ""  # why the new run cannot be resumed; empty if it can
 
 
@@ -65,7 +65,7 @@ def recover_run(run_dir: Path) -> Recovered:
             records=count,
             step=state.step,
             lost_bytes=saved.lost_bytes,
-            why=saved.why,
+            reason=saved.reason,
             not_resumable=_with_files(run_dir, target, state),
         )
     finally:
@@ -106,7 +106,7 @@ class Saved(Struct, frozen=True):
 
     lines: int  # number of intact lines, which were copied byte for byte
     lost_bytes: int  # length of the rest
-    why: str  # what is wrong with the rest
+    reason: str = field(name="why")  # what is wrong with the rest
 
 
 def recover(source: Path, target: Path) -> Saved:

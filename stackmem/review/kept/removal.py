@@ -18,7 +18,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stackmem.errors import TraceError, UsageError, WorkspaceError
@@ -41,7 +41,7 @@ class Pruned(Struct, frozen=True):
     run: str
     bytes: int | None  # its size on the disk, including its workspace; None if unknown
     removed: bool  # whether it was removed, or would be
-    why: str = ""  # why it stays; empty if it does not
+    reason: str = field(default="", name="why")  # why it stays; empty if it does not
 
 
 def read_age(text: str) -> float:
@@ -108,7 +108,7 @@ def _tried(row: Pruned, remove: Callable[[], None]) -> Pruned:
     try:
         remove()
     except (TraceError, WorkspaceError) as error:
-        return replace(row, removed=False, why=str(error))
+        return replace(row, removed=False, reason=str(error))
     return row
 
 

@@ -82,12 +82,12 @@ def replay_model(
             observe(event, after)
 
     at = moment.record.seq - 1
-    with rehearse(run, moment.asked, at, environ, recorded) as opened, Interrupts(stop) as interrupts:
+    with rehearse(run, moment.before, at, environ, recorded) as opened, Interrupts(stop) as interrupts:
         world = opened.world
         world.model = RecordedModel(list(_answers(tail)))
         clock = iter([record.event.elapsed_seconds for record in tail if isinstance(record.event, facts.ClockRead)])
-        world.clock = lambda: next(clock, moment.asked.seconds)
-        if moment.asked.session is not None:
+        world.clock = lambda: next(clock, moment.before.seconds)
+        if moment.before.session is not None:
             world.person = RecordedPerson(tail, made)
         end = _play(run, moment, world, (tail, made), note, interrupts)
         if interrupts.signal not in (0, signal.SIGINT):
@@ -122,7 +122,7 @@ def _play(
 ) -> State:
     """Run the loop from the step to the end."""
     tail, made = kept
-    state = moment.asked
+    state = moment.before
     decider = decider_at(run.records(), sources_of(run.folder), moment.record.seq)
     if world.program is not None:
         world.program.among = partial(in_recorded_order, tail, made)

@@ -81,7 +81,7 @@ def test_a_reply_that_floods_is_a_fault():
 def test_an_item_has_a_limit_of_characters():
     items = read_reply(f'`Say("{"x" * MAX_ITEM_CHARS}")`').items
     assert isinstance(items[-1], Unreadable)
-    assert "over 200,000 characters" in items[-1].why
+    assert "over 200,000 characters" in items[-1].reason
     fine = read_reply(f'`Say("{"x" * (MAX_ITEM_CHARS - 20)}")`').items
     assert not isinstance(fine[-1], Unreadable)
 

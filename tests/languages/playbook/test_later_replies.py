@@ -95,7 +95,7 @@ UNREAD = {
 def test_anything_else_is_unreadable(line: str, why: str) -> None:
     *_, last = python(line, n=5)
     assert isinstance(last, Unreadable)
-    assert why in last.why
+    assert why in last.reason
 
 
 def test_a_value_that_a_call_will_give_is_not_used_before() -> None:
@@ -103,7 +103,7 @@ def test_a_value_that_a_call_will_give_is_not_used_before() -> None:
     *_, call, fault = python(*lines)
     assert call == Queued(CallTo("G", (Variable("x"),)))
     assert isinstance(fault, Unreadable)
-    assert "$x is only known after the call returned; yield first" in fault.why
+    assert "$x is only known after the call returned; yield first" in fault.reason
 
 
 def test_a_local_variable_stands_for_its_value() -> None:

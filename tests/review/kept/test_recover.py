@@ -31,8 +31,8 @@ def test_a_recovered_run_resumes_like_the_original(stage: Stage, number: int):
     before = (run / "trace.jsonl").read_bytes()
     found = recover_run(run)
     assert (found.records, found.not_resumable) == (number - 1, "")
-    assert f"line {number} is broken" in found.why
-    assert "trace recover" not in found.why
+    assert f"line {number} is broken" in found.reason
+    assert "trace recover" not in found.reason
     assert replay(found.run_dir).events == number - 1
     result = resumed(Path(found.run_dir)).result
     assert result.outcome == "solved"

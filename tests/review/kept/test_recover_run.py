@@ -48,7 +48,7 @@ def test_a_flipped_bit_in_any_record_is_named_and_all_before_it_saved(path, line
                 saved = recover(path, target)
                 assert read(target) == events[: saved.lines]
                 assert saved.lines == number
-                assert f"line {number + 1} " in saved.why
+                assert f"line {number + 1} " in saved.reason
                 target.unlink()
 
 

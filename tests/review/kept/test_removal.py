@@ -78,7 +78,7 @@ def pruned(stage: Stage, **more) -> dict[str, Pruned]:
 def test_a_parent_goes_with_its_forks_and_stays_with_the_youngest_of_them(stage: Stage, run):
     child = Path(fork(run, 1, ForkChanges(), os.environ).result.run_dir)
     kept = list(prune(stage.runs, 0.0, 1, dry_run=False))
-    assert [(row.run, row.why) for row in kept] == [(run.name, f"its fork {child.name} needs its records")]
+    assert [(row.run, row.reason) for row in kept] == [(run.name, f"its fork {child.name} needs its records")]
     assert list(pruned(stage, dry_run=True)) == [child.name, run.name]
     assert all(row.removed for row in pruned(stage).values())
     assert stage.left_behind() == []
@@ -91,7 +91,7 @@ def test_other_folders_and_other_users_runs_are_left_and_reported(stage: Stage, 
         (stage.runs / name).mkdir()
     os.mkfifo(stage.runs / "fifo" / "trace.jsonl")
     lock = Lock(run / "trace.jsonl")
-    left = {name: row.why for name, row in pruned(stage).items()}
+    left = {name: row.reason for name, row in pruned(stage).items()}
     lock.close()
     assert left == {
         "linked": "linked is a link or a special file",
@@ -111,7 +111,7 @@ def test_a_fifo_in_a_run_does_not_block(stage: Stage, run, name):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_another_users_run_is_left(stage: Stage, run):
     os.chown(run, 12_345, 12_345)
-    assert pruned(stage)[run.name].why == f"{run.name} belongs to another user"
+    assert pruned(stage)[run.name].reason == f"{run.name} belongs to another user"
 
 
 def test_removing_a_copied_run_keeps_the_workspace(stage: Stage, run, tmp_path):
