@@ -11,6 +11,7 @@ from typing import Any
 
 NEIGHBORS: dict[str, str] = {
     "doors: a person as the model": "stackmem.doors.chat.human:HumanModel",
+    "doors: connect to tool servers": "stackmem.doors.tool_servers.servers:connected",
     "doors: debug at the terminal": "stackmem.doors.debugger.terminal:TerminalDebugger",
     "doors: read an agent": "stackmem.doors.gateway.bench_agent:read_agent",
     "doors: refuse for an agent": "stackmem.doors.gateway.bench_agent:refuse_for_agent",

@@ -1,20 +1,13 @@
-"""Provides the tools of the user's MCP servers while a command runs.
-
-Source: the Model Context Protocol, through its official Python package (the extra ``mcp``).
-"""
+"""Provides the tools of the user's MCP servers while a command runs."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from stackmem.errors import UsageError
-from stackmem.installing import install_command
-from stackmem.settings.mcp_servers import Server, servers
-
-from .own_tools import NOTES, TOOLS, register
+from stackmem.neighbors import neighbor
+from stackmem.settings.mcp_servers import servers
 
 
 @contextmanager
@@ -31,58 +24,8 @@ def own_servers(
         UsageError: A server configuration is invalid, the package is missing, or a server does not answer.
     """
     wanted, warnings = servers(environ, cwd)
-    with connected(wanted, root or cwd, asks=asks):
-        yield warnings
-
-
-@contextmanager
-def connected(wanted: Mapping[str, Server], root: Path, *, asks: bool = False) -> Iterator[None]:
-    """Connect to servers and register their tools.
-
-    Raises:
-        UsageError: The package is missing, or a server does not answer.
-    """
     if not wanted:
-        yield
+        yield warnings
         return
-    _require_package()
-    names: list[str] = []
-    noted = len(NOTES)
-    from .mcp_connection import Connections  # asyncio is slow to import
-
-    with Connections(root.resolve(), asks=asks) as loop:
-        try:
-            with _nothing_collected():
-                for name, server in wanted.items():
-                    tools = loop.connect(name, server)
-                    register(tools)
-                    names += [each.name for each in tools]
-            NOTES.extend(loop.notes)
-            yield
-        finally:
-            for name in names:
-                TOOLS.pop(name, None)
-            del NOTES[noted:]
-
-
-@contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """Disable garbage collection: with thousands of new tool objects it takes as long as reading them, and finds
-    nothing.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-def _require_package() -> None:
-    try:
-        import mcp  # noqa: F401 - only to check that it is installed
-    except ImportError as error:
-        raise UsageError(
-            f"MCP servers are configured, but the extra 'mcp' is missing; install it: {install_command('mcp')}"
-        ) from error
+    with neighbor("doors: connect to tool servers")(wanted, root or cwd, asks=asks):
+        yield warnings

@@ -32,6 +32,7 @@ from stackmem.doors.gateway.rewriting import Rewriter
 from stackmem.doors.gateway.verifying import verify_gateway_run
 from stackmem.doors.gateway.wires import WIRES
 from stackmem.doors.gateway.wires.wire import WireFormat
+from stackmem.doors.tool_servers.content import told
 from stackmem.errors import StackmemError
 from stackmem.formats.import_ import import_file
 from stackmem.formats.recordings import IMPORTERS
@@ -43,7 +44,6 @@ from stackmem.providers.event_stream import server_events
 from stackmem.replays.replay import replay_run
 from stackmem.run.run_folder import EXCHANGES
 from stackmem.tasks.reader import read_task
-from stackmem.tools.mcp_content import told
 from stackmem.tools.own_tools import ToolFailed
 from stackmem.trace.pack import unpack
 from stackmem.trace.signatures import SIGNATURES
@@ -264,7 +264,7 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
         "result of an MCP tool",
         mcp_result,
         lambda: encoded(*MCP_RESULTS),
-        ("tools/mcp_content",),
+        ("doors/tool_servers/content",),
         (ValidationError, ToolFailed),
     )
     yield "DAP", dap, dap_messages, ("doors/debugger/dap",), OURS

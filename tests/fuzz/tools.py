@@ -21,9 +21,9 @@ from mcp.client.stdio import _parse_line
 from stackmem.core.messages import ToolSpec
 from stackmem.core.schemas.portable import own_arguments, portable
 from stackmem.core.text import whole_value
+from stackmem.doors.tool_servers.connection import Connections
 from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import Server
-from stackmem.tools.mcp_connection import Connections
 from tests.fuzz.choices import Choices
 from tests.fuzz.seeds import encoded
 
@@ -213,7 +213,7 @@ def faulty_server(data: bytes, place: Path) -> None:
 
     with (
         patch("mcp.client.stdio.stdio_client", _pipes(Served())),  # type: ignore[arg-type]
-        patch("stackmem.tools.mcp_connection._START_SECONDS", 0.1),
+        patch("stackmem.doors.tool_servers.connection._START_SECONDS", 0.1),
         Connections(place, asks=False) as connections,
     ):
         try:

@@ -14,6 +14,7 @@ from stackmem.core.images import ImageRef
 from stackmem.core.images.vision import Vision
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult, Usage, View
+from stackmem.doors.tool_servers.content import illustrated
 from stackmem.models.vision import LOCAL
 from stackmem.providers.gemini_messages import contents
 from stackmem.providers.images import UNSEEN, Sight
@@ -23,7 +24,6 @@ from stackmem.review.report.page import page
 from stackmem.review.report.view import read_runs
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
-from stackmem.tools.mcp_content import illustrated
 from stackmem.tools.own_tools import TOOLS, Illustrated, tool
 from stackmem.trace.images import IMAGES, images_of
 from stackmem.trace.pack import pack, unpack

@@ -17,6 +17,7 @@ from stackmem.core.facts import RunEnded
 from stackmem.core.person_facts import PersonAccepted, PersonCompacted, PersonPlanned
 from stackmem.core.requests import AskUser
 from stackmem.core.state import State
+from stackmem.doors.tool_servers.questions import answered_by
 from stackmem.errors import StackmemError
 from stackmem.foreign.files import read_start
 from stackmem.memory import open_strategy
@@ -30,7 +31,6 @@ from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.resume import resume
 from stackmem.run.solve import solve
-from stackmem.tools.mcp_questions import answered_by
 from stackmem.trace.open_run import Run
 
 from .chat import ChatScreen

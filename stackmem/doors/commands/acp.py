@@ -16,6 +16,7 @@ from stackmem.core.person_facts import Approve, SessionRules
 from stackmem.core.state import State
 from stackmem.core.strategy import has_frames
 from stackmem.doors.chat.commands import Look
+from stackmem.doors.tool_servers.servers import connected
 from stackmem.errors import UsageError
 from stackmem.installing import install_command
 from stackmem.memory import open_strategy
@@ -23,7 +24,7 @@ from stackmem.run.prepare import prepare
 from stackmem.run.request import Request
 from stackmem.settings.mcp_servers import Server
 from stackmem.settings.options import LIMIT_OPTIONS
-from stackmem.tools.mcp_servers import connected, own_servers
+from stackmem.tools.mcp_servers import own_servers
 
 
 @takes("flags", settings(

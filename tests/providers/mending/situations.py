@@ -16,10 +16,10 @@ from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult
 from stackmem.core.requests import AskModel
 from stackmem.core.schemas.portable import portable
 from stackmem.core.tool_schemas import unreadable
+from stackmem.doors.tool_servers.connection import Connections
 from stackmem.errors import UsageError
 from stackmem.providers.mending.arguments import with_mended_arguments
 from stackmem.settings.mcp_servers import Server
-from stackmem.tools.mcp_connection import Connections
 from stackmem.workspace.editing import edited
 from tests.fuzz.providers import TOOLS, answer, conversation, model_of, notes_of
 from tests.fuzz.tools import _pipes

@@ -23,12 +23,12 @@ from stackmem.core.schemas.portable import own_arguments, portable
 from stackmem.core.text import whole_value
 from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import Server
+from stackmem.tools.bounded_calls import next_of
+from stackmem.tools.own_tools import PRINTING, TOOLS, OwnTool, ToolFailed
 
-from .bounded_calls import next_of
-from .mcp_content import illustrated
-from .mcp_mending import MendedAnswers, MendedTransport
-from .mcp_questions import put_to_person
-from .own_tools import PRINTING, TOOLS, OwnTool, ToolFailed
+from .content import illustrated
+from .mending import MendedAnswers, MendedTransport
+from .questions import put_to_person
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 5.0

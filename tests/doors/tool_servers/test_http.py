@@ -18,7 +18,7 @@ from stackmem.errors import UsageError
 from stackmem.run.programs.tools import LITERAL_BYTES
 from stackmem.tools.mcp_servers import own_servers
 from stackmem.tools.own_tools import TOOLS
-from tests.tools.test_mcp_servers import write_own
+from tests.doors.tool_servers.test_servers import write_own
 
 SERVER = """
 import os, sys, time

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from stackmem.core.program_facts import ToolAnswered
+from stackmem.doors.tool_servers.questions import answered_by, put_to_person
 from stackmem.errors import UsageError
-from stackmem.tools.mcp_questions import answered_by, put_to_person
 from stackmem.tools.mcp_servers import own_servers
 from stackmem.tools.own_tools import TOOLS
-from tests.tools.test_mcp_servers import settings, write_own
+from tests.doors.tool_servers.test_servers import settings, write_own
 
 SERVER = """
 from typing import Annotated

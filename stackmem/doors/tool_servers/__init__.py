@@ -1,0 +1,1 @@
+"""The client of the user's MCP servers."""
