@@ -27,7 +27,7 @@ from stackmem.languages.language import Language, Launch, language_of, read_with
 from stackmem.languages.running.lint import lint_all
 from stackmem.languages.running.opening import open_language
 from stackmem.languages.running.prepare import read_program, source_reader, with_config
-from stackmem.run.programs.sources import Loader
+from stackmem.languages.running.sources import Loader
 
 TESTS = re.compile(r"(?:^|/)tests?/")
 _LACKS_INPUT = "Missing Required Input"

@@ -26,11 +26,13 @@ NEIGHBORS: dict[str, str] = {
     "languages: examine a written program": "stackmem.languages.running.rehearsal:examine_program",
     "languages: open a called program": "stackmem.languages.running.opening:open_called",
     "languages: open a program": "stackmem.languages.running.opening:open_program",
+    "languages: processes of Python functions": "stackmem.languages.python.process:PythonCalls",
     "languages: programs of a folder": "stackmem.languages.running.catalog:offered_programs",
     "languages: screen of a program": "stackmem.languages.running.screen:screen_of_kept",
     "languages: show a halt": "stackmem.languages.running.screen:show_halt",
     "languages: show a result": "stackmem.languages.running.screen:show_program",
     "languages: words after a task": "stackmem.languages.frame.task_text:words_after_task",
+    "languages: world of a program": "stackmem.languages.running.program_world:program_world",
     "lab: memory strategies": "stackmem.lab.strategies:STRATEGIES",
     "lab: open a scripted model": "stackmem.lab.simulated.scripted:ScriptedModel",
     "lab: open a simulated model": "stackmem.lab.simulated.opening:open_simulated",
@@ -38,6 +40,7 @@ NEIGHBORS: dict[str, str] = {
     "providers: models by prefix": "stackmem.providers.opening:PROVIDERS",
     "review: metrics": "stackmem.review.measure.metrics:METRICS",
     "review: type of a metric": "stackmem.review.measure.metrics:Metric",
+    "review: unpack a run": "stackmem.review.kept.pack:unpack",
 }
 """Maps ``package: part`` to ``module:name``. The lab uses the doors through this table too."""
 

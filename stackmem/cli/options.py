@@ -16,11 +16,11 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from stackmem.neighbors import neighbor
 from stackmem.run.companion.find import find_run
 from stackmem.settings import directories
 from stackmem.settings.options import LIMIT_OPTIONS, OPTIONS
 from stackmem.tools.plugins import PluginTable, load_plugins, no_function, open_table
-from stackmem.trace.pack import unpack
 
 from .catalog import COMMANDS
 
@@ -140,7 +140,7 @@ def kept_or_packed(named: str, runs_dir: str | None = None) -> Iterator[Path]:
     if path.suffix == ".zip" and path.is_file():
         load_plugins()  # the run may use a strategy from a plug-in
         with TemporaryDirectory(prefix="stackmem-") as place:
-            yield unpack(path, Path(place))
+            yield neighbor("review: unpack a run")(path, Path(place))
         return
     yield run_folder(named, runs_dir)
 

@@ -17,11 +17,9 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from stackmem.core.program_facts import OfferedProgram
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.errors import UsageError
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.history import History, folder_under, share
-from stackmem.history.ignored import IgnoreRules
 from stackmem.history.late_repository import LateRepository
 from stackmem.history.layer import UPPER, Layer, Overlay, OwnFolder, hidden_again, make_upper, repository_place
 from stackmem.history.lent_folders import lend_folders
@@ -29,18 +27,15 @@ from stackmem.history.repository import CopyPlan, copy_planned
 from stackmem.history.restore import restore
 from stackmem.history.selection import own_below
 from stackmem.history.walk import path_bytes
+from stackmem.neighbors import neighbor
 from stackmem.settings.keys import signing_key
 from stackmem.settings.settings import Settings
-from stackmem.tools.own_tools import TOOLS
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.lock import Lock
-from stackmem.trace.program import keep_source
 from stackmem.trace.signatures import Signer
 from stackmem.trace.store import TraceWriter
-from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.tree import copy_folder, remove_tree
-from stackmem.workspace.workspace import Workspace
 
 from .assemble import assemble, scrubber_of
 from .checking.checks import as_found
@@ -53,14 +48,11 @@ from .git_inside import GIT, RepositoryPlaces, bring, bring_again, bring_what_is
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
 from .opened import Opened, Person, RunPlaces
-from .perform import ProgramWorld, World
+from .perform import World
 from .plan import Edited, Forked, Fresh, Plan, Rehearsed, Resumed
 from .ports import AnswersQuestions, Clock, live_spans
 from .prepare import first_request
-from .programs.edited_sources import EditedSources
-from .programs.sources import Loader, as_read, reachable_folders, source_keeper
-from .programs.tools import ToolContext
-from .request import ProgramRequest, Request
+from .request import Request
 from .run_folder import HISTORY, TRACE, new_folder, new_run
 from .stored_request import StoredRequest, write_request
 
@@ -156,7 +148,7 @@ def _opened(
     signer = None if writer is None else Signer(places.run, partial(signing_key, environ), writer.count, writer.digest)
     _connect(world, writer, history, settings, person)
     if stored.program is not None or began.programs is not UNSET:
-        world.program = _program_world(
+        world.program = neighbor("languages: world of a program")(
             world, workspace, places, stored.program, began.programs or (), settings.literal_mib << 20
         )
     opened = Opened(
@@ -370,29 +362,3 @@ def _recall(plan: Plan, world: World) -> None:
             recall(begins.run.records(), begins.at, world)
         case Fresh() | Edited():
             pass
-
-
-def _program_world(
-    world: World,
-    workspace: Workspace | MemoryWorkspace,
-    places: RunPlaces,
-    request: ProgramRequest | None,
-    offered: tuple[OfferedProgram, ...],
-    literal_bytes: int,  # maximum size of a file or command output that a program receives
-) -> ProgramWorld:
-    """Return the world of a program that works in the run's workspace, or of those that an agent may call."""
-    if not isinstance(workspace, Workspace):
-        raise WorkspaceError("a program needs a workspace on disk; choose another level with --isolation")
-    own = Path(workspace.path, "-") if request is None else Path(request.path)
-    folders = reachable_folders(request, None) if request else tuple(Path(each.path).parent for each in offered)
-    loader = Loader(own, folders, (workspace.path, workspace.files))
-    rules = partial(IgnoreRules, places.run / HISTORY, workspace.view)
-    seen = (workspace.path, places.run / HISTORY)
-    edited = request.edited if request is not None else None
-    instead = EditedSources(request, edited, seen, world.scrub).instead if request and edited else as_read
-    return ProgramWorld(
-        context=ToolContext(workspace, world.snapshot, world.scrub, world.command_seconds, rules, literal_bytes),
-        load=source_keeper(loader, lambda text: keep_source(places.run, text), world.scrub, instead),
-        own_tools=dict(TOOLS),
-        parallel=frozenset(name for name, tool in TOOLS.items() if tool.parallel),
-    )

@@ -42,10 +42,10 @@ from stackmem.lab.simulated.script_language import parse_script
 from stackmem.languages.running.lint import lint_all
 from stackmem.providers.event_stream import server_events
 from stackmem.replays.replay import replay_run
+from stackmem.review.kept.pack import unpack
 from stackmem.run.run_folder import EXCHANGES
 from stackmem.tasks.reader import read_task
 from stackmem.tools.own_tools import ToolFailed
-from stackmem.trace.pack import unpack
 from stackmem.trace.signatures import SIGNATURES
 from stackmem.workspace.egress.hosts import read_allowed, read_authority
 from stackmem.workspace.egress.tls_name import TunnelName

@@ -19,7 +19,7 @@ from stackmem.errors import Halted, UsageError
 from stackmem.languages.language import INTERPRETERS, Finding, Language, Launch, language_of, read_with
 from stackmem.languages.running.opening import open_language
 from stackmem.languages.running.prepare import source_reader, with_config
-from stackmem.run.programs.sources import Loader
+from stackmem.languages.running.sources import Loader
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(path for path in EXAMPLES.rglob("*.*") if language_of(path.name))

@@ -27,9 +27,9 @@ from stackmem.core.facts import (
     VerifyReturned,
 )
 from stackmem.review.diff import diff_runs
+from stackmem.review.kept.pack import pack
 from stackmem.review.step_view import view_step
 from stackmem.trace.open_run import Run
-from stackmem.trace.pack import pack
 from tests.build import alloc, call, do, failed, pop, push, reply, started
 from tests.trace.kept import keep
 

@@ -20,13 +20,13 @@ from stackmem.providers.gemini_messages import contents
 from stackmem.providers.images import UNSEEN, Sight
 from stackmem.providers.openai_messages import chat_body
 from stackmem.providers.openai_responses import responses_body
+from stackmem.review.kept.pack import pack, unpack
 from stackmem.review.report.page import page
 from stackmem.review.report.view import read_runs
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
 from stackmem.tools.own_tools import TOOLS, Illustrated, tool
 from stackmem.trace.images import IMAGES, images_of
-from stackmem.trace.pack import pack, unpack
 from tests.providers.chat_server import ChatServer, call_piece, chunks
 from tests.providers.image_rules import chat_fault, png
 from tests.providers.server import MessagesServer, calls, says

@@ -12,9 +12,9 @@ import pytest
 from stackmem import TraceError, UsageError, WorkspaceError, replay
 from stackmem.core.facts import Event
 from stackmem.core.state import State
+from stackmem.review.kept.pack import unpack
 from stackmem.run.companion.find import find_run
 from stackmem.run.result import read_result
-from stackmem.trace.pack import unpack
 from stackmem.trace.store import RESERVE_BYTES, TraceWriter
 from stackmem.workspace.tree import remove_tree
 from tests.run.killed import resumed, told

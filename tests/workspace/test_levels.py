@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.review.doctor.isolation_probe import survey
 from stackmem.workspace import python
 from stackmem.workspace.isolation.bubblewrap import Bubblewrap, find_bwrap
 from stackmem.workspace.isolation.landlock import Landlock
 from stackmem.workspace.isolation.levels import WORKSPACES, choose, forget, try_level
-from stackmem.workspace.isolation.probe import survey
 from stackmem.workspace.isolation.seccomp import AF_UNIX, build_filter
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import PythonInstallation, build_toolchain, running_interpreter

@@ -8,9 +8,9 @@ import typer
 
 from stackmem.cli.options import Json, argument, flag, option, runs_folder
 from stackmem.cli.screen.text import echo_json, readable, spell_cost
-from stackmem.cli.screen.work import shown_work
 from stackmem.core.text import quantity
 from stackmem.formats.import_ import ImportedRun, import_file
+from stackmem.review.shown_work import shown_work
 
 
 def command(

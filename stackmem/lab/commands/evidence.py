@@ -10,7 +10,6 @@ import typer
 
 from stackmem.cli.options import argument, option
 from stackmem.cli.screen.text import align, one_line, readable, terminal_width
-from stackmem.cli.screen.work import shown_work
 from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.lab.bench.evidence import READS, STRATEGIES, RecordingEntry, each_entry, study
@@ -27,6 +26,7 @@ from stackmem.lab.comparison.evidence_archive import (
 from stackmem.lab.comparison.own_sessions import answer
 from stackmem.lab.comparison.own_sessions import rows as rows_of_own
 from stackmem.lab.whatif.recorded import parse_strategies
+from stackmem.review.shown_work import shown_work
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.long_work import report_work
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import typer
 
 from stackmem.cli.options import argument, option, switch
-from stackmem.cli.screen.work import shown_work
 from stackmem.core.text import quantity
 from stackmem.lab.comparison.write import write_report
 from stackmem.review.report.page import open_page
+from stackmem.review.shown_work import shown_work
 
 
 def command(

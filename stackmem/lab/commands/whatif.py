@@ -6,12 +6,12 @@ import typer
 
 from stackmem.cli.options import JsonArray, argument, flag, option, runs_folder
 from stackmem.cli.screen.text import align, echo_json, one_line, terminal_width, without_columns, wrapped
-from stackmem.cli.screen.work import shown_work
 from stackmem.core.text import quantity
 from stackmem.lab.whatif.hypothetical import phase_rule
 from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, WhatIfRow, parse_strategies, what_if
 from stackmem.lab.whatif.rendered import WhatIfOutcome
 from stackmem.review.measure.first_loss import FirstLoss
+from stackmem.review.shown_work import shown_work
 from stackmem.tools.plugins import load_plugins
 
 _PROMPTS, _LOSSES = ("strategy", "peak", "mean"), ("ratio", "first loss", "lost", "gone", "note")

@@ -14,7 +14,7 @@ from stackmem.core.text import mark_cut
 from stackmem.errors import Halted, UsageError
 from stackmem.languages.calling import with_run_program
 from stackmem.languages.language import INTERPRETERS, Launch, ProgramInterface, language_of, read_with
-from stackmem.run.programs.sources import Loader
+from stackmem.languages.running.sources import Loader
 from stackmem.tools.own_tools import TOOLS
 
 from .opening import open_language

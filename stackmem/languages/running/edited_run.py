@@ -28,6 +28,8 @@ from stackmem.core.program_facts import Continued, ProgramStarted, Said, SourceL
 from stackmem.core.requests import LoadSource
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
+from stackmem.languages.running.edited_sources import EditedSources, digest_of_text
+from stackmem.languages.running.sources import is_below
 from stackmem.memory import open_strategy
 from stackmem.run.assemble import scrubber_of
 from stackmem.run.interrupts import Interrupts
@@ -37,9 +39,7 @@ from stackmem.run.opened import Opened, Person
 from stackmem.run.plan import Edited, must_be_original, plan_kept
 from stackmem.run.play import play
 from stackmem.run.prepare import prepare_kept
-from stackmem.run.programs.edited_sources import EditedSources, digest_of_text
 from stackmem.run.programs.result import ProgramResult, program_result
-from stackmem.run.programs.sources import is_below
 from stackmem.run.programs.tools import BUILT_IN
 from stackmem.run.repeats import idempotent_tools, refuse_unsafe
 from stackmem.run.request import EditedProgram

@@ -18,7 +18,7 @@ from stackmem.core.text import whole
 from stackmem.errors import UsageError
 from stackmem.languages.calling import with_run_program
 from stackmem.languages.language import INTERPRETERS, LINTED, Finding, Language, language_of, read_with
-from stackmem.run.programs.sources import Loader
+from stackmem.languages.running.sources import Loader
 from stackmem.tools.own_tools import TOOLS
 from stackmem.tools.plugins import load_plugins
 

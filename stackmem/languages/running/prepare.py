@@ -18,9 +18,9 @@ from stackmem.foreign.files import read_start
 from stackmem.languages.calling import with_run_program
 from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with
 from stackmem.languages.operations import Source
+from stackmem.languages.running.sources import SOURCE_BYTES, Loader, reachable_folders
 from stackmem.models.registry import NOBODY, default_model
 from stackmem.run.prepare import must_be_text, place_run
-from stackmem.run.programs.sources import SOURCE_BYTES, Loader, reachable_folders
 from stackmem.run.request import ProgramRequest, Request, Subject
 from stackmem.settings.settings import resolve
 from stackmem.tools.own_tools import TOOLS

@@ -36,7 +36,7 @@ from stackmem.languages.operations import (
     Spending,
     ToolAnswer,
 )
-from stackmem.run.programs.sources import CONFIGS, PACKAGED, Loader
+from stackmem.languages.running.sources import CONFIGS, PACKAGED, Loader
 from stackmem.tools.own_tools import TOOLS
 
 from .opening import open_language

@@ -18,7 +18,6 @@ from stackmem.cli.screen.live import open_screen, stop_at_once
 from stackmem.cli.screen.progress import Progress
 from stackmem.cli.screen.result import left_out_of_comparison, say_missing
 from stackmem.cli.screen.text import echo_json, one_line, readable, say
-from stackmem.cli.screen.work import shown_work
 from stackmem.core.facts import Event
 from stackmem.core.state import State
 from stackmem.core.text import quantity
@@ -27,6 +26,7 @@ from stackmem.neighbors import neighbor
 from stackmem.replays.replay import replay_checks, replay_run
 from stackmem.review.replays.live import WorkspaceCall, brief_call, replay_live
 from stackmem.review.replays.model import replay_model
+from stackmem.review.shown_work import shown_work
 from stackmem.review.step_text import step_text
 from stackmem.review.step_view import last_step_of, view_step
 from stackmem.run.interrupts import Interrupts

@@ -16,6 +16,7 @@ from stackmem.core.text import quantity
 from stackmem.errors import TraceError
 from stackmem.models.catalog import lookup
 from stackmem.review.kept.cache_bill import cache_bill, moments_of
+from stackmem.review.kept.pack import pack
 from stackmem.review.kept.recover import recover_run
 from stackmem.review.kept.redact import redact_run
 from stackmem.review.kept.run_list import name_of
@@ -35,7 +36,6 @@ from stackmem.run.run_folder import TRACE
 from stackmem.trace.imported import shown_strategy, stated_by_recording
 from stackmem.trace.lineage import RunReader, begun_by, came_from
 from stackmem.trace.lock import current_outcome
-from stackmem.trace.pack import pack
 
 app = typer.Typer(help="Show, measure, pack or redact the trace of a run.", no_args_is_help=True)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from stackmem.cli.options import RunName, argument, flag, option, run_folder, switch
-from stackmem.cli.screen.work import shown_work
 from stackmem.review.report.page import open_page, write_page
+from stackmem.review.shown_work import shown_work
 
 
 def command(

@@ -25,6 +25,7 @@ from stackmem.models.registry import introduced, open_model, unready
 from stackmem.models.tokens import CHARS_PER_TOKEN
 from stackmem.prompts import prompt_text
 from stackmem.providers.openai import OpenAIModel
+from stackmem.review.doctor.isolation_probe import LevelReport, survey
 from stackmem.review.doctor.probe import ServerProbes, probe_server
 from stackmem.run.folder_choice import layer_over
 from stackmem.run.git_inside import history_told, place_of
@@ -36,7 +37,6 @@ from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.keys import key_problem
 from stackmem.settings.settings import Resolved, resolve
 from stackmem.tools.plugins import plugin_problems
-from stackmem.workspace.isolation.probe import LevelReport, survey
 from stackmem.workspace.project.instructions import Instructions, find_instructions
 from stackmem.workspace.project.project import Project, find_project
 

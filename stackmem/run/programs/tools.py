@@ -9,7 +9,7 @@ import shlex
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
@@ -18,11 +18,10 @@ from stackmem.core.program_facts import ToolAnswered, ToolFailure
 from stackmem.core.requests import InvokeTool
 from stackmem.errors import WorkspaceError
 from stackmem.history.ignored import IgnoreRules
+from stackmem.neighbors import neighbor
 from stackmem.workspace.command import CommandEnd
 from stackmem.workspace.refusals import ToolRefused
 from stackmem.workspace.workspace import Workspace
-
-from .python_process import PythonCalls
 
 LITERAL_BYTES = 10 * 1024 * 1024
 """Default of ``ToolContext.literal_bytes``."""
@@ -55,6 +54,23 @@ MAX_QUERY_WORDS = 64
 _WORD = re.compile(r"\w+")
 
 
+class PythonCalls(Protocol):
+    """The processes of Python functions of one run."""
+
+    def use(
+        self, given: dict[str, Any], seconds: float, workspace: Workspace, scrub: Callable[[str], str]
+    ) -> ToolAnswered:
+        """Start or continue a call."""
+
+    def stop(self) -> None:
+        """Kill all waiting processes."""
+
+
+def _python_calls() -> PythonCalls:
+    calls: PythonCalls = neighbor("languages: processes of Python functions")()
+    return calls
+
+
 class ToolContext(Struct):
     """Dependencies of the tools."""
 
@@ -64,7 +80,8 @@ class ToolContext(Struct):
     command_seconds: float
     rules: Callable[[], IgnoreRules]  # opens a new check of which paths ``.gitignore`` excludes
     literal_bytes: int = LITERAL_BYTES  # maximum size of a file that is read, and of each output of a command
-    python: PythonCalls = field(default_factory=PythonCalls)  # processes of functions that wait for an answer
+    # processes of functions that wait for an answer
+    python: PythonCalls = field(default_factory=_python_calls)
 
 
 def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:

@@ -21,6 +21,7 @@ from stackmem.formats.export import export_run
 from stackmem.languages.running.prepare import ProgramArguments, find_program, prepare_program
 from stackmem.languages.running.run import run_program
 from stackmem.replays.replay import replay_run
+from stackmem.review.kept.pack import pack, unpack
 from stackmem.review.step_view import view_step
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.opened import Person
@@ -28,7 +29,6 @@ from stackmem.run.programs.result import ProgramResult
 from stackmem.run.resume import resume
 from stackmem.tools.own_tools import TOOLS, register, tool
 from stackmem.trace.open_run import Run
-from stackmem.trace.pack import pack, unpack
 from stackmem.trace.program import keep_source
 from tests.languages import tiny
 from tests.stage import mounted

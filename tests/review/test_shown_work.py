@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from stackmem.cli.screen import work
 from stackmem.cli.screen.text import fitted, spell_seconds
-from stackmem.cli.screen.work import line_of, shown_work
 from stackmem.formats.commands import import_
 from stackmem.lab.commands import evidence as evidence_command
 from stackmem.lab.commands import report, whatif
+from stackmem.review import shown_work as work
 from stackmem.review.commands import replay, view
+from stackmem.review.shown_work import line_of, shown_work
 from stackmem.trace.long_work import counted, report_work, tracked, unwatched, watched_work
 from tests.cli.terminal import Terminal
 from tests.stage import Stage, command, pop

@@ -21,12 +21,11 @@ from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_blocks, bounded_lines, open_regular, read_regular
 from stackmem.foreign.tree import ArchiveError
 from stackmem.foreign.zips import ZipPacker, ZippedFile, opened_zip
-
-from .images import IMAGES
-from .lineage import HISTORY, TRACE, RunReader, begun_by, sources
-from .objects import FOLDER, LARGEST_BYTES, REMOVED, Objects
-from .program import SOURCES
-from .signatures import MAX_SIGNED_BYTES, SIGNATURES
+from stackmem.trace.images import IMAGES
+from stackmem.trace.lineage import HISTORY, TRACE, RunReader, begun_by, sources
+from stackmem.trace.objects import FOLDER, LARGEST_BYTES, REMOVED, Objects
+from stackmem.trace.program import SOURCES
+from stackmem.trace.signatures import MAX_SIGNED_BYTES, SIGNATURES
 
 _FILES = ("run.json", "result.json", "changes.patch", "changes.json", SIGNATURES)
 _REQUEST = "request.json"

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from stackmem.cli.screen.text import say, spell_seconds
 from stackmem.trace.long_work import watched_work
-
-from .text import say, spell_seconds
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from stackmem import TraceError, UsageError
 from stackmem.core.facts import RunForked, ToolReturned
+from stackmem.review.kept.pack import pack, unpack
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.open_run import Run
-from stackmem.trace.pack import pack, unpack
 from stackmem.trace.store import TraceWriter
 from stackmem.trace.verify import verify
 from tests.build import do, play, pop, started

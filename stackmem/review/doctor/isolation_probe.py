@@ -8,12 +8,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.workspace.isolation.confine import landlock_abi
+from stackmem.workspace.isolation.cover import OWN_TASKS, places_to_cover
+from stackmem.workspace.isolation.levels import WORKSPACES, cache_folder, try_level
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import Toolchain, build_toolchain
-
-from .confine import landlock_abi
-from .cover import OWN_TASKS, places_to_cover
-from .levels import WORKSPACES, cache_folder, try_level
 
 
 class LevelReport(Struct, frozen=True):
