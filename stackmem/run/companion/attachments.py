@@ -25,8 +25,7 @@ from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
 from stackmem.workspace.clip import visible
 from stackmem.workspace.outcome import ToolOutcome
-from stackmem.workspace.pictures.convert import MAX_FILE_BYTES
-from stackmem.workspace.pictures.headers import media_of
+from stackmem.workspace.pictures import MAX_FILE_BYTES, media_of
 
 from ..ports import Returned, UserFile
 from .images import read_file, shown_image

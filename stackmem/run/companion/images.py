@@ -12,12 +12,12 @@ from stackmem.core.images import ImageRef, Images, listed
 from stackmem.core.images.vision import Vision
 from stackmem.core.tools import ReadFile
 from stackmem.errors import TraceError, WorkspaceError
+from stackmem.neighbors import neighbor
 from stackmem.trace.images import images_of, keep_image
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.files import Files
 from stackmem.workspace.outcome import ToolOutcome
-from stackmem.workspace.pictures.convert import MAX_FILE_BYTES, PictureRefused, Pictures, converted
-from stackmem.workspace.pictures.headers import PDF, BrokenImage, header, media_of
+from stackmem.workspace.pictures import MAX_FILE_BYTES, PDF, BrokenImage, PictureRefused, Pictures, media_of
 from stackmem.workspace.refusals import ToolRefused, named
 from stackmem.workspace.workspace import Workspace
 
@@ -67,7 +67,7 @@ class Eyes(Struct, frozen=True):
         if self.vision is None:
             return _refused(path, _blind(raw))
         try:
-            return self.stored(converted(raw, self.vision, page_numbers(pages)), path)
+            return self.stored(neighbor("formats: convert to pictures")(raw, self.vision, page_numbers(pages)), path)
         except PictureRefused as refused:
             return _refused(path, str(refused))
 
@@ -150,7 +150,7 @@ def _blind(raw: bytes) -> str:
     if not media:
         return "it is not a PNG, JPEG, GIF or WebP image or a PDF"
     try:
-        head = header(raw)
+        head = neighbor("formats: header of an image")(raw)
     except BrokenImage as error:
         return f"it is a broken image ({error}), and {BLIND}"
     return f"it is a {head.kind} image of {head.width} x {head.height} pixels, and {BLIND}"

@@ -5,8 +5,9 @@ import io
 import pytest
 
 from stackmem.core.images.vision import Vision
-from stackmem.workspace.pictures.convert import PictureRefused, converted
-from stackmem.workspace.pictures.headers import header, without_metadata
+from stackmem.formats.pictures.convert import converted
+from stackmem.formats.pictures.headers import header, without_metadata
+from stackmem.workspace.pictures import PictureRefused
 from tests.providers.image_rules import png, size_of
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is of the extra vision")
@@ -86,7 +87,7 @@ def test_pages_of_a_pdf_with_two_thousand_pages():
 
 
 def test_the_decoder_can_open_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path):
-    from stackmem.workspace.pictures import decoder
+    from stackmem.formats.pictures import decoder
 
     program = tmp_path / "decoder.py"
     source = open(decoder.__file__, encoding="utf-8").read()  # noqa: SIM115, PTH123

@@ -17,42 +17,28 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from stackmem.core.images.vision import Vision
 from stackmem.errors import WorkspaceError
 from stackmem.installing import install_command
 from stackmem.workspace.isolation import confine
 from stackmem.workspace.isolation.seccomp import build_filter
+from stackmem.workspace.pictures import (
+    MAX_FILE_BYTES,
+    PDF,
+    BrokenImage,
+    Picture,
+    PictureRefused,
+    Pictures,
+    media_of,
+)
 
 from . import decoder
-from .headers import PDF, BrokenImage, Header, header, media_of, without_metadata
+from .headers import Header, header, without_metadata
 
-MAX_FILE_BYTES = {"image": 32 << 20, "pdf": 64 << 20}
 MAX_PIXELS = 50_000_000
 MAX_PAGES = 10
 SECONDS = 60.0
 _MAKE_SMALLER = "make a smaller copy with run_command and read that"
-
-
-class Picture(Struct, frozen=True):
-    """A picture as it is stored and sent."""
-
-    raw: bytes
-    media: str
-    width: int
-    height: int
-
-
-class Pictures(Struct, frozen=True):
-    """The pictures of a file, and what their text says about it."""
-
-    pictures: tuple[Picture, ...]
-    description: str
-
-
-class PictureRefused(Exception):  # noqa: N818 - an answer for the model
-    """Why a file cannot be shown as a picture, and what to do."""
 
 
 def converted(raw: bytes, vision: Vision, pages: tuple[int, ...] = ()) -> Pictures:

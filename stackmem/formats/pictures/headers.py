@@ -1,4 +1,4 @@
-"""Recognizes images by their first bytes, reads their size without decoding, and removes their metadata.
+"""Reads the size of images without decoding them, and removes their metadata.
 
 Every loop moves forward in the bytes that are already in memory, so time and memory are bounded by the file's size.
 
@@ -13,8 +13,8 @@ import zlib
 
 from msgspec import Struct
 
-PDF = "application/pdf"
-_PNG = b"\x89PNG\r\n\x1a\n"
+from stackmem.workspace.pictures import PNG, BrokenImage, media_of
+
 _PNG_KEPT = (b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"bKGD", b"pHYs")
 _JPEG_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 _JPEG_ALONE = {0x01, *range(0xD0, 0xD8)}
@@ -38,23 +38,6 @@ class Header(Struct, frozen=True):
     @property
     def kind(self) -> str:
         return self.media.partition("/")[2].upper()
-
-
-class BrokenImage(ValueError):  # noqa: N818 - a finding about a file
-    """An image whose structure is wrong. The message says what, in a clause."""
-
-
-def media_of(start: bytes) -> str:
-    """Return the media type of a file from its first bytes, or an empty string for any other."""
-    if start.startswith(_PNG):
-        return "image/png"
-    if start.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
-    if start[:6] in (b"GIF87a", b"GIF89a"):
-        return "image/gif"
-    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
-        return "image/webp"
-    return PDF if b"%PDF-" in start[:1024] else ""
 
 
 def header(raw: bytes) -> Header:
@@ -151,7 +134,7 @@ def without_metadata(raw: bytes, media: str) -> bytes:
 
 
 def _plain_png(raw: bytes) -> bytes:
-    parts, at = [_PNG], 8
+    parts, at = [PNG], 8
     while at + 12 <= len(raw):
         length, name = struct.unpack(">I4s", raw[at : at + 8])
         end = at + 12 + length
