@@ -28,7 +28,7 @@ NEIGHBORS: dict[str, str] = {
     "languages: examine a written program": "stackmem.languages.running.rehearsal:examine_program",
     "languages: open a called program": "stackmem.languages.running.opening:open_called",
     "languages: open a program": "stackmem.languages.running.opening:open_program",
-    "languages: processes of Python functions": "stackmem.languages.python.process:PythonCalls",
+    "languages: processes of Python functions": "stackmem.languages.running.python_process:PythonCalls",
     "languages: programs of a folder": "stackmem.languages.running.catalog:offered_programs",
     "languages: screen of a program": "stackmem.languages.running.screen:screen_of_kept",
     "languages: show a halt": "stackmem.languages.running.screen:show_halt",

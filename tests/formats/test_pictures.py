@@ -7,7 +7,7 @@ import pytest
 from stackmem.core.images.vision import Vision
 from stackmem.formats.pictures.convert import converted
 from stackmem.formats.pictures.headers import header, without_metadata
-from stackmem.workspace.pictures import PictureRefused
+from stackmem.run.companion.pictures import PictureRefused
 from tests.providers.image_rules import png, size_of
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is of the extra vision")

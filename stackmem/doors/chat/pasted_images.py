@@ -20,8 +20,8 @@ from msgspec import Struct
 from stackmem.cli.screen.text import one_line
 from stackmem.foreign.files import read_regular, read_start
 from stackmem.formats.pictures.headers import header
+from stackmem.run.companion.pictures import MAX_FILE_BYTES, PDF, BrokenImage, media_of
 from stackmem.run.ports import UserFile
-from stackmem.workspace.pictures import MAX_FILE_BYTES, PDF, BrokenImage, media_of
 
 CLIPBOARD_SECONDS = 5.0
 _LONGEST_DROP = 8_192

@@ -20,9 +20,7 @@ from typing import Any
 from stackmem.core.images.vision import Vision
 from stackmem.errors import WorkspaceError
 from stackmem.installing import install_command
-from stackmem.workspace.isolation import confine
-from stackmem.workspace.isolation.seccomp import build_filter
-from stackmem.workspace.pictures import (
+from stackmem.run.companion.pictures import (
     MAX_FILE_BYTES,
     PDF,
     BrokenImage,
@@ -31,6 +29,8 @@ from stackmem.workspace.pictures import (
     Pictures,
     media_of,
 )
+from stackmem.workspace.isolation import confine
+from stackmem.workspace.isolation.seccomp import build_filter
 
 from . import decoder
 from .headers import Header, header, without_metadata

@@ -13,7 +13,7 @@ import zlib
 
 from msgspec import Struct
 
-from stackmem.workspace.pictures import PNG, BrokenImage, media_of
+from stackmem.run.companion.pictures import PNG, BrokenImage, media_of
 
 _PNG_KEPT = (b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"bKGD", b"pHYs")
 _JPEG_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}

@@ -23,9 +23,9 @@ from stackmem.core.text import clip_bytes
 from stackmem.core.tools import ReadFile
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
+from stackmem.run.companion.pictures import MAX_FILE_BYTES, media_of
 from stackmem.workspace.clip import visible
 from stackmem.workspace.outcome import ToolOutcome
-from stackmem.workspace.pictures import MAX_FILE_BYTES, media_of
 
 from ..ports import Returned, UserFile
 from .images import read_file, shown_image

@@ -13,11 +13,11 @@ from stackmem.core.images.vision import Vision
 from stackmem.core.tools import ReadFile
 from stackmem.errors import TraceError, WorkspaceError
 from stackmem.neighbors import neighbor
+from stackmem.run.companion.pictures import MAX_FILE_BYTES, PDF, BrokenImage, PictureRefused, Pictures, media_of
 from stackmem.trace.images import images_of, keep_image
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.files import Files
 from stackmem.workspace.outcome import ToolOutcome
-from stackmem.workspace.pictures import MAX_FILE_BYTES, PDF, BrokenImage, PictureRefused, Pictures, media_of
 from stackmem.workspace.refusals import ToolRefused, named
 from stackmem.workspace.workspace import Workspace
 

@@ -58,7 +58,7 @@ class PythonCalls(Protocol):
     """The processes of Python functions of one run."""
 
     def use(
-        self, given: dict[str, Any], seconds: float, workspace: Workspace, scrub: Callable[[str], str]
+        self, arguments: dict[str, Any], seconds: float, workspace: Workspace, scrub: Callable[[str], str], /
     ) -> ToolAnswered:
         """Start or continue a call."""
 

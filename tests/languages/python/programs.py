@@ -64,7 +64,7 @@ def observe(event, state):
         os.kill(os.getpid(), signal.SIGKILL)
 import json
 from types import SimpleNamespace
-from stackmem.languages.python import process as python_process
+from stackmem.languages.running import python_process
 if len(sys.argv) > 5:
     python_process.os = SimpleNamespace(urandom=bytes)
 asked = ProgramArguments(sys.argv[1], inputs=json.loads(sys.argv[3]))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stackmem.languages.python import process as python_process
+from stackmem.languages.running import python_process
 from tests.languages.python.programs import killed, program, same_shape, story
 from tests.stage import Stage
 

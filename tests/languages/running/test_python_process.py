@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.languages.playbook.python_functions import RUNNER
-from stackmem.languages.python.process import PythonCalls
+from stackmem.languages.running.python_process import PythonCalls
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import Workspace, open_workspace
 
