@@ -75,6 +75,10 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
         words("{root}", "--pairs", "1", "--divisor", "50", "--only", "trace"),
         ["trace: fold", "trace: read", "trace: replay"],
     ),
+    "parallel_frames": (
+        words("--tasks", "2", "--latency", "0", "--rounds", "1"),
+        [r"\| round", r"\|---", r"\| 1 \| ", "median ratio .* the files are equal"],
+    ),
     "published": (words("--jobs", "2"), [r"\| "] * 25),
     "real_models": (
         words("--tiny"),

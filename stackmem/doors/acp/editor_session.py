@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from stackmem.cli.screen.frames import FrameBoard, FrameNews
 from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunForked, RunStarted
 from stackmem.core.frames import last_words
-from stackmem.core.parallel.facts import FrameReturned
 from stackmem.core.person_facts import (
     Approve,
     PersonAccepted,
@@ -39,8 +38,16 @@ from stackmem.run.ports import Left, UserChoice, UserCommand, UserFile
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.snapshot import Snapshot
 
-from .frame_updates import frame_begins, frame_goes_on, frame_returned
-from .updates import Shown, Update, call_of_frame, call_shown, message, updates
+from .updates import (
+    Shown,
+    Update,
+    call_of_frame,
+    call_shown,
+    frame_begins,
+    frame_goes_on,
+    message,
+    updates,
+)
 
 _MAX_BYTES = 1 << 20
 _WRITES = frozenset({tool_name(WriteFile), tool_name(EditFile)})
@@ -245,12 +252,7 @@ class EditorSession:
     def show_again(self, event: Event, before: State, after: State) -> list[Update]:
         """Return the updates that replay a past event."""
         self.state = after
-        sent = updates(event, before, after, self.shown(history=True))
-        group = after.parallel.group
-        if isinstance(event, FrameReturned) and group is not None:
-            name = next(each.name for each in group.frames if each.frame == event.frame)
-            sent.append(frame_returned(event, name, self.shown().run))
-        return sent
+        return updates(event, before, after, self.shown(history=True))
 
     def take_up(self, run_dir: Path, state: State) -> None:
         """Continue an earlier run."""

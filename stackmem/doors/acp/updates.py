@@ -13,16 +13,18 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.cli.screen.frames import FrameLine, FrameStatus
 from stackmem.core import facts
 from stackmem.core.conversation import keeping
 from stackmem.core.frames import last_words
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.network import WebFetch, WebSearch
+from stackmem.core.parallel.facts import FrameReturned
 from stackmem.core.person_facts import PersonAttached, PersonDecided, PersonRan, PersonSaid, PersonSteppedIn, TurnEnded
 from stackmem.core.program_facts import UserAnswered
 from stackmem.core.requests import AskPermission
 from stackmem.core.state import State
-from stackmem.core.text import mark_cut
+from stackmem.core.text import mark_cut, quantity
 from stackmem.core.tools import (
     AskQuestion,
     EditFile,
@@ -47,6 +49,10 @@ HIDDEN: frozenset[VoiceKind] = frozenset(
 )
 """Kinds that an editor shows as calls, messages and plans, or knows from its user."""
 _TITLE_CHARS, _TEXT_CHARS = 200, 20_000
+_FRAME_STATUSES: dict[FrameStatus, str] = {
+    "running": "in_progress", "waiting": "pending", "done": "completed", "merged": "completed", "ended": "failed",
+    "conflict": "failed",
+}  # fmt: skip
 _TICKS = re.compile("`+")
 
 
@@ -67,7 +73,10 @@ def updates(event: facts.Event, before: State, after: State, shown: Shown) -> li
     Args:
         before, after: The states before and after the event.
     """
-    sent = _ended_calls(event, before, after, shown)
+    sent = [
+        *_ended_calls(event, before, after, shown),
+        *_returned_frame(event, after, shown.run if shown.history else None),
+    ]
     sent += [message(f"({text})\n") for text in keeping.messages_about(event, before, after)]
     match event:
         case PersonSaid(text=text) | PersonSteppedIn(text=text) if shown.history:
@@ -119,6 +128,49 @@ def call_of_frame(question: AskPermission) -> Update:
         "status": "pending",
         "content": [detail] if question.detail else [],
     }
+
+
+def frame_begins(line: FrameLine, run: str, intent: str) -> Update:
+    """Announce the line of a frame. ``run`` distinguishes the runs of a conversation."""
+    return {
+        "sessionUpdate": "tool_call",
+        "toolCallId": _frame_id(run, line.frame),
+        "title": mark_cut(" ".join(f"[{line.name}] {intent}".split()), _TITLE_CHARS),
+        "kind": "think",
+        "status": "in_progress",
+    }
+
+
+def frame_goes_on(line: FrameLine, run: str, now: float) -> Update:
+    """Return the line of a frame with its present state."""
+    return {
+        "sessionUpdate": "tool_call_update",
+        "toolCallId": _frame_id(run, line.frame),
+        "title": mark_cut(line.sentence(now), _TITLE_CHARS),
+        "status": _FRAME_STATUSES[line.status],
+    }
+
+
+def _returned_frame(event: facts.Event, after: State, run: str | None) -> list[Update]:
+    """Return the line of a frame of an earlier conversation, which has ended. ``run`` is None for a current one."""
+    group = after.parallel.group
+    if run is None or not isinstance(event, FrameReturned) or group is None:
+        return []
+    name = next((each.name for each in group.frames if each.frame == event.frame), event.frame)
+    ending = "done" if event.ending == "popped" else event.ending
+    return [
+        {
+            "sessionUpdate": "tool_call",
+            "toolCallId": _frame_id(run, event.frame),
+            "title": mark_cut(f"[{name}] {ending}, {quantity(event.steps, 'step')}", _TITLE_CHARS),
+            "kind": "think",
+            "status": "completed" if event.ending == "popped" else "failed",
+        }
+    ]
+
+
+def _frame_id(run: str, frame: str) -> str:
+    return f"{run}-{frame}"
 
 
 def message(text: str) -> Update:

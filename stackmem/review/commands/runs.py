@@ -59,12 +59,12 @@ def rm_command(
     Runs with forks and runs in progress cannot be removed.
     """
     folders = list(dict.fromkeys(run_folder(one, runs_dir).resolve() for one in named))
-    gone: set[str] = set()
+    removed: set[str] = set()
     for folder in folders:
-        if folder.name in gone:
+        if folder.name in removed:
             continue  # a parallel frame of a run that was named, too
         for name in remove_run(folder):
-            gone.add(name)
+            removed.add(name)
             typer.echo(f"removed {readable(name)}")
 
 
@@ -119,10 +119,10 @@ def table(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
     listed = {row.run for row in rows if not row.frame}
     nested = [bool(row.frame) and row.parent in listed for row in rows]
     lines = [dict(zip(_HEADINGS, _HEADINGS, strict=True)), *map(_cells, rows)]
-    for line, row, below in zip(lines[1:], rows, nested, strict=True):
-        if below:
+    for line, row, is_nested in zip(lines[1:], rows, nested, strict=True):
+        if is_nested:
             line.update({"run": f"  {one_line(row.frame)}", "from": "-"})
-    of_others = any(row.parent and not below for row, below in zip(rows, nested, strict=True))
+    of_others = any(row.parent and not is_nested for row, is_nested in zip(rows, nested, strict=True))
     kept = [name for name in _HEADINGS if name != "from" or of_others]
     if width is not None and _needed(lines, kept) > width:
         ends = [row.run.rsplit("-", 1)[-1] for row in rows]

@@ -64,10 +64,10 @@ def prune(runs_dir: Path, older_seconds: float, keep_last: int, *, dry_run: bool
         raise UsageError(f"{runs_dir} cannot be read ({error.strerror}); choose a folder with --runs-dir") from error
     yield from _prune_left(runs_dir, dry_run=dry_run)
     written = {path: at for path in entries if (at := _last_written(path)) is not None}
-    known = {path.name for path in written}
+    run_names = {path.name for path in written}
     # parallel frames are removed with the run that they belong to
     newest = sorted(
-        (path for path in written if frame_parent(path.name) not in known),
+        (path for path in written if frame_parent(path.name) not in run_names),
         key=lambda path: (written[path], path.name), reverse=True,
     )  # fmt: skip
     limit = time.time() - older_seconds

@@ -232,10 +232,10 @@ def frame_of(name: str) -> str:
 def frame_runs(run_dir: Path) -> list[Path]:
     """Return the folders of the parallel frames of a run, in push order."""
     try:
-        found = [path for path in run_dir.parent.iterdir() if frame_parent(path.name) == run_dir.name and is_run(path)]
+        frames = [path for path in run_dir.parent.iterdir() if frame_parent(path.name) == run_dir.name and is_run(path)]
     except OSError:
         return []
-    return sorted(found, key=lambda path: _frame_number(path.name))
+    return sorted(frames, key=lambda path: _frame_number(path.name))
 
 
 def _frame_number(name: str) -> int:

@@ -39,7 +39,7 @@ class FrameRow(Struct, frozen=True):
 
 
 class ParallelRow(Struct, frozen=True):
-    """One parallel frame of a run, whose steps are in a run of its own."""
+    """One parallel frame of a run. Another run has its steps."""
 
     frame: str  # its id
     name: str
