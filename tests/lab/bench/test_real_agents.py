@@ -109,7 +109,7 @@ def worked(stage: Stage, name: str, agent: BenchAgent, place: Path, world: str, 
     sums = [sum(one.uncached for one in used), read, written, sum(one.output for one in used)]
     assert sums == provider.billed
     assert all(verify_gateway_run(folder).not_followed == 0 for folder in folders)
-    if agent.has_shell:
+    if made[1]["outcome"] == "solved":  # a reader that lost a fact looks for it until its time is over
         assert made[1]["peak_context_tokens"] < made[0]["peak_context_tokens"]
     return [
         f"| {name} | {world} | `{row['strategy']}` | {row['outcome']} | {row['steps']} | "
