@@ -37,7 +37,7 @@ FEW_AND_LONG = [Path(__file__).parent / name for name in (
     "formats/images/test_images.py", "history/test_apply.py", "doors/chat/test_tmux.py",
     "house/test_import_time.py", "doors/gateway/test_clients.py", "tools/test_plugins.py",
     "review/report/test_questions.py", "formats/images/test_image_tasks.py", "review/kept/test_recover.py",
-    "workspace/test_judge.py", "doors/gateway/test_gateway_command.py", "models/test_gemini.py",
+    "workspace/test_judge.py", "doors/gateway/test_gateway_command.py", "providers/test_gemini.py",
     "run/test_evil_agents.py",
 )]  # fmt: skip
 CALLERS_OWN = ("ANTHROPIC_", "OPENAI_", "STACKMEM_", "XDG_", "TIKTOKEN_", "GIT_")

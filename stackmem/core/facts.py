@@ -214,8 +214,7 @@ class ModelReplied(Struct, frozen=True, tag=True):
         branch: The index in its group, from 0, of a completion that a program requested. Omitted elsewhere.
         answerer: The model, if it is not the run's own. Omitted otherwise.
         repairs: Repairs made to the reply before it was recorded, one sentence each. Omitted if there were none.
-        mended: Changes to the request, and to the ids of the reply's calls, without which the run could not go on:
-            one sentence each. Omitted if there were none.
+        mended: Changes to the request and to ids of calls that the run needed, one sentence each. Omitted if none.
         applied_edits: The provider's report of what it took out of the prompt, as received. Omitted without one.
     """
 
@@ -267,8 +266,7 @@ class ContextCompacted(Struct, frozen=True, tag=True):
         frame: Id of the running frame.
         up_to_step: The summary covers everything up to this reply and its answer.
         text: The text of the reply; its other parts are dropped. Empty means that nothing was kept.
-        prompt_digest: The digest of the view that requested it.
-        stop, detail, reply_id, answerer, mended: As in ``ModelReplied``.
+        prompt_digest, stop, detail, reply_id, answerer, mended: As in ``ModelReplied``.
         block: The provider's own summary, if the provider summarized, as it is sent back. Omitted otherwise.
     """
 

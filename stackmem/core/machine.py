@@ -50,6 +50,7 @@ from .images import Images
 from .jobs import rules as jobs
 from .jobs.calls import JobCall
 from .messages import ToolCall
+from .network import search_usd
 from .parallel import rules as parallel
 from .parallel.facts import FrameReturned, FramesMerged, FramesPushed
 from .person_facts import PersonEvent, RecallFound, TurnEnded
@@ -80,7 +81,6 @@ from .tools import (
     WorkspaceCall,
     tool_name,
 )
-from .web_costs import after_search
 
 IDLE_REPLIES = 3  # replies in a row without a usable call, after which the frame is stalled
 REASON_CHARS = 8_000
@@ -243,7 +243,7 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ma
         case ModelReplied():  # this and the next are most of a run
             return _take_reply(state, event)
         case ToolReturned():
-            after = jobs.after_tool(after_search(state, event.search), event)
+            after = jobs.after_tool(_with_search(state, event), event)
             return _answer(after, event.text, event.digests, failed=event.failed, images=event.images)
         case _ if isinstance(event, programs.Derived):
             return programs.apply_program_event(state, event)
@@ -326,6 +326,14 @@ def _evolve_derived(  # noqa: C901 - one match, every fact
             return frames.tell(after, Notice(event.text, heap)) if event.changes else after
         case _:
             assert_never(event)
+
+
+def _with_search(state: State, event: ToolReturned) -> State:
+    """Return the state with the tokens and the cost of a web search."""
+    if event.search is UNSET:
+        return state
+    usd, usage = search_usd(event.search, state.begun.price), state.usage + event.search.usage
+    return replace(state, usage=usage, usd=state.usd + (usd or 0.0), unpriced=state.unpriced + (usd is None))
 
 
 def _take_reply(state: State, event: ModelReplied) -> State:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from .behavior import Behavior
 from .messages import Usage
+from .pricing import Price, reply_usd
 
 
 class WebFetch(Struct, frozen=True, tag="web_fetch"):
@@ -65,3 +66,9 @@ class NetworkRequest(Struct, frozen=True):
     count: int = 1
     sent_bytes: int = 0
     received_bytes: int = 0
+
+
+def search_usd(cost: SearchBill, own: Price | None) -> float | None:
+    """Return the USD of a search with its fee, or None if the price of the run's own model is unknown."""
+    usd = reply_usd(cost.usage, own, UNSET) if cost.usage.total else 0.0
+    return None if usd is None else usd + cost.fee_usd

@@ -39,10 +39,10 @@ from stackmem.workspace.secrets import scrub_value
 
 from .companion.images import Eyes, read_file, with_pictures
 from .companion.jobs import answer_job_call, numbers_of, start_job
+from .companion.web import answer_web_call
 from .limits import run_for_agent
 from .ports import Checks, ModelPort, ParallelFrames, PersonPort, Returned, Unattended, UserFile, WorkspacePort
 from .programs.tools import BUILT_IN, READS, ToolContext, use_built_in
-from .web import answer_web_call
 
 JITTER = 0.25
 """Maximum random addition to a wait, as a share of it, so that many runs do not retry in the same moment."""

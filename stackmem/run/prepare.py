@@ -38,10 +38,10 @@ from .companion.hooks import find_hooks
 from .companion.jobs import wants_jobs
 from .companion.permissions import find_permissions
 from .companion.programs import FoundPrograms, find_programs, kept_programs
+from .companion.web import missing_for_search
 from .git_inside import origin_of, place_of
 from .request import ProgramRequest, Request, Subject
 from .stored_request import StoredRequest
-from .web import missing_for_search
 
 TASK_PLACE = "/workspace"
 _SOCKETS_NAMED = 5

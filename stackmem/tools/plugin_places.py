@@ -7,6 +7,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from stackmem.foreign.files import read_regular
+
 GROUP = "stackmem.plugins"
 """The entry point group; each entry names a ``Plugin``."""
 
@@ -26,7 +28,7 @@ def ignored_plugins() -> dict[str, str]:
     for folder in map(Path, sys.path):
         with suppress(OSError):
             for points in sorted(folder.glob("*.*-info/entry_points.txt")) if folder.resolve() not in counted else ():
-                if GROUP.encode() in points.read_bytes():
+                if GROUP.encode() in read_regular(points):
                     name, _, version = points.parent.stem.partition("-")
                     found.setdefault(f"{name} {version}".strip(), str(folder.resolve()))
     return {name: folder for name, folder in found.items() if name not in _counted_names()}
@@ -54,6 +56,6 @@ def any_plugin() -> bool:
     for location in places():
         for points in Path(location).glob("*.dist-info/entry_points.txt"):
             with suppress(OSError):
-                if GROUP.encode() in points.read_bytes():
+                if GROUP.encode() in read_regular(points):
                     return True
     return False

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from stackmem.core import facts
 from stackmem.core.messages import ToolCall, Usage
+from stackmem.core.network import search_usd
 from stackmem.core.parallel.facts import FrameReturned
 from stackmem.core.pricing import Price, reply_usd
-from stackmem.core.web_costs import search_usd
 
 from .record import Record
 

@@ -106,7 +106,6 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/doors/acp/agent.py": (1, NO_FILE_THERE),
     "stackmem/settings/directories.py": (1, INSTALLED),
     "stackmem/tasks/work.py": (1, IN_SANDBOX),
-    "stackmem/tools/plugin_places.py": (1, INSTALLED),
     "stackmem/tools/plugins.py": (2, INSTALLED),
     "stackmem/trace/lock.py": (2, KERNEL),
     "stackmem/trace/signatures.py": (1, NO_FILE_THERE),

@@ -17,7 +17,7 @@ from stackmem.core.requests import AskModel
 from stackmem.models.web_search import FORWARDING_HOST, Hit, SearchAnswer
 from stackmem.review.measure.metrics import measure
 from stackmem.review.measure.moments import moments
-from stackmem.run.web import answer_web_call, searched_domains
+from stackmem.run.companion.web import answer_web_call, searched_domains
 from stackmem.trace.steps import total_usd
 from stackmem.workspace.egress.network_list import NetworkList, read_hosts
 from tests.providers.search_server import KEY, SearchServer

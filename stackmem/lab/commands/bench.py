@@ -91,8 +91,7 @@ def command(
         strategies=split_strategies(strategies or ()),
         models=tuple(each.strip() for text in models or () for each in text.split(",") if each.strip()),
         trials=trials, horizons=numbers(horizon or "", "--horizon"), noise=numbers(noise or "", "--noise"),
-        price=price, latency_seconds=latency, pause_seconds=pause, agent=agent,
-        looks=looks, decide_on=decide_on,
+        price=price, latency_seconds=latency, pause_seconds=pause, agent=agent, looks=looks, decide_on=decide_on,
     )  # fmt: skip
     environ = _environ_without_keys() if dry_run else os.environ
     held = _held(cwd / repeat, request) if repeat else None
@@ -105,8 +104,6 @@ def command(
         came = run_bench(plan, folder, means, os.environ, screen.begin, screen)
     _show(came, plan, Path(_named(output)), as_json=json)
     _settle(came, folder, cwd / archive if archive else None, held)
-    if came.signal or came.ending == "budget":
-        sys.exit(128 + came.signal if came.signal else BUDGET_EXIT)
 
 
 def _named(output: str | None) -> str:
@@ -141,9 +138,14 @@ def _planned(
 
 
 def _settle(came: Came, folder: Path, path: Path | None, archive: BenchArchive | None) -> None:
-    """Write the archive, and report whether a repeated bench is equal. Exits with 1 if it is not."""
+    """Write the archive, and report whether a repeated bench is equal. Exits with 1 if it is not.
+
+    A bench that a signal or its budget ended has neither; the exit code says so.
+    """
     from stackmem.lab.comparison.bench_archive import differences, write_archive
 
+    if came.signal or came.ending == "budget":
+        sys.exit(128 + came.signal if came.signal else BUDGET_EXIT)
     if came.ending not in ("done", "decided"):
         return
     if path is not None:
@@ -251,27 +253,12 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
     usd = left_usd(plan, rows, environ)
     units, rate, gap = detectable(plan, rows.values())
     pairs, needed = paired_trials(plan, rate)
-    summary: dict[str, Any] = {
-        "trials": plan.count,
-        "done": len(rows),
-        "subjects": [subject.shown for subject in plan.subjects],
-        "models": plan.models,
-        "strategies": [variant.name for variant in plan.variants],
-        "seeds": plan.trials,
-        "settings": plan.settings,
-        "left_usd": None if usd is None else round(usd, 4),
+    summary = _plan_summary(plan, len(rows), usd, rate) | {
         "units": units,
-        "assumed_rate": rate,
         "smallest_difference": gap,
         "paired_trials": pairs,
         "paired_trials_for_5_points": needed,
     }
-    if plan.looks > 1:
-        summary |= {
-            "looks": seeds_at(plan),
-            "decide_on": plan.decide_on,
-            "expected_trials": expected_trials(plan, rate) if plan.decide_on == "solved" else None,
-        }
     if as_json:
         echo_json(summary)
         return
@@ -311,6 +298,28 @@ def _show_plan(plan: BenchPlan, folder: Path, environ: Mapping[str, str], *, as_
             f"on these tasks and seeds only: {needed:,} paired trials of each strategy find a difference of "
             f"{POINTS} points; the plan has {pairs:,}"
         )
+
+
+def _plan_summary(plan: BenchPlan, done: int, usd: float | None, rate: float) -> dict[str, Any]:
+    """Return what the plan contains, for ``--json`` and for the lines at the terminal."""
+    summary: dict[str, Any] = {
+        "trials": plan.count,
+        "done": done,
+        "subjects": [subject.shown for subject in plan.subjects],
+        "models": plan.models,
+        "strategies": [variant.name for variant in plan.variants],
+        "seeds": plan.trials,
+        "settings": plan.settings,
+        "left_usd": None if usd is None else round(usd, 4),
+        "assumed_rate": rate,
+    }
+    if plan.looks > 1:
+        summary |= {
+            "looks": seeds_at(plan),
+            "decide_on": plan.decide_on,
+            "expected_trials": expected_trials(plan, rate) if plan.decide_on == "solved" else None,
+        }
+    return summary
 
 
 def _looks_line(plan: BenchPlan, rate: float) -> str:

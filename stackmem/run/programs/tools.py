@@ -54,7 +54,7 @@ MAX_QUERY_WORDS = 64
 _WORD = re.compile(r"\w+")
 
 
-class PythonCalls(Protocol):
+class PythonCallsPort(Protocol):
     """The processes of Python functions of one run."""
 
     def use(
@@ -66,8 +66,8 @@ class PythonCalls(Protocol):
         """Kill all waiting processes."""
 
 
-def _python_calls() -> PythonCalls:
-    calls: PythonCalls = neighbor("languages: processes of Python functions")()
+def _python_calls() -> PythonCallsPort:
+    calls: PythonCallsPort = neighbor("languages: processes of Python functions")()
     return calls
 
 
@@ -81,7 +81,7 @@ class ToolContext(Struct):
     rules: Callable[[], IgnoreRules]  # opens a new check of which paths ``.gitignore`` excludes
     literal_bytes: int = LITERAL_BYTES  # maximum size of a file that is read, and of each output of a command
     # processes of functions that wait for an answer
-    python: PythonCalls = field(default_factory=_python_calls)
+    python: PythonCallsPort = field(default_factory=_python_calls)
 
 
 def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:

@@ -14,7 +14,7 @@ from stackmem.workspace.egress.hosts import AllowedHost, as_address, host_name
 from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.outcome import ToolOutcome
 
-from .ports import ModelPort
+from ..ports import ModelPort
 
 MAX_QUERY_CHARS = 500
 _MAX_HITS = 20
