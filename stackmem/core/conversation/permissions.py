@@ -26,7 +26,7 @@ _TOOLS = (ReadFile, WriteFile, EditFile, SearchFiles, ListFiles, RunCommand, Web
 RULED_TOOLS = tuple(name_of(tool) for tool in _TOOLS)
 """The tools for the workspace and the web that rules can name."""
 
-_WITHOUT_PATH = frozenset(map(name_of, (RunCommand, WebFetch, WebSearch)))
+_WITHOUT_PATH = frozenset(name_of(tool) for tool in (RunCommand, WebFetch, WebSearch))
 
 RUN_PYTHON = "run_python"
 """The name in rules and hooks for a Python function of a playbook. Its pattern is compared with the function's name."""
