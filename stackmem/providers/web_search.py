@@ -46,7 +46,7 @@ _ANTHROPIC_USD = 0.01
 _OPENAI_USD = 0.01
 _GEMINI_USD = 0.014
 _GEMINI_2_USD = 0.035
-"""Fees for one search, in addition to the tokens: the providers' pricing pages in November 2026. Google charges Gemini
+"""Fees for one search, in addition to the tokens: as secondary sources of November 2026 state them. Google charges Gemini
 2.5 per request, and later models per query.
 """
 
