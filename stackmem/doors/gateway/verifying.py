@@ -54,13 +54,22 @@ class FollowedConversation(Struct):
     histories: list[tuple[ForeignMessage, ...]] = field(default_factory=list)
     lost: bool = False
 
-    def go_back(self, blocks: int, digest: str) -> None:
-        """Return to the beginning of an earlier history; without one, the conversation is lost."""
+    def before(self, passed: RequestPassed) -> tuple[ForeignMessage, ...]:
+        """Return the history that a request continues. The newest history stays, because the request may fail.
+
+        If the log does not contain that history, the conversation is lost.
+        """
+        if passed.kind == "compacted":
+            self.system, self.tools = passed.system, passed.tools
+            return ()
+        return self._earlier(passed.earlier_blocks, passed.beginning) if passed.kind == "edit" else self.messages
+
+    def _earlier(self, blocks: int, digest: str) -> tuple[ForeignMessage, ...]:
         for history in reversed(self.histories):
             if beginning_digest(history, blocks) == digest:
-                self.messages = beginning(history, blocks)
-                return
+                return beginning(history, blocks)
         self.lost = True
+        return self.messages
 
 
 def verify_gateway_run(folder: Path) -> GatewayVerified:
@@ -116,12 +125,8 @@ def _cuts(folder: Path) -> tuple[int, int]:
         written = None if passed.summary is UNSET else passed.summary
         hidden = _SECRET in msgspec.json.encode((passed.told, written))
         one.lost = one.lost or hidden
-        if passed.kind == "compacted":
-            one.system, one.tools, one.messages = passed.system, passed.tools, ()
-        elif passed.kind == "edit":
-            one.go_back(passed.earlier_blocks, passed.beginning)
         added = tuple(message(each.role, each.parts) for each in passed.told)
-        one.asked[passed.number], home[passed.number] = (*one.messages, *added), one
+        one.asked[passed.number], home[passed.number] = (*one.before(passed), *added), one
         if passed.strategy not in cutters:
             cutters[passed.strategy] = cutter_of(passed.strategy or "full", marks)
         cutter = cutters[passed.strategy]

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from stackmem.core.facts import ModelReplied, RunEnded
+from stackmem.doors.gateway.exchanges import RequestPassed, read_exchanges
 from stackmem.doors.gateway.serving import GatewayTerms, serving
 from stackmem.doors.gateway.status import gateway_status
 from stackmem.doors.gateway.upstream import upstreams
@@ -118,3 +119,26 @@ def test_a_replay_verifies_the_trace_and_every_cut_and_names_what_was_changed(tm
     (folder / EXCHANGES).write_bytes(lines.replace(b"Step 1.", b"Step 9."))
     with pytest.raises(RulesDiffer, match="does not follow"):
         verify_gateway_run(folder)
+
+
+def test_a_replay_follows_a_conversation_after_an_edit_that_failed(tmp_path):
+    limited = RawAnswer((b'{"type":"error","error":{"type":"overloaded_error","message":"later"}}',), status=529)
+    calls = [use("run", f"c{number}", n=number) for number in range(4)]
+    replies = [RawAnswer(message_events(call, stop="tool_use")) for call in calls]
+    told = [user("Mend the parser.")]
+    for call in calls:
+        told += [assistant(call), user(result(call["id"], "word " * 50))]
+    edited = [*told[:2], user(result("c0", "nothing"))]
+    requests = (told[:1], told[:3], edited, told[:5], told[:7])
+    with (
+        RawUpstream(*replies[:2], limited, *replies[2:]) as upstream,
+        serving(GatewayTerms(upstreams(upstream.url, {}), tmp_path, strategy="truncate:250"), {}) as served,
+    ):
+        for messages in requests:
+            CLIENT.post(f"{served.url}/v1/messages", content=request(*messages), headers=HEADERS, timeout=60)
+    (folder,) = tmp_path.iterdir()
+    asked = [one for one in read_exchanges(folder / EXCHANGES) if isinstance(one, RequestPassed)]
+    assert [one.kind for one in asked] == ["new", "turn", "edit", "turn", "turn"]
+    assert [one.dropped for one in asked] == [0, 0, 0, 0, 2]
+    verified = verify_gateway_run(folder)
+    assert (verified.cuts, verified.not_followed) == (5, 0)
