@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from threading import RLock
@@ -26,7 +26,13 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Text, ToolCall
-from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, message
+from stackmem.doors.gateway.wires.wire import (
+    ForeignMessage,
+    ForeignRequest,
+    arguments_digest,
+    has_unique_id,
+    message,
+)
 
 from .identity import AgentIds, ChainIndex, PrefixChain, grown, unseen
 
@@ -37,6 +43,8 @@ _SHORTEST_SUMMARY = 80
 _SHORTEST_PROMPT = 8
 _MAX_TEXTS = 64
 _MAX_FREE = 32
+_MAX_ABANDONED = 64
+"""Calls that a client never sent back, per conversation."""
 _NO_IDS = AgentIds()
 _LOOKED_AT_CALL = 4_000
 _KEPT_OF_CALL = 1_000
@@ -59,6 +67,9 @@ class ForeignConversation(Struct):
     # the longest texts of its newest calls that no conversation works for, including answered calls, by their ids:
     # agents in the background begin late
     free: deque[tuple[str, str]] = field(default_factory=partial(deque, maxlen=_MAX_FREE))
+    # the calls that the client has not sent back yet, and whose arguments it may change then: digests of the arguments
+    # by the calls' ids
+    not_sent_back: dict[str, bytes] = field(default_factory=dict)
     words: tuple[str, ...] = ()  # forms of the text of its last reply, if the reply made no calls
     asked: set[bytes] = field(default_factory=set)  # digests of request bodies in progress or failed
     digests: list[bytes] = field(default_factory=list)  # the conversation's entries in the index
@@ -74,6 +85,8 @@ class Placed(Struct, frozen=True):
     told: tuple[ForeignMessage, ...]  # messages that were not known before
     known: int = 0  # number of blocks that were known before
     retry: bool = False  # the same body is in progress or has failed
+    # known calls that the client sends back for the first time, with other arguments than the reply had
+    changed: tuple[ToolCall, ...] = ()
     # for a child, the conversation it works for; ``call_id`` is the call, if it is certain. For a side request, the
     # conversation that it belongs to
     parent: int | None = None
@@ -111,7 +124,10 @@ class Conversations:
             retry = body in held.asked
             held.asked.add(body)
             self._known.move_to_end(held.number)
-            return Placed(held.number, kind, chain, unseen(request.messages, match[1], len(chain)), match[1], retry)
+            return Placed(
+                held.number, kind, chain, unseen(request.messages, match[1], len(chain)), match[1], retry,
+                _changed(held, request.messages),
+            )  # fmt: skip
         return self._new(request, chain, group, body, ids)
 
     def _new(self, request: ForeignRequest, chain: PrefixChain, group: bytes, body: bytes, ids: AgentIds) -> Placed:
@@ -169,6 +185,9 @@ class Conversations:
         conversation.digests += unknown
         conversation.tip, conversation.length = (added or [placed.chain.tip])[-1], len(placed.chain) + len(added)
         conversation.calls = tuple(part for part in reply.parts if isinstance(part, ToolCall))
+        abandoned = list(conversation.not_sent_back.items())[-_MAX_ABANDONED:]
+        digests = {call.id: arguments_digest(call) for call in conversation.calls if has_unique_id(call)}
+        conversation.not_sent_back = dict(abandoned) | digests
         conversation.free.extend((call.id, text) for call in conversation.calls if (text := _longest_text(call)))
         words = "\n".join(part.text for part in reply.parts if isinstance(part, Text))
         conversation.words = () if conversation.calls or conversation.side else tuple(summary_forms(words))
@@ -186,6 +205,19 @@ class Conversations:
 def said(reply: ModelReplied) -> ForeignMessage:
     """Return a reply in the form in which the client will send it back."""
     return message("assistant", reply.parts)
+
+
+def _changed(conversation: ForeignConversation, messages: Sequence[ForeignMessage]) -> tuple[ToolCall, ...]:
+    """Return the calls that a client sends back with changed arguments; each call is compared only once."""
+    changed: list[ToolCall] = []
+    for sent_back in reversed(messages):  # a turn has them in its last messages
+        if not conversation.not_sent_back:
+            break
+        for part in sent_back.parts:
+            digest = conversation.not_sent_back.pop(part.id, None) if isinstance(part, ToolCall) else None
+            if digest is not None and isinstance(part, ToolCall) and digest != arguments_digest(part):
+                changed.append(part)
+    return tuple(changed)
 
 
 def squeezed(text: str) -> str:

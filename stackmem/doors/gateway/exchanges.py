@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from stackmem.core.facts import ModelFailed, ModelReplied
-from stackmem.core.messages import Part, Text, ToolSpec, Usage
+from stackmem.core.messages import Part, Text, ToolCall, ToolSpec, Usage
 from stackmem.doors.gateway.wires.wire import Role
 from stackmem.errors import TraceError
 from stackmem.foreign.files import bounded_lines, descriptor_of_regular, open_regular
@@ -90,6 +90,9 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
     short: int = 0
     needs_thinking: bool = False  # whether each tool loop must begin with its thinking, which limits the cut
     summary: SummaryPassed | UnsetType = UNSET  # the summary that was requested first, or its failure
+    # under a strategy, calls of earlier replies as the client sends them back from here on, with other arguments; the
+    # cut counts these arguments. Unset if there are none, and in older logs
+    changed_calls: tuple[ToolCall, ...] | UnsetType = UNSET
     # under ``stackheap``, the frame marks in ``told`` that our memory server wrote; unset in logs from before marks
     # had a seal
     marks: tuple[str, ...] | UnsetType = UNSET

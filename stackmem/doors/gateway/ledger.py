@@ -204,6 +204,7 @@ class GatewayLedger:
                 short=came.cut.short,
                 needs_thinking=request.needs_thinking,
                 summary=came.summary,
+                changed_calls=placed.changed if self._strategy and placed.changed else UNSET,
                 marks=genuine_marks(placed.told, self._is_genuine) if self._strategy == FRAMES else UNSET,
             )
             run, number = self.recording.asked(placed, passed, origin.keys)

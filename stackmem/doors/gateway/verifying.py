@@ -6,13 +6,15 @@ texts was replaced, or once the client went back to a history that the log does 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
 
 from stackmem.core.facts import ModelReplied
-from stackmem.core.messages import ToolSpec
+from stackmem.core.messages import ToolCall, ToolSpec
 from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, message
 from stackmem.doors.mcp.frame_marks import FrameMark
 from stackmem.errors import RulesDiffer, TraceError
@@ -44,6 +46,7 @@ class FollowedConversation(Struct):
 
     Attributes:
         messages: Its newest history; ``histories`` are all of them, which an edit may go back to.
+        changed: Calls as the client sent them back, with other arguments than the reply had, by their ids.
         lost: Whether the log does not contain all of it.
     """
 
@@ -52,13 +55,19 @@ class FollowedConversation(Struct):
     messages: tuple[ForeignMessage, ...] = ()
     asked: dict[int, tuple[ForeignMessage, ...]] = field(default_factory=dict)
     histories: list[tuple[ForeignMessage, ...]] = field(default_factory=list)
+    changed: dict[str, ToolCall] = field(default_factory=dict)
     lost: bool = False
 
     def before(self, passed: RequestPassed) -> tuple[ForeignMessage, ...]:
-        """Return the history that a request continues. The newest history stays, because the request may fail.
+        """Return the history that a request continues, with calls as the client sends them back.
 
-        If the log does not contain that history, the conversation is lost.
+        The newest history stays, because the request may fail. If the log does not contain the history, the
+        conversation is lost.
         """
+        changed = {} if passed.changed_calls is UNSET else {call.id: call for call in passed.changed_calls}
+        self.changed.update(changed)
+        # Kept even if the request fails, because each call is compared, and recorded, only once.
+        self.messages = _with_calls(self.messages, changed)
         if passed.kind == "compacted":
             self.system, self.tools = passed.system, passed.tools
             return ()
@@ -67,7 +76,7 @@ class FollowedConversation(Struct):
     def _earlier(self, blocks: int, digest: str) -> tuple[ForeignMessage, ...]:
         for history in reversed(self.histories):
             if beginning_digest(history, blocks) == digest:
-                return beginning(history, blocks)
+                return _with_calls(beginning(history, blocks), self.changed)
         self.lost = True
         return self.messages
 
@@ -123,7 +132,7 @@ def _cuts(folder: Path) -> tuple[int, int]:
         marks.read(passed)
         one = conversations.setdefault(passed.conversation, FollowedConversation(passed.system, passed.tools))
         written = None if passed.summary is UNSET else passed.summary
-        hidden = _SECRET in msgspec.json.encode((passed.told, written))
+        hidden = _SECRET in msgspec.json.encode((passed.told, written, passed.changed_calls or ()))
         one.lost = one.lost or hidden
         added = tuple(message(each.role, each.parts) for each in passed.told)
         one.asked[passed.number], home[passed.number] = (*one.before(passed), *added), one
@@ -150,6 +159,21 @@ def _cuts(folder: Path) -> tuple[int, int]:
             )
         followed += 1
     return followed, lost
+
+
+def _with_calls(messages: tuple[ForeignMessage, ...], calls: Mapping[str, ToolCall]) -> tuple[ForeignMessage, ...]:
+    """Return the messages with these calls, by their ids, in place of the newest ones with the same ids."""
+    if not calls:
+        return messages
+    remaining, replaced = dict(calls), list(messages)
+    for index in range(len(messages) - 1, -1, -1):
+        if not remaining:
+            break
+        parts = messages[index].parts
+        if any(isinstance(part, ToolCall) and part.id in remaining for part in parts):
+            new_parts = (remaining.pop(part.id, part) if isinstance(part, ToolCall) else part for part in parts)
+            replaced[index] = replace(messages[index], parts=tuple(new_parts))
+    return tuple(replaced)
 
 
 def _summary(

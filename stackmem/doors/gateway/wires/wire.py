@@ -107,12 +107,22 @@ def identity_of(part: Part) -> tuple[bytes, ...]:
             return () if not bare or bare.startswith(_LEFT_OUT) else (_digest("text", bare),)
         case ToolCall():
             # Clients may normalize the arguments; an id that is unique in any conversation needs no help from them.
-            given = "" if len(part.id) >= _UNIQUE_ID_CHARS else part.malformed or part.arguments
+            given = "" if has_unique_id(part) else part.malformed or part.arguments
             return (_digest("call", part.id, part.name, given),)
         case ToolResult():
             return (_digest("result", part.call_id, part.text.strip()),)
         case Thinking():
             return ()
+
+
+def has_unique_id(call: ToolCall) -> bool:
+    """Return whether a call is identified without its arguments."""
+    return len(call.id) >= _UNIQUE_ID_CHARS
+
+
+def arguments_digest(call: ToolCall) -> bytes:
+    """Return a digest of a call's arguments that distinguishes numbers by their form, such as 1 and 1.0."""
+    return _digest("arguments", call.malformed, call.arguments)
 
 
 def message(role: Role, parts: Iterable[Part]) -> ForeignMessage:
