@@ -21,21 +21,13 @@ python_agent() {
     .venv/bin/uv pip install --quiet --require-hashes --python "$place/$1/bin/python" -r "scripts/locks/$1.lock" || missing "$1" uv
 }
 
-# npm ci refuses a lock without the optional packages of other platforms, which some registries do not have. npm install
-# accepts it, and must leave it as it is.
-install_locked() {
-    npm ci --silent --no-audit --no-fund --prefix "$1" 2>/dev/null && return
-    cp "$1/package-lock.json" "$1/locked.json"
-    npm install --silent --no-audit --no-fund --prefix "$1" && cmp --silent "$1/package-lock.json" "$1/locked.json" ||
-        { rm -rf "$1/node_modules"; return 1; }
-}
-
 node_agent() {
     wants "$1" || return 0
     command -v npm >/dev/null || { missing "$1" "missing npm"; return 0; }
     mkdir -p "$place/$1"
     cp "scripts/locks/$1/package.json" "scripts/locks/$1/package-lock.json" "$place/$1/"
-    install_locked "$place/$1" || missing "$1" "npm; if the lock lacks packages, run scripts/lock_clients.sh"
+    npm ci --silent --no-audit --no-fund --prefix "$place/$1" ||
+        missing "$1" "npm ci; if the lock lacks packages, run scripts/lock_clients.sh"
 }
 
 for name in langgraph pydantic-ai smolagents mini-swe-agent aider; do python_agent "$name"; done

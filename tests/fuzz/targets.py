@@ -216,13 +216,13 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
     yield "facts", facts, stories, ("trace/", "core/", "replays/replay", "memory/stackheap", "memory/shared/"), OURS
     yield "signatures", signed, lambda: encoded(SIGNATURE), ("trace/signatures",), OURS
     yield "result", result, lambda: encoded(RESULT), ("run/result",), OURS
-    yield "pack", pack, packs, ("trace/pack",), OURS
+    yield "pack", pack, packs, ("review/kept/pack",), OURS
     names = {"r/trace.jsonl": chained(stories()[2]).decode(), "r/result.json": json.dumps(RESULT), "r/x/y": ""}
     yield (
         "pack of a forger",
         forged_pack,
         lambda: encoded(names),
-        ("trace/pack",),
+        ("review/kept/pack",),
         (msgspec.DecodeError, ValueError, *OURS),
     )
     yield (
@@ -301,8 +301,8 @@ TARGETS: dict[str, Target] = {
 TARGETS |= {
     name: Target(name, read, seeds, watched, (), words)
     for name, read, seeds, watched, words in (
-        ("MCP server", tools.server, tools.server_seeds, ("tools/mcp_",), ()),
-        ("lines of an MCP server", tools.faulty_server, tools.faulty_seeds, ("tools/mcp_",), ()),
+        ("MCP server", tools.server, tools.server_seeds, ("doors/tool_servers/",), ()),
+        ("lines of an MCP server", tools.faulty_server, tools.faulty_seeds, ("doors/tool_servers/",), ()),
         ("schema of a tool", tools.schema, tools.schema_seeds, ("core/schemas/portable",), tools.KEYWORDS),
         *(
             (f"{kind} {wire}", partial(read, wire=wire), partial(seeds, wire), ("models/",), ())

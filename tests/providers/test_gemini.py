@@ -64,7 +64,7 @@ def test_a_run_of_fourteen_steps_sends_every_signature_back(
     assert [event.thinking for event in events(solved.run_dir) if hasattr(event, "thinking")] == ["kept"]
 
 
-@pytest.mark.parametrize("strategy", SPELLED)
+@pytest.mark.parametrize("strategy", [name for name in SPELLED if name != "context_editing"])  # Anthropic's alone
 def test_a_run_under_every_strategy_ends_well(strategy: str) -> None:
     spoken = (
         streamed(call(0, "read_file", {"path": "spec.md"})),

@@ -15,7 +15,7 @@ PALETTE = (
 """Each color on a light page and on a dark one."""
 STRATEGY_HUES = {
     "full": 3, "window": 6, "truncate": 10,
-    "mask": 1, "clear": 9, "clear_cold": 11, "clear_paying": 4, "context_editing": 2, "boundary": 7, "episodes": 2,
+    "mask": 1, "clear": 9, "clear_cold": 11, "clear_paying": 4, "context_editing": 2, "boundary": 7, "episodes": 8,
     "summary": 2, "compact": 4, "compact_provider": 3, "rolling_summary": 8, "structured_summary": 9,
     "hierarchical": 10, "condenser": 6, "handoff": 11, "mem1": 7, "agentfold": 5,
     "rag": 5, "notes": 8, "memory_dir": 9, "letta": 10, "expandable": 11, "dashboard": 1,

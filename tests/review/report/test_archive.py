@@ -80,7 +80,7 @@ def test_another_version_plugin_or_world_is_refused_by_name(made):
     held = read_archive(made)
     for changes, says in (
         ({"version": "0.0.1"}, "was created by stackmem 0.0.1"),
-        ({"plugins": {"acme 1.0": "abc"}}, "the plug-in acme 1.0 is not the one"),
+        ({"plugins": {"acme 1.0": "abc"}}, "the plug-in acme 1.0 that was used before is not installed in "),
         ({"worlds": {"ledger-h60": "abc"}}, "the world ledger-h60 differs from the archive's"),
     ):
         with pytest.raises(UsageError, match=says):
