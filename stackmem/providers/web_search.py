@@ -46,8 +46,8 @@ _ANTHROPIC_USD = 0.01
 _OPENAI_USD = 0.01
 _GEMINI_USD = 0.014
 _GEMINI_2_USD = 0.035
-"""Fees for one search, in addition to the tokens: as secondary sources of November 2026 state them. Google charges Gemini
-2.5 per request, and later models per query.
+"""Fees for one search, in addition to the tokens, as secondary sources of November 2026 state them. Google charges
+Gemini 2.5 per request, and later models per query.
 """
 
 
