@@ -30,9 +30,9 @@ Read = Callable[[int], bytes]
 
 
 class WriteTarget(Struct, frozen=True):
-    """What a write replaces: a regular file, or a name that does not exist yet."""
+    """The target of a write: a regular file, or a name that does not exist yet."""
 
-    size: int | None  # the file's size; None if there is no file
+    size: int | None  # the file's size; None if the file does not exist
     is_plain: bool  # whether a write of the same content would change nothing
     start: Callable[
         [int], bytes | None

@@ -68,7 +68,7 @@ def _archived(used: int, budget: int, dashboard: str) -> str:
 def episode(system: str, action: ChosenCall, knowledge: Knowledge, last: Message) -> str:
     """Return the mark of the episode that a call belongs to, and what the last answer told; empty if no one asks.
 
-    A unit is an act episode that relies on all that was found out. Everything else is one explore episode.
+    A unit is an act episode that relies on everything found so far. Everything else is one explore episode.
     """
     if _EPISODES not in system:
         return ""
