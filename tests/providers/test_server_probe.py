@@ -89,6 +89,25 @@ def test_doctor_prints_what_works_and_how_long_the_first_prompts_take(stage: Sta
     assert ran.returncode == 0
 
 
+def test_doctor_counts_the_prompt_of_the_size_that_a_run_gets_and_the_time_until_its_first_reply(stage: Stage) -> None:
+    timings = b'data: {"choices": [], "timings": {"prompt_per_second": 10.0, "predicted_per_second": 8.0}}\n\n'
+    end = b"data: [DONE]\n\n"
+    answers = [answer.replace(end, timings + end) for answer in (NATIVE, OBEYS, TEXT)]
+    prompts = {}
+    for name in ("coder-1.5b", "coder-70b"):
+        with ChatServer(*answers) as server:
+            at = ("--model", f"openai/{name}", "--base-url", server.url)
+            ran = stage.call("doctor", *at)
+            server.answers += answers
+            value = json.loads(stage.call("doctor", *at, "--json").stdout)
+        prompts[name] = {first["strategy"]: first for first in value["first_prompts"]}
+        assert ("at the small size" in ran.stdout) is (name == "coder-1.5b")
+    small, full = prompts["coder-1.5b"]["adaptive"], prompts["coder-70b"]["adaptive"]
+    assert (small["small"], full["small"]) == (True, False)
+    assert small["tokens"] < full["tokens"]
+    assert small["reply_seconds"] == small["tokens"] / 10 + 40 / 8
+
+
 def test_doctor_says_that_a_model_calls_nothing(stage: Stage) -> None:
     silent = chunks({"content": "I am a poet."}, usage=usage(240))
     with ChatServer(silent, silent, silent) as server:

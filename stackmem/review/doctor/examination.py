@@ -19,6 +19,7 @@ from stackmem.core.tool_schemas import prompt_slots
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.repository import shares_blocks
 from stackmem.memory import open_strategy
+from stackmem.memory.small import small_offer
 from stackmem.models.endpoint import without_login
 from stackmem.models.local_servers import LOCAL_SERVERS
 from stackmem.models.registry import introduced, open_model, unready
@@ -29,7 +30,7 @@ from stackmem.review.doctor.isolation_probe import LevelReport, survey
 from stackmem.review.doctor.probe import ServerProbes, probe_server
 from stackmem.run.folder_choice import layer_over
 from stackmem.run.git_inside import history_told, place_of
-from stackmem.run.models import asked_of
+from stackmem.run.models import asked_of, is_small
 from stackmem.run.plan import tool_specs
 from stackmem.run.prepare import profile_of
 from stackmem.run.run_folder import TRACE
@@ -44,6 +45,7 @@ _AUTO = ("bubblewrap", "namespaces")
 _STRATEGIES = ("full", "adaptive", "stackheap")
 _TASK = "Fix the failing test in this project."
 _COMMAND_SECONDS = 30.0
+_REPLY_TOKENS = 40  # the mean of 76 replies of Qwen2.5-Coder 1.5B was 43
 _CHAT = ("openai/", *(f"{kind}/" for kind in LOCAL_SERVERS))
 
 
@@ -129,14 +131,19 @@ class FirstPrompt(Struct, frozen=True):
     """Size of a strategy's first prompt.
 
     Attributes:
-        tokens: Size by the server's tokenizer if ``counted``, otherwise characters / 2.5.
+        tokens: Size by the server's tokenizer if ``counted``, otherwise characters / 2.5. The task, the folder's
+            files and its instructions come on top.
         seconds: Time to process it at the speed measured by the probes; None if that is not known.
+        small: Whether a run with this model gets the small size.
+        reply_seconds: Time until a first reply of 40 tokens is complete; None if a speed is not known.
     """
 
     strategy: str
     tokens: int
     counted: bool
     seconds: float | None
+    small: bool = False
+    reply_seconds: float | None = None
 
 
 class ModelReport(Struct, frozen=True):
@@ -171,7 +178,6 @@ def examine_model(name: str, flags: Mapping[str, object]) -> ModelReport:
         raise UsageError(f"{name[:80]!r} is not a Chat Completions server; name openai/NAME or llamacpp/NAME")
     introduced(model)
     probes = probe_server(model.address, model.served_name, options.headers)
-    speed = max(filter(None, (probes.native.prompt_speed, probes.text.prompt_speed)), default=None)
     return ModelReport(
         model.name,
         without_login(model.address.url),
@@ -179,7 +185,7 @@ def examine_model(name: str, flags: Mapping[str, object]) -> ModelReport:
         model.window_source,
         probes,
         _use(probes),
-        tuple(_first_prompt(spelled, model, speed) for spelled in _STRATEGIES),
+        tuple(_first_prompt(spelled, model, probes) for spelled in _STRATEGIES),
     )
 
 
@@ -193,18 +199,25 @@ def _use(probes: ServerProbes) -> str:
     return ""
 
 
-def _first_prompt(spelled: str, model: OpenAIModel, speed: float | None) -> FirstPrompt:
-    view = first_view(spelled)
+def _first_prompt(spelled: str, model: OpenAIModel, probes: ServerProbes) -> FirstPrompt:
+    small = is_small("auto", model, open_strategy(spelled))
+    view = first_view(spelled, small=small)
     counted = model.count_prompt(view)
     chars = len(view.system) + len(_TASK) + sum(len(tool.description) + len(tool.schema) for tool in view.tools)
     tokens = math.ceil(chars / CHARS_PER_TOKEN) if counted is None else counted
-    return FirstPrompt(spelled, tokens, counted is not None, tokens / speed if speed else None)
+    reading, writing = probes.prompt_speed, probes.reply_speed
+    seconds = tokens / reading if reading else None
+    reply = seconds + _REPLY_TOKENS / writing if seconds is not None and writing else None
+    return FirstPrompt(spelled, tokens, counted is not None, seconds, small, reply)
 
 
-def first_view(spelled: str) -> View:
+def first_view(spelled: str, *, small: bool = False) -> View:
     """Return the first prompt of a run with a short task under a strategy."""
     strategy = open_strategy(spelled)
+    prompt, tools = strategy.prompt, strategy.tools
+    if small:
+        offer = small_offer(strategy, ())
+        prompt, tools = offer.prompt, offer.tools
     slots = prompt_slots(budgets_of(strategy, Budgets()), _COMMAND_SECONDS)
-    system = fill(prompt_text(strategy.prompt), slots)
     task = Log((Message("user", (Text(_TASK),)),))
-    return View(system, tool_specs(strategy.tools, tuple(slots.items())), task)
+    return View(fill(prompt_text(prompt), slots), tool_specs(tools, tuple(slots.items())), task)

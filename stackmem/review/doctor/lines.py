@@ -19,10 +19,8 @@ def model_lines(report: ModelReport) -> Iterator[str]:
         yield "                     the server ignores `tools`: the prompt does not get longer"
     yield f"  call in the text:  {_form(probes.text, 'call in the text')}"
     yield f"  constrained call:  {_constrained(probes.constrained)}"
-    read = (probes.native.prompt_speed, probes.text.prompt_speed)
-    yield f"  reading:           {_speed(max(filter(None, read), default=None))}"
-    written = (probes.native.reply_speed, probes.constrained.reply_speed, probes.text.reply_speed)
-    yield f"  writing:           {_speed(max(filter(None, written), default=None))}"
+    yield f"  reading:           {_speed(probes.prompt_speed)}"
+    yield f"  writing:           {_speed(probes.reply_speed)}"
     cached, prompt = probes.constrained.cached_tokens, probes.constrained.prompt_tokens
     counted = f" ({cached:,} of {prompt:,} tokens)" if cached is not None and prompt else ""
     yield f"  prefix cache:      {probes.cache}{counted}"
@@ -61,5 +59,7 @@ def _speed(tokens: float | None) -> str:
 
 def _first(first: FirstPrompt) -> str:
     counted = "" if first.counted else " (estimated)"
+    size = " at the small size" if first.small else ""
     seconds = "" if first.seconds is None else f", about {first.seconds:,.0f} s to read"
-    return f"{first.tokens:,} tokens{counted}{seconds}"
+    reply = "" if first.reply_seconds is None else f", first reply after {first.reply_seconds:,.0f} s"
+    return f"{first.tokens:,} tokens{counted}{size}{seconds}{reply}"

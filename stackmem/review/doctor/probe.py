@@ -84,6 +84,17 @@ class ServerProbes(Struct, frozen=True):
     text: FormProbe
 
     @property
+    def prompt_speed(self) -> float | None:
+        """Tokens that the server reads per second. The second request is cached, so it does not count."""
+        return max(filter(None, (self.native.prompt_speed, self.text.prompt_speed)), default=None)
+
+    @property
+    def reply_speed(self) -> float | None:
+        """Tokens that the server writes per second."""
+        speeds = (self.native.reply_speed, self.constrained.reply_speed, self.text.reply_speed)
+        return max(filter(None, speeds), default=None)
+
+    @property
     def ignores_tools(self) -> bool:
         """Whether the prompt with native tools was much shorter than the one with tools in its text."""
         native, text = self.native.prompt_tokens, self.text.prompt_tokens
