@@ -80,6 +80,11 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
         [r"\| round", r"\|---", r"\| 1 \| ", "median ratio .* the files are equal"],
     ),
     "published": (words("--jobs", "2"), [r"\| "] * 25),
+    "real_arm": (
+        words("--tiny"),
+        [r"\| strategy", r"\|---", *[rf"\| `{name}" for name in ("adaptive", "full", "mask", "summary", "window")],
+         *[rf"{figure} .*: of \d+ pairs .* [1-9]\d* agree, 0 are rev" for figure in ("share", "longest", "new")]],
+    ),
     "real_models": (
         words("--tiny"),
         [r"\| strategy \| runs \| solved", r"\|---", r"\| full \| 2 \| 2 \|.*\| not reported \|"],
