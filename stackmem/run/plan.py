@@ -49,7 +49,7 @@ from .folder_choice import profile_in_force
 from .in_memory import MEMORY
 from .limits import first_limits
 from .models import Nobody, asked_of, is_small, open_other, refuse_other_provider, vision_in_force
-from .parallel.offer import parallel_offer
+from .parallel.offer import parallel_offer, refuse_small
 from .request import ProgramRequest, Request
 from .stopped import Stopped
 from .stored_request import StoredRequest
@@ -190,6 +190,7 @@ def _shown(
         more = (*jobs, *parallel_offer(resolved.settings, strategy))
         own = own if vision_in_force(model, request) is None else with_images(own)
         return tool_specs((*own, *optional, *more), filled), strategy.prompt, UNSET
+    refuse_small(resolved.settings, model.name)
     if not resolved.is_given("extra_tools"):
         # Qwen2.5-Coder 1.5B solved 6 of 12 tasks by writing whole files, and fewer with edits (docs/experiments.md).
         optional = tuple(tool for tool in optional if tool is not EditFile)

@@ -291,6 +291,8 @@ def test_it_is_off_by_default_and_refused_where_it_cannot_work(stage: Stage):
     for settings in ({"parallel_frames": 1}, {"strategy": "full", "parallel_frames": 2}):
         with pytest.raises(UsageError, match="parallel"):
             stage.solve(task, **settings)
+    with pytest.raises(UsageError, match=r"gets the small one; pass --size full, or omit --parallel-frames"):
+        stage.solve(task, size="small", parallel_frames=2)
 
 
 def test_a_failing_model_in_one_frame_ends_the_run_and_a_resume_continues_only_that_frame(stage: Stage):

@@ -40,6 +40,19 @@ def parallel_offer(settings: Settings, strategy: MemoryStrategy) -> tuple[Tool, 
     return (Offer(PushFrames, text=" ".join(text.split())),)
 
 
+def refuse_small(settings: Settings, model: str) -> None:
+    """Refuse parallel frames in a run of the small size, which offers no frames at the start.
+
+    Raises:
+        UsageError: The user wants parallel frames.
+    """
+    if settings.parallel_frames:
+        raise UsageError(
+            f"--parallel-frames needs the full size, and {model[:80]} gets the small one; pass --size full, or omit "
+            "--parallel-frames"
+        )
+
+
 def most_frames(settings: Settings, tools: tuple[ToolSpec, ...]) -> int | UnsetType:
     """Return how many frames a run may start together, for ``RunStarted``."""
     offered = any(tool.name == tool_name(PushFrames) for tool in tools)
