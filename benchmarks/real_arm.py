@@ -32,12 +32,12 @@ from stackmem.trace.open_run import Run
 PREDICTION = Path(__file__).with_suffix(".json")
 PLAN = {
     "reader": "sim/bounded-reader:middle",
-    "worlds": ["vigil", "relay"],
+    "worlds": ["vigil"],
     "horizon": 10,
     "noise": 0,
-    "seeds": 2,
-    "max_steps": 20,
-    "strategies": ["full", "adaptive", "mask:2,poll=2", "window:3,step=2", "summary:tokens=2000"],
+    "seeds": 3,
+    "max_steps": 12,
+    "strategies": ["full", "adaptive", "mask:2,poll=2", "window:3,step=2", "rolling_summary:3"],
 }
 FIGURES = {"done": "share of units done right", "peak": "longest prompt", "evaluated": "new prompt tokens per reply"}
 TOLERANCES = {"done": 0.05, "peak": 0.02, "evaluated": 0.02}

@@ -106,7 +106,19 @@ mkdir -p "$place"
 if [ -z "$url" ]; then
     fetch_weights
     build_server
-    port=$(.venv/bin/python -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+    # With --serve, prefer the port at which `stackmem models --local` and llamacpp/NAME look for a server.
+    port=$(.venv/bin/python -c '
+import socket, sys
+for port in (*map(int, sys.argv[1:]), 0):
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        print(s.getsockname()[1])
+        break
+' ${serve:+8080})
     "$server" --model "$weights" --alias qwen2.5-coder --host 127.0.0.1 --port "$port" --ctx-size 16384 --parallel 1 \
         --threads "$(nproc)" --jinja >"$place/server.log" 2>&1 &
     trap 'kill $! 2>/dev/null' EXIT

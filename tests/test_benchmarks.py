@@ -82,7 +82,7 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     "published": (words("--jobs", "2"), [r"\| "] * 25),
     "real_arm": (
         words("--tiny"),
-        [r"\| strategy", r"\|---", *[rf"\| `{name}" for name in ("adaptive", "full", "mask", "summary", "window")],
+        [r"\| strategy", r"\|---", *[rf"\| `{name}" for name in ("adaptive", "full", "mask", "rolling", "window")],
          *[rf"{figure} .*: of \d+ pairs .* [1-9]\d* agree, 0 are rev" for figure in ("share", "longest", "new")]],
     ),
     "real_models": (
