@@ -32,6 +32,7 @@ from .text import clip_bytes, mark_cut
 from .tools import (
     AddNote,
     Call,
+    CompactContext,
     ConversationSearch,
     Expand,
     HeapAlloc,
@@ -50,6 +51,8 @@ from .tools import (
 )
 
 _MISSING_NAMED = 3
+SUMMARY_CHARS = 16_000
+"""Maximum summary in ``compact_context``. The tool's description states the same number."""
 
 
 def before_client_call(state: State, call: Call, pending: Pending) -> DigestSources | Refusal | None:
@@ -264,6 +267,8 @@ def _answer(state: State, call: LookupCall | HeapRead) -> LookupAnswer:
             return _expand(state, call)
         case ConversationSearch():
             return _search(state, call)
+        case CompactContext():
+            return _compact(call)
         case Memory():
             outcome = carry_out(state.directory, call)
             return LookupAnswer(clip_bytes(outcome.text, state.shown_bytes), outcome.fault, directory=outcome.directory)
@@ -349,6 +354,16 @@ def _search(state: State, call: ConversationSearch) -> LookupAnswer:
     last = next(position for position in range(len(turns) - 1, -1, -1) if isinstance(turns[position], Reply))
     head = f"found in this conversation for {mark_cut(call.query, 100)!r}; newer facts count:"
     return LookupAnswer(excerpts(turns[:last], call.query, head))
+
+
+def _compact(call: CompactContext) -> LookupAnswer:
+    """Accept the summary. The strategy that offers the tool leaves out what it replaces."""
+    if not call.summary.strip():
+        return LookupAnswer(fault="summary is empty; write what later steps need")
+    if len(call.summary) > SUMMARY_CHARS:
+        fault = f"the summary has {len(call.summary):,} characters, maximum is {SUMMARY_CHARS:,}; shorten it"
+        return LookupAnswer(fault=fault)
+    return LookupAnswer("compacted; the steps before this call are no longer shown. Continue with the work.")
 
 
 def _popped_frame(state: State, name: str) -> PoppedFrame | None:

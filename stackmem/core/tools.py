@@ -298,6 +298,14 @@ class ConversationSearch(Struct, frozen=True, tag="conversation_search"):
     query: Annotated[str, Meta(description="Words to search for.")]
 
 
+class CompactContext(Struct, frozen=True, tag="compact_context"):
+    """Replace all of this conversation before this call, except the task, by a summary."""
+
+    behavior: ClassVar[Behavior] = Behavior(while_closing=True)
+
+    summary: Annotated[str, Meta(description="All that later steps need; at most 16,000 characters.")]
+
+
 class Remember(Struct, frozen=True, tag="remember"):
     """Keep words of the user in every later prompt: a rule, a correction, a decision or a preference that outlives the
     request. Copy them exactly from the user's message.
@@ -332,7 +340,7 @@ HeapCall = HeapAlloc | HeapRead | HeapLoad | HeapWrite | HeapFree
 StartCall = Delegate | Branch
 """Start a frame without registers, from a prompt."""
 PopCall = PopFrame | Return
-LookupCall = HeapList | AddNote | Expand | ConversationSearch | Memory | Remember | Recall | KeepJob
+LookupCall = HeapList | AddNote | Expand | ConversationSearch | CompactContext | Memory | Remember | Recall | KeepJob
 """Answered by ``memory_tools.py`` from the state."""
 Call = WorkspaceCall | JobCall | PushFrame | PushFrames | StartCall | PopCall | HeapCall | LookupCall | AskQuestion
 

@@ -58,6 +58,7 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "notes": notes,
     "rag": Rival("rag"),
     "rolling_summary": Rival("rolling_summary"),
+    "self_compact": Rival("self_compact"),
     "structured_summary": Rival("structured_summary"),
     "summary": Rival("summary"),
     "truncate": truncate,

@@ -75,6 +75,7 @@ STORY = (
     do("expand", index=2),
     do("memory", command="create", path="/memories/env", file_text="make test works"),
     do("conversation_search", query="heap spec"),
+    do("compact_context", summary="make test works"),
     do("read_file", path="gone.md"),
 )
 STARTS = ("push_frame", "delegate", "branch")
@@ -251,7 +252,7 @@ def test_its_name_opens_it_again(played):
 def test_lookup_calls_are_answered_if_their_tools_are_offered(played):
     offered = {tool.name for tool in played.state.begun.tools}
     frames = "lossless" in played.spelled or played.spelled.startswith("adaptive")
-    wanted = {"heap_list", "add_note", "expand", "memory", "conversation_search"} & offered | (
+    wanted = {"heap_list", "add_note", "expand", "memory", "conversation_search", "compact_context"} & offered | (
         {"heap_read"} if frames else set()
     )
     assert {event.tool for event in played.of(CallAnswered)} == wanted

@@ -31,6 +31,7 @@ FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
                 "hierarchical",
                 "mem1",
                 "rolling_summary",
+                "self_compact",
                 "structured_summary",
                 "summary",
             }

@@ -258,6 +258,8 @@ def _kept(knowledge: Knowledge, tool: str, arguments: dict[str, object], text: s
         _own(knowledge, str(arguments.get("text", "")))
     elif tool == "memory":
         _memory(knowledge, arguments, text)
+    elif tool == "compact_context":
+        _hear(knowledge, str(arguments.get("summary", "")))
     else:
         knowledge.take(lines(text), TOLD)
 

@@ -28,7 +28,7 @@ from .known_facts import dead_ends, newest, visible
 from .lines import Planned, fact_line, topic_of
 from .listening import read_blocks, read_message
 from .policy import decide
-from .sight import CHARS_PER_TOKEN, ChosenCall, ReaderSight, offered
+from .sight import CHARS_PER_TOKEN, ChosenCall, Offered, ReaderSight, offered
 
 _SAID = {
     "run_command": "I run the command and read its whole output before anything else, since it may say that something "
@@ -50,6 +50,7 @@ def words_beside(action: ChosenCall, knowledge: Knowledge) -> str:
 
 LINES = 40
 _REQUEST = re.compile(r"\s*COMPACTION REQUEST \(kind: ([a-z_]{1,40}); at most ([\d,]{1,12}) characters\)")
+_CHECK = "COMPACTION CHECK: "
 _HEADINGS = {"structured": "# State"}
 
 
@@ -69,6 +70,18 @@ def compaction_wanted(last: Message) -> SummaryRequest | None:
 
 def summary(knowledge: Knowledge, wanted: SummaryRequest) -> str:
     """Return a summary of at most forty lines, or of a share of the facts, within the requested characters."""
+    lines, room = [], wanted.chars
+    most = LINES if knowledge.dials.summary is None else None
+    for line in _summary_lines(knowledge, wanted.kind)[:most]:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
+    return "\n".join(lines) or "Nothing is known so far."[: max(1, wanted.chars)]
+
+
+def _summary_lines(knowledge: Knowledge, kind: str) -> list[str]:
+    """Return everything that a summary may contain, the most important first."""
     keys = sorted(knowledge.facts, key=lambda key: (-newest(knowledge, key), key))
     facts = [
         fact_line(key, held.value, held.at) for key in keys
@@ -80,16 +93,25 @@ def summary(knowledge: Knowledge, wanted: SummaryRequest) -> str:
     # Otherwise the task contains the units, and tasks are never summarized.
     if knowledge.talks and knowledge.objective is not None:
         progress.append(f"Do units {knowledge.objective[0]} to {knowledge.objective[1]}.")
-    heading = [_HEADINGS[wanted.kind]] if wanted.kind in _HEADINGS else []
-    lines, room = [], wanted.chars
-    most = LINES if knowledge.dials.summary is None else None
+    heading = [_HEADINGS[kind]] if kind in _HEADINGS else []
     progress += read_lines(knowledge, 0)
-    for line in [*heading, *progress, *changed[-5:], *facts, *dead_ends(knowledge)][:most]:
-        room -= len(line) + 1
-        if room < 0:
-            break
-        lines.append(line)
-    return "\n".join(lines) or "Nothing is known so far."[: max(1, wanted.chars)]
+    return [*heading, *progress, *changed[-5:], *facts, *dead_ends(knowledge)]
+
+
+def self_compaction(knowledge: Knowledge, last: Message, offered: Offered) -> ChosenCall | None:
+    """Return the call that compacts the conversation, if the last message asks for a check and the rubric allows it.
+
+    A unit that has just ended is closed and is progress, so the work is not stuck either. A summary is short if it
+    leaves nothing out.
+    """
+    asks = any(isinstance(part, Text) and part.text.startswith(_CHECK) for part in last.parts)
+    if not asks or knowledge.done_order < knowledge.agent_order:
+        return None
+    wanted = SummaryRequest("self", offered.most("compact_context", "summary", 4_000))
+    text = summary(knowledge, wanted)
+    if len(_summary_lines(knowledge, wanted.kind)) > text.count("\n") + 1:
+        return None
+    return ChosenCall("compact_context", {"summary": text}, "a unit has just ended")
 
 
 class Reading:
@@ -202,7 +224,11 @@ class BoundedReader:
             return _answered(request, tokens, (Text(summary(knowledge, wanted)),))
         if self._remembered is not None:
             knowledge = self._remembered.with_all(knowledge)
-        action = decide(ReaderSight(knowledge, offered(request.view.tools), self._variant))
+        tools = offered(request.view.tools)
+        compaction = (
+            self_compaction(knowledge, request.view.messages[-1], tools) if len(request.view.messages) else None
+        )
+        action = compaction or decide(ReaderSight(knowledge, tools, self._variant))
         texts = [words_beside(action, knowledge)]
         if len(request.view.messages):
             last = request.view.messages[-1]

@@ -2,13 +2,18 @@
 
 import pytest
 
+from stackmem.core.budgets import Budgets
 from stackmem.core.messages import Message, Text, ToolCall, ToolResult
+from stackmem.core.tool_schemas import spec
 from stackmem.lab.simulated.carrying import MAX_BLOCKS, carried, episode
 from stackmem.lab.simulated.dials import PERFECT, ReaderDials
 from stackmem.lab.simulated.knowledge import Knowledge
 from stackmem.lab.simulated.lines import ReadTo, lines
 from stackmem.lab.simulated.listening import read_message
-from stackmem.lab.simulated.sight import ChosenCall
+from stackmem.lab.simulated.reader import self_compaction
+from stackmem.lab.simulated.sight import ChosenCall, offered
+from stackmem.memory import open_strategy
+from tests.build import slots
 
 ANSWER = (
     "unit 4: needs env.runner <probe docs/ci/runner.md>, env.queue <read docs/q.md>; gives result.u4\n"
@@ -124,3 +129,31 @@ def test_a_unit_is_an_act_episode_and_everything_else_explores(command, mark):
     assert text.splitlines()[0] == mark
     assert "env.runner = tox" in text.splitlines(), "a fact of the last answer"
     assert episode("Marks are not needed.", action, knowledge, last) == ""
+
+
+CHECK = "COMPACTION CHECK: this prompt has about 30,000 tokens. If all four conditions are true, call it now."
+TOOLS = offered(tuple(spec(tool, slots(Budgets())) for tool in open_strategy("self_compact").tools))
+
+
+def test_a_conversation_is_compacted_at_a_check_after_a_unit_that_has_just_ended():
+    action = self_compaction(*known(RAN, asks=CHECK), TOOLS)
+    assert action is not None
+    assert (action.tool, action.arguments["summary"].splitlines()) == (
+        "compact_context", ["done units 1-3", "changed mirror @ 3", "env.runner = tox", "not env.queue = redis"],
+    )  # fmt: skip
+    assert self_compaction(*known(RAN, READ, asks=CHECK), TOOLS) is None, "in the middle of a unit"
+    assert self_compaction(*known(RAN, asks=""), TOOLS) is None, "nobody asks"
+
+
+def test_a_conversation_with_more_facts_than_a_summary_keeps_is_not_compacted():
+    many = "\n".join(f"env.k{number} = v{number}" for number in range(50))
+    assert self_compaction(*known(("read_file", {"path": "a"}, many), RAN, asks=CHECK), TOOLS) is None
+
+
+def test_a_reader_of_its_own_summary_knows_what_it_wrote():
+    action = self_compaction(*known(RAN, asks=CHECK), TOOLS)
+    assert action is not None
+    after, _ = known((action.tool, action.arguments, "compacted"), asks="")
+    assert after.done == 3
+    assert {key: held.value for key, held in after.facts.items()} == {"env.runner": "tox"}
+    assert after.excluded_now("env.queue") == {"redis"}
