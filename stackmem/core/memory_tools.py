@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from . import heap as heaps
 from .conversation import keeping
+from .conversation.calls import CompactContext, ConversationSearch, Expand
 from .conversation.ranking import FRAME_PREFIX, excerpts, excerpts_of_frames, excerpts_of_popped
 from .conversation.recall import recalled, searches_earlier
 from .conversation.standing import Changes
@@ -32,9 +33,6 @@ from .text import clip_bytes, mark_cut
 from .tools import (
     AddNote,
     Call,
-    CompactContext,
-    ConversationSearch,
-    Expand,
     HeapAlloc,
     HeapFree,
     HeapList,

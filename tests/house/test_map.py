@@ -60,7 +60,6 @@ def test_a_class_of_the_core_is_called_by_a_word_of_the_glossary():
 
 
 UNEXPLAINED = {
-    "CompactContext": "the tool of `self_compact`",
     "ConversationSearch": "the tool of `letta` and `handoff`",
     "Continued": "a part of ProgramStarted, which says from which run",
     "FirstLook": "the files that a small model sees before its first step",

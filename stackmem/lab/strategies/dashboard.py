@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 
+from stackmem.core.conversation.calls import Expand
 from stackmem.core.messages import Text, ToolCall, ToolResult
 from stackmem.core.state import State
 from stackmem.core.text import quantity
-from stackmem.core.tools import Expand
 from stackmem.memory.shared.linear import (
     CHARS_PER_TOKEN,
     Eviction,

@@ -12,10 +12,11 @@ searches by embeddings, we only by words (BM25). Archival memory and shared bloc
 
 from __future__ import annotations
 
+from stackmem.core.conversation.calls import ConversationSearch
 from stackmem.core.memory_directory import Memory
 from stackmem.core.messages import View
 from stackmem.core.state import State
-from stackmem.core.tools import ConversationSearch, Offer
+from stackmem.core.tools import Offer
 from stackmem.memory.shared.linear import CHARS_PER_TOKEN, Linear
 from stackmem.memory.shared.offers import ONE_FRAME
 from stackmem.memory.shared.parameters import Count, Partial

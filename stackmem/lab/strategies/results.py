@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from stackmem.core.conversation.calls import Expand
 from stackmem.core.memory_directory import Memory
 from stackmem.core.messages import ToolResult
 from stackmem.core.requests import Effect, ReadClock
 from stackmem.core.state import State
 from stackmem.core.text import shorten_text
-from stackmem.core.tools import Expand
 from stackmem.memory.shared.linear import (
     CHARS_PER_TOKEN,
     Cut,

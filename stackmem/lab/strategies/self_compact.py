@@ -9,14 +9,14 @@ the window anyway, a summary is requested as under ``compact``.
 Parameters: ``tokens`` (24,000), ``every`` (5): steps between checks.
 
 Source: SelfCompact, "Self-Compacting Language Model Agents" (arXiv 2606.23525, 2026), with its rubric for search
-agents. There a check is a request of its own that asks for a verdict with quotes, and a second one writes the summary.
+agents. There, one request asks for a verdict with quotes, and a second one writes the summary.
 """
 
 from __future__ import annotations
 
+from stackmem.core.conversation.calls import CompactContext
 from stackmem.core.messages import ToolCall, ToolResult, View
 from stackmem.core.state import State
-from stackmem.core.tools import CompactContext
 from stackmem.memory.shared.linear import Cut, Exchange, Linear, Rules, conversation, view
 from stackmem.memory.shared.offers import ONE_FRAME
 from stackmem.memory.shared.parameters import Count

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from stackmem.core.conversation.calls import ConversationSearch
 from stackmem.core.messages import ToolResult
 from stackmem.core.text import clip_chars
-from stackmem.core.tools import ConversationSearch
 from stackmem.memory.shared.linear import Linear, newest_whole
 from stackmem.memory.shared.offers import ONE_FRAME
 from stackmem.memory.shared.parameters import Choice, Count, Partial
