@@ -14,10 +14,11 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import UNSET, Struct
 
@@ -35,9 +36,11 @@ from stackmem.trace.store import TraceReader
 from tests.doors.gateway.clients.agent_jobs import JOBS, JobClient
 from tests.doors.gateway.clients.frames import FRAME_AGENTS, framed, run_with_frames
 from tests.doors.gateway.clients.job import BEGIN, DONE, RESUME, JobProvider, begin
+from tests.doors.gateway.clients.results import OutOfTimeError, Results, add_result_flags, write_between
 from tests.doors.gateway.clients.table import STRATEGIES, environ_of, place_of, version
 from tests.doors.gateway.upstream import RawUpstream
 
+T = TypeVar("T")
 MINI_DONE = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 _SECONDS = 400
 _BEGIN, _END = "<!-- jobs of real agents -->", "<!-- end of the jobs -->"
@@ -296,30 +299,36 @@ def main() -> None:
     parser.add_argument("--strategies", nargs="*", default=STRATEGIES[1:], help="in addition to full")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="jobs at a time")
     parser.add_argument("--write", type=Path, help="a page; the table replaces that between its marks")
+    add_result_flags(parser)
     chosen, clients = parser.parse_args(), Path(os.environ["STACKMEM_CLIENTS"])
+    results = Results(chosen.results, chosen.minutes)
     chosen_jobs = [name for name in chosen.agents if name in JOBS]
     installed = [name for name in chosen_jobs if place_of(JOBS[name].client, clients) is not None]
     titles = ("agent", "model", "requests", "sub-agents", "compactions", *_COLUMNS, "bound", "strategies", "frames")
     head = f"| {' | '.join(titles)} |\n|---|---|" + "---:|" * 3 + "---|" * (len(titles) - 5)
     with ThreadPoolExecutor(chosen.workers) as pool:
-        jobs = {
-            name: [pool.submit(_attempt, name, one, clients) for one in ("full", *chosen.strategies)]
-            for name in installed
-        }
-        bounds = {name: pool.submit(_bound, name, clients) for name in installed}
-        frames = {name: pool.submit(_frames, name, clients) for name in installed if name in FRAME_AGENTS}
-        rows = list[str]()
-        for name in installed:
-            whole, *attempts = (one.result() for one in jobs[name])
-            pushed = frames[name].result() if name in frames else None
-            rows.append(_row(name, clients, whole, attempts, bounds[name].result(), pushed))
-    day = datetime.now(UTC).date().isoformat()
+
+        def started(kind: type[T], job: Callable[..., T], name: str, *words: str) -> Future[T]:
+            key = (job.__name__, name, version(JOBS[name].client, clients), *words)
+            return pool.submit(results.of, kind, partial(job, name, *words, clients), *key)
+
+        jobs = {name: [started(Attempt, _attempt, name, one) for one in ("full", *chosen.strategies)]
+                for name in installed}  # fmt: skip
+        bounds = {name: started(str, _bound, name) for name in installed}
+        frames = {name: started(str, _frames, name) for name in installed if name in FRAME_AGENTS}
+    waiting = [one for row in jobs.values() for one in row] + [*bounds.values(), *frames.values()]
+    if left := sum(isinstance(one.exception(), OutOfTimeError) for one in waiting):
+        sys.exit(f"{left} of {len(waiting)} jobs are left; run the same command again")
+    rows = list[str]()
+    for name in installed:
+        whole, *attempts = (one.result() for one in jobs[name])
+        pushed = frames[name].result() if name in frames else None
+        rows.append(_row(name, clients, whole, attempts, bounds[name].result(), pushed))
     names = ", ".join(f"`{strategy}`" for strategy in chosen.strategies)
-    table = "\n".join((f"Run on {day} under `full` and {names}:", "", head, *rows))
+    table = "\n".join((f"Run on {results.run_on} under `full` and {names}:", "", head, *rows))
     print(table)
     if chosen.write is not None:
-        before, _, rest = chosen.write.read_text().partition(_BEGIN)
-        chosen.write.write_text(f"{before}{_BEGIN}\n{table}\n{_END}{rest.partition(_END)[2]}")
+        write_between(chosen.write, _BEGIN, _END, table)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec import UNSET, Struct
@@ -23,6 +23,7 @@ from stackmem.doors.gateway.status import GatewayRunStatus, run_status
 from stackmem.doors.gateway.verifying import verify_gateway_run
 from stackmem.run.run_folder import EXCHANGES
 from tests.doors.gateway.clients.provider import DONE, FAREWELL, TASK, ScriptedProvider
+from tests.doors.gateway.clients.results import OutOfTimeError, Results, add_result_flags, write_between
 from tests.doors.gateway.clients.spelling import Call, Reply
 from tests.doors.gateway.upstream import RawUpstream
 
@@ -42,6 +43,8 @@ _OPENCODE = {"provider": {"anthropic": {
     },
 }}, "permission": "allow"}  # fmt: skip
 _SECONDS = 240
+_RECOGNIZED = ("<!-- agents on a short task -->", "<!-- end of the short task -->")
+_SHARES = ("<!-- shares on a short task -->", "<!-- end of the shares -->")
 
 
 class Client(Struct, frozen=True):
@@ -245,55 +248,88 @@ def version(client: Client, clients: Path) -> str:
     return subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False).stdout.strip()
 
 
+class Measured(Struct, frozen=True):
+    """The figures of a client under a strategy: requests by kind, retries, bytes and cost.
+
+    Attributes:
+        kinds: New conversations, turns, edits, sub-agents and side requests.
+        tokens: Whether the recorded sums equal the provider's; otherwise both.
+        sent: Bytes that reached the provider.
+        faults: What failed: refusals, notes of the gateway, an exit code with the end of the output.
+    """
+
+    requests: int
+    kinds: tuple[int, ...]
+    retries: int
+    tokens: str
+    sent: int
+    usd: float
+    faults: list[str]
+
+
 def main() -> None:
-    """Run the named clients, or all, and print a table of recognized features and a table of savings."""
+    """Run the named clients, or all, and print or write a table of recognized features and one of savings."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("agents", nargs="*", default=[client.name for client in CLIENTS])
-    parser.add_argument("--strategies", nargs="+", default=STRATEGIES[1:], help="beside full")
+    parser.add_argument("--strategies", nargs="+", default=STRATEGIES[1:], help="in addition to full")
+    parser.add_argument("--write", type=Path, help="a page; the tables replace those between their marks")
+    add_result_flags(parser)
     chosen, clients = parser.parse_args(), Path(os.environ["STACKMEM_CLIENTS"])
-    rows, saved = [], []
-    for client in (one for one in CLIENTS if one.name in chosen.agents):
-        if place_of(client, clients) is None:
-            print(f"{client.name}: not installed", file=sys.stderr)
-            continue
-        found = list(_all(client, clients, chosen.strategies))
-        rows.append(_recognized(client, version(client, clients), found[0][1]))
-        saved.append(_saved(client, found))
-        print("\n".join((rows[-1], saved[-1])), file=sys.stderr, flush=True)
-    print("| agent | wire | requests | new | turns | edits | sub-agents | side | retries | tokens |")
-    print("|---|---|---:|---:|---:|---:|---:|---:|---:|---|")
-    print("\n".join(rows))
-    print()
-    print("| agent | " + " | ".join(f"`{one}`" for one in chosen.strategies) + " |")
-    print("|---|" + "---:|" * len(chosen.strategies))
-    print("\n".join(saved))
+    results, rows, saved = Results(chosen.results, chosen.minutes), list[str](), list[str]()
+    installed = [one for one in CLIENTS if one.name in chosen.agents and place_of(one, clients) is not None]
+    if missing := {one.name for one in CLIENTS if one.name in chosen.agents} - {one.name for one in installed}:
+        print(f"not installed: {', '.join(sorted(missing))}", file=sys.stderr)
+    done = 0
+    for client in installed:
+        label = _label(client, version(client, clients))
+        found = list[Measured]()
+        for strategy in ("full", *chosen.strategies):
+            job = partial(_measured, client, strategy, clients)
+            try:
+                found.append(results.of(Measured, job, "short", client.name, label, strategy))
+            except OutOfTimeError:
+                sys.exit(f"{done} of {len(installed) * (1 + len(chosen.strategies))} jobs are done;"
+                         " run the same command again")  # fmt: skip
+            done += 1
+        rows.append(_recognized(client, label, found[0]))
+        saved.append(f"| {label} | " + " | ".join(_share(one, found[0]) for one in found[1:]) + " |")
+    names = ", ".join(f"`{strategy}`" for strategy in chosen.strategies)
+    head = "| agent | wire | requests | new | turns | edits | sub-agents | side | retries | tokens |"
+    recognized = "\n".join((f"Run on {results.run_on} under `full` and {names}. Under `full`:", "", head,
+                            "|---|---|---:|---:|---:|---:|---:|---:|---:|---|", *rows))  # fmt: skip
+    head = "| agent | " + " | ".join(f"`{one}`" for one in chosen.strategies) + " |"
+    shares = "\n".join((head, "|---|" + "---:|" * len(chosen.strategies), *saved))
+    print(f"{recognized}\n\n{shares}")
+    if chosen.write is not None:
+        write_between(chosen.write, *_RECOGNIZED, recognized)
+        write_between(chosen.write, *_SHARES, shares)
 
 
-def _all(client: Client, clients: Path, strategies: Sequence[str]) -> Iterator[tuple[str, ClientRun]]:
-    for strategy in ("full", *strategies):
-        with tempfile.TemporaryDirectory(prefix="stackmem-clients-", ignore_cleanup_errors=True) as scratch:
-            found = run(client, strategy, clients, Path(scratch))
-        faults = [*found.refused, *found.notes] + ([found.said[-600:]] if found.code else [])
-        for fault in faults:
-            print(f"{client.name} under {strategy}: {fault}", file=sys.stderr)
-        yield strategy, found
+def _measured(client: Client, strategy: str, clients: Path) -> Measured:
+    with tempfile.TemporaryDirectory(prefix="stackmem-clients-", ignore_cleanup_errors=True) as scratch:
+        found = run(client, strategy, clients, Path(scratch))
+    faults = [*found.refused, *found.notes] + ([found.said[-600:]] if found.code else [])
+    print(f"{client.name} under {strategy}: {len(found.asked)} requests; {faults or 'finished'}", file=sys.stderr)
+    kinds = tuple(found.count(kind) for kind in ("new", "turn", "edit", "child", "side"))
+    tokens = "equal" if found.recorded == found.billed else f"{found.recorded} for {found.billed}"
+    retries = sum(one.retry for one in found.asked)
+    return Measured(len(found.asked), kinds, retries, tokens, found.sent, found.usd, faults)
 
 
-def _recognized(client: Client, installed: str, found: ClientRun) -> str:
-    kinds = (found.count(kind) for kind in ("new", "turn", "edit", "child", "side"))
-    billed = "equal" if found.recorded == found.billed else f"{found.recorded} for {found.billed}"
-    cells = (len(found.asked), *kinds, sum(one.retry for one in found.asked), billed)
-    return f"| {client.package} {installed} | {client.wire} | " + " | ".join(map(str, cells)) + " |"
+def _label(client: Client, installed: str) -> str:
+    model = client.variables.get("AGENT_MODEL")
+    return f"{client.package} {installed}" + (f", {model}" if model else "")
 
 
-def _saved(client: Client, found: list[tuple[str, ClientRun]]) -> str:
-    full = found[0][1]
-    return f"| {client.package} | " + " | ".join(_share(one, full) for _, one in found[1:]) + " |"
+def _recognized(client: Client, label: str, found: Measured) -> str:
+    cells = (label, client.wire, found.requests, *found.kinds, found.retries,
+             "failed" if found.faults else found.tokens)  # fmt: skip
+    return f"| {' | '.join(map(str, cells))} |"
 
 
-def _share(found: ClientRun, full: ClientRun) -> str:
+def _share(found: Measured, full: Measured) -> str:
     """Return upstream bytes and cost as a share of those under ``full``."""
-    if found.code or found.refused or not full.sent:
+    if found.faults or not full.sent:
         return "failed"
     bill = f" · {found.usd / full.usd:.0%}" if full.usd else ""
     return f"{found.sent / full.sent:.0%}{bill}"
