@@ -48,7 +48,10 @@ def command(
         shown_token = f"the token of {TOKEN_VARIABLE}" if given else token
         say(f"clients must send the header Authorization: Bearer {shown_token}; Ctrl-C stops the server")
 
-    result = serve_memory(plan, os.environ, None if http is None else (http, token), ready)
+    def warn(message: str) -> None:
+        say(readable(message))
+
+    result = serve_memory(plan, os.environ, None if http is None else (http, token), ready, warn)
     if result is not None:
         counts = f"{quantity(result.steps, 'call')}, {quantity(len(result.chunks), 'chunk')}"
         say(readable(f"{result.run}: {counts}; stackmem view shows it"))

@@ -34,7 +34,8 @@ _ROUTES = {
     "ANTHROPIC_BASE_URL from its settings files",
     "opencode": 'set provider.anthropic.options.baseURL to "{env:ANTHROPIC_BASE_URL}/v1" in opencode.json, or the same '
     'with provider.openai and "{env:OPENAI_BASE_URL}"',
-    "gemini": "set GEMINI_API_KEY and choose the auth type gemini-api-key; it then reads GOOGLE_GEMINI_BASE_URL",
+    "gemini": 'set GEMINI_API_KEY, and put {"security": {"auth": {"selectedType": "gemini-api-key"}}} into '
+    "~/.gemini/settings.json; it then reads GOOGLE_GEMINI_BASE_URL",
     "qwen": "pass --auth-type openai, so that it reads OPENAI_BASE_URL",
     "aider": "choose a model of OpenAI or Anthropic; it reads OPENAI_API_BASE and ANTHROPIC_API_BASE",
     "mini": "choose a model openai/NAME or anthropic/NAME; it reads OPENAI_API_BASE and ANTHROPIC_API_BASE",

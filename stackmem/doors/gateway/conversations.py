@@ -8,12 +8,13 @@
 - A new conversation that begins with the last words of another one continues it: the client compacted its history.
   So does another history of the same agent or session, if the client sends ids.
 - A first request without tools, or for JSON output, is a side request if it has a session's id or another
-  conversation has tools.
+  conversation has tools. So is one that quotes a reply of a conversation without tools, under other instructions.
 - A conversation grows only by a reply. A failed request leaves it unchanged, so a retry matches it again.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -48,6 +49,9 @@ _MAX_ABANDONED = 64
 _NO_IDS = AgentIds()
 _LOOKED_AT_CALL = 4_000
 _KEPT_OF_CALL = 1_000
+_KEPT_OF_REPLY = 500
+_MAX_REPLIES = 16
+"""Replies of a conversation without tools and ids that its client may quote in a side request."""
 _MAX_LOOKED_AT = 256 * 1024
 """Characters of each text that are searched for words of other conversations, limited because of the lock."""
 
@@ -71,6 +75,9 @@ class ForeignConversation(Struct):
     # by the calls' ids
     not_sent_back: dict[str, bytes] = field(default_factory=dict)
     words: tuple[str, ...] = ()  # forms of the text of its last reply, if the reply made no calls
+    system: bytes = b""  # digest of its instructions
+    replied: deque[str] = field(default_factory=partial(deque, maxlen=_MAX_REPLIES))  # how its last replies begin
+    quotes: bool = False  # a side request that quotes its parent, and whose reply may be a summary of it
     asked: set[bytes] = field(default_factory=set)  # digests of request bodies in progress or failed
     digests: list[bytes] = field(default_factory=list)  # the conversation's entries in the index
     refused: bytes = b""  # digest of the content of its first request, if that failed
@@ -144,17 +151,20 @@ class Conversations:
         opening = squeezed("\n".join(text[:_MAX_LOOKED_AT] for text in islice(texts, _MAX_TEXTS)))
         first = all(one.role != "assistant" for one in request.messages)
         side = first and ids.is_main and (request.wants_json or not request.tools)
-        side = side and (bool(ids.session) or any(one.tools for one in others))
+        system = hashlib.sha256(request.system.encode("utf-8", "replace")).digest()
+        quoted = _quoted(others, opening, system) if side and ids == _NO_IDS else None
+        side = side and (quoted is not None or bool(ids.session) or any(one.tools for one in others))
         before = None if side else _continued(others, opening, ids if request.tools else _NO_IDS)
         if before is not None:
             before.asked.add(body)
             return Placed(before.number, "compacted", chain, request.messages)
         parent, call_id = _main_of(others) if side else _parent(others, opening, ids)
+        parent = quoted.number if quoted is not None else parent
         self._count += 1
         kind: Kind = "side" if side else "new" if parent is None else "child"
         conversation = ForeignConversation(
             self._count, group, chain.digests[0], ids, tools=bool(request.tools), parent=parent, side=side,
-            asked={body},
+            asked={body}, system=system, quotes=quoted is not None,
         )  # fmt: skip
         self._known[conversation.number] = conversation
         if len(self._known) > _MAX_CONVERSATIONS:
@@ -190,7 +200,14 @@ class Conversations:
         conversation.not_sent_back = dict(abandoned) | digests
         conversation.free.extend((call.id, text) for call in conversation.calls if (text := _longest_text(call)))
         words = "\n".join(part.text for part in reply.parts if isinstance(part, Text))
-        conversation.words = () if conversation.calls or conversation.side else tuple(summary_forms(words))
+        is_side = conversation.side and not conversation.quotes
+        conversation.words = () if conversation.calls or is_side else tuple(summary_forms(words))
+        if (
+            conversation.ids == _NO_IDS
+            and not conversation.tools
+            and len(reply_start := squeezed(words)) >= _SHORTEST_SUMMARY
+        ):
+            conversation.replied.append(reply_start[:_KEPT_OF_REPLY])
         return elsewhere
 
     def forget(self, numbers: Iterable[int]) -> None:
@@ -246,9 +263,17 @@ def _continued(others: list[ForeignConversation], opening: str, ids: AgentIds) -
     """Return the conversation that a new history continues, because the client compacted it."""
     for one in others:
         if not one.calls and any(form in opening for form in one.words):
-            return one
+            return one if not one.side else next((other for other in others if other.number == one.parent), None)
     same = (one for one in others if ids.strand and one.ids == ids and one.tools and one.length)
     return next(same, None)
+
+
+def _quoted(others: list[ForeignConversation], opening: str, system: bytes) -> ForeignConversation | None:
+    """Return the conversation without tools that a request with other instructions quotes."""
+    for one in others:
+        if not (one.tools or one.side) and one.system != system and any(words in opening for words in one.replied):
+            return one
+    return None
 
 
 def _main_of(others: list[ForeignConversation]) -> tuple[int | None, str]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -108,9 +108,14 @@ class _Waiting(Struct):
 
 
 class ClientCalls:
-    """Passes a client's calls, in order, from the server to the loop, which takes them as replies."""
+    """Passes a client's calls, in order, from the server to the loop, which takes them as replies.
 
-    def __init__(self) -> None:
+    Attributes:
+        warn: Receives what the user should know about the run.
+    """
+
+    def __init__(self, warn: Callable[[str], object] = lambda _: None) -> None:
+        self.warn = warn
         self._coming: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._first: _Waiting | None = None
         self._under_way: _Waiting | None = None
@@ -214,8 +219,10 @@ def open_client_run(
             start = replace(start, heap=keeper.taken_over(plan.budgets, workspace.digest))
         run = new_run(plan.runs_dir, start.task_name, "mcp")
         calls.marks.run = run.name
-        with suppress(UnusableKey):  # without marks, only frames that programs push have no effect behind the gateway
+        try:
             calls.marks.key = frame_key(environ)
+        except UnusableKey as error:
+            calls.warn(f"frames that programs push will have no effect on prompts behind a gateway: {error}")
         writer = TraceWriter(run / TRACE, reserves=True)
         stack.callback(writer.close)
         flags = {"heap_chars": plan.budgets.heap_chars, "heap_chunks": plan.budgets.heap_chunks}

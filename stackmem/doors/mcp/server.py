@@ -50,13 +50,18 @@ def load_library() -> None:
 
 
 def serve_memory(
-    plan: ClientPlan, environ: Mapping[str, str], http: tuple[int, str] | None, ready: Callable[[str], object]
+    plan: ClientPlan,
+    environ: Mapping[str, str],
+    http: tuple[int, str] | None,
+    ready: Callable[[str], object],
+    warn: Callable[[str], object],
 ) -> RunResult | None:
     """Serve until the client leaves or a signal arrives; return the run's result, or None without a call.
 
     Args:
         http: Port (0 for any free port) and token. None serves over stdin and stdout.
         ready: Receives the address once the server listens over HTTP.
+        warn: Receives what the user should know about the run.
 
     Raises:
         UsageError: The extra is not installed, the port is not available, or the run's folder cannot be created.
@@ -66,7 +71,7 @@ def serve_memory(
     load_library()
     from .protocol import memory_server
 
-    calls = ClientCalls()
+    calls = ClientCalls(warn)
     ended: SimpleQueue[RunResult | BaseException | None] = SimpleQueue()
     threading.Thread(target=_play, args=(plan, environ, calls, ended), name="run", daemon=True).start()
     with _signals(calls.leave):

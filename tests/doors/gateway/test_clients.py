@@ -3,10 +3,13 @@
 Three of them always run. In a campaign all those that ``scripts/clients.sh`` installed run under every strategy.
 """
 
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.doors.gateway.clients.agent_jobs import JOBS, JobClient
 from tests.doors.gateway.clients.claims import bounded, claims, run_job
@@ -48,6 +51,18 @@ def test_every_agent_works_under_every_strategy(tmp_path: Path, client: Client, 
     if place_of(client, INSTALLED) is None:
         pytest.skip(f"{client.name} is not installed; run scripts/clients.sh and set STACKMEM_CLIENTS to its folder")
     held(run(client, strategy, INSTALLED, tmp_path), strategy)
+
+
+@pytest.mark.campaign
+def test_gemini_cli_is_routed_by_what_the_gateway_says_when_it_did_not_start(tmp_path: Path) -> None:
+    client = replace(NAMED["gemini-cli"], files={})
+    if place_of(client, INSTALLED) is None:
+        pytest.skip(f"{client.name} is not installed; run scripts/clients.sh and set STACKMEM_CLIENTS to its folder")
+    without = run(client, "full", INSTALLED, tmp_path / "without")
+    assert "Invalid auth method selected" in without.said
+    advice = re.search(r"no request of gemini .* put (\{.*\}) into ~/(\S+);", without.said)
+    assert advice is not None
+    held(run(replace(client, files={advice[2]: json.loads(advice[1])}), "full", INSTALLED, tmp_path / "with"), "full")
 
 
 def installed(name: str) -> JobClient:

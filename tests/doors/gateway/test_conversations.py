@@ -137,6 +137,36 @@ def test_a_request_for_a_title_is_a_side_request():
     assert (placed.kind, placed.parent) == ("side", 1)
 
 
+def chat(client: Client) -> list[Any]:
+    """A conversation of an agent without tools, such as aider."""
+    client.turn(user("Mend the parser."), reply=(Text(LONG),), tools=(), system="You edit files.")
+    return [user("Mend the parser."), assistant(LONG)]
+
+
+def test_a_message_for_a_commit_is_a_side_request_of_the_conversation_without_tools_that_it_quotes():
+    client = Client()
+    history = chat(client)
+    quoting = user(f"USER: Mend the parser.\nASSISTANT: {LONG}\n# Diffs:\n-a\n+b")
+    side = client.turn(quoting, reply=(Text("fix: parser"),), tools=(), system="Write a commit message.")
+    other, _ = client.ask(user("# Diffs:\n-a\n+b"), tools=(), system="Write a commit message.")
+    same, _ = client.ask(quoting, tools=(), system="You edit files.")
+    turn, _ = client.ask(*history, user("Go on."), tools=(), system="You edit files.")
+    assert [(one.conversation, one.kind, one.parent) for one in (side, other, same, turn)] == [
+        (2, "side", 1), (3, "new", None), (1, "compacted", None), (1, "turn", None)
+    ]  # fmt: skip
+
+
+def test_a_conversation_continues_with_the_summary_of_a_side_request_that_quoted_it():
+    client = Client()
+    chat(client)
+    summary = f"They spoke about a parser. {LONG[:60]} and more of the kind."
+    side = client.turn(user(f"# USER\nMend.\n# ASSISTANT\n{LONG}"), reply=(Text(summary),), tools=(), system="Sum up.")
+    placed, _ = client.ask(user(f"I spoke to you before.\n{summary}"), assistant("Ok."), user("Go on."), tools=())
+    assert [(one.conversation, one.kind, one.parent) for one in (side, placed)] == [
+        (2, "side", 1), (1, "compacted", None)
+    ]  # fmt: skip
+
+
 def test_a_conversation_that_starts_with_anothers_last_words_continues_it():
     client = Client()
     history = begun(client)

@@ -20,6 +20,8 @@ class JobClient(Struct, frozen=True):
         unsaved: How replies begin that its files do not contain, such as a compaction.
         is_linked: Whether its resumed session can be recognized.
         typed: For an agent that reads its prompts from stdin, the lines for the start and for the resume.
+        git: It works in a repository, and asks for messages of its commits.
+        sums_up_aside: It asks for a summary in a conversation apart from its work.
     """
 
     client: Client
@@ -30,6 +32,8 @@ class JobClient(Struct, frozen=True):
     unsaved: tuple[str, ...] = ()
     is_linked: bool = True
     typed: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    git: bool = False
+    sums_up_aside: bool = False
 
 
 _CLAUDE = ("{bin}/claude", "-p", "{task}", "--dangerously-skip-permissions", "--autocompact", "100000", "--model")
@@ -38,8 +42,8 @@ _CODEX = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
 _OPENCODE = ("{bin}/opencode", "run", "--model")
 _GEMINI = ("{bin}/gemini", "--model", "gemini-3.8-flash", "--yolo", "-p", "{task}")
 _AIDER = (
-    "{bin}/aider", *NAMED["aider"].command[1:], "--edit-format", "diff", "--max-chat-history-tokens", "600",
-    *(f"part_{number}.txt" for number in range(1, 8)),
+    "{bin}/aider", *(word for word in NAMED["aider"].command[1:] if word != "--no-git"),
+    "--edit-format", "diff", "--max-chat-history-tokens", "600", *(f"part_{number}.txt" for number in range(1, 8)),
 )  # fmt: skip
 
 
@@ -86,6 +90,8 @@ JOBS = {
         (*_AIDER, "--restore-chat-history"),
         agents=0,
         is_linked=False,
+        git=True,
+        sums_up_aside=True,
         typed=(
             (BEGIN, *(f"Step {number}, please." for number in range(2, len(MAIN) + 2))),
             (RESUME, *(f"Check {number}, please." for number in range(2, len(AGAIN) + 2))),

@@ -47,7 +47,7 @@ _BEGIN, _END = "<!-- jobs of real agents -->", "<!-- end of the jobs -->"
 _COLUMNS = {
     "bodies": ("bodies", "unchanged", "no request refused"),
     "usage, bill, steps": ("finishes", "usage", "usage of the trace", "bill", "steps"),
-    "tree": ("sub-agents",),
+    "tree": ("sub-agents", "side requests"),
     "import": ("import",),
     "resume": ("resume",),
 }
@@ -89,7 +89,7 @@ def run_job(
     if place is None:
         raise FileNotFoundError(job.client.name)
     work, runs, home = scratch / "work", scratch / "runs", scratch / "home"
-    begin(work / name)
+    begin(work / name, git=job.git)
     home.mkdir()
     for file, value in job.client.files.items():
         (home / file).parent.mkdir(parents=True, exist_ok=True)
@@ -166,6 +166,7 @@ def claims(job: JobClient, found: JobRun, strategy: str) -> dict[str, str]:
         "steps": _unequal(steps, replies) if strategy == "full" else "",
         "cuts": "" if strategy == "full" else _unequal((decided, left), (len(found.asked), 0)),
         "sub-agents": _tree(job, found),
+        "side requests": _sides(job, found),
         "import": _imported(job, found, steps, usd) if strategy == "full" and job.sessions else "",
         "resume": "" if not job.is_linked or _is_linked(found.status) else "not linked",
     }  # fmt: skip
@@ -224,6 +225,12 @@ def _tree(job: JobClient, found: JobRun) -> str:
     named_ = [strand for strand in strands for one in pushes if f"-{strand}-" in one.name]
     without = [one.number for one in children.values() if not one.call_id]
     return f"requests {without} without their call" if without else _unequal(named_, strands)
+
+
+def _sides(job: JobClient, found: JobRun) -> str:
+    """Compare the recorded side requests with the titles and messages that the provider wrote."""
+    recorded = len({(one.session, one.conversation) for one in found.asked if one.kind == "side"})
+    return _unequal(recorded, found.provider.titles + (found.provider.compacted if job.sums_up_aside else 0))
 
 
 def bounded(found: JobRun) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -217,12 +218,16 @@ def namespaces_of(body: bytes) -> dict[str, str]:
     return {tool["name"]: space["name"] for space in spaces for tool in space["tools"]}
 
 
-def begin(folder: Path) -> None:
-    """Write the seven parts that a job works on."""
+def begin(folder: Path, *, git: bool = False) -> None:
+    """Write the seven parts that a job works on, committed to a new repository if it works with ``git``."""
     folder.mkdir(parents=True)
     for number in range(1, 8):
         lines = (f"part {number} line {line}\n" for line in range(1, number + 3))
         (folder / f"part_{number}.txt").write_text("".join(lines))
+    if git:
+        for words in (("init", "-q"), ("config", "user.name", "A"), ("config", "user.email", "a@example.org"),
+                      ("add", "."), ("commit", "-q", "-m", "Begin")):  # fmt: skip
+            subprocess.run(["git", *words], cwd=folder, check=True)
 
 
 def _compacts(asked: ForeignRequest) -> bool:

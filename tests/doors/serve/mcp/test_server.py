@@ -69,18 +69,44 @@ def test_an_agent_has_a_heap_and_frames_over_stdio_and_kill_9_takes_nothing(stag
     assert (state.end, list(state.heap.chunks)) == (None, ["spec", "last"])
 
 
-def test_lines_with_lone_surrogates_and_invalid_requests_are_answered(stage: Stage, tmp_path: Path):
+def lines_of(*calls: tuple[str, dict[str, object]]) -> list[str]:
+    """Return the lines of a client that makes calls without waiting for answers."""
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a\ud800", "version": "1"}}
-    calls = [
-        ("tools/call", {"name": "heap_alloc", "arguments": {"name": "a", "content": "x\ud800y"}}),
-        ("tools/call", {"name": "\udc00", "arguments": {}}),
-        ("tools/call", {"name": "heap_read", "arguments": {"name": "a"}}),
-    ]
+    asked = [("initialize", hello), *(("tools/call", {"name": name, "arguments": given}) for name, given in calls)]
     lines = [
         json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-        for number, (method, params) in enumerate([("initialize", hello), *calls], 1)
+        for number, (method, params) in enumerate(asked, 1)
     ]
     lines.insert(1, json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+    return lines
+
+
+def test_a_key_for_frame_marks_that_cannot_be_used_is_reported(stage: Stage, tmp_path: Path) -> None:
+    key = tmp_path / "state/stackmem/keys/frames.key"
+    key.parent.mkdir(parents=True)
+    key.write_text("0" * 64)
+    key.chmod(0o644)
+    (tmp_path / "work").mkdir()
+    command = stage.arguments("mcp", str(tmp_path / "work"), "--heap", "none")
+    server = subprocess.Popen(
+        command, env=stage.environ() | {"XDG_STATE_HOME": str(tmp_path / "state")}, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write("\n".join([*lines_of(("heap_list", {})), ""]))
+    server.stdin.flush()
+    for _ in range(2):
+        server.stdout.readline()
+    _, complained = server.communicate()
+    assert "frames that programs push will have no effect on prompts behind a gateway: the key " in complained
+    assert f"{key} is open to other users, who may have read it; remove it to get a new one" in complained
+
+
+def test_lines_with_lone_surrogates_and_invalid_requests_are_answered(stage: Stage, tmp_path: Path):
+    lines = lines_of(
+        ("heap_alloc", {"name": "a", "content": "x\ud800y"}), ("\udc00", {}), ("heap_read", {"name": "a"})
+    )  # fmt: skip
     server = stage.start("mcp", tmp_path, "--heap", "none", stdin=subprocess.PIPE)
     assert server.stdin is not None
     assert server.stdout is not None
