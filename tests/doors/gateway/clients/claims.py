@@ -36,7 +36,7 @@ from stackmem.trace.store import TraceReader
 from tests.doors.gateway.clients.agent_jobs import JOBS, JobClient
 from tests.doors.gateway.clients.frames import FRAME_AGENTS, framed, run_with_frames
 from tests.doors.gateway.clients.job import BEGIN, DONE, RESUME, JobProvider, begin
-from tests.doors.gateway.clients.results import OutOfTimeError, Results, add_result_flags, write_between
+from tests.doors.gateway.clients.results import Results, add_result_flags, stop_if_out_of_time, write_between
 from tests.doors.gateway.clients.table import STRATEGIES, environ_of, place_of, version
 from tests.doors.gateway.upstream import RawUpstream
 
@@ -323,9 +323,7 @@ def main() -> None:
                 for name in installed}  # fmt: skip
         bounds = {name: started(str, _bound, name) for name in installed}
         frames = {name: started(str, _frames, name) for name in installed if name in FRAME_AGENTS}
-    waiting = [one for row in jobs.values() for one in row] + [*bounds.values(), *frames.values()]
-    if left := sum(isinstance(one.exception(), OutOfTimeError) for one in waiting):
-        sys.exit(f"{left} of {len(waiting)} jobs are left; run the same command again")
+    stop_if_out_of_time([*(one for row in jobs.values() for one in row), *bounds.values(), *frames.values()])
     rows = list[str]()
     for name in installed:
         whole, *attempts = (one.result() for one in jobs[name])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import hashlib
 import re
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,6 +80,12 @@ def add_result_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of a table whose run can be continued."""
     parser.add_argument("--results", type=Path, help="a folder for finished jobs, which are not repeated")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start no job after so many minutes")
+
+
+def stop_if_out_of_time(jobs: Sequence[Future[Any]]) -> None:
+    """Exit if the time was over before every job was started."""
+    if left := sum(isinstance(one.exception(), OutOfTimeError) for one in jobs):
+        sys.exit(f"{left} of {len(jobs)} jobs are left; run the same command again")
 
 
 def write_between(page: Path, begin: str, end: str, text: str) -> None:

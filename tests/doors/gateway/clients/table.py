@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from stackmem.doors.gateway.status import GatewayRunStatus, run_status
 from stackmem.doors.gateway.verifying import verify_gateway_run
 from stackmem.run.run_folder import EXCHANGES
 from tests.doors.gateway.clients.provider import DONE, FAREWELL, TASK, ScriptedProvider
-from tests.doors.gateway.clients.results import OutOfTimeError, Results, add_result_flags, write_between
+from tests.doors.gateway.clients.results import Results, add_result_flags, stop_if_out_of_time, write_between
 from tests.doors.gateway.clients.spelling import Call, Reply
 from tests.doors.gateway.upstream import RawUpstream
 
@@ -272,27 +273,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("agents", nargs="*", default=[client.name for client in CLIENTS])
     parser.add_argument("--strategies", nargs="+", default=STRATEGIES[1:], help="in addition to full")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="jobs at a time")
     parser.add_argument("--write", type=Path, help="a page; the tables replace those between their marks")
     add_result_flags(parser)
     chosen, clients = parser.parse_args(), Path(os.environ["STACKMEM_CLIENTS"])
-    results, rows, saved = Results(chosen.results, chosen.minutes), list[str](), list[str]()
+    results, strategies = Results(chosen.results, chosen.minutes), ("full", *chosen.strategies)
     installed = [one for one in CLIENTS if one.name in chosen.agents and place_of(one, clients) is not None]
     if missing := {one.name for one in CLIENTS if one.name in chosen.agents} - {one.name for one in installed}:
         print(f"not installed: {', '.join(sorted(missing))}", file=sys.stderr)
-    done = 0
+    labels = {one.name: _label(one, version(one, clients)) for one in installed}
+    with ThreadPoolExecutor(chosen.workers) as pool:
+        jobs = {
+            one.name: [
+                pool.submit(results.of, Measured, partial(_measured, one, strategy, clients), "short", one.name,
+                            labels[one.name], strategy)
+                for strategy in strategies
+            ]
+            for one in installed
+        }  # fmt: skip
+    stop_if_out_of_time([one for row in jobs.values() for one in row])
+    rows, saved = list[str](), list[str]()
     for client in installed:
-        label = _label(client, version(client, clients))
-        found = list[Measured]()
-        for strategy in ("full", *chosen.strategies):
-            job = partial(_measured, client, strategy, clients)
-            try:
-                found.append(results.of(Measured, job, "short", client.name, label, strategy))
-            except OutOfTimeError:
-                sys.exit(f"{done} of {len(installed) * (1 + len(chosen.strategies))} jobs are done;"
-                         " run the same command again")  # fmt: skip
-            done += 1
-        rows.append(_recognized(client, label, found[0]))
-        saved.append(f"| {label} | " + " | ".join(_share(one, found[0]) for one in found[1:]) + " |")
+        found = [one.result() for one in jobs[client.name]]
+        rows.append(_recognized(client, labels[client.name], found[0]))
+        saved.append(f"| {labels[client.name]} | " + " | ".join(_share(one, found[0]) for one in found[1:]) + " |")
     names = ", ".join(f"`{strategy}`" for strategy in chosen.strategies)
     head = "| agent | wire | requests | new | turns | edits | sub-agents | side | retries | tokens |"
     recognized = "\n".join((f"Run on {results.run_on} under `full` and {names}. Under `full`:", "", head,
