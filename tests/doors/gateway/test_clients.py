@@ -11,6 +11,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from stackmem.core.facts import ModelReplied
+from stackmem.core.messages import ReplyPart, Text
+from stackmem.doors.gateway.exchanges import AnswerPassed, RequestPassed, read_exchanges
+from stackmem.formats.import_ import import_file
+from stackmem.run.run_folder import EXCHANGES, TRACE
+from stackmem.trace.store import TraceReader
 from tests.doors.gateway.clients.agent_jobs import JOBS, JobClient
 from tests.doors.gateway.clients.claims import bounded, claims, run_job
 from tests.doors.gateway.clients.frames import FRAME_AGENTS, framed, run_with_frames
@@ -79,6 +85,49 @@ def test_the_record_of_a_job_agrees_with_the_provider(tmp_path: Path, name: str,
     job = installed(name)
     found = run_job(job, strategy, INSTALLED, tmp_path)
     assert {claim: why for claim, why in claims(job, found, strategy).items() if why} == {}
+
+
+@pytest.mark.campaign
+def test_aiders_history_has_the_replies_of_the_record(tmp_path: Path) -> None:
+    """Its tokens are rounded estimates of its own, and it does not contain side requests."""
+    found = run_job(installed("aider"), "full", INSTALLED, tmp_path)
+    imports = import_file(tmp_path / "work/one/.aider.chat.history.md", None, tmp_path / "imported")
+    sides = {(folder, one.conversation) for folder in found.folders for one in requests_of(folder)
+             if one.kind == "side"}  # fmt: skip
+    recorded = [
+        text
+        for folder in found.folders
+        for one, reply in exchanges_of(folder)
+        if (folder, one.conversation) not in sides
+        for text in words_of(reply.parts)
+    ]
+    told = [
+        text
+        for one in imports
+        for record in TraceReader(Path(one.run_dir) / TRACE)
+        if isinstance(record.event, ModelReplied)
+        for text in words_of(record.event.parts)
+    ]
+    assert sum(one.steps for one in imports) == len(recorded) == len(told)
+    assert told == recorded
+    assert len(sides) == found.provider.titles + found.provider.compacted
+
+
+def requests_of(folder: Path) -> list[RequestPassed]:
+    return [one for one in read_exchanges(folder / EXCHANGES) if isinstance(one, RequestPassed)]
+
+
+def exchanges_of(folder: Path) -> list[tuple[RequestPassed, ModelReplied]]:
+    """Return the requests that have a reply, with it."""
+    asked = {one.number: one for one in requests_of(folder)}
+    answers = (one for one in read_exchanges(folder / EXCHANGES) if isinstance(one, AnswerPassed))
+    return [(asked[one.number], one.reply) for one in answers if isinstance(one.reply, ModelReplied)]
+
+
+def words_of(parts: tuple[ReplyPart, ...]) -> list[str]:
+    """Return the words of a reply; a history on paper changes blanks and fences."""
+    text = " ".join(part.text for part in parts if isinstance(part, Text))
+    return [" ".join(text.split())]
 
 
 @pytest.mark.campaign
