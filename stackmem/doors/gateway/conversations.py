@@ -270,10 +270,8 @@ def _continued(others: list[ForeignConversation], opening: str, ids: AgentIds) -
 
 def _quoted(others: list[ForeignConversation], opening: str, system: bytes) -> ForeignConversation | None:
     """Return the conversation without tools that a request with other instructions quotes."""
-    for one in others:
-        if not (one.tools or one.side) and one.system != system and any(words in opening for words in one.replied):
-            return one
-    return None
+    candidates = (other for other in others if not (other.tools or other.side) and other.system != system)
+    return next((other for other in candidates if any(words in opening for words in other.replied)), None)
 
 
 def _main_of(others: list[ForeignConversation]) -> tuple[int | None, str]:

@@ -171,7 +171,7 @@ def test_a_conversation_that_starts_with_anothers_last_words_continues_it():
     client = Client()
     history = begun(client)
     client.turn(*history, user(result("c1", "a.py"), "Sum up."), reply=(Text(LONG),))
-    placed, _ = client.ask(user(f"This session goes on from another one:\n{LONG}\nGo on."))
+    placed, _ = client.ask(user(f"This session continues another one:\n{LONG}\nGo on."))
     assert (placed.conversation, placed.kind) == (1, "compacted")
 
 

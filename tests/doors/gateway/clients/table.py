@@ -232,7 +232,7 @@ def run(client: Client, strategy: str, clients: Path, scratch: Path) -> ClientRu
 
 
 def environ_of(client: Client, home: Path) -> dict[str, str]:
-    """Return a client's environment: keys that are not real, and a home of its own."""
+    """Return the environment of a client, with fake keys and a separate home."""
     given = {name: os.environ[name] for name in ("PATH", "LANG", "TERM") if name in os.environ}
     keys = {"ANTHROPIC_API_KEY": "sk-ant-none-0123456789", "OPENAI_API_KEY": "sk-none-0123456789abcdef",
             "GEMINI_API_KEY": "AIza" + "b" * 35}  # fmt: skip
@@ -256,7 +256,7 @@ class Measured(Struct, frozen=True):
         kinds: New conversations, turns, edits, sub-agents and side requests.
         tokens: Whether the recorded sums equal the provider's; otherwise both.
         sent: Bytes that reached the provider.
-        faults: What failed: refusals, notes of the gateway, an exit code with the end of the output.
+        faults: Refusals, notes of the gateway, and a failing exit code with the end of the output.
     """
 
     requests: int
