@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks._folder import own_folder
 from stackmem.core.facts import ChecksReturned, ContextCompacted, ModelReplied
-from stackmem.lab.bench.results import read_results
+from stackmem.lab.bench.ledger import read_rows
 from stackmem.trace.open_run import Run
 
 PREDICTION = Path(__file__).with_suffix(".json")
@@ -53,7 +53,7 @@ def bench(plan: Mapping[str, Any], model: str, place: Path, more: Iterable[str])
         "--max-steps", str(plan["max_steps"]), "--size", "full", "--jobs", "1", "-o", str(place), *more,
     ]  # fmt: skip
     done = subprocess.run([sys.executable, "-m", "stackmem", *words], stdout=sys.stderr, check=False)
-    if not (place / "results.sqlite").is_file():
+    if not (place / "ledger.jsonl").is_file():
         raise SystemExit(f"the bench made no results (exit {done.returncode})")
 
 
@@ -79,7 +79,7 @@ def figures(row: Mapping[str, Any], place: Path) -> dict[str, float]:
 def means(place: Path) -> tuple[Means, dict[str, int]]:
     """Return the mean figures and the number of trials of each strategy."""
     trials: dict[str, list[dict[str, float]]] = {}
-    for row in read_results(place):
+    for row in read_rows(place):
         if row["outcome"] != "error":
             trials.setdefault(row["spelled"], []).append(figures(row, place))
     averages = {
