@@ -17,7 +17,7 @@ from stackmem.core import limits as core_limits
 from stackmem.core.budgets import Limits
 from stackmem.core.pricing import Price
 from stackmem.core.state import State
-from stackmem.core.tools import RunCommand
+from stackmem.core.tools import ListFiles, PopFrame, ReadFile, RunCommand, WriteFile, tool_name
 from stackmem.errors import UsageError
 from stackmem.models.local_servers import is_known
 from stackmem.models.registry import is_free
@@ -32,6 +32,9 @@ LIMITS = {limit.setting: limit.field for limit in core_limits.RUN_LIMITS}
 """Maps each setting to the field of ``Limits`` that it fills."""
 MORE = {limit.field: limit.increase for limit in core_limits.RUN_LIMITS}
 """Maps each field of ``Limits`` to a reasonable increase, shown in error messages."""
+_NOT_FOUND = 127  # the shell's exit code for an unknown command
+_TOOL_NAMES = {tool_name(tool) for tool in (ReadFile, WriteFile, ListFiles, PopFrame)}
+"""Tools that every strategy offers."""
 
 
 def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
@@ -126,11 +129,21 @@ def run_for_agent(
         longest: Maximum number of seconds that the agent may request; 0 if it may not request any.
     """
     allowed = float(call.seconds or seconds)
-    advice = _after_timeout(allowed, longest)
-    outcome = workspace.run_command(call.command, allowed, shown_bytes - len(advice))
-    if outcome.reason != "timeout" or not isinstance(outcome, ToolOutcome):
+    advice, tool_advice = _after_timeout(allowed, longest), _named_tool(call.command)
+    outcome = workspace.run_command(call.command, allowed, shown_bytes - max(len(advice), len(tool_advice)))
+    if not isinstance(outcome, ToolOutcome):
+        return outcome
+    if outcome.exit_code == _NOT_FOUND:
+        advice = tool_advice
+    elif outcome.reason != "timeout":
         return outcome
     return replace(outcome, text=outcome.text + advice)
+
+
+def _named_tool(command: str) -> str:
+    """Return advice if a command is the name of a tool. Small models write their calls as commands."""
+    name, *_ = command.split(maxsplit=1) or [""]
+    return f"\n({name} is a tool, not a command; call it directly)" if name in _TOOL_NAMES else ""
 
 
 def _after_timeout(allowed: float, longest: int) -> str:

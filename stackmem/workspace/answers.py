@@ -75,7 +75,8 @@ def answer(
         return ToolOutcome(cut("[empty file]", shown_bytes))
     if start > span.lines:
         there = f"has {span.lines} lines" if span.counted else f"is too long to search after line {span.lines}"
-        raise ToolRefused(f"start_line {start} does not exist: {named(path)} {there}; leave start_line out to read from line 1")
+        way = "leave start_line out to read from line 1"
+        raise ToolRefused(f"start_line {start} does not exist: {named(path)} {there}; {way}")
     return ToolOutcome(shown_lines(span, start, ranged=ranged, shown_bytes=shown_bytes, scrub=scrub))
 
 

@@ -323,6 +323,18 @@ def prompts(events: list) -> list[str]:
     return [event.prompt_digest for event in events if isinstance(event, ModelReplied)]
 
 
+def test_a_tool_that_is_run_as_a_command_is_answered_with_the_right_way(stage: Stage):
+    script = stage.script(
+        call("run_command", command="read_file total.py"),
+        call("run_command", command="no_such_tool total.py"),
+        pop("Done."),
+    )
+    result = talk(stage, Scripted("Work."), script)
+    tool, other = (fact.text for fact in facts(result, ToolReturned))
+    assert tool.endswith("\n(read_file is a tool, not a command; call it directly)")
+    assert other.endswith("[exit 127]")
+
+
 def test_in_the_users_folder_the_agent_sets_the_time_limit_of_a_command(stage: Stage):
     script = stage.script(
         call("run_command", command="sleep 20", seconds=1),
