@@ -12,12 +12,21 @@ from typing import Literal
 
 from msgspec import Struct
 
+from stackmem.core.facts import Event
+from stackmem.core.parallel.facts import FrameReturned
 from stackmem.errors import TraceError
 
 from .objects import EXECUTABLE, LINK, REMOVED, Objects, TreeEntry
 
 _DIFFED_BYTES = 400_000
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def tree_of(event: Event) -> str:
+    """Return the workspace after a fact, as a tree. Empty if the fact cannot have changed it."""
+    # the tree of a parallel frame is in the history of its own run
+    tree: str = "" if isinstance(event, FrameReturned) else getattr(event, "tree", "")
+    return tree
 
 
 class Snapshot:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stackmem.core import facts
 from stackmem.core.decider import AgentDecider, ProgramUnderWay, Watcher
 from stackmem.core.frames import partial_result
+from stackmem.core.parallel.facts import FrameReturned, FramesPushed
 from stackmem.core.person_facts import (
     PersonAccepted,
     PersonAttached,
@@ -48,24 +49,42 @@ class Replay(Struct, frozen=True):
     same_rules: bool  # False if the run was made under other rules; wording and prompts were then not compared
     program: ProgramUnderWay | None = None  # the state of its interpreter, for a program's run
     agent: AgentDecider | None = None  # the agent with the programs that it called, in every other run
+    groups: list[Group] = field(default_factory=list)  # in the order of their pushes
 
 
-def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None) -> Replay:
+class Group(Struct):
+    """Parallel frames that were pushed together.
+
+    Attributes:
+        at: The number of the record that pushed them.
+        state: The state after it, from which each of their runs continues.
+        returned: What each frame returned last, by its id.
+    """
+
+    at: int
+    state: State | None = None
+    returned: dict[str, FrameReturned] = field(default_factory=dict)
+
+
+def verify(
+    records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None, since: State | None = None
+) -> Replay:
     """Fold ``records`` and check each of them against the rules.
 
     Args:
-        text_of: Returns the text of a program's source for its digest.
-        watch: Receives the program's lines.
+        text_of, watch, since: As for ``RecordWalk``.
 
     Raises:
         RulesDiffer: The rules derive something else today. The message names the record and both versions.
         TraceError: The first record is not ``RunStarted``, or its strategy is not installed.
         UsageError: The run was imported, so our rules did not create it.
     """
-    walk, prompts, count = RecordWalk(records, text_of, watch), 0, 0
+    walk, prompts, count = RecordWalk(records, text_of, watch, since), 0, 0
     proven: Proven = {}
+    groups: list[Group] = []
     for step in walk:
         event, count = step.record.event, step.record.seq
+        _note_group(groups, step)
         if not step.is_input:
             prompts += _check(step, proven, walk.strategy)
         elif isinstance(event, facts.RunStarted):
@@ -74,7 +93,18 @@ def verify(records: Iterable[Record], text_of: TextOf = no_sources, watch: Watch
             proven = {}
     if walk.state.start is None:
         raise TraceError("the trace contains no records")
-    return Replay(walk.state, count, prompts, walk.state.begun.rules == facts.RULES, walk.program, walk.agent)
+    return Replay(walk.state, count, prompts, walk.state.begun.rules == facts.RULES, walk.program, walk.agent, groups)
+
+
+def _note_group(groups: list[Group], step: WalkedRecord) -> None:
+    """Add a step's record to the group that it belongs to."""
+    event = step.record.event
+    if groups and groups[-1].state is None:
+        groups[-1].state = step.before
+    if isinstance(event, FramesPushed):
+        groups.append(Group(step.record.seq))
+    elif isinstance(event, FrameReturned) and groups:
+        groups[-1].returned[event.frame] = event
 
 
 def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:

@@ -41,12 +41,21 @@ class RecordWalk:
     A record is applied only when the next one is requested, so that it can be refused before anything follows from it.
     """
 
-    def __init__(self, records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None) -> None:
-        """Start. ``text_of`` returns the text of a program's source for its digest; ``watch`` receives its lines."""
+    def __init__(
+        self, records: Iterable[Record], text_of: TextOf = no_sources, watch: Watcher | None = None,
+        since: State | None = None,
+    ) -> None:  # fmt: skip
+        """Start.
+
+        Args:
+            text_of: Returns the text of a program's source for its digest.
+            watch: Receives the program's lines.
+            since: The state before the first record, for the records of a parallel frame. By default the run's start.
+        """
         self._records, self._text_of, self._watch = records, text_of, watch
-        self._named = ""  # name of the current strategy
+        self._named = since.begun.strategy if since is not None else ""  # name of the current strategy
         self._strategy: MemoryStrategy | None = None
-        self.state = State()  # the state after the records applied so far
+        self.state = since or State()  # the state after the records applied so far
         self.program: ProgramUnderWay | None = None  # the run's program; None before it starts
         self._agent: AgentDecider | None = None  # the agent with the programs that it called
 

@@ -153,6 +153,10 @@ def _verify(folder: Path, *, signed: bool, as_json: bool) -> None:
     if done.result_is_unread:
         typer.echo("its result.json cannot be read and was not compared; stackmem resume writes it again")
     typer.echo(f"outcome {done.outcome}, step {done.steps}, {quantity(done.frames, 'frame')} pushed")
+    if done.parallel:
+        typer.echo(f"{quantity(done.parallel, 'parallel frame')} verified, each a run of its own")
+    if done.missing_frames:
+        typer.echo(f"not verified, because their runs are missing: {', '.join(done.missing_frames)}")
     if done.signed is not None:
         typer.echo(f"signed completely by {one_line(', '.join(done.signed.keys))}")
         for first, last in done.signed.unsigned_ranges:

@@ -100,7 +100,7 @@ def pack_command(
     runs_dir: str | None = flag("runs_dir", short=False),
     json: Json = False,
 ) -> None:
-    """Write a run, with the records of its parents and all its files, as one self-contained archive."""
+    """Write a run as one self-contained archive, with its parents' records, its parallel frames and all its files."""
     folder = run_folder(run, runs_dir)
     out = Path(os.path.expanduser(output)) if output is not None else Path.cwd() / f"{folder.resolve().name}.zip"
     packed = pack(folder, out)
@@ -109,13 +109,16 @@ def pack_command(
             f"{packed.missing:,} files or folders are missing from the history, which can happen in a power cut; "
             "the archive lacks them too"
         )
+    if packed.missing_frames:
+        say(f"the archive lacks parallel frames whose runs are missing: {', '.join(packed.missing_frames)}")
     if json:
         echo_json(packed)
         return
     parents = f", including {len(packed.parents)} parents" if packed.parents else ""
+    frames = f", {quantity(len(packed.frames), 'parallel frame')}" if packed.frames else ""
     typer.echo(
-        f"{readable(packed.file)}: {packed.records:,} records{parents}, {packed.objects:,} objects of its history, "
-        f"{packed.bytes / (1 << 20):,.1f} MiB"
+        f"{readable(packed.file)}: {packed.records:,} records{parents}{frames}, "
+        f"{packed.objects:,} objects of its history, {packed.bytes / (1 << 20):,.1f} MiB"
     )
 
 

@@ -212,7 +212,7 @@ def run_row(folder: Path) -> RunRow:
             parent=result.parent,
             frame=frame_of(name),
         )
-    outcome = RUNNING if held else INTERRUPTED if _has_begun(folder) else UNBEGUN
+    outcome = RUNNING if held else INTERRUPTED if has_begun(folder) else UNBEGUN
     row = RunRow(name, _start_time(name), outcome, frame=frame_of(name))
     with suppress(TraceError):
         row = replace(row, parent=came_from(folder))
@@ -242,7 +242,8 @@ def _frame_number(name: str) -> int:
     return int(name.rpartition("-")[2])
 
 
-def _has_begun(folder: Path) -> bool:
+def has_begun(folder: Path) -> bool:
+    """Return whether a run has a trace with at least a part of a record."""
     try:
         return (folder / TRACE).stat().st_size > 0
     except OSError:

@@ -2,16 +2,20 @@
 
 import json
 import os
+import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from stackmem import UsageError
+from stackmem import TraceError, UsageError, replay
+from stackmem.review.kept.pack import pack, unpack
 from stackmem.review.kept.removal import prune, remove_run
 from stackmem.review.kept.run_list import find_runs
 from stackmem.run.companion.find import find_run, newest_session
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.run_folder import frame_parent
+from stackmem.trace.open_run import Run
 from tests.groups import group_script, together
 from tests.run.people import Scripted, talk
 from tests.stage import Stage, call, mounted, pop
@@ -89,3 +93,57 @@ def test_the_figures_of_a_run_name_the_runs_of_its_frames_and_a_frame_names_its_
     shown = stage.call("trace", "show", stage.runs / f"{run.name}.frame-3").stdout
     assert f"parallel frame-3 of {run.name}, from record " in shown
     assert "parallel frame  " not in shown
+
+
+@mounted
+def test_a_packed_run_contains_its_frames_and_verifies_elsewhere(stage: Stage, tmp_path):
+    run = played(stage)
+    packed = pack(run, tmp_path / "x.zip")
+    assert (packed.frames, packed.missing, packed.missing_frames) == (
+        (f"{run.name}.frame-2", f"{run.name}.frame-3"), 0, (),
+    )  # fmt: skip
+    there = unpack(tmp_path / "x.zip", tmp_path / "far")
+    remove_run(run)
+    assert (replay(there).parallel, replay(there).missing_frames) == (2, ())
+    assert replay(there.parent / f"{run.name}.frame-3").frames == 3
+    merged = Run(there).files_at(2)
+    assert b"<<<<<<<" in merged["a.txt"]
+    assert Run(there.parent / f"{run.name}.frame-3").files_at(2)["a.txt"] == b"b"
+    assert [row.frame for row in find_runs(there.parent, (), "started", None)] == ["", "frame-2", "frame-3"]
+    assert "2 parallel frames verified" in stage.call("replay", tmp_path / "x.zip").stdout
+
+
+@mounted
+def test_a_packed_fork_contains_the_frames_of_the_run_that_it_shares(stage: Stage, tmp_path):
+    run = played(stage)
+    forked = Path(fork(run, 2, ForkChanges(), os.environ).result.run_dir)
+    packed = pack(forked, tmp_path / "x.zip")
+    assert packed.frames == (f"{run.name}.frame-2", f"{run.name}.frame-3")
+    there = unpack(tmp_path / "x.zip", tmp_path / "far")
+    assert replay(there).parallel == 2
+    assert Run(there.parent / f"{run.name}.frame-2").files_at(2)["a.txt"] == b"a"
+    shutil.rmtree(stage.runs / f"{run.name}.frame-3")
+    assert pack(forked, tmp_path / "y.zip").missing_frames == (f"{run.name}.frame-3",)
+
+
+@mounted
+def test_replay_refuses_a_run_in_the_place_of_a_frame(stage: Stage):
+    run, other = played(stage), played(stage)
+    shutil.rmtree(stage.runs / f"{run.name}.frame-3")
+    assert replay(run).missing_frames == (f"{run.name}.frame-3",)
+    shutil.copytree(stage.runs / f"{other.name}.frame-3", stage.runs / f"{run.name}.frame-3")
+    with pytest.raises(TraceError, match="is not the parallel frame that returned"):
+        replay(run)
+
+
+@mounted
+def test_an_archive_whose_frame_reads_objects_elsewhere_is_refused(stage: Stage, tmp_path):
+    run = played(stage)
+    pack(run, tmp_path / "x.zip")
+    with zipfile.ZipFile(tmp_path / "x.zip") as whole, zipfile.ZipFile(tmp_path / "evil.zip", "w") as evil:
+        for name in whole.namelist():
+            shares = name.endswith("/alternates")
+            evil.writestr(name, b"/etc\n" if shares else whole.read(name))
+    with pytest.raises(UsageError, match="reads objects from outside"):
+        unpack(tmp_path / "evil.zip", tmp_path / "far")
+    assert not (tmp_path / "far").exists()
