@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stackmem.core import facts, program_facts
+from stackmem.core.parallel.facts import FrameReturned, FramesPushed
 from stackmem.core.requests import AskUser, Effect, InvokeTool
 from stackmem.core.state import Result
 from stackmem.core.text import clip_chars
@@ -60,7 +61,17 @@ def fact_of(event: facts.Event, texts: Texts, frames: Mapping[str, int], result:
         case facts.RunEnded():
             return ["ended", event.ending]
         case _:
-            return _of_memory(event, ref, result) or _notice(event, ref)
+            return _of_memory(event, ref, result) or _of_parallel(event, ref) or _notice(event, ref)
+
+
+def _of_parallel(event: facts.Event, ref: Callable[[str], Ref]) -> PageFact | None:
+    match event:
+        case FramesPushed():
+            return ["frames", [[each.frame, each.name] for each in event.frames], ref(event.voice.text)]
+        case FrameReturned():
+            return ["joined", event.frame, event.run, ref(event.text), event.ending]
+        case _:
+            return None
 
 
 def _notice(event: facts.Event, ref: Callable[[str], Ref]) -> PageFact | None:

@@ -8,7 +8,6 @@ from itertools import islice
 from math import inf
 from pathlib import Path
 
-from stackmem.core.facts import RunStarted, ToolReturned, VerifyReturned
 from stackmem.core.text import quantity
 from stackmem.run.result import read_result
 from stackmem.trace.imported import Stated, stated_by_recording
@@ -16,6 +15,7 @@ from stackmem.trace.lineage import TRACE, sources
 from stackmem.trace.lock import INTERRUPTED, is_held
 from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
+from stackmem.trace.snapshot import tree_of
 
 from .files import Pair, TreeChanges, changes
 from .fold import PageFold
@@ -92,11 +92,10 @@ class FollowedRun:
         """Look up the file changes between the trees of these records."""
         pairs: dict[Pair, None] = {}
         for record in records:
-            match record.event:
-                case RunStarted(tree=tree) | ToolReturned(tree=tree) | VerifyReturned(tree=tree):
-                    if self._tree and tree and tree != self._tree:
-                        pairs[self._tree, tree] = None
-                    self._tree = tree or self._tree
+            tree = tree_of(record.event)
+            if self._tree and tree and tree != self._tree:
+                pairs[self._tree, tree] = None
+            self._tree = tree or self._tree
         if pairs or (self._tree and self._changes.missing == NO_HISTORY):
             found = changes(self._stores, list(pairs))
             self._changes.between.update(found.between)

@@ -11,14 +11,17 @@ import gzip
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import quote
 
 from msgspec import json
 
-from stackmem.errors import UsageError
+from stackmem.errors import TraceError, UsageError
+from stackmem.review.kept.run_list import frame_runs, has_begun
+from stackmem.run.run_folder import frame_parent, is_run
 
 from .colors import color_script, color_styles
 from .view import PageContent, read_runs
@@ -125,6 +128,9 @@ def script_digest(text: str) -> str:
 def write_page(folders: Sequence[Path], output: str | None) -> Path:
     """Write the page of one or more runs atomically, replacing an existing file; return its path.
 
+    The page of a single run and those of its parallel frames link to each other, so all of them are written: each in
+    its run's folder, or next to ``output`` with the run's name.
+
     Args:
         output: The file. By default ``view.html`` in the first run's folder, whose name includes the second run; if
             that folder is read-only, the working directory.
@@ -134,14 +140,53 @@ def write_page(folders: Sequence[Path], output: str | None) -> Path:
         TraceError: A trace is broken.
     """
     name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
-    if output is not None:
-        path = Path(os.path.expanduser(output))
-    elif os.access(folders[0], os.W_OK):
-        path = folders[0] / name
-    else:
-        path = Path(f"{folders[0].resolve().name}-{name}")
-    write_whole(path, page(read_runs(folders)))
+    path = _path_of(folders[0], name, output)
+    content = read_runs(folders)
+    if len(folders) == 1 and not (path.exists() and not path.is_file()):
+        others = _related_pages(folders[0].resolve(), path, output)
+        written = {folder for folder in others if _write_related(folder, {**others, folders[0].resolve(): path})}
+        content.links = _links(path, {folder: others[folder] for folder in written})
+    write_whole(path, page(content))
     return path
+
+
+def _write_related(folder: Path, pages: Mapping[Path, Path]) -> bool:
+    """Write the page of a related run. Return False if its trace is broken."""
+    try:
+        content = read_runs([folder])
+    except TraceError:
+        return False
+    content.links = _links(pages[folder], pages)
+    write_whole(pages[folder], page(content))
+    return True
+
+
+def _path_of(folder: Path, name: str, output: str | None) -> Path:
+    if output is not None:
+        return Path(os.path.expanduser(output))
+    return folder / name if os.access(folder, os.W_OK) else Path(f"{folder.resolve().name}-{name}")
+
+
+def _related_pages(run: Path, path: Path, output: str | None) -> dict[Path, Path]:
+    """Return the parallel frames of a run, or for a frame its parent and the other frames, with the files of their
+    pages. Runs without a first record have none.
+    """
+    parent = frame_parent(run.name)
+    main = run.with_name(parent) if parent and is_run(run.with_name(parent)) else run
+    others = [folder for folder in (main, *frame_runs(main)) if folder != run and has_begun(folder)]
+    pattern = f"{path.stem}-%s{path.suffix}"
+    return {
+        folder: path.with_name(pattern % folder.name) if output is not None else _path_of(folder, "view.html", None)
+        for folder in others
+    }
+
+
+def _links(page_file: Path, others: Mapping[Path, Path]) -> dict[str, str]:
+    """Return the relative addresses of other pages by their runs."""
+    here = page_file.resolve().parent
+    return {
+        run.name: quote(os.path.relpath(other.resolve(), here)) for run, other in others.items() if other != page_file
+    }
 
 
 def write_whole(path: Path, content: bytes) -> None:

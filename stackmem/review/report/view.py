@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from stackmem.core.facts import ModelReplied
 from stackmem.core.images import ImageRef
@@ -41,6 +41,7 @@ class PageContent(Struct):
     parts: list[Any]
     runs: list[RunPage]
     parted: SharedSteps | None = None  # the common beginning of two runs
+    links: dict[str, str] = field(default_factory=dict)  # run id to the address of its page
 
 
 def pictures_of(folder: Path) -> Callable[[ImageRef], str]:

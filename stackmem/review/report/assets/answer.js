@@ -120,7 +120,7 @@ export function certainty(run) {
     run.estimated ? `Tokens are estimated${run.simulated ? ", and the cache is simulated" : ""}: ${imported ? "the recording states none" : "the model reports none"}.` : "",
     run.usd === null && (run.stated_usd ?? null) !== null ? "The recording states the cost." : "",
     amount === null && run.count ? "The model has no known price; --price sets one." : "",
-    run.frame ? `Parallel ${run.frame} of ${run.forked}.` : run.forked ? `Forked from ${run.forked}.${run.letter ? "" : ` stackmem view ${run.forked.split(" ", 1)[0]} ${run.id} shows both.`}` : "",
+    run.forked && !run.frame ? `Forked from ${run.forked}.${run.letter ? "" : ` stackmem view ${run.forked.split(" ", 1)[0]} ${run.id} shows both.`}` : "",
     run.torn_bytes ? `The trace's last ${count(run.torn_bytes)} bytes are incomplete and were ignored.` : "",
   ];
   return sentences.filter(Boolean).join(" ");

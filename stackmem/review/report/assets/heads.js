@@ -1,6 +1,6 @@
 // The first lines of the page, for each run: the answer, how sure it is, figures, and what happened.
 
-import { el, keepPlace, plain, preview, compact, cost, count, usd } from "./text.js";
+import { el, keepPlace, linkTo, plain, preview, compact, cost, count, usd } from "./text.js";
 import { hueOf } from "./colors.js";
 import { addLosses, tone, whatHappened } from "./headline.js";
 import { answer, certainty, difference, distinctions, subtitleOf, titleOf, took } from "./answer.js";
@@ -30,6 +30,7 @@ function summary(timeline, run) {
       el("h1", {}, run.letter ? el("b", { class: "letter", text: run.letter }) : "", el("span", { text: titleOf(run) }), ...distinguished(timeline.runs, run), run.letter ? "" : el("span", { class: "subtitle faint", text: subtitleOf(run) })),
       el("p", { class: "verdict" }, el("span", { class: `pill ${tone(run.outcome)}`, text: plain(run.outcome) }), el("strong", { text: answer(run) })),
       el("p", { class: "certainty" }, ...coded(certainty(run))),
+      related(run),
       el("p", { class: "faint words-of", text: words.filter(Boolean).join("  ·  ") }),
     ),
     el(
@@ -45,6 +46,21 @@ function summary(timeline, run) {
     whatHappened(timeline, run),
     result(run),
   );
+}
+
+const MOST_FRAMES = 12;
+
+// Names the parallel frames of a run, or the run that a parallel frame belongs to, with links to their pages.
+function related(run) {
+  if (run.frame) {
+    const [parent, rest] = run.forked.split(" at ");
+    return el("p", { class: "related" }, `Parallel ${run.frame} of `, linkTo(run, parent, parent), ` at ${rest}.`);
+  }
+  const frames = run.parallel;
+  if (!frames.length) return "";
+  const nodes = frames.slice(0, MOST_FRAMES).flatMap((one, at) => [at ? ", " : "", linkTo(run, one.run, one.name), one.ending === "popped" ? "" : ` (${one.ending || "has not returned"})`]);
+  const more = frames.length - MOST_FRAMES;
+  return el("p", { class: "related" }, "Parallel frames: ", ...nodes.filter(Boolean), more > 0 ? ` and ${count(more)} more, at their steps` : "");
 }
 
 // The part of a title that distinguishes the run from the others on the page.

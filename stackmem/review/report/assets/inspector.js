@@ -1,6 +1,6 @@
 // The inspector of the selected step: its prompt, reply, events, and the state after it.
 
-import { el, keepPlace, block, plain, preview, showText, cost, count, duration, plural } from "./text.js";
+import { el, keepPlace, block, linkTo, plain, preview, showText, cost, count, duration, plural } from "./text.js";
 import { REGISTERS, registerOf } from "./life.js";
 import { describe, row, argumentsOf, callPreview, laidOut } from "./parts.js";
 
@@ -276,6 +276,10 @@ function factNode(run, fact) {
       return say("note", `message from stackmem · ${fact[2]}`, fact[1]);
     case "compacted":
       return say("note", `conversation up to step ${fact[2]} replaced by a summary`, fact[1]);
+    case "frames":
+      return withTitle(say("note", "frames start in parallel: ", fact[2]), ...between(run.parallel.filter((one) => fact[1].some(([id]) => id === one.frame)).map((one) => linkTo(run, one.run, one.name))));
+    case "joined":
+      return withTitle(say(fact[4] === "popped" ? "good" : "bad", "parallel frame ", fact[3]), linkTo(run, fact[2], run.parallel.find((one) => one.frame === fact[1])?.name ?? fact[1]), ` returns · ${fact[4]}`);
     case "pushed":
       return say("note", `frame ${frame(fact[1])} starts`, run.frames[fact[1]]?.intent);
     case "popped":
@@ -328,6 +332,13 @@ function programNode(fact, say, run) {
       return null;
   }
 }
+
+function withTitle(node, ...more) {
+  node.firstChild.append(...more);
+  return node;
+}
+
+const between = (nodes) => nodes.flatMap((node, at) => (at ? [", ", node] : [node]));
 
 // Inserts the request before its answer.
 function withBefore(node, asked) {

@@ -11,6 +11,9 @@ const home = el("a", { class: "brand", href: "./", title: "All runs and benches"
 const state = el("span", { class: "state", role: "status" });
 const age = el("span", { class: "age faint", "aria-hidden": "true" }); // not announced, because it changes all the time
 
+// The address of a run in the same folder as a run of this page.
+const link = (run, id) => `run?id=${encodeURIComponent(said("run")[run.place].replace(/[^/]*$/, id))}`;
+
 function actions(timeline) {
   const [run, other] = said("run");
   if (other !== undefined) return "";
@@ -62,4 +65,4 @@ function follow({ timeline, inspector }) {
   source.addEventListener("open", tell);
 }
 
-open({ home, actions }).then(follow);
+open({ home, actions, link }).then(follow);

@@ -224,7 +224,8 @@ const hashOf = ({ chosen, runs }) => `#step=${chosen.step}${runs.length > 1 ? `&
 
 // Shows the page's content and returns the timeline; `more` contains elements that a live page adds.
 async function show(more) {
-  const { runs, parted } = await load();
+  const { runs, parted, links } = await load();
+  for (const run of runs) run.link = (id) => more.link?.(run, id) ?? links[id] ?? "";
   const timeline = new Timeline(runs, parted);
   const tooltip = new Tooltip();
   const boards = runs.map((run) => new Board(timeline, run, tooltip));

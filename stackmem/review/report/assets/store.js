@@ -44,6 +44,19 @@ export class Run {
     this.full = this.rows.map((row) => Math.round(first + row[6] * this.tokens_per_char));
   }
 
+  // Lists the parallel frames in push order, each with its run: { frame, name, run, ending, step }.
+  get parallel() {
+    const found = new Map();
+    const before = this.frame ? this.forked.split(" at record ")[0] : this.id;
+    const see = (fact, step) => {
+      if (fact[0] === "frames") for (const [frame, name] of fact[1]) found.set(frame, { frame, name, run: `${before}.${frame}`, ending: "", step });
+      if (fact[0] === "joined") Object.assign(found.get(fact[1]) ?? {}, { run: fact[2], ending: fact[4] });
+    };
+    for (const fact of this.before) see(fact, 1);
+    this.rows.forEach((row, at) => row[11].forEach((fact) => see(fact, at + 1)));
+    return [...found.values()];
+  }
+
   // Adds new data: texts, parts and steps at the end, and additions to the last step and to lanes.
   merge(change) {
     for (const name of ["texts", "parts", "before"]) for (const one of change[name]) this[name].push(one);
@@ -179,5 +192,5 @@ export async function load() {
   const element = document.getElementById("held");
   const held = await decoded(element.textContent);
   element.remove();
-  return { runs: held.runs.map((run, place) => new Run(held, run, place)), parted: held.parted };
+  return { runs: held.runs.map((run, place) => new Run(held, run, place)), parted: held.parted, links: held.links };
 }

@@ -21,6 +21,12 @@ export function el(tag, attributes = {}, ...children) {
   return node;
 }
 
+// Links to the page of a run; without such a page it is text.
+export const linkTo = (run, id, text) => {
+  const href = id === run.id ? "" : run.link(id);
+  return href ? el("a", { href, title: plain(id), text }) : el("span", { title: plain(id), text });
+};
+
 // Returns the text as one safe string, for a canvas, a title or an accessible name.
 export const plain = (text) => text.replace(HIDDEN, (char) => `⟨${spelt(char)}⟩`);
 

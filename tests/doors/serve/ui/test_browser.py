@@ -11,7 +11,8 @@ from playwright.sync_api import expect
 from stackmem.core.facts import ModelReplied
 from tests.review.report.axe import violations
 from tests.review.report.runs import long_run
-from tests.stage import command, events, eventually, pop
+from tests.review.report.test_linked_frames import played
+from tests.stage import command, events, eventually, mounted, pop
 
 WAITS = "until [ -e go ]; do sleep 0.1; done"
 
@@ -29,6 +30,18 @@ def test_the_list_is_searched_and_leads_to_a_run(stage, serve, visit):
     expect(page.locator(".where h2")).to_have_text("Step 1")
     page.get_by_role("link", name="stackmem").click()
     expect(page.locator("tbody tr")).to_have_count(2)
+
+
+@mounted
+def test_a_run_links_to_its_parallel_frames_and_back(stage, serve, visit):
+    run = played(stage)
+    page = visit(f"{serve(stage.runs)[0]}")
+    page.locator("tbody a").filter(has_text="mine").first.click()
+    page.locator(".related").get_by_role("link", name="b").click()
+    expect(page.locator(".related")).to_have_text(f"Parallel frame-3 of {run.name} at record 5.")
+    assert violations(page) == []
+    page.get_by_role("link", name=run.name).click()
+    expect(page.locator(".related")).to_have_text("Parallel frames: a, b")
 
 
 def test_outcome_and_cost_read_the_same_in_the_list_and_on_the_page(stage, serve, visit):
