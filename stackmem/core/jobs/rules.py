@@ -2,6 +2,7 @@
 
 Rule 1: A job ends with the frame that started it. ``keep_job`` hands it to the parent frame first.
 Rule 2: A job never outlives the process of its run. After a resume or a fork, one notice names the jobs that are gone.
+    In a parallel frame it names the jobs of the parent, which go on there.
 """
 
 from __future__ import annotations
@@ -78,11 +79,25 @@ def notice(state: State) -> NoticeGiven | None:
     if not lost:
         return None
     names = "; ".join(f"{job.number} `{job.command}`" for job in lost)
+    if _are_the_parents(state):
+        return NoticeGiven(
+            LOST,
+            f"Jobs of the parent frame go on there, and this frame cannot reach them: {names}. Start your own if you "
+            "need them.",
+        )
     return NoticeGiven(
         LOST,
         f"The run was stopped and continues now. Its jobs ended with it, and their output is gone: {names}. Start them "
         "again if you need them.",
     )
+
+
+def _are_the_parents(state: State) -> bool:
+    """Return whether the lost jobs are those of the run that this parallel frame was forked from."""
+    ids = [frame.id for frame in state.stack]
+    child = state.parallel.child
+    own = ids[ids.index(child) :] if child in ids else []
+    return bool(child) and all(job.frame not in own for job in state.jobs.lost)
 
 
 def after_notice(state: State, code: str) -> State:
