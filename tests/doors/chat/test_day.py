@@ -112,12 +112,14 @@ def test_a_kill_in_the_day_loses_nothing_that_was_shown(stage: Stage, day: Day, 
     day.kill()
     day.window.wait_for("Killed")
     shown = day.window.history()
-    day.act(Action("--continue", (f"clear; {day.program} --continue", "Enter"), ">", line=True))
+    begun = any(path.stat().st_size for path in stage.runs.glob("*/trace.jsonl"))  # not yet on the first screen
+    answer = ">" if begun else "stackmem: no conversation about"
+    day.act(Action("--continue", (f"clear; {day.program} --continue", "Enter"), answer, line=True))
     replied = [
         each.event for run in runs(stage) for each in open_run(run).records() if isinstance(each.event, ModelReplied)
     ]
     texts = " ".join(part.text for reply in replied for part in reply.parts if isinstance(part, Text))
     words = [reply["text"] for reply in REPLIES if "text" in reply]
     assert [each for each in words if each in shown and each not in texts] == []
-    assert all(replay(run) for run in runs(stage))
+    assert all(replay(run) for run in (runs(stage) if begun else []))
     assert after < 46 or (stage.root / "mine" / "c.txt").read_text() == "c\n"
