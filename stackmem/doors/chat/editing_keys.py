@@ -80,6 +80,7 @@ class EditingKeys:
 
         def stop() -> None:
             output.write_raw(FOCUS_OFF)
+            output.disable_bracketed_paste()
             output.flush()
             os.kill(0, signal.SIGTSTP)
             time.sleep(_STOP_SECONDS)  # the signal may reach another thread first, and this one must not go on

@@ -191,6 +191,7 @@ class LineEditor:
             self._ready.set()
             self._write_raw(FOCUS_ON)
             await self._read_lines()
+            self._session.app.output.disable_bracketed_paste()
             self._write_raw(FOCUS_OFF)
         printing.cancel()
 
@@ -207,12 +208,19 @@ class LineEditor:
                 if not self._asks:
                     self.on_pause()
                 continue
+            finally:
+                self._keep_paste_mode()
             self._draft, line = "", self._editing.pastes.sent(line)
             if self._asks:
                 self._asks = False  # the next line belongs to the next question
                 self._answers.put(line)
             elif line.strip():
                 self.on_line(line)
+
+    def _keep_paste_mode(self) -> None:
+        """Turn the paste mode on again, which the library turns off after each line."""
+        self._session.app.output.enable_bracketed_paste()
+        self._session.app.output.flush()
 
     async def _print(self) -> None:
         news = self._news
@@ -225,7 +233,8 @@ class LineEditor:
     def _write_above(self) -> None:
         """Print pending output, and redraw the line below it.
 
-        The library's own method leaves raw mode for a moment, in which Enter would become a different key.
+        The library's own method leaves raw mode for a moment, in which Enter would become a different key. It also
+        leaves the paste mode, so a file dropped before the next redraw would arrive as typed keys.
         """
         app = self._session.app
         if self._editing.is_in_editor:
@@ -233,6 +242,7 @@ class LineEditor:
         if not app.is_running:
             self._write_rest()
             return
+        app.renderer._bracketed_paste_enabled = False  # noqa: SLF001 - no other way to keep the paste mode while erasing
         app.renderer.erase()
         app.output.flush()
         self._write_rest()

@@ -15,15 +15,32 @@ from prompt_toolkit.output import DummyOutput
 from stackmem.doors.chat.line_editor import EDIT_LAST, LineEditor
 from stackmem.doors.chat.mentions import ChatCompleter
 
+from .tmux import until
+
 LARGE = "\n".join(f"line {number}" for number in range(5_000))
 
 
+class Terminal(DummyOutput):
+    """A terminal that notes whether its paste mode is on."""
+
+    def __init__(self) -> None:
+        self.paste_modes: list[bool] = []
+
+    def enable_bracketed_paste(self) -> None:
+        self.paste_modes.append(True)
+
+    def disable_bracketed_paste(self) -> None:
+        self.paste_modes.append(False)
+
+
 @contextmanager
-def line(tmp_path: Path, *, vim: bool = False) -> Iterator[tuple[LineEditor, Callable[[str], None]]]:
+def line(
+    tmp_path: Path, *, vim: bool = False, terminal: Terminal | None = None
+) -> Iterator[tuple[LineEditor, Callable[[str], None]]]:
     history = tmp_path / "history"
     with (
         create_pipe_input() as keys,
-        create_app_session(keys, DummyOutput()),
+        create_app_session(keys, terminal or DummyOutput()),
         LineEditor(ChatCompleter(tmp_path), history, lambda: "status", vim=vim) as editor,
     ):
 
@@ -123,3 +140,17 @@ def test_a_user_in_another_window_is_notified_and_one_at_the_terminal_is_not(
             time.sleep(0.01)
         editor._notify()
         assert len(written) == 1
+
+
+def test_a_file_can_be_dropped_at_any_moment_while_lines_are_printed(tmp_path: Path, capsys):
+    terminal = Terminal()
+    with line(tmp_path, terminal=terminal) as (editor, type_keys):
+        for number in range(5):
+            editor.say(f"line {number}")
+            until(lambda: "line" in capsys.readouterr().out, lambda: "nothing was printed")
+        assert terminal.paste_modes[0]
+        assert False not in terminal.paste_modes
+        type_keys("sent\r")
+        assert editor.ask("> ") == "sent"
+        until(lambda: terminal.paste_modes[-1], lambda: str(terminal.paste_modes))
+    assert not terminal.paste_modes[-1]
