@@ -281,8 +281,8 @@ def _judge(opened: Zipped, archive: Path, most_bytes: int) -> str:
     if not names or any(f"{name}/{TRACE}" not in listed for name in names) or not all(map(frame_parent, names[1:])):
         raise _no_pack(archive, f"it does not contain exactly one folder with a {TRACE}")
     for name in names:
-        path = f"{name}/{_ALTERNATES}"
-        shared = opened.read((path,), _MAX_ALTERNATES_BYTES) if path in listed else []
+        member = f"{name}/{_ALTERNATES}"
+        shared = opened.read((member,), _MAX_ALTERNATES_BYTES) if member in listed else []
         if shared and (name == names[0] or shared != [_alternates(names[0])]):
             raise _no_pack(archive, f"the history of {name[:60]!a} reads objects from outside")
     return names[0]
