@@ -57,6 +57,7 @@ class ChatScreen:
         self._words = ""
         self._reading = ""
         self.said = ""  # text of the last reply
+        self._next_prompt: tuple[State | None, int] = None, 0  # its tokens after a state
         self._paid_usd = 0.0  # the run's cost up to the last result
         self._left_out = ""  # the line about what the last request's prompt lacks
 
@@ -166,7 +167,7 @@ class ChatScreen:
         if state is None:
             return "starting"
         cost = spell_cost(state.cost_usd, state.usage.total)
-        context = f"{state.running.context_tokens / 1000:.1f}k" if state.stack else "-"
+        context = f"{self._context_tokens(state) / 1000:.1f}k" if state.stack else "-"
         heap = f"heap {len(state.heap.chunks)}" if state.heap.chunks else ""
         depth = " > ".join(one_line(frame.name) for frame in state.stack[1:])
         parts = [self._activity(state), f"context {context}", cost, heap, depth, one_line(state.begun.model)]
@@ -177,6 +178,16 @@ class ChatScreen:
             if get_cwidth(line) <= _columns():
                 break
         return _cut(line, _columns())
+
+    def _context_tokens(self, state: State) -> int:
+        """Return the size of the current prompt, or between two requests of the next one."""
+        if state.session is None or state.session.working or state.end is not None:
+            return state.running.context_tokens
+        known, tokens = self._next_prompt
+        if known is not state:
+            tokens = next_prompt(state, open_strategy(state.begun.strategy)).tokens
+            self._next_prompt = state, tokens
+        return tokens
 
     def _activity(self, state: State) -> str:
         if not (self.busy or self.running):

@@ -7,6 +7,7 @@ from stackmem.core.machine import fold
 from stackmem.core.messages import ToolCall
 from stackmem.core.pricing import Price
 from stackmem.core.strategy import has_frames
+from stackmem.doors.chat.chat import ChatScreen
 from stackmem.doors.chat.next_prompt import next_prompt
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.memory.shared.linear import CHARS_PER_TOKEN
@@ -80,3 +81,15 @@ def test_a_child_frame_and_a_long_conversation_are_measured_too():
     kinds = shown(played).by_kind()
     assert {"replies", "results", "this request"} <= kinds.keys()
     assert shown(played).tokens == pytest.approx(chars(played.view) / 2.5, rel=0.06)
+
+
+def test_between_requests_the_status_line_has_the_size_of_the_next_prompt():
+    played = day("Go.", replies=[alloc("a", "x" * 500), pop("Done. " * 50)])
+    screen = ChatScreen(color=False)
+    screen.state = evolved(played)
+    tokens = next_prompt(screen.state, played.strategy).tokens
+    assert f"context {tokens / 1000:.1f}k" in screen.status()
+    assert f"context {screen.state.running.context_tokens / 1000:.1f}k" not in screen.status()
+    screen.state = played.state
+    assert played.state.session.working
+    assert f"context {played.state.running.context_tokens / 1000:.1f}k" in screen.status()
