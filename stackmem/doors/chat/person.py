@@ -26,7 +26,8 @@ from .line_editor import LineEditor
 from .mentions import mentions
 
 _DETAIL_LINES = 30
-_HOW = "y yes  n no (add a reason)  f/s every {} of this request/session  p only a pattern; then Enter"
+_HOW = "y yes  n no (add a reason)  p every call that matches a pattern; then Enter"
+_HOW_LONG = "f every {} of this request  s of this session"
 
 
 class TerminalPerson:
@@ -144,7 +145,7 @@ class TerminalPerson:
             lines = readable(asked.detail).split("\n")
             more = [f"[... {len(lines) - _DETAIL_LINES:,} more lines ...]"] if len(lines) > _DETAIL_LINES else []
             self.screen.say(self.screen.diff("\n".join(lines[:_DETAIL_LINES])), *more)
-        self.screen.tell(_HOW.format(asked.tool), color="dim")
+        self.screen.tell(_HOW, _HOW_LONG.format(asked.tool), color="dim")
         while True:
             line = self._ask("allow? ", confirms=True)
             if line is None:
@@ -154,7 +155,7 @@ class TerminalPerson:
             if decided is not None:
                 return decided
             self.screen.tell("not a valid answer; nothing was allowed or denied", color="yellow")
-            self.screen.tell(_HOW.format(asked.tool), color="dim")
+            self.screen.tell(_HOW, _HOW_LONG.format(asked.tool), color="dim")
 
     def _decision(self, line: str, asked: AskPermission) -> PersonDecided | None:
         word, _, rest = line.partition(" ")

@@ -92,7 +92,7 @@ def test_a_server_of_tools_asks_in_the_middle_of_a_call(stage: Stage):
     with chat(stage, replies=replies) as terminal:
         terminal.wait_for("Type a request")
         terminal.type("Paint it.\r")
-        at = terminal.wait_for("f/s every paint__paint of this request/session")
+        at = terminal.wait_for("f every paint__paint of this request  s of this session")
         at = terminal.wait_for("allow?", at)
         time.sleep(GRACE_SECONDS + 0.1)
         terminal.type("y\r")
