@@ -20,7 +20,7 @@ from stackmem.trace.program import sources_of
 from stackmem.trace.record import Record
 from stackmem.trace.signatures import SignedRecords, Vouched
 from stackmem.trace.store import TraceReader
-from stackmem.trace.verify import Group, verify
+from stackmem.trace.verify import FrameGroup, verify
 
 from .recorded_world import Recorded, rehearse
 
@@ -108,7 +108,7 @@ def _noting_pushes(records: Iterable[Record], reader: RunReader, pushes: dict[in
         yield record
 
 
-def _verify_frame(run_dir: Path, returned: FrameReturned, group: Group, digest: str) -> bool:
+def _verify_frame(run_dir: Path, returned: FrameReturned, group: FrameGroup, digest: str) -> bool:
     """Verify the run of a parallel frame from its push on. Return False if that run no longer exists.
 
     Raises:

@@ -24,7 +24,7 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
 def tree_of(event: Event) -> str:
     """Return the workspace after a fact, as a tree. Empty if the fact cannot have changed it."""
-    # the tree of a parallel frame is in the history of its own run
+    # a parallel frame's tree is in that frame's history
     tree: str = "" if isinstance(event, FrameReturned) else getattr(event, "tree", "")
     return tree
 

@@ -49,10 +49,10 @@ class Replay(Struct, frozen=True):
     same_rules: bool  # False if the run was made under other rules; wording and prompts were then not compared
     program: ProgramUnderWay | None = None  # the state of its interpreter, for a program's run
     agent: AgentDecider | None = None  # the agent with the programs that it called, in every other run
-    groups: list[Group] = field(default_factory=list)  # in the order of their pushes
+    groups: list[FrameGroup] = field(default_factory=list)  # in the order of their pushes
 
 
-class Group(Struct):
+class FrameGroup(Struct):
     """Parallel frames that were pushed together.
 
     Attributes:
@@ -81,7 +81,7 @@ def verify(
     """
     walk, prompts, count = RecordWalk(records, text_of, watch, since), 0, 0
     proven: Proven = {}
-    groups: list[Group] = []
+    groups: list[FrameGroup] = []
     for step in walk:
         event, count = step.record.event, step.record.seq
         _note_group(groups, step)
@@ -96,13 +96,13 @@ def verify(
     return Replay(walk.state, count, prompts, walk.state.begun.rules == facts.RULES, walk.program, walk.agent, groups)
 
 
-def _note_group(groups: list[Group], step: WalkedRecord) -> None:
+def _note_group(groups: list[FrameGroup], step: WalkedRecord) -> None:
     """Add a step's record to the group that it belongs to."""
     event = step.record.event
     if groups and groups[-1].state is None:
         groups[-1].state = step.before
     if isinstance(event, FramesPushed):
-        groups.append(Group(step.record.seq))
+        groups.append(FrameGroup(step.record.seq))
     elif isinstance(event, FrameReturned) and groups:
         groups[-1].returned[event.frame] = event
 

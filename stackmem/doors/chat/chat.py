@@ -183,8 +183,8 @@ class ChatScreen:
         """Return the size of the current prompt, or between two requests of the next one."""
         if state.session is None or state.session.working or state.end is not None:
             return state.running.context_tokens
-        known, tokens = self._next_prompt
-        if known is not state:
+        counted, tokens = self._next_prompt
+        if counted is not state:
             tokens = next_prompt(state, open_strategy(state.begun.strategy)).tokens
             self._next_prompt = state, tokens
         return tokens

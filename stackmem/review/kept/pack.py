@@ -102,7 +102,7 @@ def pack(run_dir: Path, out: Path) -> Packed:
     )
 
 
-class _Content(Struct):
+class _RunContent(Struct):
     """What the records of a run name: every tree, and the runs of its parallel frames."""
 
     count: int
@@ -111,7 +111,7 @@ class _Content(Struct):
     missing_frames: tuple[str, ...]
 
 
-def _read(run_dir: Path) -> _Content:
+def _read(run_dir: Path) -> _RunContent:
     count, trees, runs = 0, dict[str, None](), dict[str, None]()
     for record in RunReader(run_dir):
         event, count = record.event, record.seq
@@ -122,7 +122,7 @@ def _read(run_dir: Path) -> _Content:
     runs |= dict.fromkeys(frame.name for frame in frame_runs(run_dir))
     there = [name for name in runs if frame_parent(name) and (run_dir.parent / name / TRACE).is_file()]
     lost = tuple(name for name in runs if name not in there)
-    return _Content(count, trees, [run_dir.parent / name for name in there if name != run_dir.name], lost)
+    return _RunContent(count, trees, [run_dir.parent / name for name in there if name != run_dir.name], lost)
 
 
 def _write_frame(archive: ZipPacker, frame: Path, main: str, objects: _PackedObjects) -> None:
