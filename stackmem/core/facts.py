@@ -69,7 +69,7 @@ class RunStarted(Struct, frozen=True, tag=True):
         session: The rules of a conversation with a user. Only in conversations.
         questions: ``end`` if a question that stays unanswered ends the run. Omitted in older runs.
         client: The agent that makes the calls. Only in runs of ``stackmem mcp``.
-        heap: The chunks taken over from earlier runs. Only with ``--heap``.
+        heap: The chunks and memory files taken over from earlier runs. Only with ``--heap``.
         allowed: The hosts that commands may reach. Only if ``network`` is ``list``.
         index: ``escaped`` if the heap index escapes text that imitates its columns. Omitted in older runs.
         circles: ``refused`` if repeated calls are refused (guidance/repetition.py). Omitted in older runs.

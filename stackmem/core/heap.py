@@ -81,13 +81,14 @@ class KeptWords(Struct, frozen=True, omit_defaults=True):
 
 
 class KeptHeap(Struct, frozen=True, omit_defaults=True):
-    """Chunks and standing words that a run takes over from earlier runs."""
+    """Chunks, standing words and files of the memory tool that a run takes over from earlier runs."""
 
     chunks: tuple[KeptChunk, ...] = ()
     # each source with its digest at the start of the run; values as in ``ToolReturned.digests``
     digests: tuple[tuple[str, str], ...] = ()
     left_out: int = 0  # number of further chunks that did not fit the budgets
     standing: tuple[KeptWords, ...] = ()  # only in a conversation
+    files: tuple[tuple[str, str], ...] = ()  # paths and texts; only with the memory tool
 
 
 class Heap(Struct, frozen=True):

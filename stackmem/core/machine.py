@@ -250,8 +250,9 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ma
         case RunStarted():
             root, conversation = frames.root(event), session.opened(event)
             return State(
-                start=event, stack=(root,), heap=root.opened, limits=event.limits, tree=event.tree, session=conversation
-            )
+                start=event, stack=(root,), heap=root.opened, limits=event.limits, tree=event.tree,
+                session=conversation, directory=memory_tools.first_directory(event),
+            )  # fmt: skip
         case RunResumed():
             return apply_resume(state, event)
         case RunForked():

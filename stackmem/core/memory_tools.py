@@ -20,7 +20,7 @@ from .conversation.calls import CompactContext, ConversationSearch, Expand
 from .conversation.ranking import FRAME_PREFIX, excerpts, excerpts_of_frames, excerpts_of_popped
 from .conversation.recall import recalled, searches_earlier
 from .conversation.standing import Changes
-from .facts import CallAnswered, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten
+from .facts import CallAnswered, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWritten, RunStarted
 from .frames import entries_of
 from .heap import Heap, index
 from .jobs.calls import KeepJob
@@ -51,6 +51,11 @@ from .tools import (
 _MISSING_NAMED = 3
 SUMMARY_CHARS = 16_000
 """Maximum summary in ``compact_context``. The tool's description states the same number."""
+
+
+def first_directory(start: RunStarted) -> Directory:
+    """Return the files of the memory tool at the start: none, or those of earlier runs."""
+    return Directory() if start.heap is UNSET else Directory(dict(start.heap.files))
 
 
 def before_client_call(state: State, call: Call, pending: Pending) -> DigestSources | Refusal | None:

@@ -55,6 +55,7 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "mask": Rival("mask"),
     "mem1": mem1,
     "memory_dir": Rival("memory_dir"),
+    "memory_files": Rival("memory_files"),
     "notes": notes,
     "rag": Rival("rag"),
     "rolling_summary": Rival("rolling_summary"),

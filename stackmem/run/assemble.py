@@ -149,7 +149,9 @@ def _learn(request: Request) -> Literal["off", "on"]:
 
 def _kept(keeper: HeapKeeper, plan: Plan, workspace: WorkspacePort) -> KeptHeap:
     """Return what the run takes over from earlier runs; a conversation also takes over the user's standing words."""
-    heap = keeper.taken_over(plan.budgets, workspace.digest)
+    names = {tool.name for tool in plan.tools}
+    heap = keeper.taken_over(plan.budgets, workspace.digest) if "heap_read" in names else KeptHeap()
+    heap = replace(heap, files=keeper.kept_files()) if "memory" in names else heap
     return heap if plan.request.session is None else replace(heap, standing=keeper.kept_words())
 
 

@@ -148,12 +148,12 @@ def _appending(writer: TraceWriter, opened: Opened, state: State) -> Callable[[E
     if keeper is None and live is None:
         return lambda event, _: writer.append(event)
     if keeper is not None:
-        keeper.begin(state.heap, standing_of(state), opened.places.run.name)
+        keeper.begin(state.heap, state.directory, standing_of(state), opened.places.run.name)
 
     def append(event: Event, after: State) -> None:
         if keeper is not None:
             # if the process dies between the two, replay recreates the event and saves the heap again
-            keeper.follow(after.heap)
+            keeper.follow(after.heap, after.directory)
             keeper.follow_words(standing_of(after))
         record = writer.append(event)
         if live is not None:

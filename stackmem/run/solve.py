@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import RunStarted
 from stackmem.core.frames import first_heap
+from stackmem.core.heap import KeptHeap
 from stackmem.core.state import State
+from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 
 from .companion.attachments import find_attached, with_attached
@@ -50,8 +52,11 @@ def solve(
             ``WorkspaceError``, no files are left behind.
     """
     plan = plan_run(request, environ)
-    if request.resolved.settings.heap is not None and not any(tool.name == "heap_read" for tool in plan.tools):
-        raise UsageError(f"the strategy {plan.strategy.name} has no heap; omit --heap, or use another strategy")
+    keeps = {"heap_read", "memory"}.intersection(tool.name for tool in plan.tools)
+    if request.resolved.settings.heap is not None and not keeps:
+        raise UsageError(
+            f"the strategy {plan.strategy.name} has no heap and no memory files; omit --heap, or use another strategy"
+        )
     files = find_attached(attached, request.subject.folder, request.subject.place, request.cwd)
     plan = replace(plan, request=with_copy(request))
     agree(plan.request)
@@ -65,12 +70,19 @@ def solve(
 
 
 def kept_notice(start: RunStarted) -> str:
-    """Return the notice for the user about chunks from a persistent heap, or an empty string if there are none."""
-    if start.heap is UNSET or not (start.heap.chunks or start.heap.left_out):
+    """Return the notice for the user about what earlier runs have left, or an empty string if that is nothing."""
+    if start.heap is UNSET:
+        return ""
+    files = f"the memory starts with {quantity(len(start.heap.files), 'kept file')}" if start.heap.files else ""
+    return "; ".join(filter(None, (_chunk_notice(start, start.heap), files)))
+
+
+def _chunk_notice(start: RunStarted, kept: KeptHeap) -> str:
+    if not (kept.chunks or kept.left_out):
         return ""
     heap = first_heap(start)
     stale = [name for name in heap.stored if heap.stale(heap.chunks[name])]
     many = "1 kept chunk" if len(heap.stored) == 1 else f"{len(heap.stored):,} kept chunks"
     text = f"the heap starts with {many}"
     text += f", of which {len(stale):,} STALE: {', '.join(stale[:5])}" if stale else ""
-    return text + (f"; {start.heap.left_out:,} more did not fit (stackmem heap list)" if start.heap.left_out else "")
+    return text + (f"; {kept.left_out:,} more did not fit (stackmem heap list)" if kept.left_out else "")

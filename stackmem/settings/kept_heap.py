@@ -1,8 +1,9 @@
-"""Heap chunks that persist between the runs of a folder, in a file of lines in the state directory or at a given path.
+"""Heap chunks and memory files that persist between the runs of a folder, in a file of lines.
 
 Rule 1: Each change is a line, appended with one call under a lock: neither parallel runs nor kill -9 lose data.
 Rule 2: The last write to a name counts. A freed chunk is gone for the next run.
-Rule 3: The size is limited: beyond the limits, the chunks with the oldest writes are dropped.
+Rule 3: A file of the memory tool is a chunk named ``file:PATH``, which no chunk of the heap can be named.
+Rule 4: The size is limited: beyond the limits, the chunks with the oldest writes are dropped.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from msgspec import Struct
 from stackmem.core.budgets import Budgets
 from stackmem.core.conversation.standing import TOTAL_CHARS, Changes, Kind, StandingChange, active, add, block
 from stackmem.core.heap import Heap, KeptChunk, KeptHeap, KeptWords, faults
+from stackmem.core.memory_directory import FILES, TOTAL_CHARS as DIRECTORY_CHARS, Directory
 from stackmem.core.strict_json import decode_json
 from stackmem.core.tools import StoreEntry
 from stackmem.errors import TraceError, UsageError, WorkspaceError
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 KEEP = "keep"
 _AT_COMMIT = "at "
+_FILE = "file:"
 MAX_CHARS = 1_000_000
 MAX_CHUNKS = 1_000
 _COMPACTED_BYTES = 8 << 20
@@ -189,7 +192,7 @@ class HeapKeeper:
         self.by = ""
         self._words = HeapStore(_words_path(store.path), store.folder)
         self._seen_words: Changes = ()
-        self._seen: Mapping[str, object] = {}
+        self._seen: tuple[Mapping[str, object], Mapping[str, str]] = ({}, {})
         self._known: dict[str, KeptChunk] = {}
 
     def taken_over(self, budgets: Budgets, digest: Callable[[str], str]) -> KeptHeap:
@@ -198,7 +201,7 @@ class HeapKeeper:
         Args:
             digest: Returns the digest of a file of the folder as it is now.
         """
-        held = [change.chunk for change in self.store.read().values() if change.chunk is not None]
+        held = [chunk for chunk in self._chunks() if not chunk.name.startswith(_FILE)]
         fitting: list[KeptChunk] = []
         heap = Heap()
         for chunk in reversed(held):
@@ -207,6 +210,22 @@ class HeapKeeper:
                 fitting.insert(0, chunk)
                 heap = heap.put(entry, 0, chunk.digest)
         return KeptHeap(tuple(fitting), tuple((path, digest(path)) for path in heap.sources), len(held) - len(fitting))
+
+    def kept_files(self) -> tuple[tuple[str, str], ...]:
+        """Return the most recent files of the memory tool that fit into its directory, oldest write first."""
+        files = [(chunk.name.removeprefix(_FILE), chunk.content) for chunk in self._chunks()
+                 if chunk.name.startswith(_FILE)]  # fmt: skip
+        fitting: list[tuple[str, str]] = []
+        room = DIRECTORY_CHARS
+        for path, text in reversed(files[-FILES:]):
+            room -= len(text)
+            if room < 0:
+                break
+            fitting.insert(0, (path, text))
+        return tuple(fitting)
+
+    def _chunks(self) -> list[KeptChunk]:
+        return [change.chunk for change in self.store.read().values() if change.chunk is not None]
 
     def kept_words(self) -> tuple[KeptWords, ...]:
         """Return the standing words of earlier conversations: the most recent ones that fit, oldest first."""
@@ -223,9 +242,9 @@ class HeapKeeper:
                 break  # leave room for new entries
         return tuple(fitting)
 
-    def begin(self, heap: Heap, words: Changes, by: str) -> None:
-        """Take ``heap`` and ``words`` as the saved state; later changes are attributed to the run ``by``."""
-        self.by, self._seen, self._known = by, heap.chunks, _kept(heap)
+    def begin(self, heap: Heap, directory: Directory, words: Changes, by: str) -> None:
+        """Take these as the saved state; later changes are attributed to the run ``by``."""
+        self.by, self._seen, self._known = by, (heap.chunks, directory.files), _kept(heap, directory)
         self._seen_words = words
 
     def follow_words(self, words: Changes) -> None:
@@ -244,18 +263,18 @@ class HeapKeeper:
         self._words.write(changes)
         self._seen_words = words
 
-    def follow(self, heap: Heap) -> None:
-        """Save the differences from the last heap."""
-        if heap.chunks is self._seen:
+    def follow(self, heap: Heap, directory: Directory) -> None:
+        """Save the differences from the last heap and directory."""
+        if heap.chunks is self._seen[0] and directory.files is self._seen[1]:
             return
-        now, before = _kept(heap), self._known
+        now, before = _kept(heap, directory), self._known
         at = round(time.time(), 3)
         changes = [HeapChange(name, at, None, self.by) for name in before if name not in now]
         for name, chunk in now.items():
             if before.get(name) != chunk:
                 changes.append(HeapChange(name, at, self._scrubbed(chunk), self.by))
         self.store.write(changes)
-        self._seen, self._known = heap.chunks, now
+        self._seen, self._known = (heap.chunks, directory.files), now
 
     def _scrubbed(self, chunk: KeptChunk) -> KeptChunk:
         scrub = self._scrub
@@ -272,12 +291,13 @@ def _name_of(words: str) -> str:
     return hashlib.sha256(" ".join(words.casefold().split()).encode(errors="replace")).hexdigest()[:16]
 
 
-def _kept(heap: Heap) -> dict[str, KeptChunk]:
-    return {
+def _kept(heap: Heap, directory: Directory) -> dict[str, KeptChunk]:
+    chunks = {
         name: KeptChunk(name, chunk.content, chunk.description, chunk.source, chunk.digest)
         for name, chunk in heap.chunks.items()
         if not chunk.skill
     }
+    return chunks | {_FILE + path: KeptChunk(_FILE + path, text) for path, text in directory.files.items()}
 
 
 def heap_store(name: str, folder: Path | None, cwd: Path, environ: Mapping[str, str]) -> HeapStore:

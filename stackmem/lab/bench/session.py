@@ -27,6 +27,7 @@ from stackmem.run.prepare import as_session
 from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
+from stackmem.settings.kept_heap import KEEP
 from stackmem.trace.lineage import RunReader
 from stackmem.workspace.project.instructions import Instructions
 from stackmem.workspace.tree import remove_tree
@@ -65,7 +66,7 @@ def converse(
         prepared = _conversation(prepare_at(folder), kind)
         return solve(prepared, variables, observe, person=Requester(requests))
     for number, request in enumerate(requests, 1):
-        prepared = _conversation(prepare_at(folder), "flat")
+        prepared = _keeping(_conversation(prepare_at(folder), "flat"), scratch)
         result = solve(prepared, variables, observe, person=Requester([request]))
         if number == len(requests) or result.ending != "left":
             break
@@ -83,6 +84,15 @@ def _conversation(prepared: Request, kind: SessionKind) -> Request:
     return replace(
         as_session(prepared, SessionRules("frame" if framed else "flat")), instructions=Instructions(instructions_text)
     )
+
+
+def _keeping(prepared: Request, scratch: Path) -> Request:
+    """Let ``heap = "keep"`` keep chunks and memory files for the next sessions of the trial."""
+    resolved = prepared.resolved
+    if resolved.settings.heap != KEEP:
+        return prepared
+    settings = replace(resolved.settings, heap=str(scratch / "kept.jsonl"))
+    return replace(prepared, resolved=replace(resolved, settings=settings))
 
 
 def _as_left(prepared: Request, result: RunResult, folder: Path, fresh: Path) -> Path:

@@ -14,6 +14,7 @@ from .known_facts import given, told_lines, unsaved, unsaved_changes
 from .lines import topic_of
 from .sight import ChosenCall, ReaderSight, fresh
 
+_EARLIER = "Before anything else, `view` /memories"
 _BATCH = 4
 """One call stores this many facts given by units. Facts that had to be searched are stored immediately."""
 
@@ -70,6 +71,13 @@ def _filed(sight: ReaderSight, keys: list[str]) -> ChosenCall | None:
     if exists or knowledge.refused.get("memory"):
         arguments = {"command": "insert", "path": path, "insert_line": 0, "insert_text": text}
     return fresh(sight, ChosenCall("memory", arguments, "this was costly to find"))
+
+
+def view_first(system: str, sight: ReaderSight) -> ChosenCall | None:
+    """Return the call that lists the memory files of earlier runs, if the prompt asks for it before anything else."""
+    if _EARLIER not in system or sight.known.listing is not None:
+        return None
+    return fresh(sight, ChosenCall("memory", {"command": "view", "path": MEMORY}, "earlier runs may have left notes"))
 
 
 def _written(sight: ReaderSight, entry: dict[str, str]) -> ChosenCall | None:

@@ -23,6 +23,7 @@ from stackmem.core.requests import AskModel
 from .carrying import carried, episode, read_lines
 from .dials import PERFECT, ReaderDials
 from .index import INDEX_HEAD
+from .keeping import view_first
 from .knowledge import SEEN, TOLD, Held, Knowledge
 from .known_facts import dead_ends, newest, visible
 from .lines import Planned, fact_line, topic_of
@@ -228,7 +229,8 @@ class BoundedReader:
         compaction = (
             self_compaction(knowledge, request.view.messages[-1], tools) if len(request.view.messages) else None
         )
-        action = compaction or decide(ReaderSight(knowledge, tools, self._variant))
+        sight = ReaderSight(knowledge, tools, self._variant)
+        action = compaction or view_first(request.view.system, sight) or decide(sight)
         texts = [words_beside(action, knowledge)]
         if len(request.view.messages):
             last = request.view.messages[-1]

@@ -15,7 +15,7 @@ from .episodes import episodes
 from .frames import fold, heap, isolated, stack, stackheap_fork, stackheap_lossless
 from .letta import letta
 from .rag import rag
-from .results import clear, clear_cold, expandable, mask, memory_dir
+from .results import clear, clear_cold, expandable, mask, memory_dir, memory_files
 from .self_compact import self_compact
 from .summaries import compact, condenser, handoff, hierarchical, rolling_summary, structured_summary, summary
 
@@ -43,6 +43,7 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "letta": letta,
     "mask": mask,
     "memory_dir": memory_dir,
+    "memory_files": memory_files,
     "rag": rag,
     "rolling_summary": rolling_summary,
     "self_compact": self_compact,

@@ -1,5 +1,5 @@
 """Strategies that shorten old results and keep the rest: ``mask``, ``expandable``, ``clear``, ``clear_cold``,
-``memory_dir``.
+``memory_dir``, ``memory_files``.
 """
 
 from __future__ import annotations
@@ -116,6 +116,21 @@ def memory_dir(parameters: str) -> OneConversation:
     chosen = parse("memory_dir", parameters, (Count("tokens", 32_000), Count("keep", 3)))
     tools = (*ONE_FRAME[:-1], Memory, ONE_FRAME[-1])
     return OneConversation(chosen.name, cleared(*chosen.counts.values()), tools, "memory_dir")
+
+
+def memory_files(parameters: str) -> OneConversation:
+    """``memory_files:TOKENS``: as ``memory_dir``, for a directory that earlier runs have filled.
+
+    The model views the directory before anything else, and records its progress there in case it is interrupted. With
+    ``--heap``, the files are still there in the next run. Without it, they last one run, as under ``memory_dir``.
+
+    Parameters: ``tokens`` (32,000), ``keep`` (3).
+
+    Source: the protocol that Anthropic's API adds to the prompt when the memory tool (``memory_20250818``) is used.
+    """
+    chosen = parse("memory_files", parameters, (Count("tokens", 32_000), Count("keep", 3)))
+    tools = (*ONE_FRAME[:-1], Memory, ONE_FRAME[-1])
+    return OneConversation(chosen.name, cleared(*chosen.counts.values()), tools, "memory_dir+earlier")
 
 
 class WithClock(OneConversation, frozen=True):
