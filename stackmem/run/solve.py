@@ -77,12 +77,12 @@ def kept_notice(start: RunStarted) -> str:
     return "; ".join(filter(None, (_chunk_notice(start, start.heap), files)))
 
 
-def _chunk_notice(start: RunStarted, kept: KeptHeap) -> str:
-    if not (kept.chunks or kept.left_out):
+def _chunk_notice(start: RunStarted, earlier: KeptHeap) -> str:
+    if not (earlier.chunks or earlier.left_out):
         return ""
     heap = first_heap(start)
     stale = [name for name in heap.stored if heap.stale(heap.chunks[name])]
     many = "1 kept chunk" if len(heap.stored) == 1 else f"{len(heap.stored):,} kept chunks"
     text = f"the heap starts with {many}"
     text += f", of which {len(stale):,} STALE: {', '.join(stale[:5])}" if stale else ""
-    return text + (f"; {kept.left_out:,} more did not fit (stackmem heap list)" if kept.left_out else "")
+    return text + (f"; {earlier.left_out:,} more did not fit (stackmem heap list)" if earlier.left_out else "")

@@ -12,12 +12,11 @@ import fcntl
 import hashlib
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import msgspec
 from msgspec import Struct
@@ -25,21 +24,19 @@ from msgspec import Struct
 from stackmem.core.budgets import Budgets
 from stackmem.core.conversation.standing import TOTAL_CHARS, Changes, Kind, StandingChange, active, add, block
 from stackmem.core.heap import Heap, KeptChunk, KeptHeap, KeptWords, faults
-from stackmem.core.memory_directory import FILES, TOTAL_CHARS as DIRECTORY_CHARS, Directory
+from stackmem.core.memory_directory import FILES, Directory
+from stackmem.core.memory_directory import TOTAL_CHARS as DIRECTORY_CHARS
 from stackmem.core.strict_json import decode_json
 from stackmem.core.tools import StoreEntry
-from stackmem.errors import TraceError, UsageError, WorkspaceError
+from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import descriptor_of_regular, read_regular
-from stackmem.trace.private import owners, write_json
+from stackmem.trace.private import owners
 from stackmem.trace.store import cut_torn_line
 
+from .first_commits import AT_COMMIT, first_commit
 from .settings_files import user_folder
 
-if TYPE_CHECKING:
-    from stackmem.history.origin import Origin
-
 KEEP = "keep"
-_AT_COMMIT = "at "
 _FILE = "file:"
 MAX_CHARS = 1_000_000
 MAX_CHUNKS = 1_000
@@ -320,10 +317,10 @@ def _path_for(path: Path, folder: Path) -> Path:
     if not first:
         return of_path
     bound = path / f"{_key(folder, first)}.jsonl"
-    if not first.startswith(_AT_COMMIT) and not _words_path(bound).exists():
+    if not first.startswith(AT_COMMIT) and not _words_path(bound).exists():
         with suppress(OSError):  # there is none yet, or another process adopted it first
             _words_path(of_path).rename(_words_path(bound))
-    if not first.startswith(_AT_COMMIT) and of_path.exists() and not bound.exists():
+    if not first.startswith(AT_COMMIT) and of_path.exists() and not bound.exists():
         try:
             with HeapStore(of_path, str(folder)).locked():
                 os.link(of_path, bound, follow_symlinks=False)
@@ -335,63 +332,6 @@ def _path_for(path: Path, folder: Path) -> Path:
                 f"the kept heap {of_path} cannot be renamed to {bound.name} ({error.strerror}); fix the permissions"
             ) from error
     return bound
-
-
-class FirstCommit(Struct, frozen=True, forbid_unknown_fields=True):
-    """The first commit in the history of a HEAD. It never changes, because a commit id fixes its history."""
-
-    head: str
-    first: str
-
-
-def first_commit(folder: Path, path: Path) -> str:
-    """Return the oldest root commit of the repository that contains a folder.
-
-    Empty without a repository or commit, and in a shallow clone, which lacks its first commit. If git is too slow: a
-    name for HEAD that a first commit never has, so that another repository does not get this heap.
-    """
-    from stackmem.history.origin import find_origin, work_tree_of  # imported here, because most commands do not need it
-
-    try:
-        root = work_tree_of(folder)
-        origin = None if root is None else find_origin(root)
-        if origin is None or not origin.head or origin.shallow():
-            return ""
-    except (UsageError, WorkspaceError, OSError):
-        return ""  # not a repository that may be read
-    before = _known_first(path)
-    if before is not None and before.head == origin.head:
-        return before.first
-    try:
-        if before is not None and not _roots_since(origin, before.head):
-            first = before.first
-        else:
-            first = origin.ask("rev-list", "--max-parents=0", origin.head).split()[-1].decode()
-    except WorkspaceError as error:
-        sys.stderr.write(
-            f"stackmem: git cannot find the first commit of {folder} ({error}), so its heap is kept for the commit "
-            f"{origin.head[:12]} only; to keep one heap, use --heap FILE\n"
-        )
-        return f"{_AT_COMMIT}{origin.head}"
-    with suppress(OSError):  # only a cache; without it, the next call is slower
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_json(path, FirstCommit(origin.head, first))
-    return first
-
-
-def _known_first(path: Path) -> FirstCommit | None:
-    try:
-        return decode_json(read_regular(path), FirstCommit)
-    except (OSError, msgspec.DecodeError, RecursionError):
-        return None
-
-
-def _roots_since(origin: Origin, head: str) -> bool:
-    """Return whether the history of HEAD has a root commit that the history of an earlier HEAD lacks."""
-    try:
-        return bool(origin.ask("rev-list", "--max-parents=0", "--max-count=1", origin.head, f"^{head}").strip())
-    except WorkspaceError:
-        return True  # the earlier HEAD is gone or belongs to another repository
 
 
 def heaps_folder(environ: Mapping[str, str]) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stackmem.core.conversation.standing import TOTAL_CHARS, StandingChange, add, block
 from stackmem.core.heap import Heap
+from stackmem.core.memory_directory import Directory
 from stackmem.settings.kept_heap import HeapKeeper, HeapStore
 from tests.stage import ROOT
 
@@ -16,11 +17,12 @@ import sys
 from pathlib import Path
 from stackmem.core.conversation.standing import StandingChange, add, remove
 from stackmem.core.heap import Heap
+from stackmem.core.memory_directory import Directory
 from stackmem.settings.kept_heap import HeapKeeper, HeapStore
 
 place, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 keeper = HeapKeeper(HeapStore(place, ""), str)
-keeper.begin(Heap(), (), name)
+keeper.begin(Heap(), Directory(), (), name)
 words = ()
 for number in range(count):
     words = add(words, StandingChange(0, 1, 1, f"{name} rule {number}")).changes
@@ -31,7 +33,7 @@ for number in range(count):
 
 def keeper_at(place: Path) -> HeapKeeper:
     keeper = HeapKeeper(HeapStore(place, ""), str)
-    keeper.begin(Heap(), (), "run")
+    keeper.begin(Heap(), Directory(), (), "run")
     return keeper
 
 
@@ -56,7 +58,7 @@ def test_what_one_conversation_removes_the_other_does_not_bring_back(tmp_path: P
     first, second = keeper_at(place), keeper_at(place)
     words = add((), StandingChange(0, 1, 1, "use tabs")).changes
     first.follow_words(words)
-    second.begin(Heap(), words, "second")
+    second.begin(Heap(), Directory(), words, "second")
     second.follow_words((*words, StandingChange(1, 2)))
     first.follow_words(add(words, StandingChange(0, 2, 2, "no emoji")).changes)
     assert texts(place) == {"no emoji"}

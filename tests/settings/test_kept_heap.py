@@ -9,6 +9,7 @@ import pytest
 
 from stackmem.core.budgets import Budgets
 from stackmem.core.heap import Heap, KeptChunk, taken_over
+from stackmem.core.memory_directory import Directory
 from stackmem.core.tools import StoreEntry
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.history.origin import Origin
@@ -112,13 +113,19 @@ def test_only_what_a_run_changes_is_written(tmp_path: Path) -> None:
     store = HeapStore(tmp_path / "a.jsonl", "")
     keeper = HeapKeeper(store, lambda text: text.replace("secret", "***"))
     before = Heap().put(StoreEntry("a", "1"), 1, "")
-    keeper.begin(before, (), "run")
-    keeper.follow(before.mark_read("a", 2))
+    files = Directory()
+    keeper.begin(before, files, (), "run")
+    keeper.follow(before.mark_read("a", 2), files)
     assert not store.path.exists()
     after = before.put(StoreEntry("b", "a secret"), 2, "").put(StoreEntry("a", "2"), 3, "").without("b")
-    keeper.follow(before.put(StoreEntry("b", "a secret"), 2, ""))
+    keeper.follow(before.put(StoreEntry("b", "a secret"), 2, ""), files)
     assert contents(store) == {"b": "a ***"}
-    keeper.follow(after)
+    keeper.follow(after, files)
+    assert contents(store) == {"a": "2"}
+    keeper.follow(after, Directory({"/memories/a": "a secret"}))
+    assert contents(store) == {"a": "2", "file:/memories/a": "a ***"}
+    assert keeper.kept_files() == (("/memories/a", "a ***"),)
+    keeper.follow(after, files)
     assert contents(store) == {"a": "2"}
     assert [one.by for one in store.read().values()] == ["run"]
 

@@ -8,6 +8,7 @@ import pytest
 from stackmem.core.budgets import Budgets
 from stackmem.core.conversation.standing import TOTAL_CHARS, StandingChange, active, add, remove
 from stackmem.core.heap import Heap, KeptChunk, KeptWords
+from stackmem.core.memory_directory import Directory
 from stackmem.errors import UsageError
 from stackmem.settings.kept_heap import HeapChange, HeapKeeper, HeapStore, all_heaps
 from stackmem.trace.open_run import Run
@@ -29,7 +30,7 @@ def texts(place: Path) -> list[str]:
 
 def test_entries_are_kept_in_their_order_with_their_kind_and_without_secrets(tmp_path: Path):
     one = keeper(tmp_path, lambda text: text.replace("hunter2", "***"))
-    one.begin(Heap(), (), "run")
+    one.begin(Heap(), Directory(), (), "run")
     words = entry(entry((), "use tabs"), "log in with hunter2", kind="preference")
     one.follow_words(words)
     assert keeper(tmp_path).kept_words() == (KeptWords("use tabs"), KeptWords("log in with ***", "preference"))

@@ -128,9 +128,9 @@ def memory_files(parameters: str) -> OneConversation:
 
     Source: the protocol that Anthropic's API adds to the prompt when the memory tool (``memory_20250818``) is used.
     """
-    chosen = parse("memory_files", parameters, (Count("tokens", 32_000), Count("keep", 3)))
+    options = parse("memory_files", parameters, (Count("tokens", 32_000), Count("keep", 3)))
     tools = (*ONE_FRAME[:-1], Memory, ONE_FRAME[-1])
-    return OneConversation(chosen.name, cleared(*chosen.counts.values()), tools, "memory_dir+earlier")
+    return OneConversation(options.name, cleared(*options.counts.values()), tools, "memory_dir+earlier")
 
 
 class WithClock(OneConversation, frozen=True):

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import UNSET
 
 from stackmem import UsageError, replay
 from stackmem.core.facts import FramePushed, RunStarted
@@ -139,3 +140,26 @@ def test_the_person_leaves_every_decision_to_the_agent_and_allows_nothing():
         person.request()
     assert person.answer(AskUser("Which?")) == "Decide that yourself; I know no more than I have said."
     assert not person.decide(AskPermission("run_command", "ls")).allow
+
+
+def test_files_kept_between_sessions_spare_later_sessions_the_search(tmp_path):
+    """``heap = "keep"`` keeps the memory files of a session for the next session of the trial, and for no other."""
+    variants = (
+        Variant("lost", "memory_files", session="new"),
+        Variant("kept", "memory_files", session="new", settings={"heap": "keep"}),
+    )
+    run_bench(planned(strategies=(), variants=variants), tmp_path / "bench", Means(1))
+    rows = {row["strategy"]: row for row in read_results(tmp_path / "bench")}
+    assert {row["outcome"] for row in rows.values()} == {"solved"}
+    runs = {name: sorted((tmp_path / "bench" / row["run"]).parent.iterdir()) for name, row in rows.items()}
+    first_files = {name: [_kept_files(run) for run in found] for name, found in runs.items()}
+    assert first_files["lost"] == [0] * REQUESTS
+    assert first_files["kept"][0] == 0
+    assert all(first_files["kept"][1:])
+    assert rows["kept"]["repeated_looks"] < rows["lost"]["repeated_looks"]
+    assert rows["kept"]["bill_usd"] < rows["lost"]["bill_usd"]
+
+
+def _kept_files(run: Path) -> int:
+    (start,) = events(run, RunStarted)
+    return 0 if start.heap is UNSET else len(start.heap.files)

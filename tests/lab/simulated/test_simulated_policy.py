@@ -292,6 +292,16 @@ def test_the_file_of_notes_on_the_topic_is_viewed() -> None:
     assert call.arguments == {"command": "view", "path": "/memories/spec.md"}
 
 
+def test_files_of_earlier_runs_are_viewed_before_anything_else_if_the_prompt_says_so() -> None:
+    system = started("memory_files").system
+    first = answer(TASK, strategy="memory_files", system=system)
+    assert (first.name, first.arguments) == ("memory", {"command": "view", "path": "/memories"})
+    plain = started("memory_dir").system
+    assert answer(TASK, strategy="memory_dir", system=plain).name == "run_command"
+    viewed = ("memory", {"command": "view", "path": "/memories"}, "/memories: 0 files, 0 of 100,000 characters used")
+    assert answer(TASK, *exchanged(viewed), strategy="memory_files", system=system).name == "run_command"
+
+
 def test_a_log_goes_on_to_the_page_that_it_names() -> None:
     plan = ran("./work plan 1-8", "unit 1: needs request.gap <run ./work log 3>")
     page = ran("./work log 3", "-- log 3, collected for gap, page 1 of 2; ./work log 3 2 shows the next\n10:00 noise")
