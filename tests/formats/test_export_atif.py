@@ -10,6 +10,8 @@ import jsonschema
 import pytest
 
 from tests.build import do, play, started
+from tests.review.report.test_linked_frames import played
+from tests.stage import Stage, mounted
 from tests.trace.stories import PLAYED, cut_short, exported, hostile, records, told
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "schemas" / "atif_v1.8.schema.json").read_text("utf-8"))
@@ -168,3 +170,19 @@ def test_harbors_own_reader_of_mini_swe_agent_reads_ours(run, tmp_path):
     assert ran.returncode == 0, ran.stderr
     replies = [step for one in every(trajectory(told(run))) for step in one["steps"] if step["source"] == "agent"]
     assert json.loads(ran.stdout) == [len(replies), sum(step["metrics"]["prompt_tokens"] for step in replies)]
+
+
+@mounted
+def test_a_group_of_parallel_frames_is_answered_and_points_to_the_runs_of_its_frames(stage: Stage):
+    run = played(stage)
+    whole = json.loads(stage.call("export", run, "--format", "atif").stdout)
+    jsonschema.validate(whole, SCHEMA)
+    (outer,) = whole["subagent_trajectories"]  # the request
+    (result,) = next(step for step in outer["steps"] if "tool_calls" in step)["observation"]["results"]
+    assert result["content"].startswith("2 frames returned, and their changes are merged:")
+    refs = result["subagent_trajectory_ref"]
+    assert [ref["session_id"] for ref in refs] == [f"{run.name}.frame-{number}" for number in (2, 3)]
+    child = json.loads(stage.call("export", stage.runs / refs[1]["session_id"], "--format", "atif").stdout)
+    assert refs[1]["trajectory_id"] in {tree["trajectory_id"] for tree in every(child)}
+    rows = stage.call("export", run, "--format", "csv").stdout.splitlines()
+    assert ",push_frames,ok," in rows[1]

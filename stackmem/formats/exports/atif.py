@@ -13,6 +13,7 @@ from msgspec.structs import asdict
 
 from stackmem.core import facts
 from stackmem.core.messages import ToolCall, Usage
+from stackmem.core.parallel.facts import FrameReturned
 from stackmem.core.state import Notice, State
 from stackmem.review.measure.moments import Moment
 from stackmem.trace.record import Record
@@ -144,9 +145,13 @@ class _Trajectories:
             metadata["refused"] = refused
         if metadata:
             result["extra"] = {"stackmem": metadata}
-        if piece.opened:
-            result["subagent_trajectory_ref"] = [{"trajectory_id": piece.opened, "session_id": self._run}]
-        if "content" in result or piece.opened:
+        opened = [{"trajectory_id": piece.opened, "session_id": self._run}] if piece.opened else []
+        # each parallel frame has its trajectory in the export of that frame's run
+        returned = [fact for fact in piece.facts if isinstance(fact, FrameReturned)]
+        opened += [{"trajectory_id": each.frame, "session_id": each.run} for each in returned]
+        if opened:
+            result["subagent_trajectory_ref"] = opened
+        if "content" in result or opened:
             step = self._replies[piece.step]
             step.setdefault("observation", {"results": []})["results"].append(result)
 

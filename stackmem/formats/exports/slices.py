@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from stackmem.core import facts
 from stackmem.core.messages import ToolCall
+from stackmem.core.parallel.facts import ParallelEvent
 from stackmem.core.state import Frame, Notice, Result
 from stackmem.core.voice import VoiceKind
 from stackmem.review.measure.moments import Moment, moments, no_view
@@ -23,7 +24,7 @@ from stackmem.trace.record import Record
 OfCalls = (
     facts.ToolReturned | facts.VerifyReturned | facts.SourcesDigested | facts.FramePushed | facts.FramePopped
     | facts.ChunkAllocated | facts.ChunkRead | facts.ChunkWritten | facts.ChunkFreed | facts.CallAnswered
-    | facts.CallRejected
+    | facts.CallRejected | ParallelEvent
 )  # fmt: skip
 
 HIDDEN: frozenset[VoiceKind] = frozenset(
