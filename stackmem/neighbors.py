@@ -22,6 +22,7 @@ NEIGHBORS: dict[str, str] = {
     "formats: header of an image": "stackmem.formats.pictures.headers:header",
     "formats: send spans": "stackmem.formats.exports.live_spans:live_spans",
     "formats: the image of a task": "stackmem.formats.tasks.image:built_image",
+    "formats: workspaces in an image": "stackmem.formats.images.room:ImageRoom",
     "kernel: parallel frames": "stackmem.run.parallel.children:Children",
     "languages: continue an edited program": "stackmem.languages.running.screen:continue_kept",
     "languages: answers of a rehearsal": "stackmem.languages.running.rehearsal:RecordedAnswers",

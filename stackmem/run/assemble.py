@@ -20,6 +20,7 @@ from stackmem.history.ignored import IgnoreRules
 from stackmem.history.inner_packs import LENT_AT
 from stackmem.history.layer import LENT
 from stackmem.models.registry import is_served
+from stackmem.neighbors import neighbor
 from stackmem.settings.kept_heap import HeapKeeper, heap_store
 from stackmem.settings.network import secrets_of, spelled
 from stackmem.settings.options import PREFIX
@@ -33,8 +34,7 @@ from stackmem.workspace.profile import Mount
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import Workspace, open_workspace
 
-from .checking.checks import CheckRoom, CommandCheck, task_checks
-from .checking.image_room import ImageRoom, room_of
+from .checking.checks import CheckRoom, CommandCheck, room_of, task_checks
 from .companion import programs as companion_programs
 from .companion import skills as companion_skills
 from .companion.conversations import search_earlier
@@ -200,8 +200,10 @@ def _opened(plan: Plan, places: RunPlaces, scrubber: Scrubber) -> tuple[Workspac
 
     def open_at(view: WorkspaceView, mounts: tuple[Mount, ...], env: Mapping[str, str]) -> Workspace:
         if subject.task is not None and subject.image is not None:
-            room = ImageRoom(subject.task, subject.image, settings.isolation, plan.profile, places.scratch)
-            return room.open(view, mounts, env, scrub=scrubber.scrub, network_list=plan.network)
+            room_type = neighbor("formats: workspaces in an image")
+            inside = room_type(subject.task, subject.image, settings.isolation, plan.profile, places.scratch)
+            opened: Workspace = inside.open(view, mounts, env, scrub=scrubber.scrub, network_list=plan.network)
+            return opened
         return open_workspace(
             settings.isolation, view, subject.inside, plan.profile, (*lent, *mounts), env, scrub=scrubber.scrub,
             hidden=hidden, project=request.project, place=subject.place, network_list=plan.network,

@@ -38,7 +38,7 @@ from stackmem.tasks.reader import Task
 from stackmem.trace.imported import refuse_imported
 from stackmem.trace.open_run import Run
 from stackmem.workspace.egress.network_list import NetworkList
-from stackmem.workspace.images.room import must_have_roots
+from stackmem.workspace.image import must_have_roots
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.project.instructions import Instructions
 

@@ -15,7 +15,7 @@ from stackmem.history.origin import Origin
 from stackmem.history.repository import CopyPlan
 from stackmem.settings.settings import Resolved
 from stackmem.tasks.reader import Task
-from stackmem.workspace.images.store import Image
+from stackmem.workspace.image import Image
 from stackmem.workspace.project.instructions import Instructions
 from stackmem.workspace.project.project import Project
 from stackmem.workspace.project.skills import Skills

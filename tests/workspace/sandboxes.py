@@ -16,15 +16,16 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
+from stackmem.formats.images.root import ImageRoot, open_root
+from stackmem.formats.images.rooted import Rooted
+from stackmem.formats.images.store import ImageStore
 from stackmem.history.layer import Overlay, OwnFolder, make_upper
-from stackmem.workspace.images.root import ImageRoot, open_root
-from stackmem.workspace.images.store import Image, ImageConfig, ImageStore
+from stackmem.workspace.image import Image, ImageConfig
 from stackmem.workspace.isolation.bare import Bare
 from stackmem.workspace.isolation.bubblewrap import Bubblewrap
 from stackmem.workspace.isolation.landlock import Landlock
 from stackmem.workspace.isolation.levels import try_level
 from stackmem.workspace.isolation.namespaces import Namespaces
-from stackmem.workspace.isolation.rooted import Rooted
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.python import INSIDE, PythonInstallation, Toolchain, build_toolchain, running_interpreter

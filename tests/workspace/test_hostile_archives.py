@@ -12,7 +12,7 @@ import pytest
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.formats.images.bases import add_base
 from stackmem.formats.images.copying import copy_in, leave_nothing, unpacked
-from stackmem.workspace.images.store import ImageStore, tree_digest
+from stackmem.formats.images.store import ImageStore, tree_digest
 from tests.conftest import CAMPAIGN
 from tests.workspace.hostile_archives import FAMILIES, SECRET, HostileArchive, file, folder, hard, link
 from tests.workspace.people import for_everyone

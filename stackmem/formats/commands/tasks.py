@@ -14,13 +14,13 @@ from stackmem.cli.screen.text import echo_json, readable
 from stackmem.errors import UsageError
 from stackmem.formats.images.bases import add_base
 from stackmem.formats.images.build import BuildFailed
+from stackmem.formats.images.store import image_store
 from stackmem.formats.tasks import import_tasks
 from stackmem.formats.tasks.build import build_rules, build_task
 from stackmem.formats.tasks.check import check_task
 from stackmem.formats.tasks.imports import ImportVerdict, import_exit_code, import_summary, verdict_of
 from stackmem.tasks.find import find_task, list_tasks
 from stackmem.tasks.reader import read_task
-from stackmem.workspace.images.room import image_store
 
 app = typer.Typer(help="List, check, build and import tasks.", no_args_is_help=True)
 

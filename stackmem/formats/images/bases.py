@@ -33,17 +33,10 @@ from stackmem.foreign.archives import (
 from stackmem.foreign.tar import ArchiveBudget, is_tar
 from stackmem.foreign.tree import ArchiveError, Parts, UnpackedTree
 from stackmem.workspace.clip import clean
-from stackmem.workspace.images.store import (
-    ImageConfig,
-    ImageStore,
-    SystemRoot,
-    base_name,
-    pin_of,
-    text_digest,
-    tree_digest,
-)
+from stackmem.workspace.image import ImageConfig
 
 from .pins import checked_pins
+from .store import ImageStore, SystemRoot, base_name, pin_of, text_digest, tree_digest
 
 _SECONDS = 1800
 _JSON_BYTES = 16 << 20

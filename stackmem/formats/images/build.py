@@ -21,10 +21,8 @@ from stackmem.foreign.tree import drop_privileges
 from stackmem.workspace.clip import clean
 from stackmem.workspace.command import run
 from stackmem.workspace.egress.network_list import NetworkList
-from stackmem.workspace.images.root import ImageRoot, passing_root, shell_of, user_of
-from stackmem.workspace.images.store import Image, ImageConfig, ImageStore, text_digest, tree_digest
+from stackmem.workspace.image import Image, ImageConfig
 from stackmem.workspace.isolation.launch import Seat
-from stackmem.workspace.isolation.rooted import Rooted
 from stackmem.workspace.overlay.view import folder_view
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.python import Toolchain
@@ -32,6 +30,9 @@ from stackmem.workspace.python import Toolchain
 from .bases import base_of_engine, build_with_engine, engine
 from .copying import copy_in, copy_out, ignored_by, in_context, open_folder, unpacked, written
 from .recipe import RecipeStep, arguments, bases_of, filled_in, needs_engine, pairs, read_recipe, unquoted, why_not
+from .root import ImageRoot, passing_root, shell_of, user_of
+from .rooted import Rooted
+from .store import ImageStore, text_digest, tree_digest
 
 _APT = "APT_CONFIG"
 _APT_CONFIG = 'APT::Sandbox::User "root";\n'

@@ -21,9 +21,9 @@ from stackmem.foreign.beneath import open_in_root, opener_for
 from stackmem.foreign.files import bounded_blocks, open_regular, read_regular
 from stackmem.foreign.tar import is_tar
 from stackmem.foreign.tree import ArchiveError, UnpackedTree
-from stackmem.workspace.images.store import MAX_CONTEXT_FILE_BYTES, is_folder
 
 from .recipe import RecipeStep, filled_in
+from .store import MAX_CONTEXT_FILE_BYTES, is_folder
 
 _FOLDER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY
 _MAX_RULES_BYTES = 1 << 20

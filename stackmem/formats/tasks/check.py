@@ -13,9 +13,9 @@ from msgspec import Struct
 from stackmem.core.facts import ChecksReturned
 from stackmem.core.state import State
 from stackmem.errors import UsageError
+from stackmem.formats.images.room import ImageRoom
 from stackmem.history.layer import OwnFolder
-from stackmem.run.checking.checks import CheckRoom, task_checks
-from stackmem.run.checking.image_room import ImageRoom, room_of
+from stackmem.run.checking.checks import CheckRoom, room_of, task_checks
 from stackmem.run.in_memory import MEMORY
 from stackmem.run.prepare import TASK_PLACE, find_subject, prepare
 from stackmem.run.request import Subject

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from stackmem.errors import UsageError
 from stackmem.formats.images.build import BuildFailed, ImageSource, source_digest
+from stackmem.formats.images.store import image_store
 from stackmem.tasks.reader import Task
-from stackmem.workspace.images.room import image_store
-from stackmem.workspace.images.store import Image
+from stackmem.workspace.image import Image
 
 
 def task_source(task: Task) -> ImageSource | None:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from msgspec import UNSET, Struct
 
@@ -25,6 +25,7 @@ from stackmem.run.in_memory import NoHistory
 from stackmem.run.ports import Checks
 from stackmem.tasks.judge import judge
 from stackmem.tasks.reader import Task
+from stackmem.workspace.image import Image
 from stackmem.workspace.isolation import confine
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.overlay.view import WorkspaceView
@@ -52,6 +53,16 @@ class CheckRoom(Struct, frozen=True):
     open: Callable[[WorkspaceView, tuple[Mount, ...], Mapping[str, str]], Workspace]
     shell: str = "bash"  # the shell for ``test.sh``
     holds: bool = True  # whether the sandbox has our Python, which isolates the judged code from the tests
+
+
+class _RoomRules(TypedDict):
+    shell: str
+    holds: bool
+
+
+def room_of(image: Image | None) -> _RoomRules:
+    """Return the ``CheckRoom`` options for an image, which may lack bash and our Python."""
+    return {"shell": image.shell[0] if image else "bash", "holds": image is None}
 
 
 def task_checks(room: CheckRoom, task: Task, verifier: Path) -> TaskChecks | StepChecks:

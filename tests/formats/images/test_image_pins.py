@@ -20,7 +20,8 @@ from stackmem.formats.images.build import (
     source_digest,
     why_not_built,
 )
-from stackmem.workspace.images.store import Image, ImageStore
+from stackmem.formats.images.store import ImageStore
+from stackmem.workspace.image import Image
 from stackmem.workspace.profile import Profile
 from tests.stage import with_bubblewrap
 from tests.workspace.roots import small_base

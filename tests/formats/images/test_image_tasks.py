@@ -41,7 +41,7 @@ def base(stage: Stage) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def _own_state(stage: Stage, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr("stackmem.workspace.images.room.state_folder", lambda: tmp_path / "state")
+    monkeypatch.setattr("stackmem.formats.images.store.state_folder", lambda: tmp_path / "state")
 
 
 def sound(stage: Stage, task: Path) -> list[str]:

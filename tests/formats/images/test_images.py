@@ -13,7 +13,7 @@ from stackmem.formats.images.bases import add_base
 from stackmem.formats.images.build import BuildFailed, BuildRules, ImageSource, build_image, why_not_built
 from stackmem.formats.images.copying import written
 from stackmem.formats.images.recipe import RecipeStep, filled_in, read_recipe
-from stackmem.workspace.images.store import ImageStore, base_name
+from stackmem.formats.images.store import ImageStore, base_name
 from stackmem.workspace.profile import Profile
 from tests.stage import with_bubblewrap
 from tests.workspace.people import for_everyone

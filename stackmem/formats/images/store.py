@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -21,6 +21,8 @@ from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
 from stackmem.foreign.files import digest_of_regular, read_regular
+from stackmem.workspace.image import Image, ImageConfig
+from stackmem.workspace.isolation.levels import state_folder
 from stackmem.workspace.tree import remove_tree
 
 _Kept = TypeVar("_Kept", bound=Struct)
@@ -28,15 +30,6 @@ SKELETON = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "etc", "root")
 """Folders that every root has, whatever its base contains."""
 MAX_CONTEXT_FILE_BYTES = 16 << 30
 """Maximum size of a file that a build copies."""
-
-
-class ImageConfig(Struct, frozen=True, omit_defaults=True):
-    """Settings of a root for the programs in it."""
-
-    env: Mapping[str, str] = {}
-    workdir: str = "/"
-    user: str = ""  # a name or number, as in the recipe; empty means root
-    shell: tuple[str, ...] = ()  # the shell for shell lines; empty selects bash, or sh if the root has no bash
 
 
 class SystemRoot(Struct, frozen=True):
@@ -48,23 +41,6 @@ class SystemRoot(Struct, frozen=True):
     config: ImageConfig = ImageConfig()
     # registry digests, as in ``FROM NAME@sha256:...``; empty if unknown
     pins: tuple[str, ...] = ()
-
-
-class Image(Struct, frozen=True):
-    """A built root."""
-
-    digest: str  # digest of its source
-    layers: tuple[str, ...]  # folders in the store, topmost first
-    config: ImageConfig
-    files: str  # a copy of the working directory's content
-    uid: int = 0  # the user, whose home folder is ``home``
-    home: str = "/root"
-    shell: tuple[str, ...] = ("/bin/sh", "-c")
-
-    @property
-    def inside(self) -> str:
-        """Path of the workspace: the working directory, but never the root itself."""
-        return "/workspace" if self.config.workdir == "/" else self.config.workdir
 
 
 def base_name(named: str) -> str:
@@ -192,6 +168,10 @@ class ImageStore:
         draft = path.with_name(f".making-{os.getpid()}-{path.name}")
         draft.write_bytes(msgspec.json.encode(value))
         draft.replace(path)
+
+
+def image_store() -> ImageStore:
+    return ImageStore(state_folder() / "images")
 
 
 def text_digest(*words: str) -> str:

@@ -1,7 +1,7 @@
 """The bubblewrap level with the root file system of an image instead of this machine's programs.
 
 Rule 1: The whole root is writable, so no mount of a command may be below something that an earlier command could have
-    replaced by a link. The mounts of a workspace are created with the root (see ``images.root``). The mounts created
+    replaced by a link. The mounts of a workspace are created with the root (see ``root``). The mounts created
     here are directly below ``/``; they are in use while a command runs, so they cannot be replaced.
 Rule 2: The image's variables come from a third party; only the image's own programs run with them.
 """
@@ -15,11 +15,19 @@ from subprocess import Popen
 
 from stackmem.workspace.egress.door import Start, start_through
 from stackmem.workspace.environment import SYSTEM_PATH, build_environment
-from stackmem.workspace.images.root import ImageRoot
+from stackmem.workspace.isolation.bubblewrap import (
+    find_bwrap,
+    guarded_git,
+    joined,
+    memory_file,
+    namespaces,
+    reported,
+    supervise,
+)
+from stackmem.workspace.isolation.launch import CommandLaunch, Seat, limited, line_of_life
+from stackmem.workspace.isolation.seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
 
-from .bubblewrap import find_bwrap, guarded_git, joined, memory_file, namespaces, reported, supervise
-from .launch import CommandLaunch, Seat, limited, line_of_life
-from .seccomp import AF_INET, AF_INET6, AF_NETLINK, AF_UNIX, build_filter
+from .root import ImageRoot
 
 _ROOT_MAY = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_NET_BIND_SERVICE")
 """Capabilities that installers and services expect as root. They only affect files and a network inside the sandbox."""

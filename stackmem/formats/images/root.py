@@ -20,12 +20,13 @@ from msgspec import Struct
 from stackmem.errors import WorkspaceError
 from stackmem.foreign.beneath import open_in_root
 from stackmem.workspace.egress.door import PORT
+from stackmem.workspace.image import Image
 from stackmem.workspace.overlay.mount import MountOrder, OverlayPlaces, mount_root
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount
 from stackmem.workspace.tree import remove_tree
 
-from .store import Image, ImageStore, text_digest
+from .store import ImageStore, text_digest
 
 INSIDE = "/.stackmem"
 """Mount point of the shell in a root. It is directly below ``/``, so that no command can replace the shell."""

@@ -1,1 +1,0 @@
-"""Root file systems for commands, built from Dockerfiles on base systems that the user provides."""
