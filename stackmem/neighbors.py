@@ -13,6 +13,7 @@ NEIGHBORS: dict[str, str] = {
     "doors: a person as the model": "stackmem.doors.chat.human:HumanModel",
     "doors: connect to tool servers": "stackmem.doors.tool_servers.servers:connected",
     "doors: debug at the terminal": "stackmem.doors.debugger.terminal:TerminalDebugger",
+    "doors: follow the user's folder": "stackmem.doors.following.taking_in:follow_folder",
     "doors: read an agent": "stackmem.doors.gateway.bench_agent:read_agent",
     "doors: refuse for an agent": "stackmem.doors.gateway.bench_agent:refuse_for_agent",
     "doors: solve by an agent": "stackmem.doors.gateway.bench_agent:solve_by_agent",

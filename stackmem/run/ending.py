@@ -37,7 +37,7 @@ from stackmem.trace.signatures import MAX_SIGNED_BYTES, Signer
 from stackmem.workspace.secrets import Scrubber
 
 from .companion.hooks import must_be_appliable
-from .following.common import Applied, Family, applied_last, first_of_family, history_of
+from .following.family import Applied, Family, applied_last, first_of_family, history_of
 from .in_memory import MEMORY, NoHistory
 from .result import RunResult, failure_of, read_result, result_fields, write_result
 from .run_folder import APPLIED, CHANGES, HISTORY, PATCH, RESULT

@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from stackmem.core.facts import RunStarted
 from stackmem.errors import UsageError
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.history import History, folder_under, share
@@ -25,7 +26,6 @@ from stackmem.history.layer import UPPER, Layer, Overlay, OwnFolder, hidden_agai
 from stackmem.history.lent_folders import lend_folders
 from stackmem.history.repository import CopyPlan, copy_planned
 from stackmem.history.restore import restore
-from stackmem.history.selection import own_below
 from stackmem.history.walk import path_bytes
 from stackmem.neighbors import neighbor
 from stackmem.settings.keys import signing_key
@@ -41,9 +41,6 @@ from .assemble import assemble, scrubber_of
 from .checking.checks import as_found
 from .companion.jobs import with_jobs
 from .folder_choice import way_to_lend
-from .following.common import FollowedFolder
-from .following.git_following import GitFollower
-from .following.taking_in import Follower
 from .git_inside import GIT, RepositoryPlaces, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
@@ -160,7 +157,7 @@ def _opened(
         live=live_spans(places.run, settings.otel, environ) if writer else None,
     )  # fmt: skip
     _take_up(opened, plan)
-    _follow(opened, plan, stack)
+    _follow(opened, plan, began, stack)
     return opened
 
 
@@ -194,21 +191,13 @@ def _connect(
     world.clock, world.sleep = person.clock.elapsed, person.clock.sleep
 
 
-def _follow(opened: Opened, plan: Plan, stack: ExitStack) -> None:
+def _follow(opened: Opened, plan: Plan, began: RunStarted, stack: ExitStack) -> None:
     """Let a conversation about a user's folder follow the folder."""
-    history, stored, begins = opened.history, opened.stored, plan.begins
+    history, begins = opened.history, plan.begins
     its_parent_follows = isinstance(begins, Forked | Resumed) and begins.is_parallel
-    if its_parent_follows or not (opened.folder and opened.writer is not None and isinstance(history, History)):
-        return
-    folder = Path(opened.folder)
-    place = FollowedFolder(
-        folder, opened.places.run, opened.places.work, history, stored.leave_out,
-        tuple(own_below(folder, plan.request.folders)), stored.git is not None,
-        GitFollower(opened.inside, opened.late) if opened.inside is not None else None,
-    )  # fmt: skip
-    follower = Follower(place, opened.world.digest)
-    stack.callback(follower.save)
-    opened.world.follow = follower.changed
+    has_files = opened.folder and opened.writer is not None and isinstance(history, History)
+    if has_files and began.session is not UNSET and not its_parent_follows:
+        neighbor("doors: follow the user's folder")(opened, history, plan, stack)
 
 
 def _take_up(opened: Opened, plan: Plan) -> None:

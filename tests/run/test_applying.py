@@ -18,7 +18,7 @@ from stackmem import Record, UsageError
 from stackmem.core.facts import RunForked
 from stackmem.history.history import History, share
 from stackmem.run.ending import Brought, Kept, apply_run
-from stackmem.run.following.common import Applied
+from stackmem.run.following.family import Applied
 from stackmem.run.run_folder import APPLIED, CHANGES, HISTORY, PATCH
 from stackmem.run.stored_request import StoredRequest, write_request
 from stackmem.trace.store import write_line

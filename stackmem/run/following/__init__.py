@@ -1,1 +1,1 @@
-"""Keeps a conversation and the user's folder together: what was applied, and what the user changed."""
+"""What a run reads between two steps, and what the runs of a conversation know about the user's folder."""

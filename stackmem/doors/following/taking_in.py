@@ -9,14 +9,28 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 
 import msgspec
 
 from stackmem.core.facts import FolderChanged
 from stackmem.core.state import State
 from stackmem.errors import StackmemError
-from stackmem.history.following.inventory import (
+from stackmem.history.history import History
+from stackmem.history.lower import file_clock_ns
+from stackmem.history.origin import Origin, find_origin
+from stackmem.history.selection import own_below
+from stackmem.history.walk import Key, path_bytes
+from stackmem.run.opened import Opened
+from stackmem.run.plan import Plan
+from stackmem.run.run_folder import FOLDER_SEEN
+from stackmem.workspace.clip import shown_name
+
+from .common import FollowedFolder, head_of, moves_of
+from .folder_look import MAX_NAMED, FolderLook
+from .git_following import GitFollower
+from .inventory import (
     Entry,
     Inventory,
     as_before,
@@ -27,14 +41,6 @@ from stackmem.history.following.inventory import (
     without_ignored,
     write_inventory,
 )
-from stackmem.history.lower import file_clock_ns
-from stackmem.history.origin import Origin, find_origin
-from stackmem.history.walk import Key, path_bytes
-from stackmem.run.run_folder import FOLDER_SEEN
-from stackmem.workspace.clip import shown_name
-
-from .common import FollowedFolder, head_of, moves_of
-from .folder_look import MAX_NAMED, FolderLook
 
 _TRIES, _TICK_SECONDS = 3, 0.012
 _MAX_SHARE = 0.05
@@ -42,6 +48,19 @@ _MAX_SHARE = 0.05
 _SHORT_SECONDS = 0.2
 _MAX_TOLD = 3
 """How often a request reads of the same file."""
+
+
+def follow_folder(opened: Opened, history: History, plan: Plan, stack: ExitStack) -> None:
+    """Let a conversation about a user's folder follow the folder until ``stack`` is closed."""
+    folder, stored = Path(opened.folder), opened.stored
+    place = FollowedFolder(
+        folder, opened.places.run, opened.places.work, history, stored.leave_out,
+        tuple(own_below(folder, plan.request.folders)), stored.git is not None,
+        GitFollower(opened.inside, opened.late) if opened.inside is not None else None,
+    )  # fmt: skip
+    follower = Follower(place, opened.world.digest)
+    stack.callback(follower.save)
+    opened.world.follow = follower.changed
 
 
 class Follower:

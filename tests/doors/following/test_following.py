@@ -15,12 +15,11 @@ import pytest
 from stackmem.core.facts import FolderChanged, ToolReturned
 from stackmem.core.person_facts import PersonSteppedIn, PersonStopped, SessionRules
 from stackmem.doors.chat.committing import apply_order
+from stackmem.doors.following import inventory, taking_in
+from stackmem.doors.following.inventory import Entry, Inventory, take_inventory, take_settled
 from stackmem.errors import UsageError
-from stackmem.history.following import inventory
-from stackmem.history.following.inventory import Entry, Inventory, take_inventory, take_settled
 from stackmem.history.ignored import IgnoreRules
 from stackmem.run.ending import apply_run
-from stackmem.run.following import taking_in
 from stackmem.run.fork import ForkChanges, fork, requests_of
 from stackmem.run.opened import Person
 from stackmem.run.ports import Left

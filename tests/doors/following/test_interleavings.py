@@ -21,11 +21,11 @@ from stackmem import Record
 from stackmem.core.facts import FolderChanged, RunForked
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.state import Session, State
+from stackmem.doors.following.common import FollowedFolder
+from stackmem.doors.following.taking_in import Follower
 from stackmem.history.following.merging import has_conflict
 from stackmem.history.history import History, share
 from stackmem.run.ending import Brought, Kept, apply_run
-from stackmem.run.following.common import FollowedFolder
-from stackmem.run.following.taking_in import Follower
 from stackmem.run.run_folder import CHANGES, HISTORY, PATCH
 from stackmem.run.stored_request import StoredRequest, write_request
 from stackmem.trace.store import write_line

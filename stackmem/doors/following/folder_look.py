@@ -13,7 +13,6 @@ from contextlib import suppress
 
 from stackmem.core.state import State
 from stackmem.errors import StackmemError
-from stackmem.history.following.inventory import Entry, Inventory, changed_lines
 from stackmem.history.following.merging import merge_modes, merge_texts
 from stackmem.history.lower import FileKeeper, open_folder
 from stackmem.history.objects import GONE, REMOVED, Node
@@ -24,7 +23,8 @@ from stackmem.trace.private import write_json
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.overlay.mount import refresh
 
-from .common import Family, Files, FollowedFolder, PendingLook, paths_in, set_file
+from .common import Files, FollowedFamily, FollowedFolder, PendingLook, paths_in, set_file
+from .inventory import Entry, Inventory, changed_lines
 
 MAX_NAMED = 40
 """How many files the lines of a look name."""
@@ -49,7 +49,7 @@ class FolderLook:
         self.nodes: dict[bytes, Node | None] = {}
         self.has_moved = False
         self._place, self._state, self._history = folder, state, folder.history
-        self._family = Family(folder.run_dir, folder.history)
+        self._family = FollowedFamily(folder.run_dir, folder.history)
         self._log = self._family.log()
         self.number = len(self._log)
         self.is_new = not self._log and not self._family.is_known and self._family.first == folder.run_dir

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.doors.following.test_following import LAYERS, Talk
 from tests.history.folders import folder, repository, run_git
 from tests.run.people import replayed
-from tests.run.test_following import LAYERS, Talk
 from tests.stage import Stage, command
 
 BASE = "1\n2\n3\n4\n5\n6\n7\n8\n9\n"
@@ -210,13 +210,13 @@ def test_a_repository_that_the_agent_broke_leads_nowhere_and_ends_nothing(stage:
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from stackmem.run.following import git_following
+from stackmem.doors.following import git_following
 from stackmem.run.opened import Person
 from stackmem.run.ports import Left
 from stackmem.run.resume import resume
 sys.path.insert(0, sys.argv[1])
 from tests.run.people import replayed
-from tests.run.test_following import User
+from tests.doors.following.test_following import User
 move, add = git_following.move_head, git_following.add_history
 def killed(*all):
     if sys.argv[3] == "moved":

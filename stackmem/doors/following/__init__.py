@@ -1,0 +1,1 @@
+"""Lets a conversation follow the user's folder: its files, HEAD and the index of its repository."""
