@@ -6,6 +6,7 @@ not import these packages. The kernel's own parallel frames are here too: they a
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -84,6 +85,7 @@ COMMANDS: dict[str, str] = {
 """
 
 
+@cache  # a run asks for some parts at each step
 def neighbor(part: str) -> Any:
     """Import the module of a part and return the function, class or table that it names."""
     module, _, name = NEIGHBORS[part].partition(":")

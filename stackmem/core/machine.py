@@ -50,7 +50,7 @@ from .images import Images
 from .jobs import rules as jobs
 from .jobs.calls import JobCall
 from .messages import ToolCall
-from .network import search_usd
+from .network import SearchBill, search_usd
 from .parallel import rules as parallel
 from .parallel.facts import FrameReturned, FramesMerged, FramesPushed
 from .person_facts import PersonEvent, RecallFound, TurnEnded
@@ -243,7 +243,8 @@ def evolve(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one ma
         case ModelReplied():  # this and the next are most of a run
             return _take_reply(state, event)
         case ToolReturned():
-            after = jobs.after_tool(_with_search(state, event), event)
+            paid = state if event.search is UNSET else _with_search(state, event.search)
+            after = jobs.after_tool(paid, event)
             return _answer(after, event.text, event.digests, failed=event.failed, images=event.images)
         case _ if isinstance(event, programs.Derived):
             return programs.apply_program_event(state, event)
@@ -329,11 +330,9 @@ def _evolve_derived(  # noqa: C901 - one match, every fact
             assert_never(event)
 
 
-def _with_search(state: State, event: ToolReturned) -> State:
+def _with_search(state: State, search: SearchBill) -> State:
     """Return the state with the tokens and the cost of a web search."""
-    if event.search is UNSET:
-        return state
-    usd, usage = search_usd(event.search, state.begun.price), state.usage + event.search.usage
+    usd, usage = search_usd(search, state.begun.price), state.usage + search.usage
     return replace(state, usage=usage, usd=state.usd + (usd or 0.0), unpriced=state.unpriced + (usd is None))
 
 

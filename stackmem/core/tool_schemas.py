@@ -165,8 +165,7 @@ def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) 
         names = ", ".join(map(tool_name, offered))
         return Refusal("unknown_tool", f"there is no tool {call.name[:80]!r}", f"the tools are {names}")
     if call.malformed is not None or not isinstance(call.arguments, dict):
-        reason = f"{unreadable(call)} one JSON object with {_accepted(tool)}"
-        return Refusal("bad_arguments", reason)
+        return Refusal("bad_arguments", f"{unreadable(call)} one JSON object with {_accepted(tool)}")
     faults = _faults(_form(tool), call.arguments, "")
     if faults:
         return Refusal("bad_arguments", f"{call.name}: {'; '.join(faults)}.", f"Accepted: {_accepted(tool)}")
@@ -189,8 +188,7 @@ def with_optional(offered: tuple[Tool, ...], recorded: tuple[ToolSpec, ...], own
     """
     offered = with_command_fields(offered, offers_long_commands(recorded, own), offers_jobs(recorded, own))
     names = [tool.name for tool in recorded if tool.name in _ADDED and tool.name not in own]
-    if _has(ReadFile, "pages", recorded, own):
-        offered = with_images(offered)
+    offered = with_images(offered) if _has(ReadFile, "pages", recorded, own) else offered
     return _extended(offered, tuple(names)) if names else offered  # names are hashed faster than tools
 
 
@@ -216,7 +214,10 @@ def with_images(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
 
 def _has(kind: Tool, field: str, recorded: tuple[ToolSpec, ...], own: tuple[str, ...]) -> bool:
     name = tool_name(kind)
-    return any(tool.name == name and f'"{field}"' in tool.schema for tool in recorded) and name not in own
+    for tool in recorded:  # not any(): each step asks four times, and a generator costs more than the answer
+        if tool.name == name and f'"{field}"' in tool.schema:
+            return name not in own
+    return False
 
 
 def optional_offers(names: tuple[str, ...], *, reads: bool, earlier: bool) -> tuple[Tool, ...]:
