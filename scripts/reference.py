@@ -17,7 +17,7 @@ from msgspec import NODEFAULT, UNSET, Struct, json
 from msgspec.structs import asdict, fields
 
 from scripts import api
-from stackmem.cli.main import app
+from stackmem.cli.app import app
 from stackmem.cli.screen.event_stream import stream_schema
 from stackmem.core.budgets import Budgets, Limits
 from stackmem.core.facts import Ending, Event, Redaction, Stop

@@ -5,6 +5,18 @@ Imports only the standard library, so that ``stackmem --help`` and Tab completio
 
 from __future__ import annotations
 
+DESCRIPTION = (
+    "A coding agent that manages its own working memory: a stack of frames, a heap of chunks, small registers."
+)
+COMPLETION = "_STACKMEM_COMPLETE"
+"""The variable that is set if a press of Tab started the process."""
+IN_CONTAINER = "--in-container"
+ROOT_OPTIONS = {
+    "--version": "Print the version.",
+    IN_CONTAINER: "Run the command in a container, with podman or docker. Must be the first argument.",
+    "--help": "Show this message and exit.",
+}
+
 GROUPS = {
     "Work": {
         "solve": "Solve a task, or work on a copy of a folder.",

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from stackmem.errors import UsageError
 
-IN_CONTAINER = "--in-container"
+from .catalog import IN_CONTAINER
+
 _NEED_LINUX = (
     "solve", "chat", "acp", "resume", "fork", "apply", "run", "debug", "repl", "mcp", "compile", "tasks check",
     "tasks build",

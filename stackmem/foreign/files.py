@@ -8,7 +8,6 @@ are ``OSError`` with a ``strerror`` that completes "FILE cannot be read (...)".
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -106,6 +105,8 @@ def read_start(path: StrPath, size: int, *, follow: bool = True, dir_fd: int | N
 
 def digest_of_regular(path: StrPath, limit: int) -> str:
     """The SHA-256 of a regular file of at most ``limit`` bytes, in hex; raises as ``read_regular``."""
+    import hashlib  # takes longer to import than the rest of this module
+
     found = hashlib.sha256()
     with open_regular(path) as file:
         for block in bounded_blocks(file, limit):

@@ -1,11 +1,11 @@
-"""Finds whether any plug-in is installed. The help needs this check without loading anything else."""
+"""Finds whether any plug-in is installed. The help needs it without slow imports like ``pathlib``."""
 
 from __future__ import annotations
 
+import os
 import site
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 from stackmem.foreign.files import read_regular
 
@@ -24,6 +24,8 @@ def ignored_plugins() -> dict[str, str]:
 
     They are in a folder of ``PYTHONPATH`` or in the working directory, and their files are not run.
     """
+    from pathlib import Path
+
     counted, found = {Path(place).resolve() for place in places()}, dict[str, str]()
     for folder in map(Path, sys.path):
         with suppress(OSError):
@@ -35,6 +37,8 @@ def ignored_plugins() -> dict[str, str]:
 
 
 def _counted_names() -> frozenset[str]:
+    from pathlib import Path
+
     return frozenset(
         " ".join(info.stem.partition("-")[::2]).strip()
         for place in places() for info in Path(place).glob("*.*-info")
@@ -54,8 +58,10 @@ def ignored_note() -> str:
 def any_plugin() -> bool:
     """Return whether any package defines a plug-in."""
     for location in places():
-        for points in Path(location).glob("*.dist-info/entry_points.txt"):
-            with suppress(OSError):
-                if GROUP.encode() in read_regular(points):
-                    return True
+        with suppress(OSError), os.scandir(location) as entries:
+            for entry in entries:
+                if entry.name.endswith(".dist-info"):
+                    with suppress(OSError):
+                        if GROUP.encode() in read_regular(f"{entry.path}/entry_points.txt"):
+                            return True
     return False

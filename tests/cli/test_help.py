@@ -6,9 +6,10 @@ import shlex
 import pytest
 import typer
 
+from stackmem.cli.app import app
 from stackmem.cli.catalog import COMMANDS, EXAMPLES, GROUPS
 from stackmem.cli.help_layout import OPTION_GROUPS
-from stackmem.cli.main import app
+from stackmem.cli.root_help import root_help
 from tests.house.test_docs import commands
 from tests.stage import Stage
 
@@ -32,6 +33,12 @@ def test_the_help_shows_every_command_once_in_its_group(stage: Stage):
     for (_, names), start, end in zip(GROUPS.items(), places, [*places[1:], shown.index("Exit codes")], strict=True):
         lines = [line.split()[0] for line in shown[start:end].splitlines() if line[:2] == "  " and line[2:3].strip()]
         assert [word for word in lines if word in COMMANDS] == list(names)
+
+
+@pytest.mark.parametrize("columns", ["20", "61", "80", "200"])
+def test_the_help_without_typer_is_the_same_as_with_it(columns: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    assert root_help() == ROOT.get_help(typer.Context(ROOT, info_name="stackmem"))
 
 
 def test_every_command_has_examples():

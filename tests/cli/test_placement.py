@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 
-from stackmem.cli.main import app
+from stackmem.cli.app import app
 from tests.stage import Stage, command, pop
 from tests.tools.installed import Installed
 

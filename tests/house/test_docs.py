@@ -34,7 +34,7 @@ def commands() -> dict[str, frozenset[str]]:
     """Return each command, spelled as after `stackmem` (`tasks check`), with its long flags; "" has the global ones."""
     import typer
 
-    from stackmem.cli.main import app
+    from stackmem.cli.app import app
 
     def walk(command, path: tuple[str, ...]) -> Iterator[tuple[str, frozenset[str]]]:
         flags = [flag for one in command.params for flag in (*one.opts, *one.secondary_opts) if flag.startswith("--")]

@@ -11,7 +11,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from stackmem.cli.container import IN_CONTAINER, WITHOUT_SANDBOX
+from stackmem.cli.catalog import IN_CONTAINER
+from stackmem.cli.container import WITHOUT_SANDBOX
 from stackmem.cli.options import Flags, Json, settings, takes
 from stackmem.cli.screen.text import echo_json, readable
 from stackmem.errors import UsageError
