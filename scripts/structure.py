@@ -245,7 +245,7 @@ class Profiler:
 def _layers() -> dict[str, int]:
     """Map each room to its layer; the highest number is the top."""
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"][0]
-    rows = [row.strip("()").split(" | ") for row in contract["layers"]]
+    rows = [[room.strip("()") for room in row.split(" | ")] for row in contract["layers"]]
     return {room: len(rows) - height for height, row in enumerate(rows) for room in row}
 
 

@@ -73,6 +73,7 @@ COMMANDS: dict[str, str] = {
     "report": "stackmem.lab.commands.report",
     "run": "stackmem.languages.commands.run",
     "runs": "stackmem.review.commands.runs",
+    "strategies": "stackmem.lab.commands.strategies",
     "tasks": "stackmem.formats.commands.tasks",
     "trace": "stackmem.review.commands.trace",
     "ui": "stackmem.doors.commands.ui",

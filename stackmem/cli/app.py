@@ -1,6 +1,6 @@
-"""The commands of the command line, for typer. ``main`` imports this module unless it can answer by itself.
+"""The commands, as typer reads them. ``main`` imports this module, except for the help and the version.
 
-A command's module is imported when it is called.
+Calling a command imports its module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stackmem.neighbors import COMMANDS as NEIGHBORS_COMMANDS
 from stackmem.tools.plugin_places import any_plugin
 from stackmem.version import VERSION
 
-from .catalog import DESCRIPTION, COMMANDS, COMPLETION, EXAMPLES, EXIT_CODES, GROUPS, IN_CONTAINER, ROOT_OPTIONS
+from .catalog import COMMANDS, COMPLETION, DESCRIPTION, EXAMPLES, EXIT_CODES, GROUPS, IN_CONTAINER, ROOT_OPTIONS
 from .container import refuse_without_linux, run_in_container
 from .help_layout import lay_out
 from .placement import refuse_options_before_subcommands, with_choice

@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _answered_without_typer() -> bool:
-    """Print the version or the help, if they were asked for. The help with commands of plug-ins needs typer."""
+    """Print the version or the help if the user wants only that. With commands of plug-ins, the help needs typer."""
     if COMPLETION in os.environ:
         return False
     if sys.argv[1:] == ["--version"]:

@@ -1,1 +1,1 @@
-"""What a run reads between two steps, and what the runs of a conversation know about the user's folder."""
+"""News for a run between two steps, and the user's folder as the runs of a conversation know it."""
