@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, Self
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition, is_searching, vi_insert_mode
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
@@ -111,6 +112,8 @@ class LineEditor:
             color_depth=ColorDepth.DEPTH_1_BIT if os.environ.get("NO_COLOR") else None,
         )
         self._session.app.ttimeoutlen = self._session.app.timeoutlen = _KEY_SECONDS
+        self._is_reading = False  # whether the buffer has the next line; after Enter it has the sent one for a moment
+        self._note_the_end_of_reading()
         self._thread = threading.Thread(target=self._run, name="line", daemon=True)
 
     def __enter__(self) -> Self:
@@ -154,10 +157,10 @@ class LineEditor:
         """
         before = ""
         if confirms:
-            before = self._session.default_buffer.text
+            before = self._typed()
             self._in_loop(lambda: self._set_text(""))
             self._deaf_until = time.monotonic() + GRACE_SECONDS
-        elif draft and not self._session.default_buffer.text:  # what the user has typed meanwhile stays
+        elif draft and not self._typed():  # what the user has typed meanwhile stays
             self._in_loop(lambda: self._set_text(draft))
         self._prompt, self._asks = prompt, True
         self._in_loop(self._notify)
@@ -199,7 +202,7 @@ class LineEditor:
         while not self._ends.is_set():
             try:
                 line = await self._session.prompt_async(
-                    handle_sigint=False, set_exception_handler=False, default=self._draft
+                    handle_sigint=False, set_exception_handler=False, default="", pre_run=self._begin_reading
                 )
             except EOFError:
                 if self._ends.is_set():
@@ -209,8 +212,9 @@ class LineEditor:
                     self.on_pause()
                 continue
             finally:
+                self._is_reading = False
                 self._keep_paste_mode()
-            self._draft, line = "", self._editing.pastes.sent(line)
+            line = self._editing.pastes.sent(line)
             if self._asks:
                 self._asks = False  # the next line belongs to the next question
                 self._answers.put(line)
@@ -272,11 +276,33 @@ class LineEditor:
             self._session.app.exit(exception=EOFError)
 
     def _set_text(self, text: str) -> None:
+        if not self._is_reading:
+            self._draft = text
+            return
         buffer = self._session.default_buffer
         buffer.text = text
         buffer.cursor_position = len(text)
-        if not self._session.app.is_running:
-            self._draft = text
+
+    def _typed(self) -> str:
+        """Return what the user has typed and not sent."""
+        return self._session.default_buffer.text if self._is_reading else self._draft
+
+    def _begin_reading(self) -> None:
+        self._is_reading = True
+        draft, self._draft = self._draft, ""
+        if draft:
+            self._set_text(draft)
+
+    def _note_the_end_of_reading(self) -> None:
+        """Note when a line is sent: its text stays in the buffer until the next line begins."""
+        buffer = self._session.default_buffer
+        accept = buffer.accept_handler
+
+        def sent(buffer: Buffer) -> bool:
+            self._is_reading = False
+            return accept(buffer) if accept is not None else False
+
+        buffer.accept_handler = sent
 
     def _message(self) -> Fragments:
         columns = self._session.app.output.get_size().columns
@@ -372,7 +398,7 @@ class LineEditor:
 
     def _insert(self, text: str) -> None:
         """Insert a text at the cursor, or at the start of the next line if none is being edited."""
-        if self._session.app.is_running:
+        if self._is_reading:
             self._session.default_buffer.insert_text(text)
         else:
             self._draft += text

@@ -2,17 +2,19 @@
 
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from stackmem.doors.chat.line_editor import EDIT_LAST, LineEditor
+from stackmem.doors.chat.line_editor import EDIT_LAST, GRACE_SECONDS, LineEditor
 from stackmem.doors.chat.mentions import ChatCompleter
 
 from .tmux import until
@@ -31,6 +33,14 @@ class Terminal(DummyOutput):
 
     def disable_bracketed_paste(self) -> None:
         self.paste_modes.append(False)
+
+
+class Late(SimpleQueue):
+    """A queue whose writer goes on late, as on a busy machine."""
+
+    def put(self, item):
+        super().put(item)
+        time.sleep(0.3)
 
 
 @contextmanager
@@ -154,3 +164,16 @@ def test_a_file_can_be_dropped_at_any_moment_while_lines_are_printed(tmp_path: P
         assert editor.ask("> ") == "sent"
         until(lambda: terminal.paste_modes[-1], lambda: str(terminal.paste_modes))
     assert not terminal.paste_modes[-1]
+
+
+def test_a_question_right_after_a_line_neither_puts_the_line_back_nor_loses_a_draft(tmp_path: Path):
+    with line(tmp_path) as (editor, type_keys):
+        editor._answers = Late()
+        type_keys("sent\r")
+        assert editor.ask("> ") == "sent"
+        threading.Timer(GRACE_SECONDS + 0.5, type_keys, ["y\r"]).start()
+        assert editor.ask("allow? ", confirms=True) == "y"
+        type_keys("next\r")
+        assert editor.ask("> ") == "next"
+        threading.Timer(0.6, type_keys, ["!\r"]).start()
+        assert editor.ask("> ", draft="again") == "again!"
