@@ -229,7 +229,10 @@ def _tree(job: JobClient, found: JobRun) -> str:
 
 def _sides(job: JobClient, found: JobRun) -> str:
     """Compare the recorded side requests with the titles and messages that the provider wrote."""
-    recorded = len({(one.session, one.conversation) for one in found.asked if one.kind == "side"})
+    recorded = 0
+    for folder in found.folders:
+        requests = (one for one in read_exchanges(folder / EXCHANGES) if isinstance(one, RequestPassed))
+        recorded += len({one.conversation for one in requests if one.kind == "side"})
     return _unequal(recorded, found.provider.titles + (found.provider.compacted if job.sums_up_aside else 0))
 
 
