@@ -66,6 +66,11 @@ class Strand(Struct):
 
     @property
     def is_over(self) -> bool:
+        """Return whether nothing is left to do. A failed request is expected to be repeated."""
+        return self.rests and not self.failures
+
+    @property
+    def rests(self) -> bool:
         return self.held is None and not self.under_way
 
     def release(self, results: Iterable[tuple[ToolResult, float]], *, at_end: bool = False) -> None:
@@ -78,12 +83,10 @@ class Strand(Struct):
             return
         given = {one.call_id: RecordedResult(one.call_id, one.text, one.failed, at) for one, at in results}
         for child in self.children:
-            if not (child.is_over or at_end):
-                child.parallel = True
-                continue
             free = [call.id for call in reply.calls if call.id not in given or given[call.id].child is None]
             name = child.call_id or next(iter(free), "")
-            if name not in free:
+            gave_up = child.rests and name in given and given[name].failed
+            if name not in free or not (child.is_over or gave_up or at_end):
                 child.parallel = True
                 continue
             answer, session = given.get(name), child.finish(at_end=at_end)

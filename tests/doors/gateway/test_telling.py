@@ -159,9 +159,20 @@ def test_a_failed_request_of_a_sub_agent_is_part_of_its_frame():
     tape.turn(Text("Go."), reply=(task(1),), kind="new")
     tape.turn(Text("Part 1."), reply=(ModelFailed("overloaded", "HTTP 529"),), conversation=2, kind="child", parent=1,
               call_id="c1")  # fmt: skip
-    tape.turn(ToolResult("c1", "It failed."), reply=(Text("Done."),))
+    tape.turn(ToolResult("c1", "It failed.", failed=True), reply=(Text("Done."),))
     assert names(tape.events()) == ["RunStarted", "ModelReplied", "FramePushed", "ModelFailed", "FramePopped",
                                     "ModelReplied", "FramePopped", "RunEnded"]  # fmt: skip
+
+
+def test_an_agent_in_the_background_whose_first_request_failed_and_was_repeated_is_one_frame():
+    tape = Tape()
+    tape.turn(Text("Go."), reply=(task(1),), kind="new")
+    tape.turn(Text("Part 1."), reply=(ModelFailed("overloaded", "HTTP 529"),), conversation=2, kind="child", parent=1,
+              call_id="c1")  # fmt: skip
+    tape.turn(ToolResult("c1", "It runs."), reply=(Text("I wait."),))
+    tape.turn(reply=(Text("One."),), conversation=2, retry=True)
+    tape.turn(Text("And?"), reply=(Text("Done."),))
+    assert shape(tape.events()) == ["call", "I wait.", "call", "(Part 1.", "One.", "One.)", "Done.", "Done.)"]
 
 
 def test_calls_that_were_never_answered_end_the_run_as_interrupted():
