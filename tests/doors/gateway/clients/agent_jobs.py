@@ -68,6 +68,7 @@ def _opencode(model: str) -> JobClient:
         (*_OPENCODE[:2], "--continue", *command[2:]),
         ".local/share/opencode/opencode.db",
         unsaved=('{"title"',),
+        sums_up_aside=True,
     )
 
 
