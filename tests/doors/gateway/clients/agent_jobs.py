@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from tests.doors.gateway.clients.job import AGAIN, BEGIN, MAIN, RESUME
+from tests.doors.gateway.clients.job import AGAIN, BEGIN, MAIN, RESUME, TITLE
 from tests.doors.gateway.clients.table import CLIENTS, Client
 
 NAMED = {client.name: client for client in CLIENTS}
@@ -21,7 +21,6 @@ class JobClient(Struct, frozen=True):
         is_linked: Whether its resumed session can be recognized.
         typed: For an agent that reads its prompts from stdin, the lines for the start and for the resume.
         git: It works in a repository, and asks for messages of its commits.
-        sums_up_aside: It asks for a summary in a conversation apart from its work.
     """
 
     client: Client
@@ -33,7 +32,6 @@ class JobClient(Struct, frozen=True):
     is_linked: bool = True
     typed: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     git: bool = False
-    sums_up_aside: bool = False
 
 
 _CLAUDE = ("{bin}/claude", "-p", "{task}", "--dangerously-skip-permissions", "--autocompact", "100000", "--model")
@@ -67,8 +65,7 @@ def _opencode(model: str) -> JobClient:
         command,
         (*_OPENCODE[:2], "--continue", *command[2:]),
         ".local/share/opencode/opencode.db",
-        unsaved=('{"title"',),
-        sums_up_aside=True,
+        unsaved=(TITLE,),
     )
 
 
@@ -92,7 +89,6 @@ JOBS = {
         agents=0,
         is_linked=False,
         git=True,
-        sums_up_aside=True,
         typed=(
             (BEGIN, *(f"Step {number}, please." for number in range(2, len(MAIN) + 2))),
             (RESUME, *(f"Check {number}, please." for number in range(2, len(AGAIN) + 2))),

@@ -23,8 +23,8 @@ from typing import TypeVar
 from msgspec import UNSET, Struct
 
 from stackmem.core.facts import ContextCompacted, FramePushed, ModelReplied
-from stackmem.core.messages import ToolCall, Usage
-from stackmem.doors.gateway.exchanges import RequestPassed, read_exchanges
+from stackmem.core.messages import Text, ToolCall, Usage
+from stackmem.doors.gateway.exchanges import AnswerPassed, RequestPassed, read_exchanges
 from stackmem.doors.gateway.recording import outcome
 from stackmem.doors.gateway.status import GatewayRunStatus, gateway_status
 from stackmem.doors.gateway.verifying import GatewayVerified, verify_gateway_run
@@ -35,7 +35,7 @@ from stackmem.run.run_folder import EXCHANGES, TRACE
 from stackmem.trace.store import TraceReader
 from tests.doors.gateway.clients.agent_jobs import JOBS, JobClient
 from tests.doors.gateway.clients.frames import FRAME_AGENTS, framed, run_with_frames
-from tests.doors.gateway.clients.job import BEGIN, DONE, RESUME, JobProvider, begin
+from tests.doors.gateway.clients.job import BEGIN, DONE, RESUME, TITLE, JobProvider, begin
 from tests.doors.gateway.clients.results import Results, add_result_flags, stop_if_out_of_time, write_between
 from tests.doors.gateway.clients.table import STRATEGIES, environ_of, place_of, version
 from tests.doors.gateway.upstream import RawUpstream
@@ -166,7 +166,7 @@ def claims(job: JobClient, found: JobRun, strategy: str) -> dict[str, str]:
         "steps": _unequal(steps, replies) if strategy == "full" else "",
         "cuts": "" if strategy == "full" else _unequal((decided, left), (len(found.asked), 0)),
         "sub-agents": _tree(job, found),
-        "side requests": _sides(job, found),
+        "side requests": _sides(found),
         "import": _imported(job, found, steps, usd) if strategy == "full" and job.sessions else "",
         "resume": "" if not job.is_linked or _is_linked(found.status) else "not linked",
     }  # fmt: skip
@@ -227,13 +227,17 @@ def _tree(job: JobClient, found: JobRun) -> str:
     return f"requests {without} without their call" if without else _unequal(named_, strands)
 
 
-def _sides(job: JobClient, found: JobRun) -> str:
-    """Compare the recorded side requests with the titles and messages that the provider wrote."""
+def _sides(found: JobRun) -> str:
+    """Compare the side requests for titles and commit messages with those that the provider wrote."""
     recorded = 0
     for folder in found.folders:
-        requests = (one for one in read_exchanges(folder / EXCHANGES) if isinstance(one, RequestPassed))
-        recorded += len({one.conversation for one in requests if one.kind == "side"})
-    return _unequal(recorded, found.provider.titles + (found.provider.compacted if job.sums_up_aside else 0))
+        passed = list(read_exchanges(folder / EXCHANGES))
+        sides = {one.number for one in passed if isinstance(one, RequestPassed) and one.kind == "side"}
+        replies = (one.reply for one in passed if isinstance(one, AnswerPassed) and one.number in sides)
+        texts = (part.text for one in replies if isinstance(one, ModelReplied) for part in one.parts
+                 if isinstance(part, Text))  # fmt: skip
+        recorded += sum(text.startswith(TITLE) for text in texts)
+    return _unequal(recorded, found.provider.titles)
 
 
 def bounded(found: JobRun) -> str:

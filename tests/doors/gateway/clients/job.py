@@ -25,6 +25,8 @@ RESUME = "JOB {job} RESUME: check the parts once more."
 _BLOCK = "JOB {job} BLOCK: list the folder and report what it contains."
 _BACK = "JOB {job} BACK: count slowly and report the last number."
 DONE = "All is done: 7 parts."
+TITLE = '{"title"'
+"""How the answer to a request for a title or a commit message begins."""
 _FULL = 190_000
 """Tokens read from the cache that make clients believe that their window is almost full."""
 _STRAND = re.compile(r"JOB (\w+) (MAIN|RESUME|BLOCK|BACK)\b")
@@ -139,7 +141,7 @@ class JobProvider(ScriptedProvider):
         edits = not asked.tools and _BLOCKS in asked.system
         if strand is None or asked.wants_json or not (asked.tools or edits):
             self.titles += 1
-            return Reply('{"title": "Parts", "isNewTopic": true}')
+            return Reply(f'{TITLE}: "Parts", "isNewTopic": true}}')
         self.asked[strand] = self.asked.get(strand, 0) + 1
         state, steps = self.jobs[strand[0]], _SCRIPTS[strand[1]]
         state.agents += [one for one in re.findall(r'agent_id\\*"\s*:\s*\\*"([0-9a-f-]{20,})', body.decode())
