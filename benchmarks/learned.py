@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import stackmem
 from benchmarks._folder import own_folder
 from stackmem.core.facts import ModelReplied, ToolReturned
-from stackmem.run.companion.learning import keep_program
+from stackmem.languages.running.learned import keep_program
 from stackmem.trace.open_run import Run
 
 PROGRAMS = Path(__file__).with_name("suites") / "learned"

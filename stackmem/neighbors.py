@@ -64,6 +64,7 @@ COMMANDS: dict[str, str] = {
     "heap": "stackmem.review.commands.heap",
     "import": "stackmem.formats.commands.import_",
     "languages": "stackmem.languages.commands.languages",
+    "learn": "stackmem.languages.commands.learn",
     "lint": "stackmem.languages.commands.lint",
     "mcp": "stackmem.doors.commands.mcp",
     "models": "stackmem.providers.commands.models",

@@ -1,13 +1,11 @@
 """Procedures that an agent writes down: ``save_program`` checks one and proposes it, and the user decides.
 
-Rule 1: A proposal is stored in the run directory. Nothing runs it until the user keeps it (``stackmem learn``).
-Rule 2: Keeping copies it to ``.stackmem/programs`` of the user's folder and renews the user's trust there. If that
-    folder has programs that the user does not trust, nothing is kept.
+Rule 1: A proposal is stored in the run directory. Nothing runs it until the user keeps it with ``stackmem learn``
+    (see ``languages.running.learned``).
 """
 
 from __future__ import annotations
 
-import os
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -19,11 +17,9 @@ from msgspec import json
 from stackmem.core.facts import ModelReplied, ToolReturned
 from stackmem.core.images import ImageRef
 from stackmem.core.messages import ToolCall, ToolSpec
-from stackmem.errors import StackmemError, UsageError
-from stackmem.foreign.files import open_regular
+from stackmem.errors import StackmemError
 from stackmem.neighbors import neighbor
-from stackmem.settings.mcp_servers import is_trusted, trust
-from stackmem.settings.program_trust import PROGRAMS_FOLDER, read_programs
+from stackmem.settings.program_trust import PROGRAMS_FOLDER
 from stackmem.tools.own_tools import TOOLS, call_own
 from stackmem.trace.lineage import RunReader
 from stackmem.workspace.refusals import ToolRefused
@@ -123,50 +119,6 @@ def proposals(run_dir: Path) -> tuple[str, ...]:
         return tuple(sorted(each.name for each in (run_dir / PROPOSALS).iterdir() if _NAME.fullmatch(each.name)))
     except OSError:
         return ()
-
-
-def proposed(run_dir: Path, name: str) -> str:
-    """Return the text of a proposal.
-
-    Raises:
-        UsageError: The run does not propose such a program, or it cannot be read.
-    """
-    if name not in proposals(run_dir):
-        known = ", ".join(proposals(run_dir)) or "none"
-        raise UsageError(f"{run_dir.name} does not propose {name[:80]!r}; its proposals: {known}")
-    try:
-        with open_regular(run_dir / PROPOSALS / name, follow=False) as file:
-            return file.read(4 * MAX_CHARS).decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the proposal {name} cannot be read ({error})") from error
-
-
-def keep_program(run_dir: Path, name: str, folder: Path, environ: Mapping[str, str], *, replace: bool) -> Path:
-    """Copy a proposal to the folder's programs, trust them, and return the file.
-
-    Raises:
-        UsageError: See ``proposed``; the folder has programs that the user does not trust, or a different one of this
-            name and ``replace`` is false; or the file cannot be written.
-    """
-    text = proposed(run_dir, name)
-    found = read_programs(folder)
-    if found is not None and not is_trusted(found, environ):
-        raise UsageError(f"{folder / PROGRAMS_FOLDER} has programs that you do not trust; run stackmem trust {folder}")
-    target = folder.resolve() / PROGRAMS_FOLDER / name
-    if os.path.lexists(target) and not replace:
-        raise UsageError(f"{target} exists; pass --replace, or rename it")
-    part = target.with_name(f".{name}.part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text, encoding="utf-8")
-        part.replace(target)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise UsageError(f"{target} cannot be written ({error.strerror or error})") from error
-    kept = read_programs(folder)
-    if kept is not None:
-        trust(kept, environ)
-    return target
 
 
 def _commands(run_dir: Path) -> Iterator[tuple[str, tuple[str, int]]]:

@@ -11,8 +11,9 @@ import typer
 from stackmem.cli.options import Flags, argument, runs_folder, settings, switch, takes
 from stackmem.cli.screen.text import readable
 from stackmem.errors import UsageError
+from stackmem.languages.running.learned import keep_program, proposed
 from stackmem.run.companion.find import find_run
-from stackmem.run.companion.learning import keep_program, proposals, proposed
+from stackmem.run.companion.learning import proposals
 from stackmem.run.stored_request import read_request
 
 
