@@ -62,7 +62,11 @@ def test_a_range_says_which_lines_of_how_many(at, start, end, shown):
         (4, 3, "end_line 3 is before line 4, the first one asked for; swap or raise it"),
         (None, 0, "end_line 0 is before line 1, the first one asked for; swap or raise it"),
         (6, None, "start_line 6 does not exist: 'f' has 5 lines; leave start_line out to read from line 1"),
-        (10**30, None, f"start_line {10**30} does not exist: 'f' has 5 lines; leave start_line out to read from line 1"),
+        (
+            10**30,
+            None,
+            f"start_line {10**30} does not exist: 'f' has 5 lines; leave start_line out to read from line 1",
+        ),
     ],
 )
 def test_a_range_that_cannot_be_is_refused(at, start, end, reason):
