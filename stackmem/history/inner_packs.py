@@ -41,11 +41,11 @@ class InnerGit(Struct, frozen=True):
     def ask(self, *arguments: str, stdin: bytes = b"", seconds: float = USER_GIT_SECONDS) -> bytes:
         return git(*arguments, cwd=self.path, environment=self.seeing(), stdin=stdin, seconds=seconds)
 
-    def alone(self, *arguments: str, stdin: bytes = b"", seconds: float = USER_GIT_SECONDS) -> bytes:
+    def alone(self, *arguments: str, stdin: bytes = b"") -> bytes:
         """Query the user's work tree, without access to its objects unless these are the other ones."""
         environment = self.seeing() if self.partial else store_environment(self.path)
         at = environment | {"GIT_WORK_TREE": os.fspath(self.origin.root)}
-        return git(*arguments, cwd=self.origin.root, environment=at, stdin=stdin, seconds=seconds)
+        return git(*arguments, cwd=self.origin.root, environment=at, stdin=stdin, seconds=USER_GIT_SECONDS)
 
     def seeing(self) -> dict[str, str]:
         objects = os.fspath(self.origin.common / "objects").replace("\\", "\\\\").replace('"', '\\"')

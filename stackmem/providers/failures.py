@@ -156,12 +156,11 @@ def page_title(text: str) -> str:
     return " ".join(html.unescape(_TAG.sub(" ", heading.group(2) if heading else text)).split())
 
 
-def retry_after_seconds(headers: Mapping[str, str], now: float | None = None) -> float | None:
+def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
     """Return the delay requested in ``retry-after-ms``, or ``retry-after`` as seconds or a date; None without one.
 
     Args:
         headers: Names in lower case, or a mapping that ignores case.
-        now: Seconds since the epoch; by default the clock.
     """
     if (milliseconds := _number(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
@@ -172,7 +171,7 @@ def retry_after_seconds(headers: Mapping[str, str], now: float | None = None) ->
         return seconds
     try:
         date = parsedate_to_datetime(value)
-        return max(0.0, date.timestamp() - (time.time() if now is None else now))
+        return max(0.0, date.timestamp() - time.time())
     except (TypeError, ValueError, OverflowError):
         return None
 

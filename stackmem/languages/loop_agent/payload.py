@@ -48,14 +48,11 @@ def fault_of(request: Any) -> str:
     return ""
 
 
-def apply_change(
-    payload: Any, request: dict[str, Any], rules: tuple[Rule, ...] = (), *, ignore_stray: bool = False
-) -> PayloadChange:
+def apply_change(payload: Any, request: dict[str, Any], rules: tuple[Rule, ...] = ()) -> PayloadChange:
     """Apply a request of valid form to the payload."""
     work = _PayloadEditor(Draft(payload if isinstance(payload, dict) else {}), rules)
     new, update, remove, replace = (dict(request.get(word) or {}) for word in WORDS[:-1])
-    if not ignore_stray:
-        work.adopt_stray(request, new, update, (remove, replace))
+    work.adopt_stray(request, new, update, (remove, replace))
     for key, value in replace.items():
         work.replace((key,), value)
         for other in (new, update, remove):
