@@ -129,3 +129,29 @@ class EditingKeys:
             closed()
 
         buffer.open_in_editor().add_done_callback(end)
+
+
+def add_deafness(keys: KeyBindings, is_deaf: Filter) -> None:
+    """Ignore keys while a question has only just appeared."""
+
+    @keys.add(Keys.Any, filter=is_deaf, eager=True)
+    @keys.add("enter", filter=is_deaf, eager=True)
+    @keys.add("escape", filter=is_deaf, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        """Ignore the key."""
+
+    @keys.add(Keys.CPRResponse, filter=is_deaf, eager=True)
+    def _(event: KeyPressEvent) -> None:
+        """Take the cursor's place, which is not a key; without it the lines below the input disappear."""
+        event.app.renderer.report_absolute_cursor_row(int(event.data[2:-1].split(";")[0]))
+
+
+def call_when_sent(buffer: Buffer, call: Callable[[], object]) -> None:
+    """Call a function when a line is sent: its text stays in the buffer until the next line begins."""
+    accept = buffer.accept_handler
+
+    def sent(buffer: Buffer) -> bool:
+        call()
+        return accept(buffer) if accept is not None else False
+
+    buffer.accept_handler = sent

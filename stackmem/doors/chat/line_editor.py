@@ -18,7 +18,6 @@ from queue import SimpleQueue
 from typing import Any, Self
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition, is_searching, vi_insert_mode
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, to_formatted_text
@@ -30,7 +29,7 @@ from prompt_toolkit.output import ColorDepth
 from stackmem.cli.screen.text import readable, rows_of
 from stackmem.tools.bounded_calls import next_of
 
-from .editing_keys import FOCUS_OFF, FOCUS_ON, EditingKeys
+from .editing_keys import FOCUS_OFF, FOCUS_ON, EditingKeys, add_deafness, call_when_sent
 from .mentions import is_mention
 from .pastes import kept_history
 
@@ -113,7 +112,7 @@ class LineEditor:
         )
         self._session.app.ttimeoutlen = self._session.app.timeoutlen = _KEY_SECONDS
         self._is_reading = False  # whether the buffer has the next line; after Enter it has the sent one for a moment
-        self._note_the_end_of_reading()
+        call_when_sent(self._session.default_buffer, self._end_reading)
         self._thread = threading.Thread(target=self._run, name="line", daemon=True)
 
     def __enter__(self) -> Self:
@@ -287,22 +286,14 @@ class LineEditor:
         """Return what the user has typed and not sent."""
         return self._session.default_buffer.text if self._is_reading else self._draft
 
+    def _end_reading(self) -> None:
+        self._is_reading = False
+
     def _begin_reading(self) -> None:
         self._is_reading = True
         draft, self._draft = self._draft, ""
         if draft:
             self._set_text(draft)
-
-    def _note_the_end_of_reading(self) -> None:
-        """Note when a line is sent: its text stays in the buffer until the next line begins."""
-        buffer = self._session.default_buffer
-        accept = buffer.accept_handler
-
-        def sent(buffer: Buffer) -> bool:
-            self._is_reading = False
-            return accept(buffer) if accept is not None else False
-
-        buffer.accept_handler = sent
 
     def _message(self) -> Fragments:
         columns = self._session.app.output.get_size().columns
@@ -324,7 +315,7 @@ class LineEditor:
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
 
-        self._add_deafness(keys)
+        add_deafness(keys, Condition(self._is_deaf))
 
         @keys.add("enter", filter=~Condition(self._is_deaf) & ~is_searching)
         def _(event: KeyPressEvent) -> None:
@@ -368,18 +359,6 @@ class LineEditor:
 
         self._editing.add_to(keys, ~Condition(self._is_deaf), self._wake)
         return keys
-
-    def _add_deafness(self, keys: KeyBindings) -> None:
-        @keys.add(Keys.Any, filter=Condition(self._is_deaf), eager=True)
-        @keys.add("enter", filter=Condition(self._is_deaf), eager=True)
-        @keys.add("escape", filter=Condition(self._is_deaf), eager=True)
-        def _(event: KeyPressEvent) -> None:
-            """Ignore the key: the question has only just appeared."""
-
-        @keys.add(Keys.CPRResponse, filter=Condition(self._is_deaf), eager=True)
-        def _(event: KeyPressEvent) -> None:
-            """Take the cursor's place, which is not a key; without it the lines below the input disappear."""
-            event.app.renderer.report_absolute_cursor_row(int(event.data[2:-1].split(";")[0]))
 
     def _notify(self) -> None:
         """Tell a user who is in another window that the agent waits for words. The texts are constant."""
