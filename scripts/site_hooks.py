@@ -19,6 +19,8 @@ from stackmem.cli import documents
 ROOT = Path(__file__).resolve().parents[1]
 _LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 _SHIM = "node_modules/iframe-worker/shim/index.js"
+_HOW_TO_PAGES = ("tools.md", "extending.md")
+"""Pages that answer "how do I add …", whose words many other pages repeat."""
 
 
 def on_config(config: Any) -> Any:
@@ -52,8 +54,11 @@ def on_post_page(output: str, **_: Any) -> str:
 
 
 def _search_boost(path: str) -> float:
-    """Rank the home page and tutorials first, and pages for developers last: they repeat the readers' words."""
-    if path == "index.md" or path.startswith("tutorials/"):
+    """Rank the home page, tutorials and how-to pages first, and pages for developers last.
+
+    Pages for developers repeat the readers' words.
+    """
+    if path in ("index.md", *_HOW_TO_PAGES) or path.startswith("tutorials/"):
         return 3.0
     *_, developers = _parts().values()
     listed = {name for section in developers for pages in section.values() for page in pages for name in page.values()}
