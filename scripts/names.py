@@ -1,9 +1,11 @@
-"""Count names that are participles or adverbs: ``python scripts/names.py [--places NAME]``.
+"""Count names that are participles or adverbs: ``python scripts/names.py [--places NAME | --public]``.
 
 A reader cannot guess the type of a value that is named ``found``, ``told`` or ``why``; ``match``, ``text`` and
 ``reason`` say it. The script counts where such a name is defined: functions, parameters, fields and variables.
 `tests/house/test_names.py` compares the numbers with `tests/house/names.txt`, which can only fall;
-``--write`` rewrites that file after names were changed.
+``--write`` rewrites that file after names were changed. ``--public`` lists those that other modules can use: fields,
+attributes, functions and parameters without an underscore, in `doors`, `lab` and `languages`. The test allows none
+of them, except for a list with reasons.
 """
 
 from __future__ import annotations
@@ -38,9 +40,62 @@ def definitions(path: Path) -> Iterator[tuple[int, str]]:
             name = node.id
         else:
             continue
-        bare = name.strip("_")
-        if bare.lower() in VAGUE or bare.startswith(_VAGUE_PREFIXES):
-            yield node.lineno, bare.lower()
+        if _is_vague(name):
+            yield node.lineno, name.strip("_").lower()
+
+
+def _is_vague(name: str) -> bool:
+    bare = name.strip("_")
+    return bare.lower() in VAGUE or bare.startswith(_VAGUE_PREFIXES)
+
+
+def public_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of each vague public definition: ``Class.field``, ``function`` or ``function(x)``."""
+    yield from _public_in(tree.body, "")
+
+
+def _public_in(body: list[ast.stmt], owner: str) -> Iterator[tuple[int, str]]:
+    for node in body:
+        if isinstance(node, (ast.AnnAssign, ast.Assign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (
+                (node.lineno, owner + target.id)
+                for target in targets
+                if isinstance(target, ast.Name) and not target.id.startswith("_") and _is_vague(target.id)
+            )
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from _public_in(node.body, f"{node.name}.")
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _public_of(node, owner)
+
+
+def _public_of(function: ast.FunctionDef | ast.AsyncFunctionDef, owner: str) -> Iterator[tuple[int, str]]:
+    if owner:
+        yield from (
+            (each.lineno, owner + each.attr)
+            for each in ast.walk(function)
+            if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store) and _is_vague(each.attr)
+            and not each.attr.startswith("_") and isinstance(each.value, ast.Name) and each.value.id == "self"
+        )  # fmt: skip
+    if function.name.startswith("_") and function.name != "__init__":
+        return
+    if _is_vague(function.name):
+        yield function.lineno, owner + function.name
+    arguments = function.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    for argument in (*named, arguments.vararg, arguments.kwarg):
+        if argument is not None and _is_vague(argument.arg):
+            yield argument.lineno, f"{owner}{function.name}({argument.arg})"
+
+
+def public() -> dict[str, str]:
+    """Return where each vague public name of the neighbors is defined."""
+    return {
+        name: f"{path.relative_to(ROOT)}:{line}"
+        for package in ("doors", "lab", "languages")
+        for path in sorted((ROOT / "stackmem" / package).rglob("*.py"))
+        for line, name in public_names(ast.parse(path.read_text("utf-8")))
+    }
 
 
 def counts() -> dict[str, Counter[str]]:
@@ -62,6 +117,7 @@ def main() -> None:
     """Print the counts by frequency, the lines of one name, or write the limits."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--places", metavar="NAME", help="print each line that defines the name")
+    parser.add_argument("--public", action="store_true", help="print each public name of doors, lab and languages")
     parser.add_argument("--write", action="store_true", help="write the counts as the new limits")
     chosen = parser.parse_args()
     if chosen.places:
@@ -69,6 +125,10 @@ def main() -> None:
             for line, name in definitions(path):
                 if name == chosen.places:
                     print(f"{path.relative_to(ROOT)}:{line}")
+        return
+    if chosen.public:
+        for name, place in public().items():
+            print(f"{place} {name}")
         return
     totals = sorted(counts().items(), key=lambda pair: (-pair[1].total(), pair[0]))
     if chosen.write:

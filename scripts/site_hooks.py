@@ -19,8 +19,8 @@ from stackmem.cli import documents
 ROOT = Path(__file__).resolve().parents[1]
 _LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 _SHIM = "node_modules/iframe-worker/shim/index.js"
-_HOW_TO_PAGES = ("tools.md", "extending.md")
-"""Pages that answer "how do I add …", whose words many other pages repeat."""
+_HOW_TO_PAGES = {"which-strategy.md": 4.0, "tools.md": 3.0, "extending.md": 3.0}
+"""Boosts of pages that answer a question in words that many other pages repeat."""
 
 
 def on_config(config: Any) -> Any:
@@ -58,8 +58,10 @@ def _search_boost(path: str) -> float:
 
     Pages for developers repeat the readers' words.
     """
-    if path in ("index.md", *_HOW_TO_PAGES) or path.startswith("tutorials/"):
+    if path == "index.md" or path.startswith("tutorials/"):
         return 3.0
+    if path in _HOW_TO_PAGES:
+        return _HOW_TO_PAGES[path]
     *_, developers = _parts().values()
     listed = {name for section in developers for pages in section.values() for page in pages for name in page.values()}
     return 0.2 if path in listed else 1.0

@@ -114,7 +114,7 @@ class _Caller:
             return _failed("bad_arguments", "run_program needs the path of a program")
         if inputs is None:
             return _failed("bad_arguments", "the inputs of run_program are an object of names and values")
-        language = language_of(path, named=True)
+        language = language_of(path, explicit=True)
         if language is None:
             return _failed("bad_arguments", f"{path[:80]} is not a program; its language follows from its suffix")
         if self._depth + 1 >= MAX_CALLS:

@@ -21,8 +21,8 @@ class VariableChanges:
     With ``whole``, each changed variable is one line with its complete value, and no line is left out.
     """
 
-    def __init__(self, *, whole: bool = False) -> None:
-        self._whole = whole
+    def __init__(self, *, full: bool = False) -> None:
+        self._whole = full
         self._seen: dict[tuple[str, str, int], dict[str, Any]] = {}  # keyed by agent, frame name and depth
 
     def lines(self, moment: DebugMoment) -> tuple[str, ...]:

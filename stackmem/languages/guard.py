@@ -38,14 +38,14 @@ class StepCheck(Struct):
 
     Attributes:
         tool: The name that rules and hooks know.
-        about: The command, the path, or the arguments as JSON.
+        subject: The command, the path, or the arguments as JSON.
         before, after: Number of hooks that ran before and after the step.
         refused: Why a hook does not allow the step. Empty if none refused it.
         answer: The answer of the step, once it ran.
     """
 
     tool: str
-    about: str
+    subject: str
     arguments: dict[str, Any]
     decided: PersonDecided | None = None
     before: int = 0
@@ -79,7 +79,7 @@ class StepGuard:
 
     def before(self, check: StepCheck, state: State) -> Event | Effect | None:
         """Return what must happen before the step: a hook, a question, or its refusal. None if it may run."""
-        rule = permissions.rule_of_step(state, check.tool, check.about)
+        rule = permissions.rule_of_step(state, check.tool, check.subject)
         if rule is not None and rule.effect == "deny":
             return CallRejected("denied", permissions.denial(rule).text)
         asks = rule is not None and rule.effect == "ask"
@@ -97,7 +97,7 @@ class StepGuard:
             return None if check.decided.allow else CallRejected("denied", f"the user did not allow this step{reason}")
         content = check.arguments.get("content")
         detail = content if isinstance(content, str) else ""
-        request = AskPermission(check.tool, check.about, detail, outside=check.tool in state.begun.registered)
+        request = AskPermission(check.tool, check.subject, detail, outside=check.tool in state.begun.registered)
         if any(session.covers(grant, request, state) for grant in self._grants):
             return None
         return replace(request, rule=permissions.spelled(rule))

@@ -38,7 +38,7 @@ class ProgramInterpreter:
     """Runs the generator from answer to answer, and back to its last question after a halt.
 
     Attributes:
-        asked: The operation or note that the generator waits for, or its end.
+        operation: The operation or note that the generator waits for, or its end.
         frames: Its open frames, outermost first.
         called: Maps chunk names to the names that the program used for them.
     """
@@ -54,7 +54,7 @@ class ProgramInterpreter:
         self._kept: list[tuple[bool, Answer]] = []
         self.frames: list[EnterFrame] = []
         self.called: dict[str, str] = {}
-        self.asked: Operation | Note | Ended = Ended()
+        self.operation: Operation | Note | Ended = Ended()
         self._under_way = False
         self._program = self._make()
         self.go_on()
@@ -66,8 +66,8 @@ class ProgramInterpreter:
         self._note_operation()
 
     def _note_operation(self) -> None:
-        if self._listens and not isinstance(self.asked, ReadSpending | Note | Ended):
-            self.happened.append(self.asked)
+        if self._listens and not isinstance(self.operation, ReadSpending | Note | Ended):
+            self.happened.append(self.operation)
 
     def go_on(self) -> None:
         """Continue from a note to the next operation or note, or to the end."""
@@ -75,7 +75,7 @@ class ProgramInterpreter:
 
     def answer(self, answer: Answer, *, outside: bool = False) -> None:
         """Answer the pending operation."""
-        asked = self.asked
+        asked = self.operation
         self._under_way = True
         if self._keep:
             self._kept.append((outside, answer))
@@ -113,23 +113,23 @@ class ProgramInterpreter:
             self._skip_notes()
 
     def _skip_notes(self) -> None:
-        while isinstance(self.asked, Note):
+        while isinstance(self.operation, Note):
             self.go_on()
 
     def _step(self, run: Callable[[], Operation | Note]) -> None:
         try:
-            self.asked = run()
+            self.operation = run()
             self._note_operation()
         except StopIteration as stop:
-            self.asked = Ended(stop.value)
+            self.operation = Ended(stop.value)
         except Halted as halted:
-            self.asked = Ended(fault=halted)
+            self.operation = Ended(fault=halted)
         except RecursionError:
             report = "the program nests deeper than its interpreter can follow; nest less, or loop instead"
-            self.asked = Ended(fault=Halted("Limit Reached", report))
+            self.operation = Ended(fault=Halted("Limit Reached", report))
         except ProgramError as error:
-            self.asked = Ended(fault=Halted("Program Error", str(error)))
+            self.operation = Ended(fault=Halted("Program Error", str(error)))
         except UsageError as error:
             if not self._under_way:
                 raise
-            self.asked = Ended(fault=Halted("Invalid Input", str(error)))
+            self.operation = Ended(fault=Halted("Invalid Input", str(error)))

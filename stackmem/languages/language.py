@@ -164,8 +164,8 @@ INTERPRETERS: dict[str, str] = {
 }
 """Maps lower-case file suffixes to language names. Each language adds its own lines here."""
 
-NAMED: dict[str, str] = {".py": "python"}
-"""Maps suffixes to the language of a file that is named as a program. A folder's files with them are not programs."""
+LANGUAGE_SUFFIXES: dict[str, str] = {".py": "python"}
+"""Maps suffixes to the language of a file that the user names. In a folder, files with them are not programs."""
 
 LINTED: dict[str, str] = {".tool.apl": "apl", "apl_stl.yml": "apl", ".aplconfig": "apl"}
 """Maps lower-case file name endings to the language that can lint, but not run, such a file."""
@@ -185,13 +185,13 @@ def read_with(reading: Reading, load: Callable[[LoadSource], Source]) -> Any:
         return stop.value
 
 
-def language_of(path: str, *, linting: bool = False, named: bool = False) -> str | None:
+def language_of(path: str, *, linting: bool = False, explicit: bool = False) -> str | None:
     """Return the language for a file name, or None. The longest matching suffix wins; case is ignored.
 
-    ``named`` is true for a file that was named as a program, in contrast to one that was found in a folder.
+    Set ``explicit`` if the user named this file as a program, instead of a folder that contains it.
     """
     name = path.rsplit("/", 1)[-1].lower()
     ends = sorted((end for end in {**INTERPRETERS, **LINTED} if name.endswith(end)), key=len, reverse=True)
     if not ends:
-        return next((language for end, language in NAMED.items() if named and name.endswith(end)), None)
+        return next((language for end, language in LANGUAGE_SUFFIXES.items() if explicit and name.endswith(end)), None)
     return INTERPRETERS.get(ends[0]) or (LINTED.get(ends[0]) if linting else None)

@@ -82,7 +82,7 @@ class ProgramDecider:
 
     def __init__(
         self,
-        begun: ProgramStarted,  # the event that records the program, right after the run's start
+        start: ProgramStarted,  # the event that records the program, right after the run's start
         # creates the program from its beginning; called again when a halted run is resumed
         make: Callable[[], Program],
         strategy: MemoryStrategy,
@@ -94,25 +94,25 @@ class ProgramDecider:
         base: int = 0,  # index of the program's first frame in the stack; above 0 if an agent called the program
     ) -> None:
         """Start the interpreter."""
-        self._begun, self._base = begun, base
+        self._begun, self._base = start, base
         self._strategy, self._open_strategy = strategy, open_strategy
         self._text_of, self._keep, self._watch = text_of, keep, watch
         self._round: Round | None = None
         self._guard = StepGuard()
         self._clock_read = False  # since the program asked for it
         self._tell: Tell | None = None
-        self.said, self.failed = list[str](), list[StepFailed]()
+        self.messages, self.failed = list[str](), list[StepFailed]()
         self._interpreter = ProgramInterpreter(make, keep=keep)
 
     @property
-    def asked(self) -> Operation | Note | Ended:
+    def operation(self) -> Operation | Note | Ended:
         """The operation or note that the interpreter waits for, or its end."""
-        return self._interpreter.asked
+        return self._interpreter.operation
 
     @property
     def value(self) -> Value:
         """The value the program returned; None before its end and after a halt."""
-        return self.asked.value if isinstance(self.asked, Ended) else None
+        return self.operation.value if isinstance(self.operation, Ended) else None
 
     def listen(self, tell: Tell) -> None:
         """Report everything that happens from now on to ``tell``, batched each time the next step has been decided.
@@ -137,7 +137,7 @@ class ProgramDecider:
             return machine.advance(state, self._strategy)
         aligned = self._aligned(state)
         while aligned is None:
-            match asked := self.asked:
+            match asked := self.operation:
                 case _ if isinstance(asked, Note):  # the most common case
                     return asked
                 case InvokeTool() | Complete() | LoadSource() | RunFrame() | Group():
@@ -192,7 +192,7 @@ class ProgramDecider:
                 return bounded(state, asked)
             case _:
                 assert isinstance(asked, Ended)  # noqa: S101 - all others are matched above or in _next
-                return _called_ended(asked, state, self.said) if self._base else _ended(asked, state)
+                return _called_ended(asked, state, self.messages) if self._base else _ended(asked, state)
 
     def _aligned(self, state: State) -> Event | None:
         """Return the event that brings the stack in line with the program's open frames.
@@ -200,7 +200,7 @@ class ProgramDecider:
         After a halt the two can differ, because the program was moved back to an earlier point.
         """
         surplus = self._own(state)
-        if not surplus or isinstance(self.asked, Ended):
+        if not surplus or isinstance(self.operation, Ended):
             return None
         if surplus > 0:
             return FramePopped(state.running.id, "(left by a halt)", forced="halted")
@@ -214,13 +214,13 @@ class ProgramDecider:
         """Process an event and the state after it; resume the program if the event answers its operation."""
         self._interpreter.happened += [event] if self._tell is not None else []
         if self._tell is not None or self._base:
-            self.said += [event.text] if isinstance(event, Said) else []
+            self.messages += [event.text] if isinstance(event, Said) else []
             self.failed += [event] if isinstance(event, StepFailed) else []
         working = self._round.working if self._round is not None else ""
         if self._watch is not None:
             self._watch.note(event, after, working=bool(working))
         match event:
-            case _ if isinstance(event, Note) and self._round is None and type(event) is type(self.asked):
+            case _ if isinstance(event, Note) and self._round is None and type(event) is type(self.operation):
                 self._interpreter.go_on()
             case RunForked() | RunResumed():
                 if isinstance(event, RunForked):
@@ -233,10 +233,10 @@ class ProgramDecider:
             case _ if working:
                 pass
             case FramePushed():
-                if isinstance(self.asked, EnterFrame) and self._own(after) == 1:
+                if isinstance(self.operation, EnterFrame) and self._own(after) == 1:
                     self._interpreter.answer(None)
             case FramePopped():
-                if isinstance(self.asked, LeaveFrame) and self._own(after) == -1:
+                if isinstance(self.operation, LeaveFrame) and self._own(after) == -1:
                     self._interpreter.answer(None)
             case _ if self._round:
                 self._round.note(event, [] if self._tell is None else self._interpreter.happened)
@@ -244,7 +244,7 @@ class ProgramDecider:
                 self._note_answer(event)
 
     def _note_answer(self, event: Event) -> None:
-        asked = self.asked
+        asked = self.operation
         match asked, event:
             case (KeepChunk(), ChunkKept()) | (DropChunk(), ChunkDropped()):
                 self._interpreter.answer(ChunkAnswer())
@@ -264,7 +264,7 @@ class ProgramDecider:
         self._clock_read = False
         if self._round is not None:
             self._round.reopen()
-        if self._keep and isinstance(self.asked, Ended) and self.asked.fault is not None:
+        if self._keep and isinstance(self.operation, Ended) and self.operation.fault is not None:
             self._round = None
             self._interpreter.back_to_question()
 

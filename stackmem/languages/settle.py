@@ -107,13 +107,13 @@ def _question(operation: Single, branch: int | None = None) -> Question:
 class Round:
     """The pending questions of one operation or one group."""
 
-    def __init__(self, asked: Single | Group, text_of: Callable[[str], str], guard: StepGuard) -> None:
+    def __init__(self, request: Single | Group, text_of: Callable[[str], str], guard: StepGuard) -> None:
         """Start the round. ``text_of`` returns the text of a source by its digest."""
         self._guard = guard
         self._checked: Question | None = None  # the step whose hook or question is under way
-        self._group = isinstance(asked, Group)
-        self._most = max(1, asked.most) if isinstance(asked, Group) else 1
-        operations = enumerate(asked.operations) if isinstance(asked, Group) else [(None, asked)]
+        self._group = isinstance(request, Group)
+        self._most = max(1, request.most) if isinstance(request, Group) else 1
+        operations = enumerate(request.operations) if isinstance(request, Group) else [(None, request)]
         self._questions = [_question(operation, branch) for branch, operation in operations]
         self._text_of = text_of
         self._due: set[int | None] = set()  # branches that were asked together and are still unanswered
@@ -373,7 +373,7 @@ def chunk_name(name: str) -> str:
 
 
 def settle_chunk(
-    asked: KeepChunk | ReadChunk | DropChunk | ListChunks, state: State, called: dict[str, str]
+    operation: KeepChunk | ReadChunk | DropChunk | ListChunks, state: State, called: dict[str, str]
 ) -> ChunkKept | ChunkDropped | ChunkAnswer | tuple[tuple[str, int, str], ...]:
     """Return the event that settles a heap operation, or its answer.
 
@@ -381,18 +381,20 @@ def settle_chunk(
         called: Chunk name to the name that the program used.
     """
     heap = state.heap
-    if isinstance(asked, ListChunks):
+    if isinstance(operation, ListChunks):
         return tuple((chunk.name, len(chunk.content), chunk.description) for chunk in heap.chunks.values())
-    name = chunk_name(asked.name)
-    if isinstance(asked, KeepChunk):
-        if called.get(name, asked.name) != asked.name:
-            return ChunkAnswer(failed=f"{asked.name[:80]!r} and {called[name][:80]!r} would be one chunk; rename one")
-        entry = StoreEntry(name, whole(asked.content), whole(asked.description), whole(asked.source))
+    name = chunk_name(operation.name)
+    if isinstance(operation, KeepChunk):
+        if called.get(name, operation.name) != operation.name:
+            return ChunkAnswer(
+                failed=f"{operation.name[:80]!r} and {called[name][:80]!r} would be one chunk; rename one"
+            )
+        entry = StoreEntry(name, whole(operation.content), whole(operation.description), whole(operation.source))
         found = heaps.faults(heap, (entry,), state.begun.budgets)
         return ChunkAnswer(failed="; ".join(found)) if found else ChunkKept(*_fields(entry))
     if name not in heap.chunks:
         return ChunkAnswer(failed=heaps.no_chunk(heap, name))
-    return ChunkAnswer(heap.chunks[name].content) if isinstance(asked, ReadChunk) else ChunkDropped(name)
+    return ChunkAnswer(heap.chunks[name].content) if isinstance(operation, ReadChunk) else ChunkDropped(name)
 
 
 def _fields(entry: StoreEntry) -> tuple[str, str, str, str]:

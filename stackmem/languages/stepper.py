@@ -24,7 +24,7 @@ class Stepper(Struct, eq=False):
     depth: int = 0  # number of open frames at the last stop
     fault: str = ""  # why the condition of the last breakpoint could not be evaluated
     inside: str | None = None  # the program's folder as the run sees it; set at the first moment
-    shown: str = ""  # the same folder as the user sees it
+    display_folder: str = ""  # the same folder as the user sees it
 
     def locate(self, moment: DebugMoment) -> DebugMoment:
         """Return the moment with file paths as the user knows them."""
@@ -34,7 +34,7 @@ class Stepper(Struct, eq=False):
 
     def _path(self, path: str) -> str:
         inner = f"{self.inside}/"
-        return posixpath.join(self.shown, path[len(inner) :]) if path.startswith(inner) else path
+        return posixpath.join(self.display_folder, path[len(inner) :]) if path.startswith(inner) else path
 
     def reason(self, moment: DebugMoment) -> str:
         """Return the reason to stop, in the terms of the debug adapter protocol; empty to continue."""

@@ -96,19 +96,19 @@ class RecordedPerson(Unattended):
             return event.text
         raise Left
 
-    def answer(self, asked: AskUser) -> str | None:
+    def answer(self, request: AskUser) -> str | None:
         event = self._next()
         if isinstance(event, RunEnded) and event.ending == "left":
             raise Left
         return event.text if isinstance(event, UserAnswered) else None
 
-    def decide(self, permission: AskPermission) -> PersonDecided:
+    def decide(self, request: AskPermission) -> PersonDecided:
         event = self._next()
         if isinstance(event, PersonDecided):
             return event
         raise Left
 
-    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+    def poll_user(self) -> PersonSteppedIn | PersonStopped | None:
         event = self._next()
         if isinstance(event, PersonRan):
             raise UserCommand(event.command)

@@ -136,13 +136,13 @@ class PersonPort(Protocol):
     def request(self) -> str:
         """Return the user's next request."""
 
-    def answer(self, asked: AskUser) -> str | None:
+    def answer(self, request: AskUser) -> str | None:
         """Return the answer to a question, or None if nobody can answer."""
 
-    def decide(self, asked: AskPermission) -> PersonDecided:
+    def decide(self, request: AskPermission) -> PersonDecided:
         """Return whether a call is allowed."""
 
-    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+    def poll_user(self) -> PersonSteppedIn | PersonStopped | None:
         """Return user input that arrived during a request.
 
         The loop calls this before each effect. It may raise ``UserFile``, and blocks while the user has paused the run.
@@ -158,13 +158,13 @@ class Unattended:
     def request(self) -> str:
         raise Left
 
-    def answer(self, asked: AskUser) -> str | None:
+    def answer(self, request: AskUser) -> str | None:
         return None
 
-    def decide(self, asked: AskPermission) -> PersonDecided:
+    def decide(self, request: AskPermission) -> PersonDecided:
         return PersonDecided(allow=False, words="nobody is here to allow it")
 
-    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+    def poll_user(self) -> PersonSteppedIn | PersonStopped | None:
         return None
 
 
@@ -174,8 +174,8 @@ class AnswersQuestions(Unattended):
     def __init__(self, ask: Callable[[str], str | None]) -> None:
         self._ask = ask
 
-    def answer(self, asked: AskUser) -> str | None:
-        return self._ask(asked.question)
+    def answer(self, request: AskUser) -> str | None:
+        return self._ask(request.question)
 
 
 class ParallelFrames(Protocol):

@@ -74,7 +74,7 @@ def text_of(value: Any) -> str:
         case Variable():
             return f"${value.name}"
         case CallTo():
-            named = [f"{name}={text_of(each)}" for name, each in value.named]
+            named = [f"{name}={text_of(each)}" for name, each in value.keywords]
             return f"{value.name}({', '.join([*map(text_of, value.values), *named])})"
         case list():
             return f"[{', '.join(map(text_of, value))}]"

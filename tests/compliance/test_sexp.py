@@ -33,7 +33,7 @@ def test_a_text_evaluates_to_its_value_or_its_error(text: str, wanted: Any, env:
     error: Any = caught.value
     assert error.message.startswith(wanted["error"])
     assert type(error).__name__ == wanted.get("type", type(error).__name__)
-    assert "at" not in wanted or f"{error.place.line}:{error.place.column}" == wanted["at"]
+    assert "at" not in wanted or f"{error.position.line}:{error.position.column}" == wanted["at"]
     assert wanted.get("details", "") in getattr(error, "error_details", "")
 
 

@@ -32,7 +32,7 @@ from stackmem.doors.gateway.rewriting import Rewriter
 from stackmem.doors.gateway.verifying import verify_gateway_run
 from stackmem.doors.gateway.wires import WIRES
 from stackmem.doors.gateway.wires.wire import WireFormat
-from stackmem.doors.tool_servers.content import told
+from stackmem.doors.tool_servers.content import result_content
 from stackmem.errors import StackmemError
 from stackmem.formats.import_ import import_file
 from stackmem.formats.recordings import IMPORTERS
@@ -150,7 +150,7 @@ def program(data: bytes, place: Path, *, name: str) -> None:
 
 
 def mcp_result(data: bytes, place: Path) -> None:
-    told(CallToolResult.model_validate_json(data))
+    result_content(CallToolResult.model_validate_json(data))
 
 
 def dap(data: bytes, place: Path) -> None:
@@ -175,7 +175,7 @@ def acp(data: bytes, place: Path) -> None:
 def gateway_request(data: bytes, place: Path, *, wire: WireFormat) -> None:
     asked = wire.read(data)
     found = chain(b"seed", asked.messages)
-    placed = Conversations().place(asked, found, b"group", data)
+    placed = Conversations().assign(asked, found, b"group", data)
     assert placed.conversation >= 0
     for spelled in ("mask:2,poll=1", "window:1,step=2", "clear:150,keep=1", "stackheap"):
         cutter = cutter_of(spelled)
@@ -186,7 +186,7 @@ def gateway_request(data: bytes, place: Path, *, wire: WireFormat) -> None:
 def gateway_answer(data: bytes, place: Path, *, wire: WireFormat) -> None:
     plain = decoded(data, "gzip", 1 << 20, "the answer") if data[:2] == b"\x1f\x8b" else data
     events = list(server_events([plain[:50], plain[50:]], math.inf))
-    wire.begun(events)
+    wire.partial_usage(events)
     wire.reply(events)
 
 

@@ -107,7 +107,7 @@ def test_a_task_result_names_the_way_to_its_value() -> None:
 
 
 def test_the_whole_report_cuts_nothing() -> None:
-    changes = VariableChanges(whole=True)
+    changes = VariableChanges(full=True)
     values: dict[str, object] = {f"v{number}": list(range(number)) for number in range(30)}
     changes.lines(DebugMoment("entered", (FrameView("f", "a", 1, {"old": 1}),), ""))
     lines = changes.lines(DebugMoment("line", (FrameView("f", "a", 2, values),), ""))

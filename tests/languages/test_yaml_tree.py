@@ -12,7 +12,7 @@ from stackmem.languages.frame.yaml_tree import MAX_DEPTH, Place, YamlError, pars
 def test_a_bracket_too_deep_is_refused_where_it_opens(opening: str, closing: str, column: int):
     with pytest.raises(YamlError, match=f"^nested deeper than {MAX_DEPTH} levels") as refused:
         parse_yaml(opening * 2_000 + closing * 2_000)
-    assert refused.value.place == Place(1, column)
+    assert refused.value.position == Place(1, column)
 
 
 def test_brackets_as_deep_as_is_allowed_are_read_and_many_beside_each_other_too():

@@ -56,7 +56,7 @@ class Scripted:
             raise Left
         return self._decisions.pop(0)
 
-    def meanwhile(self) -> Meanwhile:
+    def poll_user(self) -> Meanwhile:
         self._looked += 1
         return self._meanwhile(self._looked)
 

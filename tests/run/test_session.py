@@ -195,8 +195,8 @@ def test_words_that_come_meanwhile_reach_the_model_before_its_next_request(stage
 
 def test_words_after_the_end_of_a_request_are_the_next_one(stage: Stage):
     class Late(Scripted):
-        def meanwhile(self):
-            super().meanwhile()
+        def poll_user(self):
+            super().poll_user()
             return PersonSteppedIn("and now this") if self._looked == 3 else None
 
     result = talk(stage, Late("Do."), stage.script(says("One."), says("Two.")))

@@ -46,8 +46,8 @@ def test_a_command_between_requests_costs_no_reply_and_the_next_request_reads_it
 
 def test_a_command_during_a_request_comes_before_the_next_effect(stage: Stage):
     class Interposes(Scripted):
-        def meanwhile(self):
-            super().meanwhile()
+        def poll_user(self):
+            super().poll_user()
             if self._looked == 3:
                 raise UserCommand("echo between")
 
@@ -98,8 +98,8 @@ class Attaching(Scripted):
         super().__init__(*requests)
         self._files = files
 
-    def meanwhile(self):
-        super().meanwhile()
+    def poll_user(self):
+        super().poll_user()
         if self._requests or not self._files:
             return
         raise self._files.pop(0)

@@ -223,7 +223,7 @@ class EditorSession:
                 self.on_options(self)
         if isinstance(event, PersonStopped):
             self._stops = False
-        for each in updates(event, before, state, self.shown(heard=self._heard)):
+        for each in updates(event, before, state, self.view(streamed=self._heard)):
             self._editor.update(self.name, each)
         self._show_frames(event, state)
         if isinstance(event, PersonPlanned | PersonAccepted):
@@ -234,7 +234,7 @@ class EditorSession:
             self._heard = ""
 
     def _show_frames(self, event: Event, state: State) -> None:
-        group, run, now = state.parallel.group, self.shown().run, self._board.clock()
+        group, run, now = state.parallel.group, self.view().run, self._board.clock()
         intents = {each.frame: each.intent for each in group.frames} if group is not None else {}
         for line in self._board.observe(event, state):
             begins = line.frame in intents
@@ -247,12 +247,12 @@ class EditorSession:
             return
         line = self._board.observe_frame(name, news, state)
         if line is not None:
-            self._editor.update(self.name, frame_goes_on(line, self.shown().run, self._board.clock()))
+            self._editor.update(self.name, frame_goes_on(line, self.view().run, self._board.clock()))
 
     def show_again(self, event: Event, before: State, after: State) -> list[Update]:
         """Return the updates that replay a past event."""
         self.state = after
-        return updates(event, before, after, self.shown(history=True))
+        return updates(event, before, after, self.view(history=True))
 
     def take_up(self, run_dir: Path, state: State) -> None:
         """Continue an earlier run."""
@@ -260,9 +260,9 @@ class EditorSession:
         self.use_model(state.begun.model)
         self.strategy = state.begun.strategy
 
-    def shown(self, *, heard: str = "", history: bool = False) -> Shown:
+    def view(self, *, streamed: str = "", history: bool = False) -> Shown:
         return Shown(
-            str(self.folder), self._text_before, heard, self.run_dir.name[-6:] if self.run_dir else "", history
+            str(self.folder), self._text_before, streamed, self.run_dir.name[-6:] if self.run_dir else "", history
         )
 
     def attend(self, run_dir: Path) -> None:
@@ -275,25 +275,25 @@ class EditorSession:
         self._run_if_asked()
         return self._said()
 
-    def answer(self, asked: AskUser) -> str | None:
+    def answer(self, request: AskUser) -> str | None:
         self._run_if_asked()
         of_frame = self.state is not None and not _is_asking(self.state)
         self._frame_asks = of_frame  # what the user writes next is the answer
         if of_frame and not self.next_words():
-            self.say("\n".join([f"\n\n{asked.question}", *(f"- {option}" for option in asked.options)]))
+            self.say("\n".join([f"\n\n{request.question}", *(f"- {option}" for option in request.options)]))
         words = self._said()
         self._frame_asks = False
-        if words.strip().isdecimal() and 1 <= int(words.strip()[:6]) <= len(asked.options):
-            return asked.options[int(words.strip()[:6]) - 1]
+        if words.strip().isdecimal() and 1 <= int(words.strip()[:6]) <= len(request.options):
+            return request.options[int(words.strip()[:6]) - 1]
         return words
 
-    def decide(self, asked: AskPermission) -> PersonDecided:
+    def decide(self, request: AskPermission) -> PersonDecided:
         self._must_be_there()
-        if not self._must_ask(asked):
+        if not self._must_ask(request):
             return PersonDecided(allow=True)
         if self.state is None:
             raise TypeError("a call is decided in a run")
-        call = call_of_frame(asked) if asked.frame else call_shown(self.state, self.shown())
+        call = call_of_frame(request) if request.frame else call_shown(self.state, self.view())
         chosen = self._editor.permit(self.name, call)
         self._must_be_there()  # an editor that disconnected did not deny the call
         if chosen in ("allow_once", "allow_always"):
@@ -310,7 +310,7 @@ class EditorSession:
         call = {"toolCallId": "again", "title": question, "kind": "other", "status": "pending"}
         return self._editor.permit(self.name, call, once=True) == "allow_once"
 
-    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+    def poll_user(self) -> PersonSteppedIn | PersonStopped | None:
         self._must_be_there()
         works = self.state is not None and self.state.session is not None and self.state.session.working
         if not works:

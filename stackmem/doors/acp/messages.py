@@ -62,8 +62,8 @@ class LineTransport:
         diverts: Takes a message that is not for this process, and returns whether it did.
     """
 
-    def __init__(self, reads: BinaryIO, writes: int, gone: Callable[[], object]) -> None:
-        self._reads, self._writes, self._gone = reads, writes, gone
+    def __init__(self, reads: BinaryIO, writes: int, on_disconnect: Callable[[], object]) -> None:
+        self._reads, self._writes, self._gone = reads, writes, on_disconnect
         self._messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self.diverts: Callable[[dict[str, Any]], bool] = _nothing_diverted

@@ -99,14 +99,14 @@ def is_saved(path: Path, text: str) -> bool:
         return True
 
 
-def editor_servers(given: Iterable[Any]) -> dict[str, Server]:
+def editor_servers(entries: Iterable[Any]) -> dict[str, Server]:
     """Return the servers that the editor wants a session to use, by name.
 
     Raises:
         UsageError: A server is not a process.
     """
     found: dict[str, Server] = {}
-    for each in given:
+    for each in entries:
         command = getattr(each, "command", "")
         if not command:
             raise UsageError(

@@ -62,31 +62,31 @@ class Shown(Struct, frozen=True):
     folder: str  # the user's folder, absolute
     # returns a file's text in a given state; None if the file is missing or not text
     text_before: Callable[[State, str], str | None]
-    heard: str = ""  # the part of the current reply that was already streamed
+    streamed: str = ""  # the part of the current reply that was already streamed
     run: str = ""  # distinguishes the conversation's runs in call ids: undo and fork continue in a new run
     history: bool = False  # whether this replays an earlier conversation, including the user's messages
 
 
-def updates(event: facts.Event, before: State, after: State, shown: Shown) -> list[Update]:
+def updates(event: facts.Event, before: State, after: State, view: Shown) -> list[Update]:
     """Return the editor updates for an event, in order.
 
     Args:
         before, after: The states before and after the event.
     """
     sent = [
-        *_ended_calls(event, before, after, shown),
-        *_returned_frame(event, after, shown.run if shown.history else None),
+        *_ended_calls(event, before, after, view),
+        *_returned_frame(event, after, view.run if view.history else None),
     ]
     sent += [message(f"({text})\n") for text in keeping.messages_about(event, before, after)]
     match event:
-        case PersonSaid(text=text) | PersonSteppedIn(text=text) if shown.history:
+        case PersonSaid(text=text) | PersonSteppedIn(text=text) if view.history:
             sent.append(_chunk("user_message_chunk", text))
-        case UserAnswered(text=str(text)) if shown.history:
+        case UserAnswered(text=str(text)) if view.history:
             sent.append(_chunk("user_message_chunk", text))
         case facts.ModelReplied():
-            sent += [*_reply(event, after, shown), *_usage(after)]
+            sent += [*_reply(event, after, view), *_usage(after)]
         case PersonDecided(allow=True) if before.pending is not None and before.pending.calls:
-            sent.append(_progress(_call_id(before, before.pending.calls, 0, shown), "in_progress"))
+            sent.append(_progress(_call_id(before, before.pending.calls, 0, view), "in_progress"))
         case facts.FramePushed() | facts.FramePopped():
             if isinstance(event, facts.FramePopped) and before.running.request:
                 sent += _result(event.result, before)
@@ -94,7 +94,7 @@ def updates(event: facts.Event, before: State, after: State, shown: Shown) -> li
         case TurnEnded(result=result):
             sent += _result(result, before)
         case PersonRan(command=command, output=output):
-            sent += [_chunk("user_message_chunk", f"!{command}")] if shown.history else []
+            sent += [_chunk("user_message_chunk", f"!{command}")] if view.history else []
             sent.append(message(_output(output)))
         case PersonAttached(failed=True):
             sent.append(message(f"(not attached: {event.name}: {mark_cut(event.content, 500)})\n"))
@@ -109,12 +109,12 @@ def updates(event: facts.Event, before: State, after: State, shown: Shown) -> li
     return sent
 
 
-def call_shown(state: State, shown: Shown) -> Update:
+def call_shown(state: State, view: Shown) -> Update:
     """Return the first pending call in the form used by permission requests."""
     pending = state.pending
     if pending is None or not pending.calls:
         return {"toolCallId": "none", "title": "a call"}
-    return _call(state, pending.calls, 0, shown)
+    return _call(state, pending.calls, 0, view)
 
 
 def call_of_frame(question: AskPermission) -> Update:
@@ -188,28 +188,28 @@ def _chunk(kind: str, text: str) -> Update:
     return {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
 
 
-def _reply(event: facts.ModelReplied, after: State, shown: Shown) -> list[Update]:
+def _reply(event: facts.ModelReplied, after: State, view: Shown) -> list[Update]:
     text = "\n".join(part.text for part in event.parts if isinstance(part, Text)).strip()
     sent = []
-    if rest := _unheard(text, shown.heard.strip()):
+    if rest := _unheard(text, view.streamed.strip()):
         sent.append(message(rest))
     calls = after.pending.calls if after.pending else ()
     for position, call in enumerate(calls):
         if call.name == tool_name(AskQuestion):
             sent.append(message(_question(call)))
             continue
-        sent.append({"sessionUpdate": "tool_call", "status": "pending", **_call(after, calls, position, shown)})
+        sent.append({"sessionUpdate": "tool_call", "status": "pending", **_call(after, calls, position, view)})
         granted = after.session.grants if after.session else ()
         if not position and any(grant.tool == call.name and not grant.pattern for grant in granted):
-            sent.append(_progress(_call_id(after, calls, position, shown), "in_progress"))
+            sent.append(_progress(_call_id(after, calls, position, view), "in_progress"))
     return sent
 
 
-def _unheard(text: str, heard: str) -> str:
+def _unheard(text: str, streamed: str) -> str:
     """Return the part of a reply that was not streamed; all of it if a failed attempt was streamed."""
-    if text.startswith(heard):
-        return text[len(heard) :]
-    if "".join(text.split()) == "".join(heard.split()):
+    if text.startswith(streamed):
+        return text[len(streamed) :]
+    if "".join(text.split()) == "".join(streamed.split()):
         return ""
     return f"\n\n{text}"
 
@@ -228,28 +228,28 @@ def _result(result: str, before: State) -> list[Update]:
     return [] if result.strip() == last_reply.strip() else [message(f"\n\n{result}")]
 
 
-def _call_id(state: State, calls: tuple[ToolCall, ...], position: int, shown: Shown) -> str:
+def _call_id(state: State, calls: tuple[ToolCall, ...], position: int, view: Shown) -> str:
     """Identify a call by run, step and position from the end, because answered calls leave at the front."""
-    return f"{shown.run}-{state.step}-{len(calls) - position}"
+    return f"{view.run}-{state.step}-{len(calls) - position}"
 
 
 def _progress(call: str, status: str, **more: Any) -> Update:
     return {"sessionUpdate": "tool_call_update", "toolCallId": call, "status": status, **more}
 
 
-def _call(state: State, calls: tuple[ToolCall, ...], position: int, shown: Shown) -> Update:
+def _call(state: State, calls: tuple[ToolCall, ...], position: int, view: Shown) -> Update:
     call = calls[position]
     first = next(iter(call.arguments.values()), "") if isinstance(call.arguments, dict) else ""
     title = f"{call.name} {first}" if isinstance(first, str) else call.name
     update: Update = {
-        "toolCallId": _call_id(state, calls, position, shown),
+        "toolCallId": _call_id(state, calls, position, view),
         "title": mark_cut(" ".join(title.split()), _TITLE_CHARS),
         "kind": _KINDS.get(call.name, "think" if call.name in _of_memory(state) else "other"),
         "rawInput": call.arguments,
     }
-    if path := _path(call, state, shown):
+    if path := _path(call, state, view):
         update["locations"] = [{"path": path}]
-    if diff := _diff(call, state, shown):
+    if diff := _diff(call, state, view):
         update["content"] = [diff]
     return update
 
@@ -258,11 +258,11 @@ def _of_memory(state: State) -> frozenset[str]:
     return frozenset(tool.name for tool in state.begun.tools) - _KINDS.keys() - set(state.begun.registered)
 
 
-def _path(call: ToolCall, state: State, shown: Shown) -> str:
+def _path(call: ToolCall, state: State, view: Shown) -> str:
     """Return the absolute path in the user's folder that a call names; empty if it names none."""
     if _KINDS.get(call.name) not in ("read", "edit") or not (inside := _inside(call, state)):
         return ""
-    return str(PurePosixPath(shown.folder) / inside)
+    return str(PurePosixPath(view.folder) / inside)
 
 
 def _inside(call: ToolCall, state: State) -> str:
@@ -278,12 +278,12 @@ def _inside(call: ToolCall, state: State) -> str:
     return "" if ".." in path.parts or not path.parts else str(path)
 
 
-def _diff(call: ToolCall, state: State, shown: Shown) -> Update | None:
-    path, inside = _path(call, state, shown), _inside(call, state)
+def _diff(call: ToolCall, state: State, view: Shown) -> Update | None:
+    path, inside = _path(call, state, view), _inside(call, state)
     if _KINDS.get(call.name) != "edit" or not path or not isinstance(call.arguments, dict):
         return None
     arguments = call.arguments
-    was = shown.text_before(state, inside)
+    was = view.text_before(state, inside)
     if call.name == tool_name(WriteFile):
         new = arguments.get("content")
     else:
@@ -297,7 +297,7 @@ def _diff(call: ToolCall, state: State, shown: Shown) -> Update | None:
     return {"type": "diff", "path": path, "oldText": was, "newText": new} if isinstance(new, str) else None
 
 
-def _ended_calls(event: facts.Event, before: State, after: State, shown: Shown) -> list[Update]:
+def _ended_calls(event: facts.Event, before: State, after: State, view: Shown) -> list[Update]:
     """Return the final updates for the calls that an event completed."""
     calls = before.pending.calls if before.pending else ()
     remaining = len(after.pending.calls) if after.pending and after.step == before.step else 0
@@ -312,12 +312,12 @@ def _ended_calls(event: facts.Event, before: State, after: State, shown: Shown) 
             text = event.reason
         elif isinstance(event, facts.RunEnded) or (before.session and after.session and after.session.stopped):
             failed = True
-        diff = None if failed else _diff(call, before, shown)
+        diff = None if failed else _diff(call, before, view)
         output = {"type": "content", "content": {"type": "text", "text": mark_cut(text, _TEXT_CHARS)}}
         content = [diff] if diff else [output] if text else []
         sent.append(
             _progress(
-                _call_id(before, calls, position, shown), "failed" if failed else "completed",
+                _call_id(before, calls, position, view), "failed" if failed else "completed",
                 **({"content": content} if content else {}),
             )
         )  # fmt: skip

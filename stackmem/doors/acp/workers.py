@@ -74,7 +74,7 @@ class SessionProcesses:
         for worker in self._workers:
             worker.kill()
 
-    def begun(self, worker: _SessionProcess, session: str) -> None:
+    def add_session(self, worker: _SessionProcess, session: str) -> None:
         """Record that a worker has a session."""
         self._owners[session] = worker
 
@@ -170,7 +170,7 @@ class _SessionProcess:
         if asked is None or asked["method"] not in (*_BEGINNING, "session/close"):
             return
         if asked["method"] != "session/close" and isinstance(result, dict):
-            self._workers.begun(self, result.get("sessionId") or asked["params"]["sessionId"])
+            self._workers.add_session(self, result.get("sessionId") or asked["params"]["sessionId"])
         elif asked["method"] == "session/close" or not self._workers.has_session(self):
             self._workers.ended(self)
             self.end()

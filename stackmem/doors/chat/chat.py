@@ -51,12 +51,12 @@ class ChatScreen:
         self.since = time.monotonic()  # monotonic time at which it began
         self._color, self._plain, self._styled = color, plain, styled
         self._light = is_light(os.environ.get("COLORFGBG", ""))
-        self.place = ""  # the folder and its branch
+        self.location = ""  # the folder and its branch
         self._progress = Progress()
         self._board = FrameBoard()
         self._words = ""
         self._reading = ""
-        self.said = ""  # text of the last reply
+        self.last_reply = ""  # text of the last reply
         self._next_prompt: tuple[State | None, int] = None, 0  # its tokens after a state
         self._paid_usd = 0.0  # the run's cost up to the last result
         self._left_out = ""  # the line about what the last request's prompt lacks
@@ -81,7 +81,7 @@ class ChatScreen:
             case facts.RunStarted() | facts.RunForked() | facts.RunResumed():
                 self.busy = ""
                 if isinstance(event, facts.RunStarted):
-                    self._paid_usd, self._left_out, self.said = 0.0, "", ""
+                    self._paid_usd, self._left_out, self.last_reply = 0.0, "", ""
                     self.tell(*self._beginning(event), color="dim")
                 self.tell(*_changed(event, before), color="dim")
             case PersonRan():
@@ -128,7 +128,7 @@ class ChatScreen:
         approve = "never" if start.session is UNSET else start.session.approve
         asks = {"never": "without a question", "all": "after a question each"}.get(approve, f"asks before {approve}")
         return [
-            f"{one_line(start.model)} works on {self.place}",
+            f"{one_line(start.model)} works on {self.location}",
             f"it may change its copy and run commands ({asks}; isolation {start.isolation}, network {start.network}); "
             "your files change with /apply",
         ]
@@ -215,9 +215,9 @@ class ChatScreen:
     def _show_reply(self, event: facts.ModelReplied, state: State) -> None:
         self._progress.lines(event, state)  # records the call for the line about its result
         self._end_words()
-        self.said = "\n".join(part.text for part in event.parts if isinstance(part, Text)).strip()
-        if self.said:
-            self._tell_model(self.said)
+        self.last_reply = "\n".join(part.text for part in event.parts if isinstance(part, Text)).strip()
+        if self.last_reply:
+            self._tell_model(self.last_reply)
         for part in event.parts:
             if isinstance(part, ToolCall) and part.name == "edit_file" and isinstance(part.arguments, dict):
                 self.say(self.diff(_edit(part.arguments)))
@@ -237,7 +237,7 @@ class ChatScreen:
     def _show_result(self, result: str, forced: str, state: State) -> None:
         if forced:
             self.tell(f"(the request ended: {forced})", color="yellow")
-        if result.strip() != self.said:
+        if result.strip() != self.last_reply:
             self._tell_model(result)
         prompt = next_prompt(state, open_strategy(state.begun.strategy))
         cost = spell_cost(None if state.cost_usd is None else state.cost_usd - self._paid_usd, state.usage.total)
@@ -246,20 +246,20 @@ class ChatScreen:
         if state.session is not None and state.session.planning and not forced:
             self.tell("/accept carries the plan out; /accept edit changes it first; text asks for another", color="dim")
         self.say("")
-        self.said = ""
+        self.last_reply = ""
 
     def _end_words(self) -> None:
         self._words = ""
         self.live("")
 
 
-def folded(lines: list[str], who: str) -> list[str]:
+def folded(lines: list[str], source: str) -> list[str]:
     """Return the lines; if they are many, the middle is replaced by a line that says who has all of them."""
     if len(lines) <= _FOLDED_LINES + 1:
         return lines
     head = _FOLDED_LINES // 2
     left = len(lines) - _FOLDED_LINES
-    return [*lines[:head], f"[... {left:,} more lines, {who} all ...]", *lines[-(_FOLDED_LINES - head) :]]
+    return [*lines[:head], f"[... {left:,} more lines, {source} all ...]", *lines[-(_FOLDED_LINES - head) :]]
 
 
 def numbered(lines: list[str]) -> Iterator[str]:

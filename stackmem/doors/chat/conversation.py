@@ -139,17 +139,17 @@ class ChatSession:
     def _resumed(self, wanted: dict[str, str] | None = None) -> Next:
         return partial(self.resume, self._run_dir(), wanted or {})
 
-    def resume(self, run_dir: Path, wanted: dict[str, str]) -> RunResult | None:
+    def resume(self, run_dir: Path, settings: dict[str, str]) -> RunResult | None:
         person = Person(port=self.person, observe_frame=self.screen.observe_frame)
         try:
-            return resume(run_dir, wanted, os.environ, self.screen, stop_at_once, person=person).result
+            return resume(run_dir, settings, os.environ, self.screen, stop_at_once, person=person).result
         except MayRepeat as error:
             self.screen.tell(str(error), color="yellow")
             answer = self.editor.ask("repeat it? (y) ", confirms=True)
             if answer is None or answer.strip().lower() not in ("y", "yes"):
                 raise
             return resume(
-                run_dir, {**wanted, "yes": "true"}, os.environ, self.screen, stop_at_once, person=person
+                run_dir, {**settings, "yes": "true"}, os.environ, self.screen, stop_at_once, person=person
             ).result
 
     def _fork(self, changes: ForkChanges, record: int | None = None) -> RunResult:
@@ -319,7 +319,7 @@ def talk(
     """
     color = not (plain or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb")
     screen = ChatScreen(color=color, plain=plain, styled=color)
-    screen.place = place_of(folder)
+    screen.location = place_of(folder)
     files = find_commands(folder, os.environ)
     with LineEditor(ChatCompleter(folder, files.help), runs_dir / _HISTORY, screen.status, vim=vim) as editor:
         screen.say, screen.live = editor.say, editor.show_live

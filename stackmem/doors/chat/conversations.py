@@ -29,7 +29,7 @@ class EarlierConversation(Struct, frozen=True):
     """A conversation that can be continued."""
 
     folder: Path  # of its run
-    said: tuple[str, ...]  # the texts of the user, oldest first
+    messages: tuple[str, ...]  # the texts of the user, oldest first
     busy: bool  # whether a process has it open
     name: str  # that the user gave it; otherwise empty
 
@@ -39,7 +39,7 @@ class EarlierConversation(Struct, frozen=True):
 
     def mentions(self, words: str) -> bool:
         """Return whether the user wrote all these words, in any order and case."""
-        text = "\n".join((self.run, self.name, *self.said)).casefold()
+        text = "\n".join((self.run, self.name, *self.messages)).casefold()
         return all(word in text for word in words.casefold().split())
 
 

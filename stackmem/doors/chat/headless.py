@@ -72,14 +72,14 @@ class OneRequest:
             raise UserChoice(PersonAccepted(plan.strip()))
         return words or self._leave()
 
-    def answer(self, asked: AskUser) -> str | None:
+    def answer(self, request: AskUser) -> str | None:
         return self._take() or None
 
-    def decide(self, asked: AskPermission) -> PersonDecided:
-        words = without_user(asked.rule) if asked.rule else "nobody can be asked; work without this call"
+    def decide(self, request: AskPermission) -> PersonDecided:
+        words = without_user(request.rule) if request.rule else "nobody can be asked; work without this call"
         return PersonDecided(allow=False, words=words)
 
-    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+    def poll_user(self) -> PersonSteppedIn | PersonStopped | None:
         if self._attached and not self._words:
             raise self._attached.pop(0)
         return None

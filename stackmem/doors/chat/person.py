@@ -121,28 +121,30 @@ class TerminalPerson:
             self.screen.running = command
             raise UserCommand(command)
 
-    def answer(self, asked: AskUser) -> str | None:
-        if asked.question != self.screen.said:
-            self.screen.tell(asked.question, color="bold")
-        for number, option in enumerate(asked.options, 1):
+    def answer(self, request: AskUser) -> str | None:
+        if request.question != self.screen.last_reply:
+            self.screen.tell(request.question, color="bold")
+        for number, option in enumerate(request.options, 1):
             self.screen.say(f"  {number}  {one_line(option)}")
         line = self._ask("answer> ")
         if line is None:
             raise Left
         self._run_if_asked(line)
         chosen = line.strip()
-        if chosen.isdecimal() and 1 <= int(chosen[:6]) <= len(asked.options):
-            return asked.options[int(chosen) - 1]
+        if chosen.isdecimal() and 1 <= int(chosen[:6]) <= len(request.options):
+            return request.options[int(chosen) - 1]
         return self._with_mentions(line)
 
-    def decide(self, asked: AskPermission) -> PersonDecided:
-        where = "outside the sandbox" if asked.outside else "in the sandbox"
-        frame = f"[{readable(asked.frame)}] " if asked.frame else ""
-        self.screen.say(self.screen.paint("bold", f"{frame}allow {asked.tool} {where}?"), f"  {readable(asked.about)}")
-        if asked.rule:
-            self.screen.tell(f"  {readable(asked.rule)} asks", color="dim")
-        if asked.detail:
-            lines = readable(asked.detail).split("\n")
+    def decide(self, request: AskPermission) -> PersonDecided:
+        where = "outside the sandbox" if request.outside else "in the sandbox"
+        frame = f"[{readable(request.frame)}] " if request.frame else ""
+        self.screen.say(
+            self.screen.paint("bold", f"{frame}allow {request.tool} {where}?"), f"  {readable(request.about)}"
+        )
+        if request.rule:
+            self.screen.tell(f"  {readable(request.rule)} asks", color="dim")
+        if request.detail:
+            lines = readable(request.detail).split("\n")
             more = [f"[... {len(lines) - _DETAIL_LINES:,} more lines ...]"] if len(lines) > _DETAIL_LINES else []
             self.screen.say(self.screen.diff("\n".join(lines[:_DETAIL_LINES])), *more)
         self.screen.tell(_HOW, _HOW_LONG.format(asked.tool), color="dim")
@@ -151,7 +153,7 @@ class TerminalPerson:
             if line is None:
                 raise Left
             self._run_if_asked(line)
-            decided = self._decision(line.strip(), asked)
+            decided = self._decision(line.strip(), request)
             if decided is not None:
                 return decided
             self.screen.tell("not a valid answer; nothing was allowed or denied", color="yellow")
@@ -169,7 +171,7 @@ class TerminalPerson:
             return PersonDecided(allow=False, words=rest)
         return None
 
-    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+    def poll_user(self) -> PersonSteppedIn | PersonStopped | None:
         if not self._works():
             self._paused = False  # the request has ended, so the user is asked anyway
             return None  # text typed so far becomes the next request

@@ -31,7 +31,7 @@ class Hunk(Struct, frozen=True):
     start: int
     count: int
     new: bytes
-    shown: bytes
+    display: bytes
 
 
 def hunks_of(section: bytes, before: bytes, after: bytes) -> list[Hunk]:
@@ -99,7 +99,7 @@ class Picker:
                 yield hunk
 
     def _key(self, change: PathChange, hunk: Hunk, location: str) -> str:
-        text = f"{change.path} ({change.kind})\n{hunk.shown.decode('utf-8', 'replace')}"
+        text = f"{change.path} ({change.kind})\n{hunk.display.decode('utf-8', 'replace')}"
         while True:
             answer = self._ask(text, f"{location} apply this hunk [y,n,a,d,q,?]? ")
             key = "q" if answer is None else answer.strip().lower()[:1]

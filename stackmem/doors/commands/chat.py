@@ -237,6 +237,6 @@ def _choose(found: Iterable[EarlierConversation], folder: Path, *, asks: bool) -
 
 
 def _row(each: EarlierConversation) -> str:
-    state = "open in another process" if each.busy else f"{len(each.said)} requests"
+    state = "open in another process" if each.busy else f"{len(each.messages)} requests"
     name = f"{each.name}  " if each.name else ""
-    return f"{each.run}  {state}  {name}{one_line(each.said[0] if each.said else '(no request yet)')}"
+    return f"{each.run}  {state}  {name}{one_line(each.messages[0] if each.messages else '(no request yet)')}"

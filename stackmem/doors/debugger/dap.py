@@ -248,7 +248,7 @@ class DebugSession:
 
     def show_below(self, folder: Path) -> None:
         """Map the program's files to paths below ``folder``."""
-        self._stepper.shown = str(folder)
+        self._stepper.display_folder = str(folder)
 
     def _set_breakpoints(self, arguments: dict[str, Any]) -> dict[str, Any]:
         source, wanted = arguments.get("source"), arguments.get("breakpoints") or []

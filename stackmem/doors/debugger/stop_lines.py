@@ -13,7 +13,7 @@ from stackmem.languages.running.prepare import read_program
 
 def why_never(path: Path) -> Callable[[int], str]:
     """Return a function from a line to the reason a debugger cannot stop there; empty if it can."""
-    name = language_of(path.name, linting=True, named=True)
+    name = language_of(path.name, linting=True, explicit=True)
     if name is None:
         return lambda _: f"{path.name} is not part of a program in a known language"
     try:

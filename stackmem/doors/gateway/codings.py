@@ -14,19 +14,19 @@ _MAX_CODINGS = 4
 _MAX_WINDOW = 1 << 27
 
 
-def decoded(body: bytes, codings: str, most: int, what: str) -> bytes:
+def decoded(body: bytes, codings: str, most: int, coding: str) -> bytes:
     """Decompress a body as its ``content-encoding`` says; an incomplete body gives its beginning.
 
-    Raise ``ValueError`` if that is impossible or gives more than ``most`` bytes; ``what`` names the body.
+    Raise ``ValueError`` if that is impossible or gives more than ``most`` bytes; ``coding`` names the body.
     """
     names = [name for one in codings.lower().split(",") if (name := one.strip())]
     if len(names) > _MAX_CODINGS:
-        raise ValueError(f"{what} is compressed {len(names)} times")
+        raise ValueError(f"{coding} is compressed {len(names)} times")
     # The header lists the codings in the order in which they were applied.
     for name in reversed(names):
-        body = _decoded(body, name, most, what)
+        body = _decoded(body, name, most, coding)
         if len(body) > most:
-            raise ValueError(f"{what} is longer than {most >> 20} MiB")
+            raise ValueError(f"{coding} is longer than {most >> 20} MiB")
     return body
 
 

@@ -35,7 +35,7 @@ from stackmem.doors.gateway.wires.wire import (
     message,
 )
 
-from .identity import AgentIds, ChainIndex, PrefixChain, grown, unseen
+from .identity import AgentIds, ChainIndex, PrefixChain, grown, new_messages
 
 Kind = Literal["new", "turn", "edit", "child", "compacted", "side"]
 
@@ -78,7 +78,7 @@ class ForeignConversation(Struct):
     system: bytes = b""  # digest of its instructions
     replied: deque[str] = field(default_factory=partial(deque, maxlen=_MAX_REPLIES))  # how its last replies begin
     quotes: bool = False  # a side request that quotes its parent, and whose reply may be a summary of it
-    asked: set[bytes] = field(default_factory=set)  # digests of request bodies in progress or failed
+    open_requests: set[bytes] = field(default_factory=set)  # digests of request bodies in progress or failed
     digests: list[bytes] = field(default_factory=list)  # the conversation's entries in the index
     refused: bytes = b""  # digest of the content of its first request, if that failed
 
@@ -89,8 +89,8 @@ class Placed(Struct, frozen=True):
     conversation: int
     kind: Kind  # relation of the request to the conversation
     chain: PrefixChain
-    told: tuple[ForeignMessage, ...]  # messages that were not known before
-    known: int = 0  # number of blocks that were known before
+    new_messages: tuple[ForeignMessage, ...]  # messages that were not known before
+    known_blocks: int = 0  # number of blocks that were known before
     retry: bool = False  # the same body is in progress or has failed
     # known calls that the client sends back for the first time, with other arguments than the reply had
     changed: tuple[ToolCall, ...] = ()
@@ -111,7 +111,7 @@ class Conversations:
         self._count = 0
         self._lock = RLock()
 
-    def place(
+    def assign(
         self, request: ForeignRequest, chain: PrefixChain, group: bytes, body: bytes, ids: AgentIds = _NO_IDS
     ) -> Placed:
         """Assign a request; ``body`` is the digest of its bytes. The request counts as in progress from here on.
@@ -128,11 +128,11 @@ class Conversations:
         held = self._known.get(match[0]) if match is not None else None
         if match is not None and held is not None:
             kind: Kind = "turn" if (match[1], chain.digests[match[1]]) == (held.length, held.tip) else "edit"
-            retry = body in held.asked
-            held.asked.add(body)
+            retry = body in held.open_requests
+            held.open_requests.add(body)
             self._known.move_to_end(held.number)
             return Placed(
-                held.number, kind, chain, unseen(request.messages, match[1], len(chain)), match[1], retry,
+                held.number, kind, chain, new_messages(request.messages, match[1], len(chain)), match[1], retry,
                 _changed(held, request.messages),
             )  # fmt: skip
         return self._new(request, chain, group, body, ids)
@@ -141,10 +141,10 @@ class Conversations:
         unanswered = (
             each for each in self._known.values() if not each.length and (each.group, each.ids) == (group, ids)
         )
-        retried = next((each for each in unanswered if body in each.asked or each.refused == chain.tip), None)
+        retried = next((each for each in unanswered if body in each.open_requests or each.refused == chain.tip), None)
         if retried is not None:
-            retry = body in retried.asked
-            retried.asked.add(body)
+            retry = body in retried.open_requests
+            retried.open_requests.add(body)
             return Placed(retried.number, "new", chain, request.messages, retry=retry)
         others = [one for one in reversed(self._known.values()) if one.group == group and _related(one.ids, ids)]
         texts = (part.text for one in request.messages for part in one.parts if isinstance(part, Text))
@@ -156,7 +156,7 @@ class Conversations:
         side = side and (quoted is not None or bool(ids.session) or any(one.tools for one in others))
         before = None if side else _continued(others, opening, ids if request.tools else _NO_IDS)
         if before is not None:
-            before.asked.add(body)
+            before.open_requests.add(body)
             return Placed(before.number, "compacted", chain, request.messages)
         parent, call_id = _main_of(others) if side else _parent(others, opening, ids)
         parent = quoted.number if quoted is not None else parent
@@ -164,14 +164,14 @@ class Conversations:
         kind: Kind = "side" if side else "new" if parent is None else "child"
         conversation = ForeignConversation(
             self._count, group, chain.digests[0], ids, tools=bool(request.tools), parent=parent, side=side,
-            asked={body}, system=system, quotes=quoted is not None,
+            open_requests={body}, system=system, quotes=quoted is not None,
         )  # fmt: skip
         self._known[conversation.number] = conversation
         if len(self._known) > _MAX_CONVERSATIONS:
             self.forget([next(iter(self._known))])
         return Placed(conversation.number, kind, chain, request.messages, parent=parent, call_id=call_id)
 
-    def answered(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
+    def add_reply(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
         """Add a reply. Return whether the conversation had already moved on from the request's starting point."""
         with self._lock:
             return self._answered(placed, reply, body)
@@ -187,10 +187,10 @@ class Conversations:
         conversation = self._known.get(placed.conversation)
         if conversation is None:
             return False
-        elsewhere = placed.kind == "turn" and conversation.tip != placed.chain.digests[placed.known]
-        conversation.asked.discard(body)
-        added = list(grown(placed.chain.tip, said(reply)))
-        unknown = [*placed.chain.digests[placed.known + 1 :], *added]
+        elsewhere = placed.kind == "turn" and conversation.tip != placed.chain.digests[placed.known_blocks]
+        conversation.open_requests.discard(body)
+        added = list(grown(placed.chain.tip, reply_message(reply)))
+        unknown = [*placed.chain.digests[placed.known_blocks + 1 :], *added]
         self._index.add(unknown, conversation.number)
         conversation.digests += unknown
         conversation.tip, conversation.length = (added or [placed.chain.tip])[-1], len(placed.chain) + len(added)
@@ -219,7 +219,7 @@ class Conversations:
                     self._index.remove(conversation.digests, number)
 
 
-def said(reply: ModelReplied) -> ForeignMessage:
+def reply_message(reply: ModelReplied) -> ForeignMessage:
     """Return a reply in the form in which the client will send it back."""
     return message("assistant", reply.parts)
 

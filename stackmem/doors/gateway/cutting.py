@@ -60,8 +60,8 @@ def foreign_strategy(spelled: str) -> OneConversation | Summarizing | None:
 class ForeignExchange(Struct, frozen=True):
     """One exchange, a reply of the model and the messages after it, as message indexes; ``end`` is exclusive."""
 
-    said: int
-    told: int
+    reply: int
+    results: int
     end: int
     blocks: int  # number of identity blocks up to the end of the exchange
 
@@ -92,12 +92,12 @@ class ForeignCut(Struct, frozen=True):
 
 
 def exchanges(
-    messages: Sequence[ForeignMessage], known: tuple[ForeignExchange, ...] = ()
+    messages: Sequence[ForeignMessage], earlier: tuple[ForeignExchange, ...] = ()
 ) -> tuple[ForeignExchange, ...]:
     """Split messages into exchanges, reusing known ones; messages before the first reply belong to none."""
-    found: list[ForeignExchange] = list(known)
+    found: list[ForeignExchange] = list(earlier)
     reply = results = -1
-    begin, blocks = (known[-1].end, known[-1].blocks) if known else (0, 0)
+    begin, blocks = (earlier[-1].end, earlier[-1].blocks) if earlier else (0, 0)
     for number in range(begin, len(messages)):
         message = messages[number]
         if message.role == "assistant" and (reply < 0 or results >= 0):
@@ -134,7 +134,7 @@ class ToldConversation(Struct, frozen=True):
         waiting, borders = list(self.waiting[: kept + 1]), list(self.borders[: kept + 1])
         for number in range(kept, len(split)):
             calls = set(waiting[-1])
-            for message in messages[split[number].said : split[number].end]:
+            for message in messages[split[number].reply : split[number].end]:
                 for part in message.parts if message.role != "system" else ():
                     if isinstance(part, ToolCall):
                         calls.add(part.id)
@@ -149,13 +149,13 @@ class ToldConversation(Struct, frozen=True):
 def begins_turn(messages: Sequence[ForeignMessage], split: Sequence[ForeignExchange], number: int) -> bool:
     """Return whether an exchange is the first one, or follows words of the user and not the result of a call."""
     before = split[number - 1] if 0 < number < len(split) else None
-    answers = (part for message in messages[before.told : before.end] for part in message.parts) if before else ()
+    answers = (part for message in messages[before.results : before.end] for part in message.parts) if before else ()
     return not any(isinstance(part, ToolResult) for part in answers)
 
 
 def begins_loop(messages: Sequence[ForeignMessage], split: Sequence[ForeignExchange], number: int) -> bool:
     """Return whether a tool loop may begin with this exchange: it has thinking first, or it begins a turn."""
-    said = messages[split[number].said].parts if number < len(split) else ()
+    said = messages[split[number].reply].parts if number < len(split) else ()
     thinks = bool(said) and isinstance(said[0], Thinking) and said[0].raw.get("type") in THOUGHTS
     return thinks or begins_turn(messages, split, number)
 
@@ -164,8 +164,8 @@ class SummaryWanted(Struct, frozen=True):
     """A summary that a strategy wants in place of the beginning of a conversation."""
 
     turns: int  # exchanges to summarize; ``kept`` is the number after them
-    kept: int
-    asked: str  # the request's text
+    kept_exchanges: int
+    request_text: str  # the request's text
     # if it is requested outside the conversation, the whole prompt; else empty
     cold: tuple[Text, ...] = ()
     # whether the conversation's thinking may be bound to a prompt that an earlier gateway cut
@@ -175,7 +175,7 @@ class SummaryWanted(Struct, frozen=True):
 class Followed(Struct, frozen=True):
     """A strategy's view of a conversation up to some point."""
 
-    shown: Linear
+    view: Linear
     joined_late: bool = False  # whether the conversation already had replies when it was first seen
     failed: int = 0  # failed summary attempts in a row
     waits: int = 0  # number of exchanges required before the next attempt
@@ -200,12 +200,12 @@ class Cutter:
         conversation, known = self._follow(request, chain)
         if known is None:
             return ForeignCut(conversation.exchanges)
-        shown = known.shown
+        shown = known.view
         dropped = conversation.borders[shown.cut.dropped]
         head = self.strategy.rules.head(shown) if dropped == shown.cut.dropped else ""
         return ForeignCut(conversation.exchanges, dropped, max(dropped, shown.cut.short), head)
 
-    def wanted(self, request: ForeignRequest, chain: PrefixChain) -> SummaryWanted | None:
+    def due_summary(self, request: ForeignRequest, chain: PrefixChain) -> SummaryWanted | None:
         """Return the summary to request before this request continues; None if none is due."""
         strategy = self.strategy
         if not isinstance(strategy, Summarizing) or request.wants_json:
@@ -214,7 +214,7 @@ class Cutter:
         past = conversation.exchanges
         if known is None or past[-1].end != len(request.messages) or len(past) < known.waits:
             return None
-        shown, row, most = known.shown, lookup(request.model), strategy.request
+        shown, row, most = known.view, lookup(request.model), strategy.request
         window = row.window_tokens if row is not None else UNKNOWN_WINDOW
         turns = strategy.due(window, shown)
         if turns is None or (turns := conversation.borders[min(turns, shown.answer)]) <= shown.cut.dropped:
@@ -224,15 +224,15 @@ class Cutter:
         cold = cold_parts(shown.opening, shown, turns, window, asked) if most.prefix == "cold" else ()
         return SummaryWanted(turns, kept, asked, tuple(one for one in cold if isinstance(one, Text)), known.joined_late)
 
-    def summarize(self, request: ForeignRequest, chain: PrefixChain, wanted: SummaryWanted, text: str) -> None:
+    def summarize(self, request: ForeignRequest, chain: PrefixChain, summary: SummaryWanted, text: str) -> None:
         """Record the requested summary; an empty text records a failed attempt."""
         conversation, known = self._follow(request, chain)
         told = conversation.exchanges
         if known is None:
             return
         if text:
-            turn = Compaction(text, wanted.turns, len(told), Heap())
-            grown = Followed(known.shown.summarize(turn))
+            turn = Compaction(text, summary.turns, len(told), Heap())
+            grown = Followed(known.view.summarize(turn))
         else:
             waits = len(told) + 2 ** min(known.failed, _MAX_DOUBLED)
             grown = replace(known, failed=known.failed + 1, waits=waits)
@@ -256,12 +256,12 @@ class Cutter:
         first, known = self._begun(request, chain, told)
         for number in range(first, len(told)):
             exchange = told[number]
-            reply = Message("assistant", _parts(request.messages[exchange.said : exchange.told]))
+            reply = Message("assistant", _parts(request.messages[exchange.reply : exchange.results]))
             # Treat every exchange as if it had a result, so that the last one stays whole even if it is only text.
-            shown = replace(known.shown, step=number + 1, answer=number).finish_exchange(
-                reply, _parts(request.messages[exchange.told : exchange.end]) or (Text(""),)
+            shown = replace(known.view, step=number + 1, answer=number).finish_exchange(
+                reply, _parts(request.messages[exchange.results : exchange.end]) or (Text(""),)
             )
-            known = self._keep(chain.digests[exchange.blocks], replace(known, shown=shown))
+            known = self._keep(chain.digests[exchange.blocks], replace(known, view=shown))
         return conversation, known
 
     def _begun(
@@ -272,14 +272,14 @@ class Cutter:
             known = self._known.get(chain.digests[told[number - 1].blocks])
             if known is not None:
                 return number, known
-        opening = _parts(request.messages[: told[0].said])
+        opening = _parts(request.messages[: told[0].reply])
         tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in request.tools)
         first = Message("user", opening)
         begun = Linear(
             self.strategy.rules, opening, len(request.system) + tools, Log(), Log([first]), size(first),
             summarizes=isinstance(self.strategy, Summarizing),
         )  # fmt: skip
-        before = sum(len(message.identity) for message in request.messages[: told[0].said])
+        before = sum(len(message.identity) for message in request.messages[: told[0].reply])
         return 0, Followed(begun, joined_late=not self._is_opened(chain.digests[before]))
 
     def _open(self, digest: bytes) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, field
 
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Part, Text, ToolCall, ToolSpec, Usage
@@ -35,8 +35,8 @@ class SummaryPassed(Struct, frozen=True):
     """A summary that a strategy requested with the client's key, before the client's request continued."""
 
     turns: int  # exchanges that it summarizes; ``kept`` is the number after them
-    kept: int
-    asked: str  # the request's text
+    kept_exchanges: int = field(name="kept")
+    request_text: str = field(name="asked")  # the request's text
     status: int  # the HTTP status; 0 without an answer
     reply: ModelReplied | ModelFailed
     seconds: float = 0.0
@@ -65,7 +65,7 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
     kind: Kind
     wire: str
     model: str
-    told: tuple[ToldMessage, ...]  # messages that were new
+    new_messages: tuple[ToldMessage, ...] = field(name="told")  # messages that were new
     # body_sha256, body_bytes describe the client's request; ``sent_`` the request that went upstream. The digests
     # are of the bytes on the wire, the sizes without their content coding
     body_sha256: str

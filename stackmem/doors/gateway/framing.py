@@ -124,7 +124,7 @@ class FrameCutter:
                 elif open_frames:
                     pushed = _ended(open_frames, event)
                     hidden |= set(range(pushed.exchange + 1, number))
-                    alone = not _has_words(request.messages[exchange.told : exchange.end])
+                    alone = not _has_words(request.messages[exchange.results : exchange.end])
                     if alone and pushed.is_direct and event.is_direct:
                         hidden.add(number)
                         answers.setdefault(pushed.exchange, {})[pushed.call_id] = event.text
@@ -146,7 +146,7 @@ class FrameCutter:
 
 def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...], hidden: set[int]) -> set[int]:
     """Return the hidden exchanges that can go without separating a call from its result."""
-    place = {at: number for number, exchange in enumerate(told) for at in range(exchange.said, exchange.end)}
+    place = {at: number for number, exchange in enumerate(told) for at in range(exchange.reply, exchange.end)}
     homes: dict[tuple[str, int], set[int]] = {}
     uses: Counter[str] = Counter()  # some formats use an id again: a result belongs to the last call before it
     for at, message in enumerate(messages):
@@ -177,7 +177,7 @@ def _with_thinking(messages: Sequence[ForeignMessage], told: tuple[ForeignExchan
 
 
 def _defines_tools(messages: Sequence[ForeignMessage], exchange: ForeignExchange) -> bool:
-    return any(defines_tools(part) for message in messages[exchange.told : exchange.end] for part in message.parts)
+    return any(defines_tools(part) for message in messages[exchange.results : exchange.end] for part in message.parts)
 
 
 def _has_words(messages: Sequence[ForeignMessage]) -> bool:
@@ -213,7 +213,7 @@ def _events(
     A call of another tool counts if it names the frame tool and its result has the server's mark: Codex calls tools
     from programs.
     """
-    parts = [part for message in messages[exchange.said : exchange.end] for part in message.parts]
+    parts = [part for message in messages[exchange.reply : exchange.end] for part in message.parts]
     results = {part.call_id: part for part in parts if isinstance(part, ToolResult)}
     for call in (part for part in parts if isinstance(part, ToolCall)):
         result = results.get(call.id)

@@ -150,18 +150,18 @@ def link(tip: bytes, role: Role, block: bytes) -> bytes:
     return hashlib.blake2b(tip + role.encode() + block, digest_size=16).digest()
 
 
-def unseen(messages: Sequence[ForeignMessage], known: int, total: int) -> tuple[ForeignMessage, ...]:
-    """Return the messages after the first ``known`` of ``total`` blocks, without the known parts of the first one."""
-    if known == 0:
+def new_messages(messages: Sequence[ForeignMessage], known_blocks: int, total: int) -> tuple[ForeignMessage, ...]:
+    """Return the messages after the first ``known_blocks`` of ``total`` blocks, the first without its known parts."""
+    if known_blocks == 0:
         return tuple(messages)
     number, end = len(messages), total
-    while number > 0 and end - len(messages[number - 1].identity) >= known:
+    while number > 0 and end - len(messages[number - 1].identity) >= known_blocks:
         number -= 1
         end -= len(messages[number].identity)
-    if number == 0 or end <= known:
+    if number == 0 or end <= known_blocks:
         return tuple(messages[number:])
     first = messages[number - 1]
-    skipped = known - (end - len(first.identity))
+    skipped = known_blocks - (end - len(first.identity))
     counted = [part for part in first.parts if identity_of(part)]
     rest = ForeignMessage(first.role, tuple(counted[skipped:]), first.identity[skipped:])
     return (rest, *messages[number:])
@@ -208,14 +208,14 @@ class ChainIndex:
             if self._known.get(digest) == conversation:
                 del self._known[digest]
 
-    def longest(self, found: PrefixChain) -> tuple[int, int] | None:
+    def longest(self, chain: PrefixChain) -> tuple[int, int] | None:
         """Return the conversation with the longest prefix of a chain, and the prefix's length in blocks.
 
         Return None if no match reaches a reply.
         """
         # At least up to the first reply: unrelated conversations often begin with the same prompt.
-        for length in range(len(found), max(found.replied, 1) - 1, -1):
-            conversation = self._known.get(found.digests[length])
-            if conversation is not None and found.replied:
+        for length in range(len(chain), max(chain.replied, 1) - 1, -1):
+            conversation = self._known.get(chain.digests[length])
+            if conversation is not None and chain.replied:
                 return conversation, length
         return None

@@ -44,7 +44,7 @@ class UnderwayRequest(Struct):
     """A recorded request whose answer is still coming."""
 
     wire: WireFormat
-    asked: ForeignRequest
+    content: ForeignRequest
     placed: Placed
     run: RunBeingTold
     number: int
@@ -57,12 +57,12 @@ class UnderwayRequest(Struct):
 class RequestOrigin:
     """The keys of a request, and the chain that they and the content identify."""
 
-    def __init__(self, chains: Chains, request: Request, wire: WireFormat, asked: ForeignRequest) -> None:
+    def __init__(self, chains: Chains, request: Request, wire: WireFormat, content: ForeignRequest) -> None:
         self.keys = secrets_in(request)
         secret = "\0".join(keys_in(request.headers.raw))
         self.ids = agent_ids(request.headers)
         self.group = seed(wire.name, secret, "")
-        self.chain = chains.chain(seed(wire.name, secret, self.ids.strand), asked.messages)
+        self.chain = chains.chain(seed(wire.name, secret, self.ids.strand), content.messages)
 
 
 class CameRequest:
@@ -73,8 +73,8 @@ class CameRequest:
         self.model = ""  # the model in the path, for formats whose body does not name it
         self.body = body  # as received
         self.plain = body  # the body without its content coding
-        self.shown = body  # the plain body as the strategy shows it
-        self.asked: ForeignRequest | None = None
+        self.rewritten = body  # the plain body as the strategy shows it
+        self.content: ForeignRequest | None = None
         self.cut = ForeignCut(())
         # the summary that a strategy requested first, or its failure
         self.summary: SummaryPassed | UnsetType = UNSET
@@ -88,7 +88,7 @@ class CameRequest:
     @property
     def outgoing(self) -> bytes:
         """Return the body to send upstream: as received, unless a strategy changed it."""
-        return self.body if self.shown is self.plain else self.shown
+        return self.body if self.rewritten is self.plain else self.rewritten
 
     @property
     def is_over(self) -> bool:
@@ -100,7 +100,7 @@ class PreparedRequest(Struct, frozen=True):
     """A parsed request that is not yet assigned to a conversation."""
 
     wire: WireFormat
-    asked: ForeignRequest
+    content: ForeignRequest
     origin: RequestOrigin
     # body, sent: digests of the bytes as received and as sent upstream
     body: bytes
@@ -131,7 +131,7 @@ class GatewayLedger:
         """Decompress a request; if that fails, the request cannot be read."""
         codings = came.request.headers.get("content-encoding", "")
         try:
-            came.plain = came.shown = decoded(came.body, codings, _MAX_READ_REQUEST, "the request")
+            came.plain = came.rewritten = decoded(came.body, codings, _MAX_READ_REQUEST, "the request")
         except ValueError as error:
             self.note(f"a request cannot be read: {error}")
 
@@ -144,13 +144,13 @@ class GatewayLedger:
             self.note(f"a request of {wire.name} cannot be read and is not recorded: {error}")
             return None
 
-    def over(
-        self, underway: UnderwayRequest | None, answer: httpx2.Response, kept: list[bytes]
+    def record_complete(
+        self, underway: UnderwayRequest | None, answer: httpx2.Response, chunks: list[bytes]
     ) -> UnderwayRequest | None:
         """Record an answer that is complete although its stream is still open; return None once recorded."""
         if underway is None or answer.status_code >= 300 or "content-encoding" in answer.headers:
             return underway
-        plain = b"".join(kept)
+        plain = b"".join(chunks)
         reply = underway.wire.reply(events_of(plain))
         if not isinstance(reply, ModelReplied):
             return underway
@@ -160,7 +160,7 @@ class GatewayLedger:
     def prepare(self, came: CameRequest) -> PreparedRequest | None:
         """Parse a request; return None if it cannot be recorded."""
         wire = came.wire
-        request = came.asked or (self.read(wire, came.plain, came.model) if wire is not None else None)
+        request = came.content or (self.read(wire, came.plain, came.model) if wire is not None else None)
         if wire is None or request is None:
             return None
         try:
@@ -174,9 +174,9 @@ class GatewayLedger:
 
     def record(self, came: CameRequest, prepared: PreparedRequest) -> UnderwayRequest | None:
         """Assign a request to its conversation, and record its new messages."""
-        wire, request, origin = prepared.wire, prepared.asked, prepared.origin
+        wire, request, origin = prepared.wire, prepared.content, prepared.origin
         try:
-            placed = self._conversations.place(request, origin.chain, origin.group, prepared.body, origin.ids)
+            placed = self._conversations.assign(request, origin.chain, origin.group, prepared.body, origin.ids)
             opens, edits = placed.kind not in ("turn", "edit"), placed.kind == "edit"
             passed = RequestPassed(
                 at=came.at,
@@ -185,14 +185,14 @@ class GatewayLedger:
                 kind=placed.kind,
                 wire=wire.name,
                 model=request.model,
-                told=tuple(ToldMessage(message.role, message.parts) for message in placed.told),
+                new_messages=tuple(ToldMessage(message.role, message.parts) for message in placed.new_messages),
                 body_sha256=prepared.body.hex(),
                 body_bytes=len(came.plain),
                 sent_sha256=prepared.sent.hex(),
-                sent_bytes=len(came.shown),
+                sent_bytes=len(came.rewritten),
                 retry=placed.retry,
-                earlier_blocks=placed.known if edits else 0,
-                beginning=beginning_digest(request.messages, placed.known) if edits else "",
+                earlier_blocks=placed.known_blocks if edits else 0,
+                beginning=beginning_digest(request.messages, placed.known_blocks) if edits else "",
                 parent=placed.parent,
                 call_id=placed.call_id,
                 system=request.system if opens else "",
@@ -205,9 +205,9 @@ class GatewayLedger:
                 needs_thinking=request.needs_thinking,
                 summary=came.summary,
                 changed_calls=placed.changed if self._strategy and placed.changed else UNSET,
-                marks=genuine_marks(placed.told, self._is_genuine) if self._strategy == FRAMES else UNSET,
+                marks=genuine_marks(placed.new_messages, self._is_genuine) if self._strategy == FRAMES else UNSET,
             )
-            run, number = self.recording.asked(placed, passed, origin.keys)
+            run, number = self.recording.add_request(placed, passed, origin.keys)
         except Exception as error:  # noqa: BLE001 - must not stop the agent's request
             self._unrecorded(wire, error)
             return None
@@ -237,11 +237,13 @@ class GatewayLedger:
         written = "" if lost.total else "".join(streamed_texts(events_of(plain)))
         return reply, self._estimates.usage(wire, request, (written,)) if written else lost
 
-    def answered(self, underway: UnderwayRequest | None, answer: httpx2.Response, kept: list[bytes], why: str) -> None:
-        """Record an answer from its bytes. ``why`` says what interrupted it; empty if it is complete."""
+    def record_answer(
+        self, underway: UnderwayRequest | None, answer: httpx2.Response, chunks: list[bytes], reason: str
+    ) -> None:
+        """Record an answer from its bytes. ``reason`` says what interrupted it; empty if it is complete."""
         if underway is not None:
             secret = underway.keys[0] if underway.keys else ""
-            self.end(underway, answer.status_code, *reply_of(underway.wire, answer, kept, why, secret))
+            self.end(underway, answer.status_code, *reply_of(underway.wire, answer, chunks, reason, secret))
 
     def end(
         self, underway: UnderwayRequest | None, status: int, reply: ModelReplied | ModelFailed, plain: bytes = b""
@@ -250,12 +252,12 @@ class GatewayLedger:
             return
         now, begun = time.monotonic(), underway.began
         try:
-            reply, lost = self.counted(underway.wire, underway.asked, reply, plain)
+            reply, lost = self.counted(underway.wire, underway.content, reply, plain)
             used = reply.usage if isinstance(reply, ModelReplied) else lost
-            self.spend(underway.asked.model, used)
+            self.spend(underway.content.model, used)
             elsewhere = False
             if isinstance(reply, ModelReplied):
-                elsewhere = self._conversations.answered(underway.placed, reply, underway.body)
+                elsewhere = self._conversations.add_reply(underway.placed, reply, underway.body)
             else:
                 self._conversations.failed(underway.placed)
             passed = AnswerPassed(
@@ -268,7 +270,7 @@ class GatewayLedger:
                 elsewhere=elsewhere,
                 lost=lost if lost.total else UNSET,
             )
-            self.recording.answered(underway.run, passed, underway.keys)
+            self.recording.add_answer(underway.run, passed, underway.keys)
         except Exception as error:  # noqa: BLE001 - the answer was delivered; only its record is lost
             self.note(f"an answer was delivered but not recorded: {type(error).__name__}: {error}")
 
@@ -278,7 +280,7 @@ class GatewayLedger:
 
 
 def reply_of(
-    wire: WireFormat, answer: httpx2.Response | None, kept: list[bytes], reason: str, secret: str = ""
+    wire: WireFormat, answer: httpx2.Response | None, chunks: list[bytes], reason: str, secret: str = ""
 ) -> tuple[ModelReplied | ModelFailed, bytes]:
     """Parse an answer's bytes; return the reply and the decompressed bytes.
 
@@ -289,7 +291,7 @@ def reply_of(
     if answer is None:
         return failed("connection", reason, secret), b""
     try:
-        plain = decoded(b"".join(kept), answer.headers.get("content-encoding", ""), MAX_READ_ANSWER, "the answer")
+        plain = decoded(b"".join(chunks), answer.headers.get("content-encoding", ""), MAX_READ_ANSWER, "the answer")
     except ValueError as error:
         plain, reason = b"", str(error)
     if answer.status_code >= 300:
@@ -303,7 +305,7 @@ def reply_of(
 
 def begun_usage(wire: WireFormat, plain: bytes) -> Usage:
     """Return the known minimum usage of an incomplete answer."""
-    return wire.begun(events_of(plain)) if plain else Usage()
+    return wire.partial_usage(events_of(plain)) if plain else Usage()
 
 
 def may_be_over(wire: WireFormat, answer: httpx2.Response, chunk: bytes, size: int) -> bool:

@@ -171,7 +171,7 @@ class Gateway:
             return _refusal(wire, 400, "invalid_request_error", f"stackmem gateway: the request's address: {error}")
         await self._cut(came, path, (str(url), headers))
         # A changed body is sent as plain text, so its headers must not promise a compression.
-        headers = headers if came.shown is came.plain else uncoded(headers)
+        headers = headers if came.rewritten is came.plain else uncoded(headers)
         sent = httpx2.Request(request.method, url, headers=headers, content=came.outgoing)
         return await self._forward(came, sent)
 
@@ -179,9 +179,9 @@ class Gateway:
         """Parse a request; return why it must not be sent, or an empty string."""
         if came.wire is None:
             return self.spending.unrecorded(came.request.method, path)
-        came.asked = self.ledger.read(came.wire, came.plain, came.model)
-        if came.asked is not None:
-            return self.spending.refusal(came.asked)
+        came.content = self.ledger.read(came.wire, came.plain, came.model)
+        if came.content is not None:
+            return self.spending.refusal(came.content)
         return UNREADABLE if self.spending.is_bounded else ""
 
     def _address(self, request: Request, raw: str, path: str) -> tuple[httpx2.URL, Headers]:
@@ -260,7 +260,7 @@ class Gateway:
                     # closes.
                     if tries < _MAX_TRIES and may_be_over(came.wire, answer, chunk, size):
                         tries += 1
-                        await self._recorder.over(came, answer, chunks)
+                        await self._recorder.record_complete(came, answer, chunks)
                 yield chunk
                 self._recorder.begin(came)
             reason = ""
@@ -273,7 +273,7 @@ class Gateway:
             # A client that disconnects cancels this task, but its answer was paid for and must be recorded.
             with anyio.CancelScope(shield=True):
                 await answer.aclose()
-                await self._recorder.answered(came, answer, chunks, reason)
+                await self._recorder.record_answer(came, answer, chunks, reason)
             came.release()
 
     async def _cut(self, came: CameRequest, path: str, to: tuple[str, Headers]) -> None:
@@ -288,7 +288,7 @@ class Gateway:
         # Token counts are cut like the request that they announce; otherwise the agent would compact too early.
         wire, size = MESSAGES if counts else came.wire, len(came.plain)
         read = partial(self.ledger.read, MESSAGES, came.plain)
-        request = await self._workers.run(size, read) if counts else came.asked
+        request = await self._workers.run(size, read) if counts else came.content
         if wire is None or request is None:
             return
         try:
@@ -312,7 +312,7 @@ class Gateway:
         """Cut a request; return its chain and the summary that the strategy wants, if any."""
         chain = RequestOrigin(self.ledger.chains, came.request, wire, request).chain
         self._show(came, wire, request, cutter, chain)
-        return chain, cutter.wanted(request, chain) if isinstance(cutter, Cutter) else None
+        return chain, cutter.due_summary(request, chain) if isinstance(cutter, Cutter) else None
 
     def _show(
         self,
@@ -323,7 +323,7 @@ class Gateway:
         chain: PrefixChain,
     ) -> None:
         cut = cutter.cut(request, chain)
-        came.shown = self._rewriter.rewrite(came.plain, wire, request, cut, cutter.shorten)
+        came.rewritten = self._rewriter.rewrite(came.plain, wire, request, cut, cutter.shorten)
         came.cut = cut
 
 

@@ -43,19 +43,19 @@ class Recorder:
             came.underway.first = came.first
         return came.underway
 
-    async def over(self, came: CameRequest, answer: httpx2.Response, kept: list[bytes]) -> None:
+    async def record_complete(self, came: CameRequest, answer: httpx2.Response, chunks: list[bytes]) -> None:
         """Record an answer that is complete although its stream is still open."""
         underway = await self.recorded(came)
         if underway is not None:
-            work = partial(self._ledger.over, underway, answer, list(kept))
-            came.underway = await self._in_order(came, _work(came, kept), work)
+            work = partial(self._ledger.record_complete, underway, answer, list(chunks))
+            came.underway = await self._in_order(came, _work(came, chunks), work)
 
-    async def answered(self, came: CameRequest, answer: httpx2.Response, kept: list[bytes], reason: str) -> None:
+    async def record_answer(self, came: CameRequest, answer: httpx2.Response, chunks: list[bytes], reason: str) -> None:
         """Record an answer from its bytes. ``reason`` says what interrupted it; empty if it is complete."""
         underway = await self.recorded(came)
         if underway is not None:
-            work = partial(self._ledger.answered, underway, answer, kept, reason)
-            await self._in_order(came, _work(came, kept), work)
+            work = partial(self._ledger.record_answer, underway, answer, chunks, reason)
+            await self._in_order(came, _work(came, chunks), work)
 
     async def end(self, came: CameRequest, status: int, reply: ModelReplied | ModelFailed) -> None:
         """Record an answer that consists only of this reply or failure."""

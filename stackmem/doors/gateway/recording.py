@@ -171,7 +171,7 @@ class Recording:
         """Folders of all runs, in the order they began."""
         return (self._runs_dir / name for name in self._names)
 
-    def asked(self, placed: Placed, passed: RequestPassed, keys: tuple[str, ...]) -> tuple[RunBeingTold, int]:
+    def add_request(self, placed: Placed, passed: RequestPassed, keys: tuple[str, ...]) -> tuple[RunBeingTold, int]:
         """Record a request; return its run and the exchange's number in it."""
         passed = self._scrubbed(passed, keys)
         with self._lock:
@@ -181,7 +181,7 @@ class Recording:
             one.close(self._clock())
         return run, run.take_request(passed)
 
-    def answered(self, run: RunBeingTold, passed: AnswerPassed, keys: tuple[str, ...]) -> None:
+    def add_answer(self, run: RunBeingTold, passed: AnswerPassed, keys: tuple[str, ...]) -> None:
         run.take(self._scrubbed(passed, keys))
 
     def close(self) -> None:

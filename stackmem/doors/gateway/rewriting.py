@@ -37,7 +37,7 @@ class ShownConversation(Struct, frozen=True):
     pieces: tuple[bytes, ...] = ()
     changed: tuple[bool, ...] = ()  # for each piece, whether it or an earlier one was changed
 
-    def known(self, raw: tuple[bytes, ...], cut: ForeignCut) -> int:
+    def reusable_pieces(self, raw: tuple[bytes, ...], cut: ForeignCut) -> int:
         """Return how many pieces can be reused for other messages under another cut."""
         before = self.cut
         if cut.hidden is not None or (before.dropped, before.head) != (cut.dropped, cut.head):
@@ -48,7 +48,7 @@ class ShownConversation(Struct, frozen=True):
         while count > 0 and before.exchanges[count - 1].end >= alike:
             count -= 1
         # The opening's piece includes the system messages of the dropped exchanges.
-        return count + 1 if self.pieces and count >= cut.dropped and cut.exchanges[0].said <= alike else 0
+        return count + 1 if self.pieces and count >= cut.dropped and cut.exchanges[0].reply <= alike else 0
 
 
 class Rewriter:
@@ -96,13 +96,13 @@ def _unbound_of(wire: WireFormat, request: ForeignRequest) -> Callable[[bytes], 
 def _shown_conversation(
     wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened, before: ShownConversation
 ) -> ShownConversation:
-    known = before.known(request.raw, cut)
+    known = before.reusable_pieces(request.raw, cut)
     pieces, changes = list(before.pieces[:known]), list(before.changed[:known])
     shown: list[bytes] = []  # the last piece that is not dropped; ``systems`` is how many system messages end it
     systems = 0
     if not known:
-        shown = list(request.raw[: cut.exchanges[0].said])
-        systems = _systems_at_end(request, cut.exchanges[0].said)
+        shown = list(request.raw[: cut.exchanges[0].reply])
+        systems = _systems_at_end(request, cut.exchanges[0].reply)
         if cut.head:
             shown = _with_head(wire, request, shown, cut.head)
         pieces, changes = [b",".join(shown)], [bool(cut.head)]
@@ -125,7 +125,7 @@ def _shown_conversation(
 
 
 def _systems(request: ForeignRequest, one: ForeignExchange) -> list[bytes]:
-    return [request.raw[place] for place in range(one.said, one.end) if request.messages[place].role == "system"]
+    return [request.raw[place] for place in range(one.reply, one.end) if request.messages[place].role == "system"]
 
 
 def _systems_at_end(request: ForeignRequest, end: int) -> int:
@@ -149,13 +149,13 @@ def _exchange(
 ) -> tuple[list[bytes], bool]:
     """Return the messages of an exchange as sent, and whether anything up to here was changed."""
     exchange = cut.exchanges[number]
-    shown = list(request.raw[exchange.said : exchange.told])
+    shown = list(request.raw[exchange.reply : exchange.results])
     unbound = _unbound_of(wire, request)
     if unbound and (changed or number in cut.bound):
         free = list(map(unbound, shown))
         shown, changed = free, changed or free != shown
     shortens, known = cut.shortens(number), partial(_shown, cut, shorten, number)
-    for position in range(exchange.told, exchange.end):
+    for position in range(exchange.results, exchange.end):
         raw = request.raw[position]
         # Most messages of a long conversation contain no result, so skip parsing them at every turn.
         holds = shortens and any(isinstance(part, ToolResult) for part in request.messages[position].parts)

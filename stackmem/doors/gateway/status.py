@@ -108,7 +108,7 @@ def _replies(folder: Path) -> list[str]:
 
 def _repeated(request: Passed | None) -> list[str]:
     """Return the texts of the replies that a request contains."""
-    messages = request.told if isinstance(request, RequestPassed) else ()
+    messages = request.new_messages if isinstance(request, RequestPassed) else ()
     return list(filter(None, (_text_of(message.parts) for message in messages if message.role == "assistant")))
 
 

@@ -39,7 +39,7 @@ _NOT_SENT = {b"content-encoding", b"idempotency-key"}
 _fields = msgspec.json.Decoder(dict[str, Raw])
 
 
-def summary_body(body: bytes, wire: WireFormat, model: str, wanted: SummaryWanted, system: str) -> bytes:
+def summary_body(body: bytes, wire: WireFormat, model: str, summary: SummaryWanted, system: str) -> bytes:
     """Build the body of a summary request.
 
     Args:
@@ -49,13 +49,13 @@ def summary_body(body: bytes, wire: WireFormat, model: str, wanted: SummaryWante
     Raises:
         ValueError: The body is not a request.
     """
-    if wanted.cold:
-        return msgspec.json.encode(wire.plain(model, system, (part.text for part in wanted.cold)))
+    if summary.cold:
+        return msgspec.json.encode(wire.plain(model, system, (part.text for part in summary.cold)))
     fields, request = _fields.decode(body), wire.read(body)
     raw = request.raw
-    if wanted.joined_late and wire.unbound is not None and not request.needs_thinking:
+    if summary.joined_late and wire.unbound is not None and not request.needs_thinking:
         raw = tuple(map(wire.unbound, raw))
-    asked = b",".join(wire.asking(raw, wanted.asked))
+    asked = b",".join(wire.asking(raw, summary.request_text))
     fields[wire.field] = Raw(b"[" + asked + b"]")
     for name in _NOT_ASKED_FOR:
         fields.pop(name, None)
@@ -91,7 +91,7 @@ class Summaries:
         self._underway: dict[bytes, WaitedSummary] = {}
 
     async def bring(
-        self, came: CameRequest, wire: WireFormat, wanted: SummaryWanted, beginning: bytes,
+        self, came: CameRequest, wire: WireFormat, due: SummaryWanted, beginning: bytes,
         to: tuple[str, Iterable[tuple[bytes, bytes]]], take: Callable[[str], None],
     ) -> bool:  # fmt: skip
         """Request a summary and wait for it; return whether the client stayed. Only one waiting request records it.
@@ -106,15 +106,15 @@ class Summaries:
         """
         summary = self._underway.get(beginning)
         if summary is None:
-            asked = came.asked
+            asked = came.content
             model = asked.model if asked is not None else ""
-            made = partial(summary_body, came.shown, wire, model, wanted, prompt_text("compaction_system"))
-            body = await self._workers.run(len(came.shown), made)
+            made = partial(summary_body, came.rewritten, wire, model, due, prompt_text("compaction_system"))
+            body = await self._workers.run(len(came.rewritten), made)
             summary = self._underway.get(beginning)  # another request may have asked in the meantime
         if summary is None:
             headers = [(name, value) for name, value in to[1] if name.lower() not in _NOT_SENT]
             request = httpx2.Request("POST", to[0], headers=headers, content=body)
-            task = asyncio.ensure_future(self._ask(wire, model, wanted, request, take))
+            task = asyncio.ensure_future(self._ask(wire, model, due, request, take))
             summary = self._underway[beginning] = WaitedSummary(task)
             task.add_done_callback(lambda _: self._underway.pop(beginning, None))
         summary.waiting += 1
@@ -162,7 +162,8 @@ class Summaries:
         asked = msgspec.structs.replace(wire.read(request.content), model=model)
         reply, lost = self._ledger.counted(wire, asked, reply, plain)
         passed = SummaryPassed(
-            wanted.turns, wanted.kept, wanted.asked, answer.status_code if answer is not None else 0, reply,
+            wanted.turns, wanted.kept_exchanges, wanted.request_text,
+            answer.status_code if answer is not None else 0, reply,
             round(time.monotonic() - began, 6), len(request.content),
             lost,
         )  # fmt: skip

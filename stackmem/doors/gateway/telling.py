@@ -49,7 +49,7 @@ class Strand(Struct):
     session: RecordedSession
     parent: Strand | None = None
     call_id: str = ""  # the parent's call that it works for, if known
-    held: RecordedReply | None = None  # the last reply, waiting for the results of its calls
+    pending_reply: RecordedReply | None = None  # the last reply, waiting for the results of its calls
     children: list[Strand] = field(default_factory=list)  # conversations that work for those calls
     failures: list[RecordedFailure] = field(default_factory=list)
     # summaries of its beginning, held until the results before them are emitted
@@ -71,14 +71,14 @@ class Strand(Struct):
 
     @property
     def rests(self) -> bool:
-        return self.held is None and not self.under_way
+        return self.pending_reply is None and not self.under_way
 
     def release(self, results: Iterable[tuple[ToolResult, float]], *, at_end: bool = False) -> None:
         """Emit the waiting reply with these results and the child conversations of its calls.
 
         A child that still works is not part of the result, except at the end of the run.
         """
-        reply, self.held = self.held, None
+        reply, self.pending_reply = self.pending_reply, None
         if reply is None:
             return
         given = {one.call_id: RecordedResult(one.call_id, one.text, one.failed, at) for one, at in results}
@@ -143,7 +143,7 @@ class Telling:
         else:
             reply = asked.summary.reply
             recorded = RecordedReply(reply.parts, at, reply.stop, reply.usage, asked.model, reply.reply_id)
-            strand.written.append(RecordedSummary(recorded, asked.summary.kept, at))
+            strand.written.append(RecordedSummary(recorded, asked.summary.kept_exchanges, at))
 
     def _open(self, asked: RequestPassed) -> Iterator[TimedFact]:
         self._began = asked.at if self._began is None else self._began
@@ -151,7 +151,7 @@ class Telling:
             return
         parent = self._strands.get(asked.parent) if asked.parent is not None else None
         strand = self._strands[asked.conversation] = Strand(self._session(asked), parent, asked.call_id)
-        if asked.kind == "side" or (self._root is not None and (parent is None or parent.held is None)):
+        if asked.kind == "side" or (self._root is not None and (parent is None or parent.pending_reply is None)):
             strand.parallel = True
         elif parent is not None:
             parent.children.append(strand)
@@ -183,7 +183,7 @@ class Telling:
         of = f"Works for the call {strand.call_id}." if strand.call_id else "Runs in parallel."
         given = {"name": named(session.name) or "strand", "objective": session.task, "context": of, "return_spec": ""}
         answer = RecordedResult(call_id, result(session), at=at, child=session)
-        turns = home.turns if home.held is None else home.after
+        turns = home.turns if home.pending_reply is None else home.after
         turns.append(RecordedReply((ToolCall(call_id, "push_frame", given),), at, answers=[answer]))
 
     def _session(self, asked: RequestPassed) -> RecordedSession:
@@ -216,7 +216,7 @@ class Telling:
         strand.words = "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
         strand.done = not recorded.calls or any(does(call) == "ends" for call in recorded.calls)
         if recorded.calls:
-            strand.held = recorded
+            strand.pending_reply = recorded
         else:
             strand.turns.append(recorded)
             self._end_parallel(strand)
@@ -224,10 +224,10 @@ class Telling:
 
     def _say(self, strand: Strand, asked: RequestPassed, *, elsewhere: bool) -> None:
         """Add a request's content: first the results of waiting calls, then texts."""
-        parts = [(one.role, part) for one in asked.told for part in one.parts]
+        parts = [(one.role, part) for one in asked.new_messages for part in one.parts]
         results = [part for _, part in parts if isinstance(part, ToolResult)]
-        wanted = {call.id for call in strand.held.calls} if strand.held is not None else set()
-        if strand.held is not None and strand.held.repairs:
+        wanted = {call.id for call in strand.pending_reply.calls} if strand.pending_reply is not None else set()
+        if strand.pending_reply is not None and strand.pending_reply.repairs:
             # The client assigns its own id to a call that it parsed from text, so the first result belongs to that
             # call.
             own = {part.call_id for part in results[:1]}
@@ -287,15 +287,15 @@ def _recorded(reply: ModelReplied, answered: AnswerPassed, asked: RequestPassed,
     return recorded
 
 
-def opening_of(asked: RequestPassed) -> tuple[str, str]:
+def opening_of(request: RequestPassed) -> tuple[str, str]:
     """Return a conversation's task and a short name; without user text the name is the request's kind.
 
     Some clients begin with a message about themselves; it is skipped.
     """
-    texts = [_words(one) for one in asked.told if one.role == "user"]
+    texts = [_words(one) for one in request.new_messages if one.role == "user"]
     first = next((words for words in texts if any(map(has_identity, words))), texts[0] if texts else [])
     name = " ".join(first[-1].text.split(None, _NAME_CHARS)[:_NAME_CHARS])[:_NAME_CHARS] if first else ""
-    return "\n\n".join(one.text for one in first), name or asked.kind
+    return "\n\n".join(one.text for one in first), name or request.kind
 
 
 def _words(message: ToldMessage) -> list[Text]:

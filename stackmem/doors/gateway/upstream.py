@@ -86,17 +86,17 @@ def own_keys(environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
     return {name: header for name, header in headers.items() if found[name]}
 
 
-def upstreams(named: str | None, environ: Mapping[str, str]) -> Upstreams:
-    """Return the addresses from the environment or the defaults; ``named`` is one provider, or one URL for all.
+def upstreams(choice: str | None, environ: Mapping[str, str]) -> Upstreams:
+    """Return the addresses from the environment or the defaults; ``choice`` is one provider, or one URL for all.
 
     Raises:
         UsageError: An address is not valid.
     """
     own = {name: environ.get(_ADDRESS_VARIABLES[name]) or address for name, address in ADDRESSES.items()}
-    if named in ADDRESSES:
-        own = {name: address if name == named else "" for name, address in own.items()}
-    elif named is not None:
-        own = dict.fromkeys(ADDRESSES, named)
+    if choice in ADDRESSES:
+        own = {name: address if name == choice else "" for name, address in own.items()}
+    elif choice is not None:
+        own = dict.fromkeys(ADDRESSES, choice)
     for address in filter(None, own.values()):
         if urlsplit(address).scheme not in {"http", "https"} or not urlsplit(address).hostname:
             raise UsageError(

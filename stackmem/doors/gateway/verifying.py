@@ -21,7 +21,7 @@ from stackmem.errors import RulesDiffer, TraceError
 from stackmem.foreign.files import read_regular
 from stackmem.run.run_folder import EXCHANGES, TRACE
 
-from .conversations import said
+from .conversations import reply_message
 from .cutting import Cutter
 from .exchanges import AnswerPassed, RequestPassed, read_exchanges
 from .framing import FrameCutter, cutter_of
@@ -53,7 +53,7 @@ class FollowedConversation(Struct):
     system: str
     tools: tuple[ToolSpec, ...]
     messages: tuple[ForeignMessage, ...] = ()
-    asked: dict[int, tuple[ForeignMessage, ...]] = field(default_factory=dict)
+    requests: dict[int, tuple[ForeignMessage, ...]] = field(default_factory=dict)
     histories: list[tuple[ForeignMessage, ...]] = field(default_factory=list)
     changed: dict[str, ToolCall] = field(default_factory=dict)
     lost: bool = False
@@ -132,10 +132,10 @@ def _cuts(folder: Path) -> tuple[int, int]:
         marks.read(passed)
         one = conversations.setdefault(passed.conversation, FollowedConversation(passed.system, passed.tools))
         written = None if passed.summary is UNSET else passed.summary
-        hidden = _SECRET in msgspec.json.encode((passed.told, written, passed.changed_calls or ()))
+        hidden = _SECRET in msgspec.json.encode((passed.new_messages, written, passed.changed_calls or ()))
         one.lost = one.lost or hidden
-        added = tuple(message(each.role, each.parts) for each in passed.told)
-        one.asked[passed.number], home[passed.number] = (*one.before(passed), *added), one
+        added = tuple(message(each.role, each.parts) for each in passed.new_messages)
+        one.requests[passed.number], home[passed.number] = (*one.before(passed), *added), one
         if passed.strategy not in cutters:
             cutters[passed.strategy] = cutter_of(passed.strategy or "full", marks)
         cutter = cutters[passed.strategy]
@@ -145,7 +145,7 @@ def _cuts(folder: Path) -> tuple[int, int]:
             lost += 1
             continue
         request = ForeignRequest(
-            passed.model, one.system, one.tools, one.asked[passed.number], (), continues=passed.continues,
+            passed.model, one.system, one.tools, one.requests[passed.number], (), continues=passed.continues,
             needs_thinking=passed.needs_thinking,
         )  # fmt: skip
         chain = chains.chain(b"%d" % passed.conversation, request.messages)
@@ -180,10 +180,10 @@ def _summary(
     folder: Path, cutter: Cutter | FrameCutter, request: ForeignRequest, chain: PrefixChain, passed: RequestPassed
 ) -> None:
     """Check that a summary was due and covers the right exchanges."""
-    wanted = cutter.wanted(request, chain) if isinstance(cutter, Cutter) else None
+    wanted = cutter.due_summary(request, chain) if isinstance(cutter, Cutter) else None
     if not isinstance(cutter, Cutter) or wanted is None or passed.summary is UNSET:
         raise RulesDiffer(f"request {passed.number:,} of {folder.name} has a summary, but none was due")
-    if (wanted.turns, wanted.asked) != (passed.summary.turns, passed.summary.asked):
+    if (wanted.turns, wanted.request_text) != (passed.summary.turns, passed.summary.request_text):
         raise RulesDiffer(
             f"the summary of request {passed.number:,} of {folder.name} covers {passed.summary.turns:,} exchanges; "
             f"{passed.strategy} gives {wanted.turns:,}, or requests it with other words"
@@ -195,8 +195,8 @@ def _answer(conversation: FollowedConversation | None, passed: AnswerPassed) -> 
     """Add a reply to the history that it answers."""
     if conversation is None:
         return
-    messages = conversation.asked.pop(passed.number)
+    messages = conversation.requests.pop(passed.number)
     if isinstance(passed.reply, ModelReplied):
-        conversation.messages = (*messages, said(passed.reply))
+        conversation.messages = (*messages, reply_message(passed.reply))
         conversation.lost = conversation.lost or _SECRET in msgspec.json.encode(passed.reply.parts)
         conversation.histories = [*conversation.histories[-_MAX_HISTORIES:], conversation.messages]

@@ -25,7 +25,7 @@ class Workers:
     """Runs work of a known size."""
 
     def __init__(self) -> None:
-        self.held = 0  # bytes of all requests being served
+        self.reserved_bytes = 0  # bytes of all requests being served
         self._lock = Lock()
         self._middle = ThreadPoolExecutor(_THREADS, "gateway-middle")
         self._large = ThreadPoolExecutor(_THREADS, "gateway-large")
@@ -40,15 +40,15 @@ class Workers:
     def hold(self, size: int) -> bool:
         """Reserve memory for a request; return False if it would exceed the limit."""
         with self._lock:
-            if self.held + size > MAX_HELD_BYTES:
+            if self.reserved_bytes + size > MAX_HELD_BYTES:
                 return False
-            self.held += size
+            self.reserved_bytes += size
             return True
 
     def release(self, size: int) -> None:
         """Free reserved memory."""
         with self._lock:
-            self.held -= size
+            self.reserved_bytes -= size
 
     def close(self) -> None:
         """Stop the threads after their queued work."""

@@ -48,6 +48,6 @@ def server_config(app: ASGIApp, **more: Any) -> uvicorn.Config:
 class StrictProtocol(H11Protocol):
     """uvicorn's reader of HTTP/1.1, which refuses requests of ambiguous length."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.conn = StrictConnection(self.conn.our_role, _HEAD_BYTES)

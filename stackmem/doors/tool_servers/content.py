@@ -19,7 +19,7 @@ _MAX_IMAGES, _MAX_IMAGE_CHARS = 10, 48 << 20
 
 def illustrated(result: Any, schema: Any = None) -> Any:
     """Return what ``told`` returns, with the images of the result if there are any."""
-    value = told(result, schema)
+    value = result_content(result, schema)
     pictures: list[bytes] = []
     for part in result.content:
         if getattr(part, "type", "") == "image" and len(part.data) <= _MAX_IMAGE_CHARS and len(pictures) < _MAX_IMAGES:
@@ -28,7 +28,7 @@ def illustrated(result: Any, schema: Any = None) -> Any:
     return Illustrated(value, tuple(pictures)) if pictures else value
 
 
-def told(result: Any, schema: Any = None) -> Any:
+def result_content(result: Any, schema: Any = None) -> Any:
     """Return the structured content if it is complete, otherwise all parts as text, or an object with both.
 
     Args:

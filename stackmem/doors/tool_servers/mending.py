@@ -30,7 +30,7 @@ class MendedAnswers(Struct):
     results: dict[str, Any] = field(default_factory=dict)  # the declared schema of each tool's result
     methods: dict[str, str] = field(default_factory=dict)  # the method of each request that waits for an answer
 
-    def asked(self, message: Any) -> None:
+    def note_request(self, message: Any) -> None:
         """Remember the method of a request."""
         if getattr(message, "method", None) and getattr(message, "id", None) is not None:
             self.methods[str(message.id)] = message.method
@@ -224,5 +224,5 @@ class _MendedReader(_Stream):
 
 class _MendedWriter(_Stream):
     async def send(self, item: Any, /) -> None:
-        self._answers.asked(item.message)
+        self._answers.note_request(item.message)
         await self._stream.send(item)

@@ -40,21 +40,21 @@ def answered_by(ask: Ask) -> Iterator[None]:
         _PERSON.reset(token)
 
 
-def put_to_person(server: str, asked: Any) -> tuple[str, Json | None]:
+def put_to_person(server: str, params: Any) -> tuple[str, Json | None]:
     """Return ``(action, content)`` for the protocol: accept, decline or cancel, and the form's fields.
 
     Args:
-        asked: The parameters of the server's request.
+        params: The parameters of the server's request.
     """
     ask = _PERSON.get()
     if ask is None:
         return "cancel", None
-    message = f"The server {server} asks: {whole(mark_cut(str(asked.message), _MESSAGE_CHARS))}"
-    if getattr(asked, "mode", "form") == "url":
-        location = whole(str(asked.url))[:_MESSAGE_CHARS]
+    message = f"The server {server} asks: {whole(mark_cut(str(params.message), _MESSAGE_CHARS))}"
+    if getattr(params, "mode", "form") == "url":
+        location = whole(str(params.url))[:_MESSAGE_CHARS]
         return _agreed(ask(f"{message}\nIt wants you to open {location}\nHave you done so?", _YES), None)
-    fields = asked.requested_schema.get("properties")
-    required = asked.requested_schema.get("required")
+    fields = params.requested_schema.get("properties")
+    required = params.requested_schema.get("required")
     if not isinstance(fields, dict) or not fields:
         return _agreed(ask(f"{message}\nDo you agree?", _YES), {})
     if len(fields) > _MAX_FIELDS:

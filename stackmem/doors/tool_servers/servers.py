@@ -17,13 +17,13 @@ from stackmem.tools.own_tools import NOTES, TOOLS, register
 
 
 @contextmanager
-def connected(wanted: Mapping[str, Server], root: Path, *, asks: bool = False) -> Iterator[None]:
+def connected(configured: Mapping[str, Server], root: Path, *, asks: bool = False) -> Iterator[None]:
     """Connect to servers and register their tools.
 
     Raises:
         UsageError: The package is missing, or a server does not answer.
     """
-    if not wanted:
+    if not configured:
         yield
         return
     _require_package()
@@ -34,7 +34,7 @@ def connected(wanted: Mapping[str, Server], root: Path, *, asks: bool = False) -
     with Connections(root.resolve(), asks=asks) as loop:
         try:
             with _nothing_collected():
-                for name, server in wanted.items():
+                for name, server in configured.items():
                     tools = loop.connect(name, server)
                     register(tools)
                     names += [each.name for each in tools]

@@ -27,7 +27,7 @@ from stackmem.review.report.live import LiveRun
 from stackmem.review.report.page import index_page, live_page
 from stackmem.review.report.view import read_runs
 
-from .commands import StartedCommand, command_of, shown
+from .commands import StartedCommand, command_line, command_of
 from .home import Home
 from .places import ALL, Places
 
@@ -185,7 +185,7 @@ class Studio:
             await asyncio.sleep(0 if live.reading else _LOOK_SECONDS)
 
     def bench(self, request: Request) -> Response:
-        folder = self.places.place(request.path_params["place"])
+        folder = self.places.folder_at(request.path_params["place"])
         if not folder.is_bench:
             raise UsageError(f"{folder.name} contains runs, not a bench")
         return HTMLResponse(report_page(folder.folder, "../../"))
@@ -214,13 +214,13 @@ class Studio:
         return await run_in_threadpool(self._command, asked)
 
     def _command(self, asked: _Asked) -> Response:
-        folder = self.places.place(asked.run).folder if asked.action == "prune" else self._folder(asked.run)
+        folder = self.places.folder_at(asked.run).folder if asked.action == "prune" else self._folder(asked.run)
         words = command_of(asked.action, folder.absolute(), asked.values, dry_run=asked.dry_run)
         if not asked.start:
-            return _json({"command": shown(words)})
+            return _json({"command": command_line(words)})
         with self._lock:
             self.jobs.append(StartedCommand(words))
-            return _json({"command": shown(words), "job": len(self.jobs) - 1})
+            return _json({"command": command_line(words), "job": len(self.jobs) - 1})
 
     def job(self, request: Request) -> Response:
         number = request.path_params["number"]

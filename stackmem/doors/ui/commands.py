@@ -49,7 +49,7 @@ def command_of(action: str, folder: Path, values: Mapping[str, str], *, dry_run:
     return [*(["runs", "rm"] if action == "rm" else [action]), str(folder), *given]
 
 
-def shown(words: Sequence[str]) -> str:
+def command_line(words: Sequence[str]) -> str:
     """Format the command as a user would type it."""
     return shlex.join(["stackmem", *words])
 
@@ -59,7 +59,7 @@ class StartedCommand:
 
     def __init__(self, words: Sequence[str]) -> None:
         """Start the command. Its stdin is empty, so it cannot ask questions."""
-        self.command = shown(words)
+        self.command = command_line(words)
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "stackmem", *words],

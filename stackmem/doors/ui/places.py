@@ -33,7 +33,7 @@ class BenchState(Struct, frozen=True):
     """One bench in the list."""
 
     name: str
-    place: int
+    folder_number: int
     done: int = 0
     errors: int = 0
     total: int = 0  # trials in the plan; 0 without a plan
@@ -107,18 +107,18 @@ class Places:
             UsageError: No run is listed under this name.
         """
         number, _, path = run.partition("/")
-        folder = self.place(number).runs.folder_of(path)
+        folder = self.folder_at(number).runs.folder_of(path)
         if folder is None:
             raise UsageError("this run no longer exists; go back to the list")
         return folder
 
-    def place(self, number: str) -> ShownFolder:
+    def folder_at(self, number: str) -> ShownFolder:
         """Return the folder with this number; raise ``UsageError`` if there is none."""
         if not number.isascii() or not number.isdigit() or len(number) > 4 or int(number) >= len(self.all):
             raise UsageError("no such folder; go back to the list")
         return self.all[int(number)]
 
-    def rows(self, wanted: str, conditions: Sequence[str], order: str, limit: int, scope: str = ALL) -> dict[str, Any]:
+    def rows(self, query: str, conditions: Sequence[str], order: str, limit: int, scope: str = ALL) -> dict[str, Any]:
         """Return the runs that contain a text and meet every condition, with counts per outcome.
 
         Args:
@@ -131,7 +131,7 @@ class Places:
         folders = self._in_scope(scope)
         rows = {f"{number}/{path}": row for number, folder in folders for path, row in _rows(folder)}
         names = {id(row): name for name, row in rows.items()}
-        text = wanted.casefold()
+        text = query.casefold()
         holding = [row for row in rows.values() if not text or text in _text(row)]
         chosen = choose_runs(holding, conditions, order, None)
         outcomes: dict[str, int] = {}
@@ -150,7 +150,7 @@ class Places:
     def _in_scope(self, scope: str) -> list[tuple[int, ShownFolder]]:
         numbered = list(enumerate(self.all))
         if scope not in (ALL, RUNS_ONLY):
-            folder = self.place(scope)
+            folder = self.folder_at(scope)
             return [(self.all.index(folder), folder)]
         plain = [(number, folder) for number, folder in numbered if not folder.is_bench]
         return plain if scope == RUNS_ONLY and plain else numbered
@@ -185,7 +185,7 @@ def _state(folder: ShownFolder, number: int) -> BenchState:
     total, running = plan.count if plan else 0, is_held(folder.folder / LEDGER)
     return BenchState(
         name=folder.name,
-        place=number,
+        folder_number=number,
         done=len(rows),
         errors=sum(row["outcome"] == "error" for row in rows),
         total=total,

@@ -134,7 +134,7 @@ def _suite(plan: BenchPlan, rows: int) -> dict[str, str]:
     return {
         "command": plan.command,
         "suite": plan.suite,
-        "about": plan.about,
+        "about": plan.description,
         "version": VERSION,
         "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, {memory / (1 << 30):.1f} GiB",

@@ -28,7 +28,7 @@ class Lost(Struct, frozen=True):
     """A worker disappeared while running a trial."""
 
     id: str
-    why: str
+    reason: str
     final: bool = False  # whether the trial has already been retried
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stackmem.core.facts import Event, RunStarted
@@ -77,14 +77,14 @@ class StrategyBill(Struct, frozen=True):
     lost: int
     frames: int = 0  # hypothetical frames; 0 if the run stayed one conversation
     across: int = 0  # facts found in one frame and used in another
-    again: int = 0  # results that had to be looked up again
+    rereads: int = field(default=0, name="again")  # results that had to be looked up again
 
     def __add__(self, other: StrategyBill) -> StrategyBill:
         """Return the cost of two conversations of one session."""
         return StrategyBill(
             tuple(round(one + its, 6) for one, its in zip(self.usd, other.usd, strict=True)),
             max(self.peak_tokens, other.peak_tokens),
-            *(getattr(self, name) + getattr(other, name) for name in ("facts", "lost", "frames", "across", "again")),
+            *(getattr(self, name) + getattr(other, name) for name in ("facts", "lost", "frames", "across", "rereads")),
         )
 
 
@@ -104,10 +104,10 @@ class RecordingEntry(Struct, frozen=True):
     conversations: int = 0  # the main one and those of subagents, split where the agent compacted
     timed: bool = False  # whether requests are billed at their recorded times
     # the bill of the recorded usage at each price in ``READS``; empty if a reply lacks its usage
-    stated: tuple[float, ...] = ()
+    recorded_bill: tuple[float, ...] = field(default=(), name="stated")
     strategies: tuple[str, ...] = STRATEGIES  # the strategies of the study
     # strategy, optionally followed by a space and the case or ``fixed``, to its figures
-    told: dict[str, StrategyBill] = {}
+    bills: dict[str, StrategyBill] = field(default_factory=dict, name="told")
 
     @property
     def agent(self) -> str:
@@ -244,7 +244,7 @@ def entries_of(
             filled = replace(
                 entry, session=session.id, model=folder_model if suite else recorded_model.rsplit("/", 1)[-1],
                 task=_task(session, file, suite), origin=session.origin, left_out=tuple(session.left_out),
-                timed=is_timed(session), stated=_stated(session),
+                timed=is_timed(session), recorded_bill=_stated(session),
             )  # fmt: skip
             entries.append(_told(filled, session, tools, advised_at))
     except StackmemError as error:
@@ -313,7 +313,7 @@ def _told(
             result = tell_again(entry.file, begin_moments, question)
             bills = dict(_figures(result))
             if "stackheap" in entry.strategies:
-                at_steps = replace(question, strategies=("stackheap",), phases=FIXED, missed=(0.5,))
+                at_steps = replace(question, strategies=("stackheap",), phases=FIXED, reread_shares=(0.5,))
                 bills["stackheap fixed"] = _case(tell_again(entry.file, begin_moments, at_steps).rows[1], 0)
             for name, bill in _merged(bills, by_price).items():
                 told[name] = told[name] + bill if name in told else bill
@@ -322,7 +322,7 @@ def _told(
         return replace(entry, unread=str(error)[:300])
     if not told:
         return replace(entry, unread="does not contain replies of a model, so there is nothing to evaluate")
-    return replace(entry, steps=steps, estimated=estimated, conversations=count, told=told)
+    return replace(entry, steps=steps, estimated=estimated, conversations=count, bills=told)
 
 
 def _merged(bills: dict[str, StrategyBill], by_price: dict[str, tuple[str, ...]]) -> dict[str, StrategyBill]:
@@ -352,7 +352,7 @@ def _case(row: WhatIfRow, position: int) -> StrategyBill:
     if row.bands:
         band = row.bands[position]
         handed = band.handed
-        return replace(_figure(band.outcome), frames=handed.frames, across=handed.facts, again=handed.again)
+        return replace(_figure(band.outcome), frames=handed.frames, across=handed.facts, rereads=handed.rereads)
     assert row.outcome is not None  # noqa: S101 - the caller refuses such rows
     return _figure(row.outcome)
 

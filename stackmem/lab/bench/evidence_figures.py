@@ -20,7 +20,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.lab.whatif.hypothetical import MISSED
+from stackmem.lab.whatif.hypothetical import REREAD_SHARES
 from stackmem.trace.long_work import report_work, tracked
 
 from .evidence import CASES, INTERACTIVE, READS, RecordingEntry
@@ -47,7 +47,7 @@ class EvidenceLine(Struct, frozen=True):
     dearer: tuple[Interval | None, ...]
     lost: Interval | None  # share of the used facts that had left the prompt
     frames: float  # mean number of hypothetical frames per run
-    again: float  # mean number of results looked up again per run
+    rereads: float  # mean number of results looked up again per run
     # the share of lost or handed-over facts above which ``full`` costs less, at each price; 0 if it always does, None
     # if it never does. Only for the middle case.
     turns: tuple[float | None, ...] = ()
@@ -67,7 +67,7 @@ class EvidenceTable(Struct, frozen=True):
 
 def tables(entries: Sequence[RecordingEntry]) -> tuple[EvidenceTable, ...]:
     """Return tables for all recordings, by agent, by length, and by model. Recordings without figures are excluded."""
-    billed = [entry for entry in entries if entry.told]
+    billed = [entry for entry in entries if entry.bills]
     usable = [in_one_sum(entry) if entry.agent in INTERACTIVE else entry for entry in billed]
     report_work("tables", 0, 0)
     result = [table("All recordings", usable)]
@@ -94,7 +94,7 @@ def table(title: str, entries: Sequence[RecordingEntry]) -> EvidenceTable:
     """Return one table, excluding models with too few runs if another model has enough."""
     counted = Counter(entry.model for entry in entries)
     entries = [entry for entry in entries if counted[entry.model] >= min(MIN_RUNS, max(counted.values()))]
-    names = list(dict.fromkeys(name for entry in entries for name in entry.told))
+    names = list(dict.fromkeys(name for entry in entries for name in entry.bills))
     lines = {name: _line(name, entries) for name in names}
     for name, line in lines.items():
         if name.endswith(" middle"):
@@ -111,7 +111,7 @@ def table(title: str, entries: Sequence[RecordingEntry]) -> EvidenceTable:
 
 def _turning_share(best: Interval | None, middle: Interval | None, worst: Interval | None) -> float | None:
     """Return the share of lookups at which a bill reaches that of ``full``, by interpolation between the cases."""
-    points = [(share, case.value) for share, case in zip(MISSED, (best, middle, worst), strict=True) if case]
+    points = [(share, case.value) for share, case in zip(REREAD_SHARES, (best, middle, worst), strict=True) if case]
     for (left, low), (right, high) in pairwise(points):
         if low >= 1:
             return left
@@ -121,15 +121,15 @@ def _turning_share(best: Interval | None, middle: Interval | None, worst: Interv
 
 
 def _line(name: str, entries: Sequence[RecordingEntry]) -> EvidenceLine:
-    chosen = [entry for entry in entries if name in entry.told]
+    chosen = [entry for entry in entries if name in entry.bills]
     positions = range(len(READS))
     return EvidenceLine(
         name,
         tuple(over_tasks(chosen, _bills(name, position)) for position in positions),
         tuple(over_tasks(chosen, _dearer(name, position), share=True) for position in positions),
-        over_tasks(chosen, lambda entry: (entry.told[name].lost, entry.told[name].facts), share=True),
-        sum(entry.told[name].frames for entry in chosen) / len(chosen),
-        sum(entry.told[name].again for entry in chosen) / len(chosen),
+        over_tasks(chosen, lambda entry: (entry.bills[name].lost, entry.bills[name].facts), share=True),
+        sum(entry.bills[name].frames for entry in chosen) / len(chosen),
+        sum(entry.bills[name].rereads for entry in chosen) / len(chosen),
         sums=tuple(_sums(name, [entry for entry in chosen if entry.model == model]) for model in _models(chosen)),
     )
 
@@ -140,17 +140,20 @@ def _models(entries: Sequence[RecordingEntry]) -> list[str]:
 
 def _sums(name: str, entries: Sequence[RecordingEntry]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the sums of the bills of a strategy and of ``full``, from which a page computes other prices."""
-    pair = ([entry.told[strategy].usd for entry in entries] for strategy in (name, "full"))
+    pair = ([entry.bills[strategy].usd for entry in entries] for strategy in (name, "full"))
     own, full = (tuple(round(sum(bills), 6) for bills in zip(*usd, strict=True)) for usd in pair)
     return own, full
 
 
 def _bills(name: str, position: int) -> Sums:
-    return lambda entry: (entry.told[name].usd[position], entry.told["full"].usd[position])
+    return lambda entry: (entry.bills[name].usd[position], entry.bills["full"].usd[position])
 
 
 def _dearer(name: str, position: int) -> Sums:
-    return lambda entry: (float(entry.told[name].usd[position] > OVERRUN_RATIO * entry.told["full"].usd[position]), 1.0)
+    return lambda entry: (
+        float(entry.bills[name].usd[position] > OVERRUN_RATIO * entry.bills["full"].usd[position]),
+        1.0,
+    )
 
 
 def over_tasks(entries: Sequence[RecordingEntry], sums: Sums, *, share: bool = False) -> Interval | None:

@@ -31,7 +31,7 @@ from .results import columns
 
 PLAN = "plan.json"
 
-KEPT = (
+MEMORY_COLUMNS = (
     "id", "task", "horizon", "model", "strategy", "outcome", "solved", "error", "cost_usd", "bill_usd",
     "bill_uncached", "peak_context_tokens", "model_seconds",
 )  # fmt: skip
@@ -232,7 +232,7 @@ def _paid(row: dict[str, Any]) -> float:
 
 
 def _brief(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: row[name] for name in KEPT if name in row}
+    return {name: row[name] for name in MEMORY_COLUMNS if name in row}
 
 
 def _make(folder: Path) -> None:

@@ -21,7 +21,7 @@ from stackmem.errors import UsageError
 
 from .intervals import SEED, Pair, arrays, library
 from .plan import BenchPlan, Trial, trials
-from .statistics import ALPHA, NONE_SHOWN, TOO_FEW, Comparison, Wanted, compare
+from .statistics import ALPHA, NONE_SHOWN, TOO_FEW, Comparison, Direction, compare
 from .trial import Row
 
 BASELINES = ("full", "stackheap")
@@ -36,7 +36,7 @@ class DecidingFigure(Struct, frozen=True):
     """A figure that can end a bench."""
 
     column: str  # of a row
-    wanted: Wanted
+    direction: Direction
     # Success is judged on these trials: a unit is a pair of trials. Amounts are judged about worlds, as in the report.
     yes_no: bool = False
 
@@ -121,7 +121,7 @@ def verdicts(plan: BenchPlan, rows: Mapping[str, Row], seeds: int) -> Iterator[d
     for group in groups.values():
         pairs = _pairs(plan, group, rows, figure)
         least = 0.0 if figure.yes_no else None
-        yield compare(pairs, figure.wanted, yes_no=figure.yes_no, least=least, alpha=level)
+        yield compare(pairs, figure.direction, yes_no=figure.yes_no, least=least, alpha=level)
 
 
 def _pairs(

@@ -33,7 +33,7 @@ class TrialSubject(Struct, frozen=True):
     noise: float | None = None  # 1 is about 1,500 characters per output; None for a fixed task
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         if not self.family:
             return self.task
         return f"{self.task}-h{self.horizon}" + (f"-n{self.noise:g}" if self.noise != 1 else "")
@@ -75,7 +75,7 @@ class BenchPlan(Struct, frozen=True):
     keep_traces: Keep = "all"
     # suite, about: name and description of the suite; empty without one
     suite: str = ""
-    about: str = ""
+    description: str = field(default="", name="about")
     command: str = ""  # the command line that started the bench
     version: str = VERSION  # the stackmem version that started it; other versions cannot continue it
     # The command line of a foreign agent, with absolute paths; empty for stackmem's own.
@@ -111,5 +111,5 @@ def _named(trial: Trial) -> str:
     ]  # fmt: skip
     whole += [more for more in (variant.session, trial.agent) if more]
     digest = hashlib.sha256(msgspec.json.encode(whole, order="deterministic")).hexdigest()[:12]
-    words = (subject.shown, f"s{trial.seed}", trial.model, variant.name)
+    words = (subject.label, f"s{trial.seed}", trial.model, variant.name)
     return "_".join(re.sub(r"[^A-Za-z0-9.=-]+", "-", word).strip("-.")[:40] or "x" for word in words) + f"_{digest}"

@@ -70,7 +70,7 @@ def make_plan(
         pause_seconds=pause,
         keep_traces=request.keep_traces or "all",
         suite=suite,
-        about=request.about,
+        description=request.description,
         command=command,
         agent=neighbor("doors: read an agent")(request.agent, cwd, environ.get("PATH", "")) if request.agent else (),
         looks=1 if request.looks is None else request.looks,
@@ -169,7 +169,7 @@ def split_strategies(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(strategies)
 
 
-def numbers(text: str, what: str) -> tuple[float, ...]:
+def numbers(text: str, label: str) -> tuple[float, ...]:
     """Parse a list such as ``60,300``.
 
     Raises:
@@ -178,7 +178,7 @@ def numbers(text: str, what: str) -> tuple[float, ...]:
     try:
         return tuple(float(piece) for piece in text.split(",") if piece.strip())
     except ValueError as error:
-        raise UsageError(f"{what}: {text[:60]!a} is not a list of numbers; write it like 60,300") from error
+        raise UsageError(f"{label}: {text[:60]!a} is not a list of numbers; write it like 60,300") from error
 
 
 def _spelled(model: str, cwd: Path) -> str:

@@ -44,7 +44,7 @@ AMOUNT_OF_INTEREST = 0.03
 SHARE_OF_INTEREST = 0.05
 """The same threshold for a difference in success rates."""
 
-Wanted = Literal["more", "less"]
+Direction = Literal["more", "less"]
 
 ALPHA = 1 - CONFIDENCE
 """The chance of any false difference among the comparisons that are made together."""
@@ -66,7 +66,7 @@ class Comparison(Struct, frozen=True):
     p: float  # for yes/no figures, of the exact sign test; for amounts, the larger of sign flips and bootstrap
     p_corrected: float  # corrected by Holm over the comparisons made together
     verdict: str
-    gained: int = 0  # units in which the strategy was above the baseline
+    gains: int = 0  # units in which the strategy was above the baseline
     lost: int = 0  # units in which it was below
 
 
@@ -124,7 +124,7 @@ def holm(values: Mapping[str, float]) -> dict[str, float]:
 
 def compare(
     pairs: Mapping[str, Sequence[Pair]],
-    wanted: Wanted,
+    direction: Direction,
     *,
     yes_no: bool = False,
     least: float | None = None,
@@ -137,7 +137,7 @@ def compare(
 
     Args:
         pairs: Strategy to a pair for each unit: its figure and that of the baseline. A missing figure is nan.
-        wanted: Whether a larger or a smaller figure is better.
+        direction: Whether a larger or a smaller figure is better.
         yes_no: The figures are shares from 0 to 1. Otherwise they are amounts, and amounts of 0 are left out.
         alpha: The chance of any false difference. A bench that can stop early has less at each look (``looks.py``).
     """
@@ -159,8 +159,8 @@ def compare(
             p_corrected=corrected[name],
             verdict=TOO_FEW
             if few
-            else verdict(widened, corrected[name], wanted, yes_no=yes_no, least=least, alpha=alpha),
-            gained=sum(gap > 0 for gap in unit_gaps),
+            else verdict(widened, corrected[name], direction, yes_no=yes_no, least=least, alpha=alpha),
+            gains=sum(gap > 0 for gap in unit_gaps),
             lost=sum(gap < 0 for gap in unit_gaps),
         )
     return compared
@@ -193,7 +193,7 @@ def _effect(gaps: Sequence[float], confidence: float, *, yes_no: bool) -> Interv
 def verdict(
     corrected: Interval,
     p_corrected: float,
-    wanted: Wanted,
+    direction: Direction,
     *,
     yes_no: bool = False,
     least: float | None = None,
@@ -211,7 +211,7 @@ def verdict(
         small, big = _negligible(least, yes_no=yes_no)
     if low <= none <= high or small < corrected.value < big or p_corrected > alpha:
         return NONE_SHOWN
-    return "better" if (low > none) == (wanted == "more") else "worse"
+    return "better" if (low > none) == (direction == "more") else "worse"
 
 
 def _negligible(least: float, *, yes_no: bool) -> Pair:

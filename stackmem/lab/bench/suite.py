@@ -60,7 +60,7 @@ MAX_BYTES = 1_000_000
 class SuiteRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The values given by a suite or a command; None means not given."""
 
-    about: str = ""
+    description: str = field(default="", name="about")
     # worlds, strategies: names; ``all`` stands for every one
     worlds: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()  # names or folders; the folders of a suite are absolute
@@ -81,7 +81,7 @@ class SuiteRequest(Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-def over(flags: SuiteRequest, suite: SuiteRequest) -> SuiteRequest:
+def merge(flags: SuiteRequest, suite: SuiteRequest) -> SuiteRequest:
     """Merge flags over a suite: a flag replaces the suite's value, and settings are merged one by one.
 
     A strategy flag also replaces the suite's variants. A task or world flag replaces both its tasks and its worlds.
@@ -108,7 +108,7 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
         raise UsageError(f"the suite {path} cannot be read ({error.strerror}); name a TOML file") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"the suite {path} is not valid TOML: {error}") from error
-    keys = SuiteRequest.__struct_fields__
+    keys = SuiteRequest.__struct_encode_fields__
     for key in table:
         if key not in keys:
             raise UsageError(f"{path.name}: {key[:60]!a} is not a key of a suite; {suggestion(key, keys)}")
@@ -124,15 +124,15 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
     return msgspec.structs.replace(request, tasks=tuple(_from(path, task) for task in request.tasks))
 
 
-def read_setting(name: str, raw: Any, place: ValuePlace) -> Any:
+def read_setting(name: str, raw: Any, source: ValuePlace) -> Any:
     """Check the value of a run option and convert it to a form that JSON can store.
 
     Raises:
         UsageError: A bench does not have this option, or the value is not accepted.
     """
     if name not in SETTINGS:
-        raise UsageError(f"{place.source}: {name[:60]!a} is not a setting of a bench; {suggestion(name, SETTINGS)}")
-    value = read_value(OPTIONS[name], raw, place)
+        raise UsageError(f"{source.source}: {name[:60]!a} is not a setting of a bench; {suggestion(name, SETTINGS)}")
+    value = read_value(OPTIONS[name], raw, source)
     if value is None:
         return "none"
     return str(value) if isinstance(value, Path) else value

@@ -238,7 +238,7 @@ def _task(trial: Trial, root: Path) -> Path:
         return Path(subject.path)
     from stackmem.lab.worlds import make_task
 
-    folder = root / TASKS / f"{subject.shown}-s{trial.seed}"
+    folder = root / TASKS / f"{subject.label}-s{trial.seed}"
     if not folder.is_dir():
         fresh = root / MAKING / f"{trial.id}.{os.getpid()}"
         remove_leftover(fresh)

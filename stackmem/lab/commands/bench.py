@@ -24,7 +24,7 @@ from stackmem.lab.bench.looks import expected_trials, seeds_at
 from stackmem.lab.bench.plan import BenchPlan, Keep
 from stackmem.lab.bench.planning import make_plan, numbers, split_strategies
 from stackmem.lab.bench.screen import bench_answer, open_bench_screen, strategy_lines
-from stackmem.lab.bench.suite import SETTINGS, SuiteRequest, over, read_setting, read_suite
+from stackmem.lab.bench.suite import SETTINGS, SuiteRequest, merge, read_setting, read_suite
 from stackmem.lab.bench.trial import Row
 from stackmem.lab.worlds import WORLDS
 from stackmem.models.endpoint import NO_KEY, PROVIDERS
@@ -188,7 +188,7 @@ def _settings(flags: Flags, cwd: Path) -> dict[str, Any]:
 def _plan(request: SuiteRequest, suites: Sequence[str], cwd: Path, environ: Mapping[str, str]) -> BenchPlan:
     suite = read_suite(cwd / suites[0], os.environ.get("HOME", "")) if suites else SuiteRequest()
     line = " ".join(map(shlex.quote, ["stackmem", *sys.argv[1:]]))
-    return make_plan(over(request, suite), cwd, environ, suite=Path(suites[0]).stem if suites else "", command=line)
+    return make_plan(merge(request, suite), cwd, environ, suite=Path(suites[0]).stem if suites else "", command=line)
 
 
 def _kept_plan(request: SuiteRequest, folder: Path) -> BenchPlan:
@@ -305,7 +305,7 @@ def _plan_summary(plan: BenchPlan, done: int, usd: float | None, rate: float) ->
     summary: dict[str, Any] = {
         "trials": plan.count,
         "done": done,
-        "subjects": [subject.shown for subject in plan.subjects],
+        "subjects": [subject.label for subject in plan.subjects],
         "models": plan.models,
         "strategies": [variant.name for variant in plan.variants],
         "seeds": plan.trials,

@@ -30,7 +30,7 @@ from stackmem.review.shown_work import shown_work
 from stackmem.tools.plugins import load_plugins
 from stackmem.trace.long_work import report_work
 
-MINE = "mine"
+OWN_RECORDINGS = "mine"
 
 
 def command(
@@ -51,7 +51,7 @@ def command(
     load_plugins()
     jobs = jobs or os.cpu_count() or 1
     chosen = parse_strategies(strategies) if strategies else ()
-    if str(folder) == MINE:
+    if str(folder) == OWN_RECORDINGS:
         if rows or archive or repeat:
             raise UsageError("evidence mine stores no figures; leave out --rows, --archive and --repeat")
         _mine(newest, jobs, chosen or OWN_STRATEGIES, output)

@@ -9,7 +9,7 @@ import typer
 
 from stackmem.cli.options import Json, JsonArray, argument, option
 from stackmem.cli.screen.text import echo_json
-from stackmem.lab.worlds import WORLDS, about, families, make, manifest
+from stackmem.lab.worlds import WORLDS, description, families, make, manifest
 
 app = typer.Typer(help="Generate tasks that test memory, from a seed.", no_args_is_help=True)
 
@@ -19,7 +19,7 @@ def list_command(
     json: JsonArray = False,
 ) -> None:
     """List the families of worlds."""
-    rows = [{"name": name, "says": about(name), "hurts": list(WORLDS[name].hurts)} for name in families()]
+    rows = [{"name": name, "says": description(name), "hurts": list(WORLDS[name].hurts)} for name in families()]
     if json:
         echo_json(rows)
         return

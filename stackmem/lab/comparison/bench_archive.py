@@ -64,19 +64,19 @@ def read_archive(path: Path) -> BenchArchive:
         raise TraceError(f"{path} is not an archive of a bench ({error})") from error
 
 
-def refuse_unlike(held: BenchArchive) -> None:
+def refuse_unlike(original: BenchArchive) -> None:
     """Raise unless the version, the plug-ins and the worlds are the same. Otherwise the rows could not be the same."""
-    archive.refuse_unlike(held.manifest)
-    there, here = held.manifest.worlds, _worlds(held.plan)
+    archive.refuse_unlike(original.manifest)
+    there, here = original.manifest.worlds, _worlds(original.plan)
     for name in sorted(there.keys() | here.keys()):
         if there.get(name) != here.get(name):
             raise UsageError(f"the world {name} differs from the archive's; install the version that the archive used")
 
 
-def differences(held: BenchArchive, folder: Path) -> list[str]:
+def differences(original: BenchArchive, folder: Path) -> list[str]:
     """Return a sentence for each difference from the bench in ``folder``; empty if they are equal."""
     here = {str(row["id"]): row for row in read_results(folder)}
-    return archive.differences(held.manifest, held.rows, here, _UNLIKE)
+    return archive.differences(original.manifest, original.rows, here, _UNLIKE)
 
 
 def _worlds(plan: BenchPlan) -> dict[str, str]:
@@ -85,5 +85,5 @@ def _worlds(plan: BenchPlan) -> dict[str, str]:
         if subject.horizon is not None and subject.noise is not None:
             made = design(subject.family, 1, subject.horizon, subject.noise)
             text = "\0".join(f"{path}\0{content}" for path, content, _ in task_files(made))
-            digests[subject.shown] = digest(text.encode())
+            digests[subject.label] = digest(text.encode())
     return digests

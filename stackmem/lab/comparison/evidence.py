@@ -80,7 +80,7 @@ def write_evidence(entries: Sequence[RecordingEntry], path: Path) -> None:
 
 def summary(entries: Sequence[RecordingEntry]) -> list[str]:
     """Return sentences about the recordings that were read and those that were not."""
-    usable = [entry for entry in entries if entry.told]
+    usable = [entry for entry in entries if entry.bills]
     models, tasks = Counter(entry.model for entry in usable), {entry.task for entry in usable}
     counts = f"{quantity(len(models), 'model')} and {quantity(len(tasks), 'task')}"
     lines = [f"{quantity(len(usable), 'recording')} of {counts}; {_models(models)}"]
@@ -90,10 +90,10 @@ def summary(entries: Sequence[RecordingEntry]) -> list[str]:
     guessed = sum(entry.estimated > 0 for entry in usable)
     if guessed:
         lines.append(f"{guessed:,} recordings lack the usage of replies, whose length is therefore estimated")
-    timed, stated = sum(entry.timed for entry in usable), [entry for entry in usable if entry.stated]
+    timed, stated = sum(entry.timed for entry in usable), [entry for entry in usable if entry.recorded_bill]
     lines.append(f"{timed:,} recordings state their times; in the others, requests are ten seconds apart")
     if stated:
-        bills = (sum(entry.told["full"].usd[0] for entry in stated), sum(entry.stated[0] for entry in stated))
+        bills = (sum(entry.bills["full"].usd[0] for entry in stated), sum(entry.recorded_bill[0] for entry in stated))
         lines.append(
             f"{len(stated):,} recordings state the usage of every reply; the simulated bill of full is "
             f"{bills[0] / bills[1]:.2f} of theirs"
@@ -138,7 +138,7 @@ def _rows(table: EvidenceTable) -> Iterator[tuple[str, ...]]:
             *(_cell(figure, percent=True) for figure in line.dearer),
             _cell(line.lost, percent=True),
             f"{line.frames:.1f}",
-            f"{line.again:.1f}",
+            f"{line.rereads:.1f}",
             _turn(line),
         )
 
@@ -214,7 +214,7 @@ def _spreadsheet(shown: Sequence[EvidenceTable]) -> str:
         for line in table.lines:
             name, _, case = line.name.partition(" ")
             whose = [_safe(table.title), table.runs, table.tasks, len(table.models), _safe(name), case]
-            writer.writerow([*whose, *_ends(line), line.frames, line.again, _turn(line)])
+            writer.writerow([*whose, *_ends(line), line.frames, line.rereads, _turn(line)])
     return out.getvalue()
 
 

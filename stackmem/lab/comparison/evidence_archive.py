@@ -58,7 +58,7 @@ def write_archive(entries: Sequence[RecordingEntry], folder: Path, path: Path, w
     with TemporaryDirectory(prefix="stackmem-") as location:
         report = Path(location, "report.md")
         write_evidence(entries, report)
-        count = sum(1 for entry in entries if entry.told)
+        count = sum(1 for entry in entries if entry.bills)
         planned = msgspec.json.format(msgspec.json.encode(plan), indent=1) + b"\n"
         return pack_archive(
             path, planned, map(_row, entries), report.read_bytes(),
@@ -79,10 +79,10 @@ def read_archive(path: Path) -> EvidenceArchive:
         raise TraceError(f"{path} is not an archive of a study of recordings ({error})") from error
 
 
-def refuse_unlike(held: EvidenceArchive, folder: Path) -> None:
+def refuse_unlike(original: EvidenceArchive, folder: Path) -> None:
     """Raise unless the version, the plug-ins and the recordings are the same."""
-    archive.refuse_unlike(held.manifest)
-    there, here = held.plan.recordings, digests_of(folder)
+    archive.refuse_unlike(original.manifest)
+    there, here = original.plan.recordings, digests_of(folder)
     for name in sorted(there.keys() | here.keys()):
         if there.get(name) != here.get(name):
             wrong = (
@@ -91,10 +91,10 @@ def refuse_unlike(held: EvidenceArchive, folder: Path) -> None:
             raise UsageError(f"{folder} {wrong}, unlike the archive; restore the original recordings")
 
 
-def differences(held: EvidenceArchive, entries: Iterable[RecordingEntry]) -> list[str]:
+def differences(original: EvidenceArchive, entries: Iterable[RecordingEntry]) -> list[str]:
     """Return a sentence for each difference in the entries; empty if they are equal."""
-    there, here = ({_name(entry): _row(entry) for entry in each} for each in (held.entries, entries))
-    return archive.differences(held.manifest, there, here, _UNLIKE)
+    there, here = ({_name(entry): _row(entry) for entry in each} for each in (original.entries, entries))
+    return archive.differences(original.manifest, there, here, _UNLIKE)
 
 
 def _name(entry: RecordingEntry) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from stackmem.core.pricing import Price
 from stackmem.lab.bench import intervals
 from stackmem.lab.bench.intervals import Interval, Pair
-from stackmem.lab.bench.statistics import ALPHA, Comparison, Wanted, compare
+from stackmem.lab.bench.statistics import ALPHA, Comparison, Direction, compare
 from stackmem.review.measure.metrics import METRICS, SHIPPED
 from stackmem.trace.long_work import tracked
 
@@ -142,7 +142,7 @@ def _section(trials: Sequence[TrialRow], task: str, horizon: float, title: str, 
 
 def _against(by_strategy: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dict[str, dict[str, Comparison]]:
     """Compare every strategy with the baseline, for each figure with a verdict."""
-    judged: dict[str, tuple[Callable[[TrialRow], float], Wanted]] = {
+    judged: dict[str, tuple[Callable[[TrialRow], float], Direction]] = {
         "solved": (lambda trial: trial.solved, "more"),
         "bill": (partial(bill, price=wants.price, multiple=wants.read_multiple), "less"),
         "peak": (lambda trial: trial.number("peak_context_tokens"), "less"),

@@ -137,7 +137,7 @@ def _better(lines: Sequence[Line], figure: str) -> list[str]:
 def _here(lines: Sequence[Line], verdict: str) -> list[str]:
     """Return the strategies with this verdict about the paired trials, with the discordant pairs."""
     known = [(line.strategy, line.against["solved_here"]) for line in lines if _verdict(line, "solved_here") == verdict]
-    return [f"{name} ({comparison.gained:,} pairs gained, {comparison.lost:,} lost)" for name, comparison in known]
+    return [f"{name} ({comparison.gains:,} pairs gained, {comparison.lost:,} lost)" for name, comparison in known]
 
 
 def _gap(line: Line) -> float:

@@ -18,7 +18,7 @@ _HEAD = ("strategy", *(f"reads at {read:g}" for read in READS), "facts out of si
 
 def answer(entries: Sequence[RecordingEntry]) -> Iterator[str]:
     """Yield the answer, what it depends on, and how the sessions were read. Nothing if no session has figures."""
-    usable = [entry for entry in entries if entry.told]
+    usable = [entry for entry in entries if entry.bills]
     if not usable:
         yield f"none of your {quantity(len(entries), 'session')} could be costed; the reasons are above"
         return
@@ -31,16 +31,16 @@ def answer(entries: Sequence[RecordingEntry]) -> Iterator[str]:
     agents = ", ".join(f"{agent} {count:,}" for agent, count in Counter(entry.agent for entry in usable).most_common())
     timed, steps = sum(entry.timed for entry in usable), sum(entry.steps for entry in usable)
     yield f"{quantity(len(usable), 'session')} ({agents}), {steps:,} replies; {timed:,} with recorded times"
-    stated = [entry for entry in usable if entry.stated]
+    stated = [entry for entry in usable if entry.recorded_bill]
     if stated:
-        ratio = sum(entry.told["full"].usd[0] for entry in stated) / sum(entry.stated[0] for entry in stated)
+        ratio = sum(entry.bills["full"].usd[0] for entry in stated) / sum(entry.recorded_bill[0] for entry in stated)
         of = quantity(len(stated), "session")
         yield f"check: the simulated bill of full is {ratio:.2f} of that of the recorded usage, over {of}"
 
 
 def rows(entries: Sequence[RecordingEntry]) -> list[tuple[str, ...]]:
     """Return a table with a line per strategy in the middle case, cheapest first; empty without figures."""
-    usable = [in_one_sum(entry) for entry in entries if entry.told]
+    usable = [in_one_sum(entry) for entry in entries if entry.bills]
     if not usable:
         return []
     lines = [line for line in table("", usable).lines if line.name == "full" or line.name.endswith(" middle")]
@@ -89,7 +89,7 @@ def _dial(best: EvidenceLine, pooled: EvidenceTable) -> str:
 
 def _concentration(best: EvidenceLine, usable: Sequence[RecordingEntry]) -> Iterator[str]:
     """Yield a warning if so few sessions make half of the difference that the interval is too narrow."""
-    gaps = sorted((abs(entry.told[best.name].usd[0] - entry.told["full"].usd[0]) for entry in usable), reverse=True)
+    gaps = sorted((abs(entry.bills[best.name].usd[0] - entry.bills["full"].usd[0]) for entry in usable), reverse=True)
     half = next(count for count, total in enumerate(accumulate(gaps), 1) if total >= sum(gaps) / 2)
     if sum(gaps) and half < MIN_TASKS <= len(usable):
         yield (

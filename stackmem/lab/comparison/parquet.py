@@ -43,11 +43,11 @@ def recordings_table(entries: Sequence[RecordingEntry]) -> bytes:
 def _figures(entries: Sequence[RecordingEntry]) -> Iterator[dict[str, Any]]:
     for entry in entries:
         common = {name: getattr(entry, name) for name in ("file", "session", "agent", "model", "task", "steps")}
-        for label, bill in entry.told.items():
+        for label, bill in entry.bills.items():
             strategy, _, case = label.partition(" ")
             bills = {f"usd_at_{read:g}": usd for read, usd in zip(READS, bill.usd, strict=True)}
-            counts = ("peak_tokens", "facts", "lost", "frames", "across", "again")
-            yield common | {"strategy": strategy, "case": case} | bills | {name: getattr(bill, name) for name in counts}
+            counts = {name: getattr(bill, name) for name in ("peak_tokens", "facts", "lost", "frames", "across")}
+            yield common | {"strategy": strategy, "case": case} | bills | counts | {"again": bill.rereads}
 
 
 def _written(kinds: Mapping[str, str], rows: Sequence[Mapping[str, Any]], notes: Mapping[str, str]) -> bytes:

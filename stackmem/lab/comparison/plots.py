@@ -27,7 +27,6 @@ from .svg import (
     LabelPlace,
     Scale,
     axes,
-    beside,
     clipped,
     drawing,
     label,
@@ -36,6 +35,7 @@ from .svg import (
     log_scale,
     mark,
     path,
+    place_labels,
     stacked,
 )
 
@@ -83,11 +83,11 @@ def slope_plot(
     wants: Wants,
     anchors: Anchors,
     width: int,
-    along: str = HORIZON,
+    axis: str = HORIZON,
 ) -> str:
     """Return the plot, with name and exponent at the end of each line.
 
-    ``says`` describes the measured value and ``along`` the horizontal axis.
+    ``says`` describes the measured value and ``axis`` the horizontal axis.
     """
     if not all_slopes:
         return ""
@@ -100,11 +100,11 @@ def slope_plot(
     up = log_scale([y for slope in all_slopes for _, y in slope.points], box.bottom, box.top, 0.04)
     values = sorted({x for slope in all_slopes for x, _ in slope.points})
     ticks = values if len(values) <= _MAX_TICKS else across.ticks()
-    word = along.partition(",")[0]
+    word = axis.partition(",")[0]
     drawn = [
         axes(
             box,
-            Axis(across, along, [(value, f"{value:g}") for value in ticks]),
+            Axis(across, axis, [(value, f"{value:g}") for value in ticks]),
             Axis(up, says, [(value, _tick(value, says)) for value in up.ticks()]),
         )
     ]
@@ -287,7 +287,7 @@ def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> st
     drawn.append(path(_steps(front, box), "frontier"))
     points = [(across(spot.cost.value), up(spot.solved.value)) for spot in points_shown]
     names = [clipped(spot.name, 16 if dense else 34) for spot in points_shown]
-    placed = list(zip(points_shown, points, names, beside(points, names, box, dense), strict=True))
+    placed = list(zip(points_shown, points, names, place_labels(points, names, box, dense), strict=True))
     for spot, point, name, label_place in reversed(placed):  # the leading ones are drawn last, on top
         marks = _marks(spot, anchors.family(spot.name), point, across, up) + _label(
             point, name, label_place, spot.leading

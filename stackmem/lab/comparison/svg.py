@@ -173,7 +173,7 @@ class LabelPlace(Struct, frozen=True):
         return self.y - 4
 
 
-def beside(
+def place_labels(
     points: Sequence[tuple[float, float]], names: Sequence[str], box: Box, dense: bool
 ) -> list[LabelPlace | None]:
     """Return a place for each name, earlier ones first. With ``dense``, names without a free place are omitted."""

@@ -20,7 +20,7 @@ _NO_INDEX = SeenIndex({}, 0, 10_000)
 
 def entries(sight: ReaderSight) -> list[dict[str, str]] | ChosenCall:
     """Return the chunks to store now, or a call that reads what is needed first."""
-    knowledge = sight.known
+    knowledge = sight.knowledge
     if sight.variant == "forgetful" or not sight.offered.heap:
         return []
     if knowledge.index is None and "heap_list" in sight.offered.names:
@@ -87,12 +87,12 @@ def _with_own(knowledge: Knowledge, row: SeenChunk | None, facts: dict[str, Held
 def _covered(knowledge: Knowledge, row: SeenChunk) -> bool:
     """Return whether the whole content of the chunk is visible."""
     visible_items = {key.partition(".")[2] for key in valid(knowledge, topic_of(row.name))}
-    return row.name in knowledge.chunks or (row.whole and row.items <= visible_items)
+    return row.name in knowledge.chunks or (row.is_complete and row.items <= visible_items)
 
 
 def _entry(sight: ReaderSight, name: str, facts: dict[str, Held], room: int) -> dict[str, str] | None:
     """Return one chunk of at most ``room`` characters, or None if not even a line fits."""
-    knowledge, topic = sight.known, topic_of(name)
+    knowledge, topic = sight.knowledge, topic_of(name)
     content = [f"changed {scope} @ {at}" for scope, (at, _) in knowledge.changed.items() if topic_of(scope) == topic]
     items = []
     size = sum(len(line) + 1 for line in content)

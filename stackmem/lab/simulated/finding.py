@@ -23,25 +23,25 @@ def find(sight: ReaderSight, need: StatedNeed) -> ChosenCall | None:
 def _ways(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | None]:
     yield from _remembered(sight, need)
     search = ChosenCall("conversation_search", {"query": need.key}, f"an earlier turn may have told {need.key}")
-    names, repeats = sight.offered.names, sight.known.repeats
-    if search.tool in names and sight.known.summed_up and not repeats.get(signed(search.tool, search.arguments)):
+    names, repeats = sight.offered.names, sight.knowledge.repeats
+    if search.tool in names and sight.knowledge.summed_up and not repeats.get(signed(search.tool, search.arguments)):
         yield search
     kind, _, rest = need.way.partition(" ")
     if kind == "read":
-        yield _read_on(sight.known, need.key, rest)
-        yield _read_on(sight.known, need.key, rest, believing=False)
+        yield _read_on(sight.knowledge, need.key, rest)
+        yield _read_on(sight.knowledge, need.key, rest, believing=False)
     elif kind == "probe":
-        yield from _probe(sight.known, need.key, rest)
+        yield from _probe(sight.knowledge, need.key, rest)
     elif kind == "run":
-        yield _run(sight.known, need.key, rest)
-    elif kind == "unit" and rest.isdigit() and int(rest) in sight.known.stubs and "expand" in sight.offered.names:
-        yield ChosenCall("expand", {"index": sight.known.stubs[int(rest)]}, f"unit {rest} gave {need.key}")
+        yield _run(sight.knowledge, need.key, rest)
+    elif kind == "unit" and rest.isdigit() and int(rest) in sight.knowledge.stubs and "expand" in sight.offered.names:
+        yield ChosenCall("expand", {"index": sight.knowledge.stubs[int(rest)]}, f"unit {rest} gave {need.key}")
     elif kind == "step":
         yield command("./work audit", f"{need.key} is carried from step to step and is not visible any more")
 
 
 def _remembered(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | None]:
-    knowledge, names = sight.known, sight.offered.names
+    knowledge, names = sight.knowledge, sight.offered.names
     topic = topic_of(need.key)
     if not _told_of_change(knowledge, need.key):
         return
@@ -118,7 +118,7 @@ def _may_hold(knowledge: Knowledge, row: SeenChunk, key: str) -> bool:
     topic, _, item = key.partition(".")
     if row.stale or row.name in knowledge.chunks or topic_of(row.name) != topic:
         return False
-    return item in row.items or not row.whole
+    return item in row.items or not row.is_complete
 
 
 def _read_on(knowledge: Knowledge, key: str, path: str, *, believing: bool = True) -> ChosenCall | None:
@@ -128,7 +128,9 @@ def _read_on(knowledge: Knowledge, key: str, path: str, *, believing: bool = Tru
         believing: Whether a part counts as read if the agent's own text says so.
     """
     since = knowledge.doubted_since(key)
-    spans = [span for span in knowledge.spans.get(path, ()) if span.order > since and (believing or not span.told)]
+    spans = [
+        span for span in knowledge.spans.get(path, ()) if span.order > since and (believing or not span.from_own_text)
+    ]
     return read_from(path, spans, f"{key} stands in {path}")
 
 
@@ -146,11 +148,11 @@ def read_from(path: str, spans: list[ShownLines], reason: str) -> ChosenCall | N
 
 def half_read(sight: ReaderSight, paths: set[str]) -> ChosenCall | None:
     """Return a call that reads on in a file, if the content can be kept, because other units will need it."""
-    knowledge = sight.known
+    knowledge = sight.knowledge
     # later frames will not need the rest
     alone = knowledge.frames is not None and knowledge.depth is not None and knowledge.depth[0] == 0
     for path in sorted(paths) if sight.offered.remembers and not alone else ():
-        spans = sight.known.spans.get(path, [])
+        spans = sight.knowledge.spans.get(path, [])
         action = fresh(sight, read_from(path, spans, f"the rest of {path} will be needed as well"))
         if action is not None and "start_line" in action.arguments:
             return action

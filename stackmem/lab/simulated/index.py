@@ -20,7 +20,7 @@ class SeenChunk(Struct, frozen=True):
     name: str
     chars: int
     items: frozenset[str]  # the items that its description lists: the part of each key after the topic
-    whole: bool  # the description names everything in it
+    is_complete: bool  # the description names everything in it
     source: str
     written: int  # the step at which it was last written; 0 if the index shows none
     stale: bool

@@ -10,7 +10,7 @@ from typing import Any
 
 from .chunking import entries
 from .finding import MEMORY
-from .known_facts import given, told_lines, unsaved, unsaved_changes
+from .known_facts import planned_keys, told_lines, unsaved, unsaved_changes
 from .lines import topic_of
 from .sight import ChosenCall, ReaderSight, fresh
 
@@ -25,7 +25,7 @@ def store_now(sight: ReaderSight, *, due: bool) -> ChosenCall | None:
     Args:
         due: Store everything, because the frame ends or a child starts, and neither call stores.
     """
-    knowledge, names = sight.known, sight.offered.names
+    knowledge, names = sight.knowledge, sight.offered.names
     if sight.variant == "forgetful" or not sight.offered.remembers:
         return None
     keys = unsaved(knowledge)
@@ -33,7 +33,7 @@ def store_now(sight: ReaderSight, *, due: bool) -> ChosenCall | None:
         return _noted(sight, keys)
     if "memory" in names:
         return _filed(sight, keys)
-    at_once = due or sight.variant == "hoarder" or not set(keys) <= given(knowledge) or len(keys) >= _BATCH
+    at_once = due or sight.variant == "hoarder" or not set(keys) <= planned_keys(knowledge) or len(keys) >= _BATCH
     if not at_once or not (keys or due):
         return None
     wanted = entries(sight)
@@ -43,7 +43,7 @@ def store_now(sight: ReaderSight, *, due: bool) -> ChosenCall | None:
 
 
 def _noted(sight: ReaderSight, keys: list[str]) -> ChosenCall | None:
-    knowledge = sight.known
+    knowledge = sight.knowledge
     changed = [f"changed {scope} @ {at}" for scope, at in unsaved_changes(knowledge).items()]
     lines = list(dict.fromkeys([*changed, *told_lines(knowledge, keys)]))
     return (
@@ -52,7 +52,7 @@ def _noted(sight: ReaderSight, keys: list[str]) -> ChosenCall | None:
 
 
 def _filed(sight: ReaderSight, keys: list[str]) -> ChosenCall | None:
-    knowledge = sight.known
+    knowledge = sight.knowledge
     changes = unsaved_changes(knowledge)
     topics = {topic_of(key) for key in keys} | {topic_of(scope) for scope in changes}
     if not topics:
@@ -81,7 +81,7 @@ def view_first(system: str, sight: ReaderSight) -> ChosenCall | None:
 
 
 def _written(sight: ReaderSight, entry: dict[str, str]) -> ChosenCall | None:
-    rows = sight.known.index.rows if sight.known.index else {}
+    rows = sight.knowledge.index.rows if sight.knowledge.index else {}
     tool = "heap_write" if entry["name"] in rows else "heap_alloc"
     arguments = {name: value for name, value in entry.items() if value}
     return fresh(sight, ChosenCall(tool, arguments, f"{entry['name']} was costly to find"))

@@ -52,7 +52,7 @@ class ShownLines(Struct, frozen=True):
     last: int
     total: int
     order: int
-    told: bool = False  # Only the reader's own text says so. It may have left out some of the content.
+    from_own_text: bool = False  # Only the reader's own text says so. It may have left out some of the content.
 
 
 class FramesAdvised(Struct, frozen=True):
@@ -86,11 +86,11 @@ class Knowledge:
     """
 
     __slots__ = (
-        "agent_order", "asked", "calls", "candidates", "changed", "changed_by", "chars", "children", "chunks",
+        "agent_order", "calls", "candidates", "changed", "changed_by", "chars", "children", "chunks",
         "closed", "crowded", "depth", "dials", "done", "done_order", "excluded", "facts", "failures", "files", "frames",
-        "index", "listing", "missing", "next_page", "objective", "objective_order", "order", "plan", "planned_from",
-        "progress_seen", "ran", "refused", "reminded", "repeats", "results", "saved", "saved_changes", "sent",
-        "spans", "stubs", "summed_up", "talks", "too_deep", "used", "wrong",
+        "index", "listing", "missing", "next_page", "objective", "objective_order", "open_calls", "order", "plan",
+        "planned_from", "progress_seen", "ran", "refused", "reminded", "repeats", "results", "saved", "saved_changes",
+        "sent", "spans", "stubs", "summed_up", "talks", "too_deep", "used", "wrong",
     )  # fmt: skip
 
     def __init__(self, dials: ReaderDials = PERFECT) -> None:
@@ -119,7 +119,7 @@ class Knowledge:
         self.failures: dict[int, int] = {}
         self.sent: dict[int, dict[str, str]] = {}
         self.used: dict[str, int] = {}
-        self.asked: dict[str, ToolCall] = {}
+        self.open_calls: dict[str, ToolCall] = {}
         self.repeats: dict[str, int] = {}
         self.refused: dict[str, int] = {}
         self.reminded: frozenset[str] = frozenset()
@@ -219,7 +219,7 @@ class Knowledge:
                 case Candidates():
                     self.candidates[line.key] = line.values
                 case ReadTo():
-                    self.show(line.path, ShownLines(1, line.line, -1, self.order, told=True))
+                    self.show(line.path, ShownLines(1, line.line, -1, self.order, from_own_text=True))
                 case _:
                     assert_never(line)
 

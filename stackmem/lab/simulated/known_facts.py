@@ -37,7 +37,7 @@ def _carried(knowledge: Knowledge) -> set[str]:
     return {need.key for planned in knowledge.plan.values() for need in planned.needs if need.way == "step"}
 
 
-def given(knowledge: Knowledge) -> set[str]:
+def planned_keys(knowledge: Knowledge) -> set[str]:
     return {key for planned in knowledge.plan.values() for key in planned.gives}
 
 

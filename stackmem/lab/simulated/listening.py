@@ -103,7 +103,7 @@ def _hear(knowledge: Knowledge, text: str) -> None:
 def _asked(knowledge: Knowledge, call: ToolCall) -> None:
     arguments = call.arguments if isinstance(call.arguments, dict) else {}
     knowledge.chars += len(call.name) + len(str(call.arguments))
-    knowledge.asked[call.id] = call
+    knowledge.open_calls[call.id] = call
     signature = signed(call.name, arguments)
     knowledge.repeats[signature] = knowledge.repeats.get(signature, 0) + 1
     if call.name in CHILD_TOOLS:
@@ -129,7 +129,7 @@ def _sent(knowledge: Knowledge, unit: int, values: dict[str, str]) -> None:
 
 
 def _answered(knowledge: Knowledge, result: ToolResult) -> None:
-    call = knowledge.asked.pop(result.call_id, None)
+    call = knowledge.open_calls.pop(result.call_id, None)
     arguments = call.arguments if call is not None and isinstance(call.arguments, dict) else {}
     tool, text = call.name if call is not None else "", result.text
     command = str(arguments.get("command", ""))

@@ -18,8 +18,8 @@ def look_again(sight: ReaderSight, unit: int, needs: Iterable[StatedNeed]) -> Ch
     """Return a second look for the first fact that is missed and noticed, or None."""
     for need in needs:
         if _missed(sight, unit, need) and _noticed(sight, unit, need):
-            look = _look(need, sight.known.facts[need.key].value)
-            if not sight.known.repeats.get(signed(look.tool, look.arguments)):
+            look = _look(need, sight.knowledge.facts[need.key].value)
+            if not sight.knowledge.repeats.get(signed(look.tool, look.arguments)):
                 return look
     return None
 
@@ -36,10 +36,10 @@ def _look(need: StatedNeed, value: str) -> ChosenCall:
 
 def value_used(sight: ReaderSight, unit: int, need: StatedNeed) -> str:
     """Return the fact's value, or another one if the fact is missed unnoticed."""
-    value = sight.known.facts[need.key].value
+    value = sight.knowledge.facts[need.key].value
     if not _missed(sight, unit, need) or _noticed(sight, unit, need):
         return value
-    knowledge, topic = sight.known, topic_of(need.key)
+    knowledge, topic = sight.knowledge, topic_of(need.key)
     others = (
         held.value for key in sorted(knowledge.facts) if topic_of(key) == topic and (held := visible(knowledge, key))
     )
@@ -47,7 +47,7 @@ def value_used(sight: ReaderSight, unit: int, need: StatedNeed) -> str:
 
 
 def _missed(sight: ReaderSight, unit: int, need: StatedNeed) -> bool:
-    knowledge = sight.known
+    knowledge = sight.knowledge
     if not knowledge.dials.long:
         return False
     changed = knowledge.changed_at(need.key)[0] > 0
@@ -58,9 +58,9 @@ def _missed(sight: ReaderSight, unit: int, need: StatedNeed) -> bool:
 
 
 def _noticed(sight: ReaderSight, unit: int, need: StatedNeed) -> bool:
-    return sight.known.dials.notices(need.key, sight.known.facts[need.key].value, _use(sight, unit))
+    return sight.knowledge.dials.notices(need.key, sight.knowledge.facts[need.key].value, _use(sight, unit))
 
 
 def _use(sight: ReaderSight, unit: int) -> str:
     """Return a unit and its number of failures, so that a retry has different luck."""
-    return f"{unit}.{sight.known.failures.get(unit, 0)}"
+    return f"{unit}.{sight.knowledge.failures.get(unit, 0)}"

@@ -24,7 +24,7 @@ _FRAME_CHARS = 50_000
 
 
 def decide(sight: ReaderSight) -> ChosenCall:
-    knowledge = sight.known
+    knowledge = sight.knowledge
     objective = knowledge.objective
     if objective is None:
         status_call = fresh(sight, command("./work status", "nothing visible says what is to be done"))
@@ -64,7 +64,7 @@ def _progress(knowledge: Knowledge, objective: tuple[int, int]) -> int | None:
 
 
 def _outgrown(sight: ReaderSight, objective: tuple[int, int], done: int) -> bool:
-    knowledge, offered = sight.known, sight.offered
+    knowledge, offered = sight.knowledge, sight.offered
     if not offered.start or offered.inherits or knowledge.depth is None or knowledge.depth[0] == 0:
         return False
     between_units = objective[0] <= done < objective[1] - 1 and knowledge.done_order > knowledge.agent_order
@@ -72,7 +72,7 @@ def _outgrown(sight: ReaderSight, objective: tuple[int, int], done: int) -> bool
 
 
 def _unit(sight: ReaderSight, objective: tuple[int, int], unit: int) -> ChosenCall:
-    knowledge = sight.known
+    knowledge = sight.knowledge
     at_once = sight.variant == "hoarder" or (sight.offered.remembers and not sight.offered.heap)
     store_call = store_now(sight, due=False) if at_once else None
     if store_call is not None:
@@ -103,7 +103,7 @@ def _unit(sight: ReaderSight, objective: tuple[int, int], unit: int) -> ChosenCa
 
 def _progress_asked(sight: ReaderSight) -> ChosenCall | None:
     """Ask for the progress when all ways are exhausted: the unit may have been done out of sight."""
-    if sight.known.progress_seen:
+    if sight.knowledge.progress_seen:
         return None
     return fresh(sight, command("./work status", "no way is left, and what is visible does not say what is done"))
 
@@ -126,7 +126,7 @@ def handed_down(sight: ReaderSight, room: int, shown_chunks: frozenset[str] = fr
     earlier siblings. Half a topic would not save the child a read from the heap, a whole one does. Chunks that the
     child is ``shown`` are not repeated.
     """
-    knowledge = sight.known
+    knowledge = sight.knowledge
     if sight.variant == "forgetful":
         return []
     missing = {key for keys in knowledge.missing.values() for key in keys}
@@ -160,7 +160,7 @@ def handed_down(sight: ReaderSight, room: int, shown_chunks: frozenset[str] = fr
 
 def handed_up(sight: ReaderSight, stored: list[dict[str, str]], room: int) -> list[str]:
     """Return the lines of a result: changes, then the facts found in this frame, unsaved ones first."""
-    knowledge = sight.known
+    knowledge = sight.knowledge
     if sight.variant == "forgetful":
         return []
     topics = {topic_of(entry["name"]) for entry in stored}
@@ -182,12 +182,12 @@ def _saying(held: Held) -> tuple[str, int]:
 
 
 def _on_heap(sight: ReaderSight, key: str) -> bool:
-    index = sight.known.index
+    index = sight.knowledge.index
     if index is None or not sight.offered.heap:
         return False
     topic, _, item = key.partition(".")
     rows = [row for row in index.rows.values() if topic_of(row.name) == topic and not row.stale]
-    return any(item in row.items or (not row.whole and key in sight.known.saved) for row in rows)
+    return any(item in row.items or (not row.is_complete and key in sight.knowledge.saved) for row in rows)
 
 
 def _fitting(lines: list[str], room: int) -> list[str]:
@@ -214,7 +214,7 @@ _ROOT_RETURN = "The units were performed in order, each with the values that hel
 
 def part(sight: ReaderSight, objective: tuple[int, int], done: int) -> tuple[int, int] | None:
     """Return the next range for a child, or None if this frame does the work itself."""
-    knowledge, variant = sight.known, sight.variant
+    knowledge, variant = sight.knowledge, sight.variant
     if not sight.offered.start or knowledge.too_deep or knowledge.closed or variant == "never-push":
         return None
     if knowledge.refused.get(sight.offered.start, 0) >= ATTEMPTS:
@@ -265,7 +265,7 @@ def _size(units: int, levels: int) -> int:
 
 def push(sight: ReaderSight, span: tuple[int, int]) -> ChosenCall:
     """Return the call that starts a child for the range, or a call that must store or read something first."""
-    knowledge, offered = sight.known, sight.offered
+    knowledge, offered = sight.knowledge, sight.offered
     stored: list[dict[str, str]] = []
     if offered.takes(offered.start, "store"):
         wanted = entries(sight) if not knowledge.refused.get(offered.start) else []
@@ -294,8 +294,8 @@ def _told(sight: ReaderSight, span: tuple[int, int], stored: list[dict[str, str]
     if not offered.takes(tool, "objective"):
         return {"context": "\n".join([objective, *_facts(sight, room - len(objective) - 1)])[:room]}
     most = offered.most(tool, "objective", 200)
-    rows = sight.known.index.rows if sight.known.index else {}
-    sizes = {name: row.chars for name, row in rows.items() if not row.stale and (row.items or not row.whole)}
+    rows = sight.knowledge.index.rows if sight.knowledge.index else {}
+    sizes = {name: row.chars for name, row in rows.items() if not row.stale and (row.items or not row.is_complete)}
     sizes |= {entry["name"]: len(entry["content"]) for entry in stored}
     if offered.shows:
         return _told_by_name(sight, objective, sizes, room)
@@ -338,7 +338,7 @@ def _facts(sight: ReaderSight, room: int) -> list[str]:
 
 def finish(sight: ReaderSight, objective: tuple[int, int], done: int, trouble: str = "") -> ChosenCall:
     """Return the call that ends the frame, or a call that must store or read something first."""
-    knowledge, offered = sight.known, sight.offered
+    knowledge, offered = sight.knowledge, sight.offered
     tool = offered.finish
     stored: list[dict[str, str]] = []
     tries = knowledge.refused.get(tool, 0)

@@ -45,7 +45,7 @@ _OTHERWISE = "I do that now, before the next unit, and read the result."
 
 def words_beside(action: ChosenCall, knowledge: Knowledge) -> str:
     done = f"Units up to {knowledge.done} are done." if knowledge.done else "No unit is known to be done so far."
-    reason = action.why[:1].upper() + action.why[1:]
+    reason = action.reason[:1].upper() + action.reason[1:]
     return f"{done} {reason}. {_SAID.get(action.tool, _OTHERWISE)}"
 
 
@@ -69,16 +69,16 @@ def compaction_wanted(last: Message) -> SummaryRequest | None:
     return None
 
 
-def summary(knowledge: Knowledge, wanted: SummaryRequest) -> str:
+def summary(knowledge: Knowledge, request: SummaryRequest) -> str:
     """Return a summary of at most forty lines, or of a share of the facts, within the requested characters."""
-    lines, room = [], wanted.chars
+    lines, room = [], request.chars
     most = LINES if knowledge.dials.summary is None else None
-    for line in _summary_lines(knowledge, wanted.kind)[:most]:
+    for line in _summary_lines(knowledge, request.kind)[:most]:
         room -= len(line) + 1
         if room < 0:
             break
         lines.append(line)
-    return "\n".join(lines) or "Nothing is known so far."[: max(1, wanted.chars)]
+    return "\n".join(lines) or "Nothing is known so far."[: max(1, request.chars)]
 
 
 def _summary_lines(knowledge: Knowledge, kind: str) -> list[str]:

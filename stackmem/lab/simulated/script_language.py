@@ -100,21 +100,21 @@ class ScriptSource:
             line, col = positions.line, positions.col
         return (line or 0, col or 0)
 
-    def mapping(self, value: Any, at: tuple[int, int], what: str, keys: tuple[str, ...] | None) -> Any:
+    def mapping(self, value: Any, at: tuple[int, int], label: str, keys: tuple[str, ...] | None) -> Any:
         """Check that a value is a mapping, with only these keys. None allows any."""
         if not isinstance(value, dict):
             form = f" with {listed(keys)}" if keys else ""
-            raise self.error(*at, f"{what} must be a mapping{form}, not {kind_of(value)}")
+            raise self.error(*at, f"{label} must be a mapping{form}, not {kind_of(value)}")
         for key in value:
             if keys is not None and key not in keys:
                 raise self.error(
-                    *self.at(value, key), f"unknown key {str(key)[:60]!r} in {what}; known: {listed(keys)}"
+                    *self.at(value, key), f"unknown key {str(key)[:60]!r} in {label}; known: {listed(keys)}"
                 )
         return value
 
-    def sequence(self, value: Any, at: tuple[int, int], what: str) -> Any:
+    def sequence(self, value: Any, at: tuple[int, int], label: str) -> Any:
         if not isinstance(value, list):
-            raise self.error(*at, f"{what} must be a list, not {kind_of(value)}; start each item with '- '")
+            raise self.error(*at, f"{label} must be a list, not {kind_of(value)}; start each item with '- '")
         return value
 
     def string(self, parent: Any, key: str) -> str:

@@ -23,7 +23,7 @@ VARIANTS = ("nesting", "flat", "oracle", "forgetful", "hoarder", "never-push", "
 
 
 class ReaderSight(Struct, frozen=True):
-    known: Knowledge
+    knowledge: Knowledge
     offered: Offered
     variant: str = "nesting"
 
@@ -33,12 +33,12 @@ class ChosenCall(Struct, frozen=True):
 
     tool: str
     arguments: dict[str, Any]
-    why: str
+    reason: str
 
 
 def fresh(sight: ReaderSight, action: ChosenCall | None) -> ChosenCall | None:
     """Return the action, unless it was repeated too often without progress."""
-    if action is None or sight.known.repeats.get(signed(action.tool, action.arguments), 0) >= ATTEMPTS:
+    if action is None or sight.knowledge.repeats.get(signed(action.tool, action.arguments), 0) >= ATTEMPTS:
         return None
     return action
 

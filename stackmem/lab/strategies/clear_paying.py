@@ -48,7 +48,7 @@ class ClearPaying(Struct, frozen=True):
 
     name: str
     keep: int
-    again: float
+    reread_share: float
     read: float | None = None
     life: Literal["5m", "1h"] = "5m"
     tools: tuple[Tool, ...] = ONE_FRAME
@@ -57,7 +57,7 @@ class ClearPaying(Struct, frozen=True):
 
     def render(self, state: State) -> View:
         prices = rates(state.begun.price, self.read)
-        arguments = self.keep, self.again, prices
+        arguments = self.keep, self.reread_share, prices
         rules = Rules(
             Partial(_cut, arguments),
             shorten=Partial(one_line, ("cleared",)),

@@ -107,40 +107,40 @@ def summary_rules(
     return Rules(cut, Partial(standing_for, (request.most,)), shorten, first=first)
 
 
-def compaction(state: State, shown: Linear, request: CompactionRequest, turns: int) -> Compact | None:
+def compaction(state: State, view: Linear, request: CompactionRequest, turns: int) -> Compact | None:
     """Return the request for a summary of the first ``turns`` exchanges, including those of the last summary.
 
     None if the last summary already covers them. The last result is always kept.
     """
-    turns = min(turns, shown.answer)
-    if turns <= shown.cut.dropped:
+    turns = min(turns, view.answer)
+    if turns <= view.cut.dropped:
         return None
-    last = shown.past[turns - 1].step
-    prompt = _request_text(state, request, last, len(shown.past) - turns)
-    request_view = _cold(state, shown, prompt, turns) if request.prefix == "cold" else _shared(state, shown, prompt)
+    last = view.past[turns - 1].step
+    prompt = _request_text(state, request, last, len(view.past) - turns)
+    request_view = _cold(state, view, prompt, turns) if request.prefix == "cold" else _shared(state, view, prompt)
     return compact(state, request_view, last)
 
 
-def standing_for(most: int, shown: Linear) -> str:
+def standing_for(most: int, view: Linear) -> str:
     """Return the summary for the head of the conversation, once it has replaced the beginning."""
-    if shown.summary is None:
+    if view.summary is None:
         return ""
-    last = shown.past[shown.cut.dropped - 1].step if shown.cut.dropped else 0
-    text = mark_cut(shown.summary.strip(), most) or "(no summary was written; the workspace is as those steps left it)"
+    last = view.past[view.cut.dropped - 1].step if view.cut.dropped else 0
+    text = mark_cut(view.summary.strip(), most) or "(no summary was written; the workspace is as those steps left it)"
     return f"SUMMARY of the steps up to {last:,}, which are no longer shown:\n{text}"
 
 
-def worth(shown: Linear, turns: int, tokens: float) -> bool:
+def worth(view: Linear, turns: int, tokens: float) -> bool:
     """Return whether the shown exchanges up to that one contain at least this many tokens."""
-    chars = sum(exchange.chars for exchange in shown.past[shown.cut.dropped : turns])
+    chars = sum(exchange.chars for exchange in view.past[view.cut.dropped : turns])
     return chars >= tokens * CHARS_PER_TOKEN
 
 
-def overfull(window_tokens: int, shown: Linear) -> bool:
+def overfull(window_tokens: int, view: Linear) -> bool:
     """Return whether half of the window is used. At that point a summary is due even if a strategy would wait
     longer.
     """
-    return shown.tokens >= window_tokens // 2
+    return view.tokens >= window_tokens // 2
 
 
 def _request_text(state: State, request: CompactionRequest, last: int, kept: int) -> str:
@@ -152,9 +152,9 @@ def text_of_request(state: State, request: CompactionRequest) -> str:
     return _text(state, request.text, _plain(request.kind))
 
 
-def request_text(prompt: str, request: CompactionRequest, last: int, kept: int) -> str:
-    """Return the request for a summary of everything up to step ``last``. ``kept`` exchanges remain after it."""
-    return fill(prompt, {"most_chars": f"{request.most}", "last_step": f"{last:,}", "kept": f"{kept:,}"})
+def request_text(prompt: str, request: CompactionRequest, last: int, kept_exchanges: int) -> str:
+    """Return the request for a summary up to step ``last``, after which ``kept_exchanges`` exchanges remain."""
+    return fill(prompt, {"most_chars": f"{request.most}", "last_step": f"{last:,}", "kept": f"{kept_exchanges:,}"})
 
 
 def _plain(kind: str) -> str:
@@ -185,9 +185,9 @@ def _cold(state: State, shown: Linear, prompt: str, turns: int) -> View:
     return View(system, (), Log([message]))
 
 
-def cold_parts(task: tuple[Part, ...], shown: Linear, turns: int, window_tokens: int, asked: str) -> tuple[Part, ...]:
+def cold_parts(task: tuple[Part, ...], view: Linear, turns: int, window_tokens: int, request: str) -> tuple[Part, ...]:
     """Return the task, the last summary, the exchanges up to ``turns`` as plain text, and the request."""
-    old = shown.past[max(shown.cut.dropped, shown.rules.first) : turns]
-    before = standing_for(len(shown.summary or ""), shown)
+    old = view.past[max(view.cut.dropped, view.rules.first) : turns]
+    before = standing_for(len(view.summary or ""), view)
     text = transcript(old, int(window_tokens / 2 * CHARS_PER_TOKEN))
-    return (*task, *((Text(before),) if before else ()), Text(text), Text(asked))
+    return (*task, *((Text(before),) if before else ()), Text(text), Text(request))

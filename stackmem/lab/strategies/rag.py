@@ -30,7 +30,7 @@ from stackmem.memory.shared.linear import Exchange, Linear, OneConversation, Rul
 from stackmem.memory.shared.parameters import Count, Partial
 from stackmem.memory.shared.parameters import parameters as parse
 
-from .transcript import spoken, spoken_part
+from .transcript import message_text, spoken_part
 
 _SAID_CHARS, _TOLD_CHARS = 2_000, 800
 _SAID_COUNTS = 3  # outputs are long and noisy; text and calls show better what is needed
@@ -55,14 +55,16 @@ class Passages(Struct, frozen=True):
     index: Index
 
 
-def retrieve(most: int, chars: int, state: State, shown: Linear) -> str:
+def retrieve(most: int, chars: int, state: State, view: Linear) -> str:
     """Return the passages that fit, in their original order. Empty if none does."""
-    if not shown.cut.dropped:
+    if not view.cut.dropped:
         return ""
-    known = shown.past.fold(_with_passages, Passages(chars, Log(), Index()), chars)
-    last = shown.past[-1]
-    query = f"{spoken(last.said)[-_SAID_CHARS:]}\n" * _SAID_COUNTS + clip_chars(spoken(last.told), _TOLD_CHARS)
-    old = bisect_left(known.passages, shown.cut.dropped, key=lambda passage: passage.turn)
+    known = view.past.fold(_with_passages, Passages(chars, Log(), Index()), chars)
+    last = view.past[-1]
+    query = f"{message_text(last.said)[-_SAID_CHARS:]}\n" * _SAID_COUNTS + clip_chars(
+        message_text(last.told), _TOLD_CHARS
+    )
+    old = bisect_left(known.passages, view.cut.dropped, key=lambda passage: passage.turn)
     ranked = best(known.index, query, old, _RANKED * most)
     newest = {known.passages[number].text: number for number in sorted(ranked)}
     visible = {passage.text for passage in known.passages[old:]}
@@ -102,7 +104,7 @@ def _pieces(exchange: Exchange, most: int) -> Iterator[tuple[str, str]]:
     """Yield the answers in pieces of whole lines, the first with the call before it. There is at least one piece."""
     calls = [part for part in exchange.said.parts if isinstance(part, ToolCall)]
     source = f"step {exchange.step}" + (f", {calls[0].name}" if calls else "")
-    head = "\n".join(map(spoken_part, calls)) or spoken(exchange.said)
+    head = "\n".join(map(spoken_part, calls)) or message_text(exchange.said)
     answers = [part.text for part in exchange.told.parts if isinstance(part, ToolResult | Text)]
     yield from ((source, piece) for piece in pieces("\n".join([head[: most // 4], *answers]), most))
 

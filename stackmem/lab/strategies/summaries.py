@@ -167,9 +167,9 @@ def handoff(parameters: str) -> Summarizing:
     return Summarizing(chosen.name, HANDOFF, due, summary_rules(HANDOFF), tools, "full+search")
 
 
-def everything_due(trigger: int, window_tokens: int, shown: Linear) -> int | None:
+def everything_due(trigger: int, window_tokens: int, view: Linear) -> int | None:
     """Return all exchanges, once the whole prompt reaches the trigger or four fifths of the window."""
-    return len(shown.past) if shown.tokens >= min(trigger, window_tokens * 4 // 5) else None
+    return len(view.past) if view.tokens >= min(trigger, window_tokens * 4 // 5) else None
 
 
 def condenser(parameters: str) -> Summarizing:

@@ -16,12 +16,14 @@ def transcript(exchanges: Sequence[Exchange], most: int) -> str:
     """Return every exchange under its step in at most about ``most`` characters; the longest are clipped in the
     middle.
     """
-    texts = [f"STEP {exchange.step}\n{spoken(exchange.said)}\n{spoken(exchange.told)}" for exchange in exchanges]
+    texts = [
+        f"STEP {exchange.step}\n{message_text(exchange.said)}\n{message_text(exchange.told)}" for exchange in exchanges
+    ]
     share = _share([len(text) for text in texts], most)
     return "\n\n".join(clip_chars(text, share) for text in texts)
 
 
-def spoken(message: Message) -> str:
+def message_text(message: Message) -> str:
     return "\n".join(filter(None, map(spoken_part, message.parts)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunStarted
@@ -24,7 +24,7 @@ from .hypothetical_frames import Handing, HandOver, framed, handing
 from .lookups import Lookups
 from .rendered import OtherStrategy, Terms, WhatIfOutcome, memory_tools, outcome
 
-MISSED = (0.0, 0.5, 1.0)
+REREAD_SHARES = (0.0, 0.5, 1.0)
 """Shares of lost or handed-over facts that are looked up again: the best case, the middle, and the worst."""
 
 _RULES: tuple[Rule, ...] = ("boundaries", "sub-goals", "green")
@@ -33,7 +33,7 @@ _RULES: tuple[Rule, ...] = ("boundaries", "sub-goals", "green")
 class HandOverBand(Struct, frozen=True):
     """The outcome of a strategy if it looks up a given share of the facts that it lost or handed over."""
 
-    missed: float
+    reread_share: float = field(name="missed")
     outcome: WhatIfOutcome
     handed: HandOver
 
@@ -66,7 +66,7 @@ def is_flat(run: Sequence[Moment]) -> bool:
 
 def lookup_bands(
     run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, facts: UsedFacts, terms: Terms,
-    lookups: Lookups, shares: Sequence[float] = MISSED,
+    lookups: Lookups, shares: Sequence[float] = REREAD_SHARES,
 ) -> Iterator[HandOverBand]:  # fmt: skip
     """Yield the run under a strategy without frames, once per share of lost facts that are looked up again."""
     bare = outcome(run, strategy, start, facts, terms)
@@ -77,7 +77,7 @@ def lookup_bands(
 
 def bands(
     run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, rule: PhaseRule, terms: Terms,
-    shares: Sequence[float] = MISSED, lookups: Lookups | None = None,
+    shares: Sequence[float] = REREAD_SHARES, lookups: Lookups | None = None,
 ) -> Iterator[HandOverBand]:  # fmt: skip
     """Yield the run cut into frames, once per share. Yields nothing if the strategy has no frames or would not push."""
     how = handing(strategy, start.budgets)
@@ -96,7 +96,7 @@ def _band(
     (began, _), *rest = events
     cut = tuple(moments([(began, start), *rest]))
     result = outcome(cut, strategy, start, facts_used(cut), terms, lookups, missed_share)
-    return HandOverBand(missed_share, result, replace(handed, again=handed.again + result.lookups))
+    return HandOverBand(missed_share, result, replace(handed, rereads=handed.rereads + result.lookups))
 
 
 def _spans(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, rule: PhaseRule) -> list[range]:

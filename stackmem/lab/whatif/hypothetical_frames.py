@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from stackmem.core.budgets import PROMPT_CHARS, Budgets
@@ -58,7 +58,7 @@ class HandOver(Struct, frozen=True):
 
     frames: int = 0
     facts: int = 0  # found in one frame and used in another; a fact counts once for each frame that uses it
-    again: int = 0  # results that were looked up again
+    rereads: int = field(default=0, name="again")  # results that were looked up again
     chunk_reads: int = 0  # steps that read a chunk
 
 

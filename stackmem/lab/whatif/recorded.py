@@ -40,7 +40,7 @@ from stackmem.trace.long_work import tracked
 
 from .calibration import calibrated, recorded_life, warm_tokens
 from .checkpoints import Answering, answering_under, without_checkpoints
-from .hypothetical import MISSED, HandOverBand, bands, is_flat, lookup_bands, start_with_frames
+from .hypothetical import REREAD_SHARES, HandOverBand, bands, is_flat, lookup_bands, start_with_frames
 from .hypothetical_frames import estimated_outputs
 from .lookups import Lookups
 from .rendered import Terms, WhatIfOutcome, as_recorded, by_program, memory_tools, outcome
@@ -101,7 +101,7 @@ class WhatIfQuestion(Struct, frozen=True):
     window_tokens: int | None = None  # None means that model's window, or the run's for stackmem's own runs
     phases: PhaseRule | None = PhaseRule()  # how a flat run is cut into frames; None does not cut it
     # The shares of lost or handed-over facts that are looked up again, one band each. The row shows the middle one.
-    missed: tuple[float, ...] = MISSED
+    reread_shares: tuple[float, ...] = REREAD_SHARES
 
 
 def what_if(run_or_file: str, runs_dir: Path, question: WhatIfQuestion) -> Iterator[WhatIf]:
@@ -116,7 +116,7 @@ def what_if(run_or_file: str, runs_dir: Path, question: WhatIfQuestion) -> Itera
 
 
 def tell_again(
-    name: str, begin_moments: Callable[[], Iterator[Moment]], question: WhatIfQuestion, stated: str = ""
+    name: str, begin_moments: Callable[[], Iterator[Moment]], question: WhatIfQuestion, recorded_strategy: str = ""
 ) -> WhatIf:
     """Evaluate one recording under each strategy. ``again`` returns a fresh iterator over its moments."""
     run = tuple(begin_moments())
@@ -151,7 +151,7 @@ def tell_again(
         window_tokens=start.window_tokens,
         estimated_replies=estimated,
         latency_seconds=question.latency_seconds,
-        rows=tuple(_rows(run, start, question, terms, stated)),
+        rows=tuple(_rows(run, start, question, terms, recorded_strategy)),
     )
 
 
@@ -244,7 +244,7 @@ class _FlatRun(Struct, frozen=True):
 def _flat_run(run: tuple[Moment, ...], question: WhatIfQuestion) -> _FlatRun:
     facts = {flat: facts_used(run, flat=flat) for flat in (False, True)}
     rule = question.phases if is_flat(run) else None
-    return _FlatRun(run, facts, rule, question.missed, Lookups(run) if rule is not None else None)
+    return _FlatRun(run, facts, rule, question.reread_shares, Lookups(run) if rule is not None else None)
 
 
 def _row(flat: _FlatRun, start: RunStarted, strategy: MemoryStrategy, terms: Terms) -> WhatIfRow:
@@ -259,7 +259,7 @@ def _row(flat: _FlatRun, start: RunStarted, strategy: MemoryStrategy, terms: Ter
                 return _row_of_bands(strategy, cut, _note_of_bands(cut))
         if flat.lookups is not None:
             looked = tuple(lookup_bands(run, strategy, start, facts, terms, flat.lookups, flat.shares))
-            notes = (_note_of_bands(looked) if looked[-1].handed.again else "", _note(run, strategy))
+            notes = (_note_of_bands(looked) if looked[-1].handed.rereads else "", _note(run, strategy))
             return _row_of_bands(strategy, looked, "; ".join(filter(None, notes)))
         result = outcome(run, strategy, start, facts, terms)
     except StackmemError as error:
@@ -281,7 +281,7 @@ def _note_of_bands(cut: Sequence[HandOverBand]) -> str:
     elif low.outcome.seconds is not None and high.outcome.seconds is not None:
         notes.append(f"{low.outcome.seconds:,.1f} to {high.outcome.seconds:,.1f} s")
     across = f"{middle.handed.facts:,} facts across frames, " if frames else ""
-    notes.append(f"{across}{middle.handed.again:,} results looked up again")
+    notes.append(f"{across}{middle.handed.rereads:,} results looked up again")
     return "; ".join(notes)
 
 

@@ -79,20 +79,20 @@ class Made(Struct, frozen=True):
     commands: tuple[str, ...]  # the calls that perform a unit
 
 
-def task_files(made: Made) -> Iterator[tuple[str, str, int]]:
+def task_files(world: Made) -> Iterator[tuple[str, str, int]]:
     """Yield the path, text and mode of every file in the folder."""
-    yield "task.toml", _task_toml(made), 0o644
-    yield "instruction.md", instruction(made.world), 0o644
-    yield "demo.yaml", _demo(made), 0o644
+    yield "task.toml", _task_toml(world), 0o644
+    yield "instruction.md", instruction(world.world), 0o644
+    yield "demo.yaml", _demo(world), 0o644
     yield "environment/Dockerfile", _DOCKERFILE, 0o644
-    for path, text in made.files.items():
+    for path, text in world.files.items():
         yield f"environment/workspace/{path}", text, 0o755 if path == "work" else 0o644
     yield "tests/test.sh", _TEST, 0o644
     yield "tests/judge.py", _JUDGE, 0o644
-    yield "tests/work.py", made.files["work"], 0o644
-    yield "tests/answers.json", _json(answers(made)), 0o644
-    yield "tests/manifest.json", _json(manifest(made)), 0o644
-    yield "solution/solve.sh", _solution(made), 0o644
+    yield "tests/work.py", world.files["work"], 0o644
+    yield "tests/answers.json", _json(answers(world)), 0o644
+    yield "tests/manifest.json", _json(manifest(world)), 0o644
+    yield "solution/solve.sh", _solution(world), 0o644
 
 
 def instruction(world: WorldDraft) -> str:
@@ -103,35 +103,35 @@ def instruction(world: WorldDraft) -> str:
     return f"# {world.title}\n\n{world.text}\n{_RULES.format(units=units, key=key, way=way)}"
 
 
-def answers(made: Made) -> dict[str, object]:
+def answers(world: Made) -> dict[str, object]:
     """Return the data that the check compares the journal with."""
     units = [
-        work.unit_digest(made.salt, number, {need.key: need.value for need in unit.needs})
-        for number, unit in enumerate(made.world.units, 1)
+        work.unit_digest(world.salt, number, {need.key: need.value for need in unit.needs})
+        for number, unit in enumerate(world.world.units, 1)
     ]
-    return {"units": units, "repeats": made.world.repeats}
+    return {"units": units, "repeats": world.world.repeats}
 
 
-def manifest(made: Made) -> dict[str, object]:
+def manifest(world: Made) -> dict[str, object]:
     """Return what was planted, how to find it, and when it is needed."""
     return {
         "format": FORMAT,
-        "family": made.family,
-        "seed": made.seed,
-        "horizon": made.horizon,
-        "noise": made.noise,
-        "units": len(made.world.units),
-        "necessary_steps": len(made.calls),
-        "silent": made.world.silent,
-        "repeats": made.world.repeats,
-        "facts": msgspec.to_builtins(made.world.facts),
-        "extras": made.world.extras,
-        **({"requests": [_asked(request) for request in made.world.requests]} if made.world.requests else {}),
+        "family": world.family,
+        "seed": world.seed,
+        "horizon": world.horizon,
+        "noise": world.noise,
+        "units": len(world.world.units),
+        "necessary_steps": len(world.calls),
+        "silent": world.world.silent,
+        "repeats": world.world.repeats,
+        "facts": msgspec.to_builtins(world.world.facts),
+        "extras": world.world.extras,
+        **({"requests": [_asked(request) for request in world.world.requests]} if world.world.requests else {}),
     }
 
 
 def _asked(request: DayRequest) -> str:
-    return f"{request.about}\nDo units {request.first} to {request.last}."
+    return f"{request.description}\nDo units {request.first} to {request.last}."
 
 
 def _task_toml(made: Made) -> str:

@@ -46,13 +46,13 @@ class Unit(Struct, frozen=True):
     """The work of one command.
 
     Attributes:
-        about: A short description of the work.
+        description: A short description of the work.
         says: Whole lines in its output with facts and changes.
         gives: Keys of those facts, as the plan announces them.
         puts: Files that it writes, path to text.
     """
 
-    about: str
+    description: str
     needs: tuple[Need, ...] = ()
     says: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
@@ -64,13 +64,13 @@ class DayRequest(Struct, frozen=True):
 
     first: int
     last: int
-    about: str
+    description: str
 
 
 class Page(Struct, frozen=True):
     """A page of a log: its topic, the characters of noise, and the lines planted in it."""
 
-    about: str
+    topic: str
     chars: int
     lines: tuple[str, ...]
 
@@ -80,7 +80,7 @@ class FactRow(Struct, frozen=True):
 
     key: str
     value: str
-    found: str
+    source: str = field(name="found")
     first_needed: int
     needed: tuple[int, ...]
     valid: tuple[int, int]
@@ -214,7 +214,7 @@ class UnitList:
         self._notes: dict[str, dict[str, str]] = {}
 
     @property
-    def given(self) -> set[str]:
+    def fact_keys(self) -> set[str]:
         """Return the keys that the units so far have given."""
         return {key for unit in self.units for key in unit.gives}
 
@@ -223,10 +223,10 @@ class UnitList:
         """Return the number of the next unit."""
         return len(self.units) + 1
 
-    def read(self, rng: Random, size: Size, path: str, title: str, said: dict[str, str], chars: int = 700) -> None:
+    def read(self, rng: Random, size: Size, path: str, title: str, facts: dict[str, str], chars: int = 700) -> None:
         """Add a document with these facts, each under a heading with about ``chars`` characters of prose at noise 1."""
         sections = []
-        for key, value in said.items():
+        for key, value in facts.items():
             self.facts.tell(key, value, f"read {path}", self.next)
             sections.append((key.partition(".")[2].replace("-", " ").capitalize(), [f"{key} = {value}"]))
         self.files[path] = document(title, rng, sections, size.chars(chars))

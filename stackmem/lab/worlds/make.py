@@ -212,7 +212,7 @@ def tasks() -> tuple[str, ...]:
     return tuple(name for name in families() if name != "workday")
 
 
-def about(family: str) -> str:
+def description(family: str) -> str:
     """Return one sentence about a family.
 
     It is the first line of its ``build`` or module docstring, without a prefix that ends in a colon.
@@ -293,7 +293,7 @@ def _plan(world: WorldDraft, salt: str, noise: int) -> dict[str, object]:
         "units": [_unit(unit, salt) for unit in world.units],
         "probes": {key: work.digest(salt, key, value) for key, value in world.probes.items()},
         "logs": {
-            str(number): [[page.about, page.chars, list(page.lines)] for page in pages]
+            str(number): [[page.topic, page.chars, list(page.lines)] for page in pages]
             for number, pages in enumerate(world.logs, 1)
         },
     }
@@ -306,7 +306,7 @@ def _unit(unit: Unit, salt: str) -> dict[str, object]:
         "keys": {need.key: work.digest(salt, need.key, need.value) for need in unit.needs},
         "says": list(unit.says),
         "puts": unit.puts,
-        "about": unit.about,
+        "about": unit.description,
     }
 
 

@@ -34,7 +34,7 @@ def _evaluate_constants(flow: Flow, path: str, program: Program) -> None:
     except Halt as halt:
         if not flow.errors:
             fault = Fault(program.places["constants"], "Invalid Template", f"{halt.reason} {halt.details}")
-            flow.add(fault, halt.within(INITIALIZATION, INPUT_VALIDATION, ()))
+            flow.add(fault, halt.locate(INITIALIZATION, INPUT_VALIDATION, ()))
 
 
 def check_tool(path: str, tool: Tool, registry: Registry) -> Reading:
@@ -49,13 +49,13 @@ def broken_tool_files(flow: Flow, registry: Registry) -> Iterator[str]:
     """Yield a sentence for each unreadable tool file that this program does not need."""
     for each in registry.broken:
         if each.name not in flow.used:
-            yield f"The tool file {each.where} is left out: {each.fault.title}: {each.fault.message}"
+            yield f"The tool file {each.location} is left out: {each.fault.title}: {each.fault.message}"
 
 
 def _follow(flow: Flow, registry: Registry, shared: Registry) -> Reading:
     """Check everything that is called, each once. A halt in there becomes an error at the call."""
     seen = set[tuple[str, str, bool]]()
-    waiting = [(call, call.place, call.caught, registry) for call in flow.calls]
+    waiting = [(call, call.position, call.caught, registry) for call in flow.calls]
     while waiting:
         call, place, caught, known = waiting.pop(0)
         key = (call.path, call.of.name if isinstance(call.of, KnownTool) else "", caught)
@@ -68,7 +68,7 @@ def _follow(flow: Flow, registry: Registry, shared: Registry) -> Reading:
             waiting += [(each, place, caught or each.caught, own) for each in inner.calls]
             title = "Faulty Tool" if isinstance(call.of, KnownTool) else "Faulty Program"
         except Halt as halt:
-            halts = [halt.within(INITIALIZATION, LOAD_AND_PARSE, call.at.trail)]
+            halts = [halt.locate(INITIALIZATION, LOAD_AND_PARSE, call.at.trail)]
             title = "Unreadable Program"
         if halts:
             first: Halt = halts[0]
@@ -86,7 +86,7 @@ def _inside(call: Call, registry: Registry, shared: Registry) -> Reading:
     if isinstance(call.of, KnownTool):
         tool = call.of
         flow = Flow(call.path, registry, {}, call.at)
-        yield from flow.tool(Tool(tool.name, tool.place, "", tool.inputs, tool.outputs, tool.body))
+        yield from flow.tool(Tool(tool.name, tool.position, "", tool.inputs, tool.outputs, tool.body))
         return flow, registry
     program = read_program(call.path, call.of.text)
     own = yield from registry_of(program, call.path, shared)

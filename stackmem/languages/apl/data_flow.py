@@ -71,7 +71,7 @@ Walk = Generator[LoadSource, Source, None]
 class Call(Struct, frozen=True):
     """A call to a tool or program in another file."""
 
-    place: Place  # position of the calling step
+    position: Place  # position of the calling step
     path: str
     at: At
     caught: bool  # whether the call is inside a ``try``
@@ -81,12 +81,14 @@ class Call(Struct, frozen=True):
 class Flow(Refusals):
     """Walks a program and collects its faults."""
 
-    def __init__(self, source: str, registry: Registry, named: Mapping[str, tuple[Step, ...]], place: At) -> None:
-        super().__init__(source, place)
+    def __init__(
+        self, source: str, registry: Registry, stored_steps: Mapping[str, tuple[Step, ...]], position: At
+    ) -> None:
+        super().__init__(source, position)
         self.calls: list[Call] = []  # calls to tools and programs in other files
         self.used: set[str] = set()  # names of the tools that are used
         self._registry = registry
-        self._named = named
+        self._named = stored_steps
         self._assumed: list[frozenset[str]] = []
         self._loops: list[tuple[frozenset[str], int]] = []
         self._branches = 0
@@ -119,9 +121,9 @@ class Flow(Refusals):
         if declared - sets and not registered:
             names = ", ".join(sorted(declared - sets))
             halt = malformed_value(tool.name, f"its outputs are missing: {names}")
-            fault = Fault(tool.place, "Missing Tool Output", f"No step gives the declared outputs: {names}.")
+            fault = Fault(tool.position, "Missing Tool Output", f"No step gives the declared outputs: {names}.")
             step = self._at.trail[-2] if self._at.trail else tool.name
-            self.add(fault, halt.within(self._at.phase, step, self._at.trail[:-2]))
+            self.add(fault, halt.locate(self._at.phase, step, self._at.trail[:-2]))
 
     def _begin(self, inputs: tuple[Input, ...], constants: Mapping[str, object], place: Place | None) -> None:
         self._known = {"module_path"}
@@ -133,9 +135,9 @@ class Flow(Refusals):
             self._known.add(name)
         self._constants = frozenset(constants)
         for each in inputs:
-            self._initial(each.default, each.place)
+            self._initial(each.default, each.position)
             if each.name in self._constants:
-                self._constant(each.name, each.place, INPUT_VALIDATION)
+                self._constant(each.name, each.position, INPUT_VALIDATION)
             self._known.add(each.name)
         self._at = initial
 
@@ -180,7 +182,7 @@ class Flow(Refusals):
         yield from self._steps(step.body)
         self._tries -= 1
         if "error" in self._constants:
-            self._constant("error", step.head.place, step.head.name)
+            self._constant("error", step.head.position, step.head.name)
         self._known.add("error")
         yield from self._branch(step.catch)
 
@@ -200,30 +202,30 @@ class Flow(Refusals):
         self._branches -= 1
 
     def _run_step(self, step: RunStep) -> Walk:
-        if step.named not in self._named:
-            self._refuse(step, "Unknown Step", unknown_step(step.named, self._named))
-        elif step.named not in self._running and self._followed < _MAX_FOLLOWED:
+        if step.target not in self._named:
+            self._refuse(step, "Unknown Step", unknown_step(step.target, self._named))
+        elif step.target not in self._running and self._followed < _MAX_FOLLOWED:
             self._followed += 1
-            self._running.add(step.named)
-            yield from self._steps(self._named[step.named])
-            self._running.discard(step.named)
+            self._running.add(step.target)
+            yield from self._steps(self._named[step.target])
+            self._running.discard(step.target)
 
     def _foreach(self, step: Foreach) -> Walk:
         if isinstance(step.items, str) and "{" not in step.items:
             root = step.items.split(".", 1)[0]
-            self._check_mentions((Mention(root),), step.head.place, step.head.name)
+            self._check_mentions((Mention(root),), step.head.position, step.head.name)
             if root == step.items and root in self._plain_texts:
                 message = f"`{root}` is a text, but the loop needs a list; split it first."
                 self._warn(step, "Logical Type Mismatch", message)
         else:
-            self._check_mentions(own_mentions(step, expressions=False), step.head.place, step.head.name)
+            self._check_mentions(own_mentions(step, expressions=False), step.head.position, step.head.name)
             self._text_templates(step, [step.items])
         if FULL_LOOP not in step.head.directives and not step.max_concurrency:
             message = f"Add `directives: [{FULL_LOOP}]`; without it, interpreters that are models may skip items."
             self._warn(step, "Missing Loop Execution Directive", message)
         for name in (step.loop_var, step.register):
             if name in self._constants:
-                self._constant(name, step.head.place, step.head.name)
+                self._constant(name, step.head.position, step.head.name)
         self._known.add(step.loop_var)
         self._came_from(step.loop_var, self._names_in(step.items))
         yield from self._round(step)
@@ -245,7 +247,7 @@ class Flow(Refusals):
         if step.tool:
             self._call(step)
         for name in named_variables(step):
-            self._check_mentions((Mention(name),), step.head.place, step.head.name)
+            self._check_mentions((Mention(name),), step.head.position, step.head.name)
         self._templates(step)
         if step.tool == "run_apl":
             yield from self._run_apl(step)
@@ -275,7 +277,7 @@ class Flow(Refusals):
         if tool.kind == "custom":
             trail = (*self._at.trail, step.head.name, f"tool {tool.name}")
             at = replace(self._at, trail=trail, validates=False)
-            self.calls.append(Call(step.head.place, tool.source, at, self._tries > 0, tool))
+            self.calls.append(Call(step.head.position, tool.source, at, self._tries > 0, tool))
 
     def _run_apl(self, step: ToolStep) -> Walk:
         """Check the inputs of a called program whose path is known statically."""
@@ -290,27 +292,27 @@ class Flow(Refusals):
             self._warn(step, "Program Not Found", f"`{path}` could not be read ({source.failed}).")
             return
         trail = (*self._at.trail, step.head.name)
-        self.calls.append(Call(step.head.place, source.path, At(source.path, trail=trail), self._tries > 0, source))
+        self.calls.append(Call(step.head.position, source.path, At(source.path, trail=trail), self._tries > 0, source))
         program, faults = load_program(source.text)
         if program is None or faults:
             return
         for each in program.inputs:
             if each.required and not each.has_default and each.name not in step.inputs:
                 message = f"The program `{path}` needs the input `{each.name}`."
-                halt = missing_input(each.name).within(INITIALIZATION, INPUT_VALIDATION, trail)
+                halt = missing_input(each.name).locate(INITIALIZATION, INPUT_VALIDATION, trail)
                 self._error(step, "Missing Input in `run_apl` Call", message, halt)
         known = [each.name for each in program.inputs]
         for name in step.inputs:
             if name not in known:
                 message = f"The program `{path}` has no input `{name}`."
-                halt = unknown_input(name, known).within(INITIALIZATION, INPUT_VALIDATION, trail)
+                halt = unknown_input(name, known).locate(INITIALIZATION, INPUT_VALIDATION, trail)
                 self._error(step, "Unknown Input in `run_apl` Call", message, halt)
 
     def _sets(self, step: ToolStep) -> None:
         names = set[str]()
         for name, value in step.variables.items():
             for text in texts(value):
-                self._check_mentions(mentions(text), step.head.place, step.head.name, also=names)
+                self._check_mentions(mentions(text), step.head.position, step.head.name, also=names)
             if not name.isidentifier():
                 self._refuse(step, PARAMETER, bad_name(name))
             names.add(name)
@@ -326,7 +328,7 @@ class Flow(Refusals):
         extended = step.params.get("list", step.params.get("list_name")) if step.tool == "append_to_list" else None
         for name in [*step.variables, *own, *([extended] if isinstance(extended, str) else [])]:
             if name in self._constants:
-                self._constant(name, step.head.place, step.head.name)
+                self._constant(name, step.head.position, step.head.name)
         if step.register and step.as_type is None and step.tool in ("read_file", "shell"):
             self._plain_texts.add(step.register)
         registry_tool = self._registry.find(step.tool)
@@ -337,20 +339,20 @@ class Flow(Refusals):
     def _conditions(self, step: Step) -> None:
         for condition in conditions(step):
             if reason := fault_of(condition, expression=True):
-                self._invalid_template(bare(condition), reason, step.head.place, step.head.name)
-            self._check_mentions(mentions(condition, expression=True), step.head.place, step.head.name)
+                self._invalid_template(bare(condition), reason, step.head.position, step.head.name)
+            self._check_mentions(mentions(condition, expression=True), step.head.position, step.head.name)
 
     def _templates(self, step: ToolStep) -> None:
         """Check that all mentioned variables are known and all templates can be parsed."""
         found = own_mentions(step, command=step.tool == "shell", variables=False, expressions=False)
-        self._check_mentions(found, step.head.place, step.head.name)
+        self._check_mentions(found, step.head.position, step.head.name)
         self._text_templates(step, [step.params, step.inputs, step.using, step.env, step.variables])
 
     def _text_templates(self, step: Step, values: list[Any]) -> None:
         is_shell = isinstance(step, ToolStep) and step.tool == "shell"
         for text in texts(values):
             if not (is_shell and literal_stretches(text)) and (reason := fault_of(text)):
-                self._invalid_template(text, reason, step.head.place, step.head.name)
+                self._invalid_template(text, reason, step.head.position, step.head.name)
 
     def _check_mentions(self, found: Iterable[Mention], place: Place, step: str, also: Collection[str] = ()) -> None:
         for mention in found:

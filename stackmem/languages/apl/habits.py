@@ -61,10 +61,10 @@ def unused(steps: list[Step], used_outside: frozenset[str]) -> Iterator[tuple[St
             yield step, f"`{register}` is registered but never used."
 
 
-def endless(step: WhileStep, named: Mapping[str, tuple[Step, ...]]) -> str:
+def endless(step: WhileStep, stored_steps: Mapping[str, tuple[Step, ...]]) -> str:
     """Return why a loop may never end; empty if a step in it writes a variable of its condition."""
     tested = {mention.name for mention in mentions(step.test, expression=True)}
-    written = {name for each in all_steps(step.body) for name in names_set(each, named)}
+    written = {name for each in all_steps(step.body) for name in names_set(each, stored_steps)}
     if not tested or tested & written:
         return ""
     return f"No step in the loop writes {', '.join(f'`{name}`' for name in sorted(tested))}."

@@ -53,17 +53,17 @@ class Halt(Exception):  # noqa: N818 - the language's own term
         self.trail: tuple[str, ...] = ()
         self.file, self.line, self.column = "", 0, 0
 
-    def within(self, phase: str, step: str, trail: Sequence[str]) -> Halt:
+    def locate(self, phase: str, step: str, trail: Sequence[str]) -> Halt:
         """Set the location in the program, unless it is already set."""
         if not self.phase:
             self.phase, self.step, self.trail = phase, step, tuple(trail)
         return self
 
-    def at(self, file: str, place: Place | None = None) -> Halt:
+    def at(self, file: str, position: Place | None = None) -> Halt:
         """Set the position in a source, unless it is already set."""
         if not self.file:
             self.file = file
-            self.line, self.column = (place.line, place.column) if place else (0, 0)
+            self.line, self.column = (position.line, position.column) if position else (0, 0)
         return self
 
     @property
@@ -112,9 +112,9 @@ def _one_line(text: str) -> str:
     return " ".join(text.splitlines())
 
 
-def nearest(name: str, known: Iterable[str]) -> tuple[str, ...]:
+def nearest(name: str, candidates: Iterable[str]) -> tuple[str, ...]:
     """Return up to three known names similar to ``name``. At most 500 known names are compared."""
-    names = sorted({each for each in known if len(each) <= _MAX_NAME})[:_MAX_COMPARED]
+    names = sorted({each for each in candidates if len(each) <= _MAX_NAME})[:_MAX_COMPARED]
     return tuple(get_close_matches(name[:_MAX_NAME], names, 3, 0.6))
 
 
@@ -132,9 +132,11 @@ def template_error(
     return missing_variable(fault.missing, variables)
 
 
-def invalid_template(text: str, why: str) -> Halt:
+def invalid_template(text: str, reason: str) -> Halt:
     template = text if len(text) <= _MAX_TEMPLATE else f"{text[:_MAX_TEMPLATE]}…"
-    return Halt("Template Error", "A template or condition could not be evaluated.", f'Template: "{template}", {why}')
+    return Halt(
+        "Template Error", "A template or condition could not be evaluated.", f'Template: "{template}", {reason}'
+    )
 
 
 _FILTERS = {
@@ -144,14 +146,14 @@ _FILTERS = {
 """The filters that replace functions of Python."""
 
 
-def missing_variable(name: str, known: Collection[str]) -> Halt:
+def missing_variable(name: str, candidates: Collection[str]) -> Halt:
     reason = "A required variable was not found in the Execution Register."
-    near = nearest(name, known) or ((f"the filter `x | {_FILTERS[name]}`",) if name in _FILTERS else ())
+    near = nearest(name, candidates) or ((f"the filter `x | {_FILTERS[name]}`",) if name in _FILTERS else ())
     return Halt("Template Error", reason, f"Missing variable: {{{{{name}}}}}", near=near)
 
 
 def _missing_field(fault: TemplateFault, text: str, variables: Mapping[str, Any], made_by: Mapping[str, str]) -> Halt:
-    fields = [str(name) for name in fault.held] if isinstance(fault.held, dict) else []
+    fields = [str(name) for name in fault.container] if isinstance(fault.container, dict) else []
     lines = [f"Missing field: {fault.missing}"]
     if fields:
         more = ", …" if len(fields) > _MAX_FIELDS else ""
@@ -165,26 +167,26 @@ def _missing_field(fault: TemplateFault, text: str, variables: Mapping[str, Any]
     return Halt("Unresolved Template Variable", reason, ", ".join(lines), near=nearest(fault.missing, fields))
 
 
-def unknown_tool(name: str, known: Iterable[str], unreadable: Sequence[str] = ()) -> Halt:
+def unknown_tool(name: str, candidates: Iterable[str], unreadable: Sequence[str] = ()) -> Halt:
     """Build the halt for an unknown tool. ``unreadable`` lists tool files that may define it but cannot be read."""
-    names = sorted(known)
+    names = sorted(candidates)
     details = f"Known tools: {', '.join(names)}"
     if unreadable:
         details = f"{details}, Tool files that cannot be read: {', '.join(unreadable)}"
     return Halt("Unknown Tool", f"There is no tool `{name}`.", details, near=nearest(name, names))
 
 
-def unknown_step(name: str, known: Iterable[str]) -> Halt:
-    names = sorted(known)
+def unknown_step(name: str, candidates: Iterable[str]) -> Halt:
+    names = sorted(candidates)
     details = f"Known: {', '.join(names) or 'none'}"
     return Halt("Invalid Program", f"`def_step` has no `{name}`.", details, near=nearest(name, names))
 
 
-def invalid_program(path: str, place: Place, message: str, line: str) -> Halt:
+def invalid_program(path: str, position: Place, message: str, line: str) -> Halt:
     """Build the halt for an invalid document from its first fault, the position, and the source line."""
-    location = f"{path}:{place.line}:{place.column}"
+    location = f"{path}:{position.line}:{position.column}"
     details = f"{location}: {line.strip()}" if line.strip() else location
-    return Halt("Invalid Program", message, details).at(path, place)
+    return Halt("Invalid Program", message, details).at(path, position)
 
 
 def missing_input(name: str) -> Halt:
@@ -195,8 +197,8 @@ def missing_input(name: str) -> Halt:
     )
 
 
-def unknown_input(name: str, known: Iterable[str]) -> Halt:
-    names = sorted(known)
+def unknown_input(name: str, candidates: Iterable[str]) -> Halt:
+    names = sorted(candidates)
     details = f"Unknown input: {name}; known: {', '.join(names) or 'none'}"
     reason = "The caller passed an input that is not declared."
     return Halt("Tool Logic Error", reason, details, near=nearest(name, names))

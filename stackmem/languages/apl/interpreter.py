@@ -57,8 +57,8 @@ class Execution:
             scope.set_constants(program.constants)
             bind_inputs(program.inputs, given_inputs, scope)
         except Halt as halt:
-            raise halt.within(INITIALIZATION, INPUT_VALIDATION, pointer.trail).at(pointer.source) from None
-        inner = replace(pointer, scope=scope, named=program.steps)
+            raise halt.locate(INITIALIZATION, INPUT_VALIDATION, pointer.trail).at(pointer.source) from None
+        inner = replace(pointer, scope=scope, stored_steps=program.steps)
         inner.notify_debugger("entered", posixpath.basename(inner.source))
         for phase in program.phases:
             yield from self._phase(phase, inner)
@@ -80,14 +80,14 @@ class Execution:
             try:
                 value = yield from self._step(step, steps, index, pointer)
             except Halt as halt:
-                raise halt.within(pointer.phase, step.head.name, pointer.trail).at(
-                    pointer.source, step.head.place
+                raise halt.locate(pointer.phase, step.head.name, pointer.trail).at(
+                    pointer.source, step.head.position
                 ) from None
         return value
 
     def _step(self, step: Step, steps: tuple[Step, ...], index: int, pointer: Pointer) -> Doing:
         path = pointer.at(step.head.name)
-        pointer.notify_debugger("line", path, step.head.place.line)
+        pointer.notify_debugger("line", path, step.head.position.line)
         if step.head.condition and not pointer.scope.holds(step.head.condition):
             yield StepEntered(path, "skipped")
             return None
@@ -168,7 +168,7 @@ class Execution:
         bind_inputs(tool.inputs, inputs, scope)
         yield StepEntered(path, call_line(tool.name, inputs))
         inner = pointer.calls(step, f"tool {tool.name}")
-        inner = replace(inner, scope=scope, source=tool.source, depth=pointer.depth + 1, named={})
+        inner = replace(inner, scope=scope, source=tool.source, depth=pointer.depth + 1, stored_steps={})
         inner.notify_debugger("entered", path)
         yield from self.steps(tool.body, inner.inside(path, step.head.name, f"tool {tool.name}"))
         inner.notify_debugger("left", path)
@@ -188,7 +188,7 @@ class Execution:
             registry = yield from registry_of(program, source, pointer.shared)
         except Halt as halt:
             stage = LOAD_AND_PARSE if halt.kind == "Invalid Program" else PROGRAM_RESOLUTION
-            raise halt.within(INITIALIZATION, stage, trail).at(pointer.source, step.head.place) from None
+            raise halt.locate(INITIALIZATION, stage, trail).at(pointer.source, step.head.position) from None
         for sentence in registry.shadowed[len(pointer.shared.shadowed) :]:
             yield StepEntered(INITIALIZATION, sentence)
         scope = Scope()
@@ -259,12 +259,12 @@ class Execution:
         return value
 
     def _run_step(self, step: RunStep, pointer: Pointer, path: str) -> Doing:
-        body = pointer.named.get(step.named)
+        body = pointer.stored_steps.get(step.target)
         if body is None:
-            raise unknown_step(step.named, pointer.named)
+            raise unknown_step(step.target, pointer.stored_steps)
         _refuse_depth(pointer)
-        yield StepEntered(path, f"run_step {step.named}")
-        inner = replace(pointer.calls(step, f"steps {step.named}"), depth=pointer.depth + 1)
+        yield StepEntered(path, f"run_step {step.target}")
+        inner = replace(pointer.calls(step, f"steps {step.target}"), depth=pointer.depth + 1)
         value = yield from self.steps(body, inner.inside(path, step.head.name))
         yield step_left(path, value)
         return value

@@ -148,7 +148,7 @@ def start(launch: Launch) -> Program:
     try:
         return (yield from _run(launch))
     except Halt as halt:
-        halt.within(INITIALIZATION, LOAD_AND_PARSE, ()).at(launch.path)
+        halt.locate(INITIALIZATION, LOAD_AND_PARSE, ()).at(launch.path)
         raise halt.to_halted("/".join([halt.phase, *halt.trail, halt.step])) from halt
     except RecursionError:
         reason = "Steps or values are nested too deeply to be followed."
@@ -166,10 +166,10 @@ def outline(launch: Launch) -> Reading:
             scope.set_constants(program.constants)
             bind_inputs(program.inputs, launch.inputs, scope)
         except Halt as halt:
-            raise halt.within(INITIALIZATION, INPUT_VALIDATION, ()).at(launch.path) from None
+            raise halt.locate(INITIALIZATION, INPUT_VALIDATION, ()).at(launch.path) from None
         return tuple(_outline_lines(program, registry))
     except Halt as halt:
-        raise halt.within(INITIALIZATION, LOAD_AND_PARSE, ()).to_halted(INITIALIZATION) from halt
+        raise halt.locate(INITIALIZATION, LOAD_AND_PARSE, ()).to_halted(INITIALIZATION) from halt
 
 
 def interface(launch: Launch) -> Reading:
@@ -178,7 +178,7 @@ def interface(launch: Launch) -> Reading:
     try:
         program = read_program(launch.path, launch.text)
     except Halt as halt:
-        raise halt.within(INITIALIZATION, LOAD_AND_PARSE, ()).to_halted(INITIALIZATION) from halt
+        raise halt.locate(INITIALIZATION, LOAD_AND_PARSE, ()).to_halted(INITIALIZATION) from halt
     properties = {
         each.name: {"description": each.description} | ({"default": each.default} if each.has_default else {})
         for each in program.inputs
@@ -191,17 +191,17 @@ def stop_lines(path: str, text: str) -> Iterator[int]:
     """Yield the lines of the steps of a program or tool. Steps under ``def_step`` count only if some step runs them."""
     if path.lower().endswith(".tool.apl"):
         tool, _ = load_tool(text)
-        yield from (step.head.place.line for step in all_steps(tool.body if tool else ()))
+        yield from (step.head.position.line for step in all_steps(tool.body if tool else ()))
         return
     program, _ = load_program(text)
     waiting = [phase.steps for phase in program.phases] if program else []
     entered: set[str] = set()
     while program and waiting:
         for step in all_steps(waiting.pop()):
-            yield step.head.place.line
-            if isinstance(step, RunStep) and step.named in program.steps and step.named not in entered:
-                entered.add(step.named)
-                waiting.append(program.steps[step.named])
+            yield step.head.position.line
+            if isinstance(step, RunStep) and step.target in program.steps and step.target not in entered:
+                entered.add(step.target)
+                waiting.append(program.steps[step.target])
 
 
 def _run(launch: Launch) -> Doing:
@@ -245,7 +245,7 @@ def _load(launch: Launch, *, check: bool) -> Reading:
 
 def no_main(folder: str) -> Halted:
     """Return the error for running a folder without a main program."""
-    return no_entry_point(folder).within(INITIALIZATION, PROGRAM_RESOLUTION, ()).at(folder).to_halted(INITIALIZATION)
+    return no_entry_point(folder).locate(INITIALIZATION, PROGRAM_RESOLUTION, ()).at(folder).to_halted(INITIALIZATION)
 
 
 def _outline_lines(program: tree.Program, registry: Registry) -> Iterator[str]:
@@ -282,7 +282,7 @@ def _does(step: Step, registry: Registry) -> str:
         case Try():
             return "try"
         case RunStep():
-            return f"run_step {step.named}"
+            return f"run_step {step.target}"
 
 
 LANGUAGE = Language(

@@ -130,8 +130,8 @@ def findings(path: str, errors: Iterable[Fault], warnings: Iterable[Fault]) -> t
 def _finding(path: str, fault: Fault, *, error: bool) -> Finding:
     return Finding(
         path=path,
-        line=fault.place.line,
-        column=fault.place.column,
+        line=fault.position.line,
+        column=fault.position.column,
         severity="error" if error else "warning",
         code=f"apl/{_WORDS.sub('-', fault.title.lower()).strip('-')}",
         message=fault.message,

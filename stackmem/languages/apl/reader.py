@@ -45,7 +45,7 @@ def load_program(text: str) -> tuple[Program | None, tuple[Fault, ...]]:
         imports=tuple(path for path, _ in shapes.texts(table, "import", "Invalid Program")),
         constants=shapes.values(table, "constants", "Invalid Program"),
         steps={str(key.value): steps.read(body, f"`{key.value}`", 1) for key, body in named.pairs} if named else {},
-        places={str(key.value): key.place for key, _ in table.pairs},
+        places={str(key.value): key.position for key, _ in table.pairs},
     )
     return replace(program, notes=shapes.notes), tuple(shapes.faults)
 
@@ -62,16 +62,16 @@ def load_tool(text: str) -> tuple[Tool | None, tuple[Fault, ...]]:
     table = shapes.table(document.get("tool_definition"), "`tool_definition`", _TOOL)
     if table is None:
         if document.get("tool_definition") is None:
-            shapes.fault(document.place, _TOOL, "A tool file has `tool_definition`.")
+            shapes.fault(document.position, _TOOL, "A tool file has `tool_definition`.")
         return None, tuple(shapes.faults)
     shapes.refuse_unknown(table, _TOOL_KEYS, "key of a tool definition", _TOOL, "")
     name = shapes.text(table, "name", "the tool", _TOOL)
     description = shapes.description(table, f"The tool `{name}`", UNDESCRIBED)
     given = inputs(table, shapes, undescribed=UNDESCRIBED)
     taken = outputs(table, shapes, undescribed=UNDESCRIBED)
-    tool = Tool(name, table.place, description, given, taken, Steps(shapes).read(table.get("run"), "`run`"))
+    tool = Tool(name, table.position, description, given, taken, Steps(shapes).read(table.get("run"), "`run`"))
     if table.get("run") is None:
-        shapes.fault(table.place, _TOOL, "The tool has no `run`.")
+        shapes.fault(table.position, _TOOL, "The tool has no `run`.")
     return (replace(tool, notes=shapes.notes) if name else None), tuple(shapes.faults)
 
 
@@ -82,7 +82,7 @@ def load_library(text: str) -> tuple[tuple[Tool, ...], tuple[Fault, ...]]:
     try:
         tree = parse_yaml(text)
     except YamlError as error:
-        return (), (Fault(error.place, _YAML, _sentence(error.message)),)
+        return (), (Fault(error.position, _YAML, _sentence(error.message)),)
     tools = []
     for item in shapes.items(tree, "A standard library", _TOOL):
         table = shapes.table(item, "A tool", _TOOL)
@@ -91,7 +91,7 @@ def load_library(text: str) -> tuple[tuple[Tool, ...], tuple[Fault, ...]]:
         name = shapes.text(table, "name", "the tool", _TOOL)
         description = shapes.description(table, f"The tool `{name}`", "")
         given = inputs(table, shapes, undescribed="")
-        tools.append(Tool(name, table.place, description, given, outputs(table, shapes, undescribed=""), ()))
+        tools.append(Tool(name, table.position, description, given, outputs(table, shapes, undescribed=""), ()))
     return tuple(tool for tool in tools if tool.name), tuple(shapes.faults)
 
 
@@ -109,15 +109,15 @@ def inputs(table: Table, shapes: Shapes, *, undescribed: str = _INPUT) -> tuple[
         description = shapes.description(entry, f"The input `{name}`" if name else "An input", undescribed)
         shapes.refuse_unknown(entry, _INPUT_KEYS, "key of an input", _INPUT)
         if name in found:
-            shapes.fault(entry.place, _INPUT, f"The input `{name}` is declared twice.")
+            shapes.fault(entry.position, _INPUT, f"The input `{name}` is declared twice.")
         default = entry.get("default")
         if name and (not name.isidentifier() or name == "module_path"):
             message = f"`{name[:60]}` cannot be an input's name; it is letters, digits and _, and not `module_path`."
-            shapes.fault(entry.place, _INPUT, message)
+            shapes.fault(entry.position, _INPUT, message)
         if name:
             found[name] = Input(
                 name=name,
-                place=entry.place,
+                position=entry.position,
                 description=description,
                 required=shapes.flag(entry, "required", _INPUT),
                 default=plain(default) if default is not None else None,
@@ -139,10 +139,10 @@ def _document(text: str, what: str, shapes: Shapes) -> Table | None:
     try:
         tree = _lenient(text, shapes)
     except YamlError as error:
-        shapes.fault(error.place, _YAML, _sentence(error.message))
+        shapes.fault(error.position, _YAML, _sentence(error.message))
         return None
     if not isinstance(tree, Table):
-        shapes.fault(tree.place, _PHASE, f"{what} is a mapping, not {kind_of(tree)}.")
+        shapes.fault(tree.position, _PHASE, f"{what} is a mapping, not {kind_of(tree)}.")
         return None
     return shapes.table(tree, what.lower(), _PHASE)
 
@@ -157,11 +157,11 @@ def _lenient(text: str, shapes: Shapes) -> Tree:
             return parse_yaml(text)
         except YamlError as error:
             lines = text.splitlines(keepends=True)
-            line, at = error.place.line - 1, error.place.column - 2
+            line, at = error.position.line - 1, error.position.column - 2
             if _ESCAPE not in error.message or lines[line][at : at + 1] != "\\":
                 raise
             message = f"`{lines[line][at : at + 2]}` is not a YAML escape and is read literally; double the backslash."
-            shapes.note(error.place, "Unknown Escape", message)
+            shapes.note(error.position, "Unknown Escape", message)
             lines[line] = f"{lines[line][:at]}\\{lines[line][at:]}"
             text = "".join(lines)
     return parse_yaml(text)
@@ -174,16 +174,16 @@ def _sentence(message: str) -> str:
 def _phase(name: str, key: Scalar, body: Tree, steps: Steps, shapes: Shapes) -> Phase:
     """Read a phase, which is a list of steps or a single loop."""
     if not isinstance(body, Table):
-        return Phase(name, key.place, steps.read(body, f"The phase `{name}`"))
+        return Phase(name, key.position, steps.read(body, f"The phase `{name}`"))
     kinds = [kind for kind in _LOOPS if body.get(kind) is not None]
     if len(kinds) != 1:
-        shapes.fault(key.place, _PHASE, f"The phase `{name}` is a list of steps, or one loop with `run`.")
-        return Phase(name, key.place, ())
+        shapes.fault(key.position, _PHASE, f"The phase `{name}` is a list of steps, or one loop with `run`.")
+        return Phase(name, key.position, ())
     more = ("register",) if kinds == ["parallel_foreach"] else ()
     shapes.refuse_unknown(body, (kinds[0], "run", "directives", *more), "key of a phase that is a loop", _PHASE, "")
     shapes.table(body, f"the phase `{name}`", _PHASE)
-    places = {str(inner.value): inner.place for inner, _ in body.pairs}
+    places = {str(inner.value): inner.position for inner, _ in body.pairs}
     directives = tuple(directive for directive, _ in shapes.texts(body, "directives", "Unknown Directive"))
-    head = Head(name=f"{name} loop", place=key.place, directives=directives, places=places)
+    head = Head(name=f"{name} loop", position=key.position, directives=directives, places=places)
     loop: Step | None = steps.loop(body, kinds[0], head, 0)
-    return Phase(name, key.place, (loop,) if loop else (), looped=True)
+    return Phase(name, key.position, (loop,) if loop else (), looped=True)

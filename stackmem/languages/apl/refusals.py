@@ -32,23 +32,23 @@ class Refusals:
         self._tries = 0
 
     def _error(self, step: Step, title: str, message: str, halt: Halt) -> None:
-        self._halts_at(step.head.name, Fault(step.head.place, title, message), halt)
+        self._halts_at(step.head.name, Fault(step.head.position, title, message), halt)
 
     def _refuse(self, step: Step, title: str, halt: Halt) -> None:
         near = f" Nearest: {', '.join(halt.near)}." if halt.near else ""
         self._error(step, title, f"{halt.reason}{near} {halt.details}.", halt)
 
     def _halts_at(self, step: str, fault: Fault, halt: Halt) -> None:
-        self.add(fault, halt.within(self._at.phase, step, self._at.trail))
+        self.add(fault, halt.locate(self._at.phase, step, self._at.trail))
 
     def add(self, fault: Fault, halt: Halt, *, caught: bool = False) -> None:
         """Add an error. In a run it is a halt, unless a ``try`` catches it."""
         self.errors.append(fault)
         if not self._tries and not caught:
-            self.halts.append(halt.at(self._path, fault.place))
+            self.halts.append(halt.at(self._path, fault.position))
 
     def _warn(self, step: Step, title: str, message: str) -> None:
-        self.warnings.append(Fault(step.head.place, title, message))
+        self.warnings.append(Fault(step.head.position, title, message))
 
     def _invalid_template(self, text: str, why: str, place: Place, step: str) -> None:
         self._halts_at(step, Fault(place, "Invalid Template", f"`{text[:80]}`: {why}"), invalid_template(text, why))

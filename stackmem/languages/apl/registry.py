@@ -29,19 +29,19 @@ class Parameter(Struct, frozen=True):
 
     name: str
     required: bool = False
-    instead: tuple[str, ...] = ()  # alternative spellings
+    aliases: tuple[str, ...] = ()  # alternative spellings
 
 
 BUILT_INS: dict[str, tuple[Parameter, ...]] = {
     "set_vars": (Parameter("vars", required=True),),
     "shell": (Parameter("command", required=True), Parameter("working_directory")),
-    "read_file": (Parameter("path", required=True, instead=("absolute_path",)),),
+    "read_file": (Parameter("path", required=True, aliases=("absolute_path",)),),
     "write_file": (
-        Parameter("to_file", required=True, instead=("path",)),
-        Parameter("content_template", required=True, instead=("content",)),
+        Parameter("to_file", required=True, aliases=("path",)),
+        Parameter("content_template", required=True, aliases=("content",)),
     ),
     "git_clone": (
-        Parameter("repo_path", required=True, instead=("repo_url",)),
+        Parameter("repo_path", required=True, aliases=("repo_url",)),
         Parameter("workspace"),
         Parameter("if_not_exists"),
     ),
@@ -76,11 +76,11 @@ class BrokenFile(Struct, frozen=True):
 
     @property
     def halt(self) -> Halt:
-        return invalid_program(self.path, self.fault.place, f"{self.fault.title}: {self.fault.message}", self.line)
+        return invalid_program(self.path, self.fault.position, f"{self.fault.title}: {self.fault.message}", self.line)
 
     @property
-    def where(self) -> str:
-        return f"{self.path}:{self.fault.place.line}:{self.fault.place.column}"
+    def location(self) -> str:
+        return f"{self.path}:{self.fault.position.line}:{self.fault.position.column}"
 
 
 class KnownTool(Struct, frozen=True):
@@ -94,7 +94,7 @@ class KnownTool(Struct, frozen=True):
     body: tuple[Step, ...] = ()
     source: str = ""  # the file that defines it; empty for tools shipped with the language
     broken: BrokenFile | None = None  # the fault of its file
-    place: Place = Place(1, 1)
+    position: Place = Place(1, 1)
 
     @property
     def gives_result(self) -> bool:
@@ -121,20 +121,20 @@ class Registry(Struct, frozen=True):
         """
         tool = self.tools.get(name)
         if tool is None:
-            raise unknown_tool(name, self.tools, [each.where for each in self.broken])
+            raise unknown_tool(name, self.tools, [each.location for each in self.broken])
         if tool.broken:
             raise tool.broken.halt
         return tool
 
-    def with_custom(self, found: Iterable[tuple[Tool | BrokenFile, str]], place: str) -> Registry:
+    def with_custom(self, custom: Iterable[tuple[Tool | BrokenFile, str]], origin: str) -> Registry:
         """Return a registry with custom tools added. They override existing tools except built-ins.
 
         Args:
-            found: Tools, each with its file. Of two tools with one name, the later one counts.
-            place: ``global`` or ``local``.
+            custom: Tools, each with its file. Of two tools with one name, the later one counts.
+            origin: ``global`` or ``local``.
         """
         tools, lines, broken = dict(self.tools), list(self.shadowed), list(self.broken)
-        for tool, source in found:
+        for tool, source in custom:
             old = tools.get(tool.name)
             if isinstance(tool, BrokenFile):
                 broken.append(tool)
@@ -142,14 +142,16 @@ class Registry(Struct, frozen=True):
                     tools[tool.name] = KnownTool(tool.name, "broken", source=source, broken=tool)
                 continue
             if old is not None and old.kind == "built-in":
-                lines.append(f"The {place} tool `{tool.name}` of {source} is ignored: a built-in cannot be overridden.")
+                lines.append(
+                    f"The {origin} tool `{tool.name}` of {source} is ignored: a built-in cannot be overridden."
+                )
                 continue
             if old is not None:
                 of = f" of {old.source}" if old.source else ""
-                lines.append(f"The {place} tool `{tool.name}` of {source} stands over the {old.kind} tool{of}.")
+                lines.append(f"The {origin} tool `{tool.name}` of {source} stands over the {old.kind} tool{of}.")
             kind: Kind = "custom" if tool.body else "agent"
             tools[tool.name] = KnownTool(
-                tool.name, kind, tool.description, tool.inputs, tool.outputs, tool.body, source, place=tool.place
+                tool.name, kind, tool.description, tool.inputs, tool.outputs, tool.body, source, position=tool.position
             )
         return Registry(tools, tuple(lines), tuple(broken))
 
@@ -202,7 +204,7 @@ def misfits(tool: KnownTool, step: ToolStep) -> Iterator[str]:
     if tool.kind not in ("built-in", "code"):
         return
     given = step.params if step.tool in ("run_apl", "agent_native") else {**step.params, **step.inputs}
-    parameters = {each.name: each.instead for each in BUILT_INS.get(step.tool, ())}
+    parameters = {each.name: each.aliases for each in BUILT_INS.get(step.tool, ())}
     for name in _TEXTS.get(step.tool, ()):
         spelled = next((each for each in (name, *parameters.get(name, ())) if each in given), "")
         if spelled and not isinstance(given[spelled], str):
@@ -245,9 +247,9 @@ def _check_built_in(step: ToolStep) -> CallFaults:
     inputs = {} if step.tool in ("run_apl", "agent_native") else step.inputs
     own = {name for name in _keys(step) if name not in _TAKEN.get(step.tool, ())}
     given = {*step.params, *inputs, *own} | ({"vars"} if step.tool == "set_vars" and step.variables else set())
-    spellings = [(each.name, *each.instead) for each in parameters]
+    spellings = [(each.name, *each.aliases) for each in parameters]
     known = {name for names in spellings for name in names}
-    lacking = (each.name for each in parameters if each.required and given.isdisjoint((each.name, *each.instead)))
+    lacking = (each.name for each in parameters if each.required and given.isdisjoint((each.name, *each.aliases)))
     strange = sorted(given - known)
     return CallFaults(
         tuple((PARAMETER, f"The tool `{step.tool}` needs the parameter `{name}`.", name) for name in lacking),

@@ -133,7 +133,7 @@ class Scope:
         return list(value) if isinstance(value, list) else value
 
 
-def bind_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: Scope) -> Scope:
+def bind_inputs(declared: tuple[Input, ...], values: Mapping[str, Any], scope: Scope) -> Scope:
     """Set the inputs in ``scope`` and return it.
 
     Defaults may be templates over earlier inputs.
@@ -142,12 +142,12 @@ def bind_inputs(declared: tuple[Input, ...], given: Mapping[str, Any], scope: Sc
         Halt: A required input is missing, or an input is unknown.
     """
     known = {each.name for each in declared}
-    unknown = [name for name in given if name not in known]
+    unknown = [name for name in values if name not in known]
     if unknown:
         raise unknown_input(unknown[0], known)
     for each in declared:
-        if each.name in given:
-            scope.set(each.name, given[each.name])
+        if each.name in values:
+            scope.set(each.name, values[each.name])
         elif each.has_default:
             scope.set(each.name, scope.resolve(each.default))
         elif each.required:
@@ -247,7 +247,7 @@ class Pointer(Struct, frozen=True):
     path: str = ""  # path of the parent of the running step, for the trace: names separated by slashes
     trail: tuple[str, ...] = ()  # what encloses the running steps: tools, programs, loop items
     depth: int = 0  # number of enclosing programs and tools
-    named: Mapping[str, tuple[Step, ...]] = {}
+    stored_steps: Mapping[str, tuple[Step, ...]] = {}
     while_limit: int = WHILE_LIMIT  # maximum rounds of a ``while`` loop
     watch: MomentListener | None = None  # a debugger, if one is attached
     frame: str = ""  # name of the running frame for the debugger; if empty, the file name of ``source``
@@ -264,7 +264,7 @@ class Pointer(Struct, frozen=True):
 
     def calls(self, step: Step, frame: str) -> Pointer:
         """Return the pointer for running what a step calls. Its scope and source are not set yet."""
-        return replace(self, frame=frame, callers=((self, step.head.place.line), *self.callers))
+        return replace(self, frame=frame, callers=((self, step.head.position.line), *self.callers))
 
     def notify_debugger(self, kind: Any, text: str, line: int = 1) -> None:
         """Notify the debugger, if one is attached. ``line`` is the line that is about to run."""

@@ -41,7 +41,7 @@ class Config(Struct, frozen=True):
 
 def invalid(path: str, fault: Fault, text: str) -> Halt:
     """Build the halt for a document that cannot be executed."""
-    return invalid_program(path, fault.place, f"{fault.title}: {fault.message}", line_of(text, fault.place))
+    return invalid_program(path, fault.position, f"{fault.title}: {fault.message}", line_of(text, fault.position))
 
 
 def read_program(path: str, text: str) -> Program:
@@ -56,7 +56,7 @@ def read_program(path: str, text: str) -> Program:
     return program
 
 
-def read_config(name: str, beside: str) -> Reading:
+def read_config(name: str, source: str) -> Reading:
     """Load the configuration at a path; empty if no path is given.
 
     Raises:
@@ -64,7 +64,7 @@ def read_config(name: str, beside: str) -> Reading:
     """
     if not name:
         return Config()
-    return _config((yield from _load(LoadSource(name, beside), "The configuration could not be read.")))
+    return _config((yield from _load(LoadSource(name, source), "The configuration could not be read.")))
 
 
 def _load(operation: LoadSource, reason: str, name: str = "") -> Generator[LoadSource, Source, Source]:
@@ -83,22 +83,22 @@ def _config(source: Source) -> Config:
     try:
         tree = parse_yaml(source.text)
     except YamlError as error:
-        raise invalid(source.path, Fault(error.place, "Invalid YAML", error.message), source.text) from error
+        raise invalid(source.path, Fault(error.position, "Invalid YAML", error.message), source.text) from error
     if not isinstance(tree, Table):
-        raise invalid(source.path, Fault(tree.place, "Invalid Configuration", "It is a mapping."), source.text)
+        raise invalid(source.path, Fault(tree.position, "Invalid Configuration", "It is a mapping."), source.text)
     for key, _ in tree.pairs:
         if key.value not in _CONFIG_KEYS:
             message = f"`{key.value}` is not a key of it; known: {', '.join(_CONFIG_KEYS)}."
-            raise invalid(source.path, Fault(key.place, "Invalid Configuration", message), source.text)
+            raise invalid(source.path, Fault(key.position, "Invalid Configuration", message), source.text)
     values = plain(tree)
     paths = values.get("tool_paths") or []
     texts = (values.get("runtime") or "", values.get("linter") or "", *(paths if isinstance(paths, list) else [None]))
     if not all(isinstance(text, str) for text in texts):
-        raise invalid(source.path, Fault(tree.place, "Invalid Configuration", "Its values are paths."), source.text)
+        raise invalid(source.path, Fault(tree.position, "Invalid Configuration", "Its values are paths."), source.text)
     limit = values.get("while_limit", 0)
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 0:
         message = "`while_limit` is a whole number."
-        raise invalid(source.path, Fault(tree.place, "Invalid Configuration", message), source.text)
+        raise invalid(source.path, Fault(tree.position, "Invalid Configuration", message), source.text)
     return Config(source.path, str(texts[0]), str(texts[1]), tuple(map(str, texts[2:])), limit)
 
 
@@ -137,7 +137,7 @@ def _library(config: Config) -> Reading:
 def _tools_of_library(source: Source) -> tuple[Tool, ...]:
     tools, faults = load_library(source.text)
     if faults or source.failed:
-        fault = faults[0] if faults else Fault(parse_yaml("").place, "Invalid Library", source.failed)
+        fault = faults[0] if faults else Fault(parse_yaml("").position, "Invalid Library", source.failed)
         raise invalid(source.path, fault, source.text)
     return tools
 
@@ -184,7 +184,7 @@ def _tool(source: Source) -> Tool | BrokenFile:
         return tool
     match = _NAME.search(source.text)
     name = tool.name if tool else match[1] if match else ""
-    return BrokenFile(source.path, faults[0], name, line_of(source.text, faults[0].place))
+    return BrokenFile(source.path, faults[0], name, line_of(source.text, faults[0].position))
 
 
 def load_program_at(name: str, pointer: Pointer) -> Generator[LoadSource, Source, tuple[Program, str, str]]:

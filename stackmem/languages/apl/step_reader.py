@@ -22,49 +22,49 @@ class Shapes:
         """Faults that do not prevent a run."""
         return tuple(self._notes)
 
-    def note(self, place: Place, title: str, message: str) -> None:
-        self._notes.append(Fault(place, title, message))
+    def note(self, position: Place, title: str, message: str) -> None:
+        self._notes.append(Fault(position, title, message))
 
-    def fault(self, place: Place, title: str, message: str) -> None:
-        self.faults.append(Fault(place, title, message))
+    def fault(self, position: Place, title: str, message: str) -> None:
+        self.faults.append(Fault(position, title, message))
 
-    def table(self, tree: Tree | None, what: str, title: str) -> Table | None:
+    def table(self, tree: Tree | None, label: str, title: str) -> Table | None:
         """Return a mapping. Duplicate keys are faults."""
         if tree is None:
             return None
         if not isinstance(tree, Table):
-            self.fault(tree.place, title, f"{what} is a mapping, not {kind_of(tree)}.")
+            self.fault(tree.position, title, f"{label} is a mapping, not {kind_of(tree)}.")
             return None
         for key in duplicate_keys(tree):
-            self.fault(key.place, "Duplicate Key", f"The key `{key.value}` stands twice in {what}.")
+            self.fault(key.position, "Duplicate Key", f"The key `{key.value}` stands twice in {label}.")
         return tree
 
-    def items(self, tree: Tree | None, what: str, title: str, wanted: str = "a list") -> tuple[Tree, ...]:
+    def items(self, tree: Tree | None, label: str, title: str, kind: str = "a list") -> tuple[Tree, ...]:
         if tree is None or (isinstance(tree, Scalar) and tree.value is None):
             return ()
         if not isinstance(tree, Items):
-            self.fault(tree.place, title, f"{what} is {wanted}, not {kind_of(tree)}.")
+            self.fault(tree.position, title, f"{label} is {kind}, not {kind_of(tree)}.")
             return ()
         return tree.items
 
-    def text(self, table: Table, key: str, what: str, title: str) -> str:
+    def text(self, table: Table, key: str, label: str, title: str) -> str:
         """Return a non-empty text. A missing one is also a fault."""
         value = table.get(key)
         if isinstance(value, Scalar) and isinstance(value.value, str) and value.value.strip():
             return value.value
         if value is None:
-            self.fault(table.place, title, f"{what} has no `{key}`.")
+            self.fault(table.position, title, f"{label} has no `{key}`.")
         else:
-            self.fault(value.place, title, f"`{key}` of {what} is a text that is not empty, not {kind_of(value)}.")
+            self.fault(value.position, title, f"`{key}` of {label} is a text that is not empty, not {kind_of(value)}.")
         return ""
 
-    def description(self, table: Table, what: str, undescribed: str) -> str:
+    def description(self, table: Table, label: str, undescribed: str) -> str:
         """Return the description in a table. A missing one is noted under the title ``undescribed``."""
         value = table.get("description")
         if isinstance(value, Scalar) and value.value is not None and value.literal.strip():
             return str(value.value)
         if undescribed:
-            self.note(value.place if value else table.place, undescribed, f"{what} has no `description`.")
+            self.note(value.position if value else table.position, undescribed, f"{label} has no `description`.")
         return ""
 
     def flag(self, table: Table, key: str, title: str) -> bool:
@@ -74,7 +74,7 @@ class Shapes:
         if isinstance(value, Scalar) and isinstance(value.value, bool):
             return value.value
         text = value.literal if isinstance(value, Scalar) else kind_of(value)
-        self.fault(value.place, title, f"`{key}` is true or false, not {text[:40]}.")
+        self.fault(value.position, title, f"`{key}` is true or false, not {text[:40]}.")
         return False
 
     def values(self, table: Table, key: str, title: str) -> dict[str, Any]:
@@ -83,13 +83,13 @@ class Shapes:
         return plain(inner) if inner else {}
 
     def refuse_unknown(
-        self, table: Table, known: Collection[str], what: str, title: str, hint: str | None = None
+        self, table: Table, valid_keys: Collection[str], label: str, title: str, hint: str | None = None
     ) -> None:
         """Add a fault for every unknown key. ``hint`` replaces the list of known keys in the message."""
         for key, _ in table.pairs:
-            if key.value not in known:
-                rest = f"; known: {', '.join(sorted(known))}" if hint is None else hint
-                self.fault(key.place, title, f"`{str(key.value)[:60]}` is no {what}{rest}.")
+            if key.value not in valid_keys:
+                rest = f"; known: {', '.join(sorted(valid_keys))}" if hint is None else hint
+                self.fault(key.position, title, f"`{str(key.value)[:60]}` is no {label}{rest}.")
 
     def texts(self, table: Table, key: str, title: str) -> Iterator[tuple[str, Place]]:
         """Yield a single text or each text of a list."""
@@ -97,9 +97,9 @@ class Shapes:
         single = isinstance(value, Scalar) and isinstance(value.value, str)
         for item in (value,) if single else self.items(value, f"`{key}`", title):
             if isinstance(item, Scalar) and isinstance(item.value, str):
-                yield item.value, item.place
+                yield item.value, item.position
             elif item is not None:
-                self.fault(item.place, title, f"`{key}` holds texts, not {kind_of(item)}.")
+                self.fault(item.position, title, f"`{key}` holds texts, not {kind_of(item)}.")
 
 
 MAX_NESTED = 20
@@ -129,11 +129,11 @@ class Steps:
     def __init__(self, shapes: Shapes) -> None:
         self._shapes = shapes
 
-    def read(self, tree: Tree | None, what: str, depth: int = 0) -> tuple[Step, ...]:
+    def read(self, tree: Tree | None, label: str, depth: int = 0) -> tuple[Step, ...]:
         if depth > MAX_NESTED and tree is not None:
-            self._shapes.fault(tree.place, _STEP, f"Steps are nested deeper than {MAX_NESTED}.")
+            self._shapes.fault(tree.position, _STEP, f"Steps are nested deeper than {MAX_NESTED}.")
             return ()
-        found = (self._step(item, depth) for item in self._shapes.items(tree, what, _STEP))
+        found = (self._step(item, depth) for item in self._shapes.items(tree, label, _STEP))
         return tuple(step for step in found if step is not None)
 
     def loop(self, table: Table, kind: str, head: Head, depth: int) -> Step | None:
@@ -161,11 +161,11 @@ class Steps:
         items = inner.get("in")
         good = isinstance(items, Items) or (isinstance(items, Scalar) and isinstance(items.value, str) and items.value)
         if not good:
-            place = items.place if items else inner.place
+            place = items.position if items else inner.position
             shapes.fault(place, _FOREACH, "`in` is the name of a variable, a template, or a list.")
         loop_var = shapes.text(inner, "loop_var", f"the `{kind}` loop", _FOREACH)
         if loop_var and not loop_var.isidentifier():
-            shapes.fault(inner.place, _FOREACH, f"`loop_var` is the name of a variable, not `{loop_var[:40]}`.")
+            shapes.fault(inner.position, _FOREACH, f"`loop_var` is the name of a variable, not `{loop_var[:40]}`.")
             loop_var = ""
         most = 0
         if kind == "parallel_foreach":
@@ -173,7 +173,7 @@ class Steps:
         if not good or not loop_var or items is None:
             return None
         directives = self._directives(inner)
-        looped = Head(head.name, head.place, head.condition, (*head.directives, *directives), head.places)
+        looped = Head(head.name, head.position, head.condition, (*head.directives, *directives), head.places)
         return Foreach(looped, plain(items), loop_var, body, most, self._register(table, head))
 
     def _count(self, tree: Tree | None, default: int) -> int:
@@ -181,22 +181,22 @@ class Steps:
             return default
         if isinstance(tree, Scalar) and isinstance(tree.value, int) and tree.value is not True and tree.value > 0:
             return min(tree.value, 64)
-        self._shapes.fault(tree.place, _FOREACH, "`max_concurrency` is a whole number from 1.")
+        self._shapes.fault(tree.position, _FOREACH, "`max_concurrency` is a whole number from 1.")
         return default
 
     def _step(self, tree: Tree, depth: int) -> Step | None:
         shapes = self._shapes
         if not isinstance(tree, Table):
-            shapes.fault(tree.place, _STEP, f"A step is a mapping with `name` and `tool`, not {kind_of(tree)}.")
+            shapes.fault(tree.position, _STEP, f"A step is a mapping with `name` and `tool`, not {kind_of(tree)}.")
             return None
         names = [value for key, value in tree.pairs if key.value == "name"]
         kinds = [kind for kind in _KINDS if tree.get(kind) is not None]
         has_tool = tree.get("tool") is not None
         self._refuse_doubled(tree, allowed=2 if has_tool else 1)
-        places = {str(key.value): key.place for key, _ in reversed(tree.pairs)}
+        places = {str(key.value): key.position for key, _ in reversed(tree.pairs)}
         head = Head(
             name=self._name(tree, names),
-            place=tree.place,
+            position=tree.position,
             condition=self._condition(tree),
             directives=self._directives(tree),
             places=places,
@@ -212,18 +212,18 @@ class Steps:
     def _say_what_is_missing(self, tree: Table, kinds: list[str], *, has_tool: bool) -> None:
         if kinds:
             several = ", ".join(f"`{kind}`" for kind in [*kinds, *(["tool"] if has_tool else [])])
-            self._shapes.fault(tree.place, _STEP, f"A step is one thing: it has {several}.")
+            self._shapes.fault(tree.position, _STEP, f"A step is one thing: it has {several}.")
         else:
-            self._shapes.fault(tree.place, _MISSING, "The step has no `tool`.")
+            self._shapes.fault(tree.position, _MISSING, "The step has no `tool`.")
 
     def _name(self, tree: Table, names: list[Tree]) -> str:
         if not names:
-            self._shapes.fault(tree.place, _MISSING, "The step has no `name`.")
+            self._shapes.fault(tree.position, _MISSING, "The step has no `name`.")
             return "(unnamed step)"
         first = names[0]
         if isinstance(first, Scalar) and first.value is not None and str(first.literal).strip():
             return str(first.literal)
-        self._shapes.fault(first.place, _MISSING, f"`name` is a text that is not empty, not {kind_of(first)}.")
+        self._shapes.fault(first.position, _MISSING, f"`name` is a text that is not empty, not {kind_of(first)}.")
         return "(unnamed step)"
 
     def _condition(self, tree: Table) -> str:
@@ -235,7 +235,7 @@ class Steps:
                 return "true" if truth else "false"
             case Scalar(value=str() as text) if text.strip():
                 return text
-        self._shapes.fault(value.place, _STEP, f"`if` is a condition in quotes, not {kind_of(value)}.")
+        self._shapes.fault(value.position, _STEP, f"`if` is a condition in quotes, not {kind_of(value)}.")
         return ""
 
     def _directives(self, table: Table) -> tuple[str, ...]:
@@ -258,7 +258,7 @@ class Steps:
             case "try":
                 body = self.read(tree.get("try"), "`try`", depth + 1)
                 if tree.get("catch") is None:
-                    self._shapes.fault(head.place, _STEP, "A `try` step has a `catch`.")
+                    self._shapes.fault(head.position, _STEP, "A `try` step has a `catch`.")
                 return Try(head, body, self.read(tree.get("catch"), "`catch`", depth + 1))
             case _:
                 return RunStep(head, self._shapes.text(tree, "run_step", "the step", _STEP))
@@ -267,7 +267,7 @@ class Steps:
         value = tree.get("switch")
         cases = self._shapes.table(tree.get("cases"), "`cases`", _STEP)
         if cases is None:
-            self._shapes.fault(head.place, _STEP, "A `switch` step has `cases`.")
+            self._shapes.fault(head.position, _STEP, "A `switch` step has `cases`.")
             return None
         if not isinstance(value, Scalar) or value.value is None:
             self._shapes.fault(head.at("switch"), _STEP, "`switch` is an expression in quotes.")
@@ -321,7 +321,7 @@ class Steps:
                 fits = False
             if fits:
                 return tree.value
-        self._shapes.fault(tree.place, _STEP, "`timeout_seconds` is a number above 0, at most 3600.")
+        self._shapes.fault(tree.position, _STEP, "`timeout_seconds` is a number above 0, at most 3600.")
         return None
 
     def _as_type(self, tree: Table) -> AsType | None:
@@ -332,7 +332,7 @@ class Steps:
         for kind in known:
             if isinstance(value, Scalar) and value.value == kind:
                 return kind
-        self._shapes.fault(value.place, _STEP, f"`as_type` is one of {', '.join(known)}.")
+        self._shapes.fault(value.position, _STEP, f"`as_type` is one of {', '.join(known)}.")
         return None
 
     def _refuse_doubled(self, tree: Table, allowed: int) -> None:
@@ -342,4 +342,4 @@ class Steps:
             name = str(key.value)
             seen[name] = seen.get(name, 0) + 1
             if seen[name] > (allowed if name == "name" else 1):
-                self._shapes.fault(key.place, "Duplicate Key", f"The key `{name[:60]}` stands twice in one step.")
+                self._shapes.fault(key.position, "Duplicate Key", f"The key `{name[:60]}` stands twice in one step.")

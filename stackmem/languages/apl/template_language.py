@@ -54,12 +54,12 @@ class Missing(StrictUndefined):
 
     def refuse(self) -> NoReturn:
         """Raise the error for using the missing value."""
-        if isinstance(self._undefined_obj, CommandOutput) and self.held is _UNSET:
+        if isinstance(self._undefined_obj, CommandOutput) and self.container is _UNSET:
             raise MalformedOutputError(self._undefined_obj, self.missing_name)
         raise MissingError(self)
 
     @property
-    def held(self) -> Any:
+    def container(self) -> Any:
         """The value in which the lookup failed; for a command's output, its parsed JSON."""
         looked_in = self._undefined_obj
         return looked_in.json(_UNSET) if isinstance(looked_in, CommandOutput) else looked_in
@@ -92,7 +92,7 @@ class MissingError(UndefinedError):
         super().__init__(missing.missing_name)
         self.name = missing.missing_name
         self.is_field = missing.is_field
-        self.held = missing.held
+        self.container = missing.container
 
 
 class _ColonArguments(Extension):
@@ -158,7 +158,7 @@ class _Bounds(NodeTransformer):
         return node
 
     def visit_Const(self, node: nodes.Const) -> nodes.Node:  # noqa: N802
-        whole(node.value)  # rejects infinite numbers such as 1e999
+        plain_json(node.value)  # rejects infinite numbers such as 1e999
         return node
 
     def visit_Macro(self, node: nodes.Macro) -> nodes.Node:  # noqa: N802
@@ -264,7 +264,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             yield item
 
 
-def whole(value: Any) -> Any:
+def plain_json(value: Any) -> Any:
     """Convert an expression's value to plain JSON. Ranges and other iterables become lists."""
     match value:
         case Missing():
@@ -278,9 +278,9 @@ def whole(value: Any) -> Any:
         case None | bool() | int() | float():
             return value
         case dict():
-            return {str(key): whole(item) for key, item in value.items()}
+            return {str(key): plain_json(item) for key, item in value.items()}
         case Iterable():
-            return [whole(item) for item in value]
+            return [plain_json(item) for item in value]
     raise SecurityError("a function is not a value")
 
 
@@ -288,7 +288,7 @@ def text_of(value: Any) -> str:
     """Return a text unchanged and any other value as JSON."""
     if isinstance(value, Missing):
         value.refuse()
-    return value if isinstance(value, str) else json.dumps(whole(value), ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(plain_json(value), ensure_ascii=False)
 
 
 def concatenate(parts: Iterable[Any]) -> str:

@@ -13,7 +13,7 @@ from jinja2.parser import Parser
 from msgspec import Struct
 
 from .command_output import storable
-from .template_language import MAX_CHARS, Missing, MissingError, TemplateEnvironment, text_of, whole
+from .template_language import MAX_CHARS, Missing, MissingError, TemplateEnvironment, plain_json, text_of
 
 _LANGUAGE = TemplateEnvironment()
 _WHOLE = re.compile(r"\{\{[-+]?((?:(?!\{\{|\}\}).)*?)[-+]?\}\}", re.DOTALL)
@@ -24,12 +24,12 @@ _FAULTS = (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, R
 class TemplateFault(Exception):  # noqa: N818 - it becomes the halt of that name
     """A template that cannot be rendered."""
 
-    def __init__(self, reason: str, missing: str = "", *, is_field: bool = False, held: Any = None) -> None:
+    def __init__(self, reason: str, missing: str = "", *, is_field: bool = False, container: Any = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.missing = missing  # the missing variable or field; empty for other faults
         self.is_field = is_field
-        self.held = held  # the value in which the field was looked up
+        self.container = container  # the value in which the field was looked up
 
 
 class Mention(Struct, frozen=True):
@@ -86,7 +86,7 @@ def evaluate(expression: str, scope: Mapping[str, Any], results: Container[str] 
         value = context.vars["result"]
         if looked_up and not isinstance(value, Missing) and not callable(value):
             return value
-        return storable(whole(value)) if "\\" in expression else whole(value)
+        return storable(plain_json(value)) if "\\" in expression else plain_json(value)
     except _FAULTS as error:
         raise _fault(error) from error
 
@@ -213,7 +213,9 @@ def _compile_expression(text: str) -> tuple[Template, bool]:
 
 def _fault(error: BaseException) -> TemplateFault:
     if isinstance(error, MissingError):
-        return TemplateFault("A required variable was not found.", error.name, is_field=error.is_field, held=error.held)
+        return TemplateFault(
+            "A required variable was not found.", error.name, is_field=error.is_field, container=error.container
+        )
     lines = str(error).strip().splitlines()
     return TemplateFault((lines or [type(error).__name__])[0][:300])
 

@@ -199,7 +199,7 @@ def parameter(step: ToolStep, name: str, default: Any = None) -> Any:
     """Return a parameter under any of its spellings, from the step itself or its ``with_inputs``."""
     places = (step.params,) if step.tool in _TAKES_ANY_INPUT else (step.inputs, step.params)
     built_in = next((each for each in BUILT_INS.get(step.tool, ()) if each.name == name), None)
-    others = built_in.instead if built_in else SPELLINGS.get((step.tool, name), ())
+    others = built_in.aliases if built_in else SPELLINGS.get((step.tool, name), ())
     for place in places:
         for spelling in (name, *others):
             if spelling in place:

@@ -21,7 +21,7 @@ AsType = Literal["json", "int", "float", "bool", "list", "str"]
 class Fault(Struct, frozen=True):
     """A fault of a document."""
 
-    place: Place
+    position: Place
     title: str  # as the linter shows it, such as ``Unknown Tool``
     message: str
 
@@ -30,7 +30,7 @@ class Input(Struct, frozen=True):
     """A declared input of a program or tool."""
 
     name: str
-    place: Place
+    position: Place
     description: str = ""
     required: bool = False  # a default satisfies it
     default: Any = None  # may be a template
@@ -46,13 +46,13 @@ class Head(Struct, frozen=True):
     """The parts common to all steps."""
 
     name: str
-    place: Place
+    position: Place
     condition: str = ""  # the ``if`` condition; empty if there is none
     directives: tuple[str, ...] = ()
     places: dict[str, Place] = field(default_factory=dict)  # positions of the step's keys
 
     def at(self, key: str) -> Place:
-        return self.places.get(key, self.place)
+        return self.places.get(key, self.position)
 
 
 class ToolStep(Struct, frozen=True, tag=True):
@@ -110,7 +110,7 @@ class RunStep(Struct, frozen=True, tag=True):
     """Runs the steps that ``def_step`` stores under a name, in the current scope."""
 
     head: Head
-    named: str
+    target: str
 
 
 Step = ToolStep | Foreach | WhileStep | Switch | Try | RunStep
@@ -120,7 +120,7 @@ class Phase(Struct, frozen=True):
     """A list of steps, or one loop that makes up the whole phase."""
 
     name: str
-    place: Place
+    position: Place
     steps: tuple[Step, ...]
     looped: bool = False  # whether its single step is the phase's own loop
 
@@ -142,7 +142,7 @@ class Tool(Struct, frozen=True):
     """A ``*.tool.apl`` file. ``notes`` is as in ``Program``."""
 
     name: str
-    place: Place
+    position: Place
     description: str
     inputs: tuple[Input, ...]
     outputs: tuple[Output, ...]
@@ -255,7 +255,7 @@ def later_reads_exit_code(steps: tuple[Step, ...], index: int) -> bool:
     return False
 
 
-def names_set(step: Step, named: Mapping[str, tuple[Step, ...]]) -> Iterator[str]:
+def names_set(step: Step, stored_steps: Mapping[str, tuple[Step, ...]]) -> Iterator[str]:
     """Yield every name that a step may set."""
     match step:
         case ToolStep():
@@ -269,8 +269,8 @@ def names_set(step: Step, named: Mapping[str, tuple[Step, ...]]) -> Iterator[str
             yield step.loop_var
             yield step.register
         case RunStep():
-            for each in all_steps(named.get(step.named, ())):
+            for each in all_steps(stored_steps.get(step.target, ())):
                 if not isinstance(each, RunStep):
-                    yield from names_set(each, named)
+                    yield from names_set(each, stored_steps)
         case _:
             pass

@@ -35,7 +35,7 @@ def command(
     program: str | None = argument(
         "[FILE]", "A workflow to run first; the session can use its definitions.", default=None
     ),
-    given: list[str] | None = option("--input", "A variable; repeatable.", "K=TEXT|K:=JSON|K=@FILE"),
+    variables: list[str] | None = option("--input", "A variable; repeatable.", "K=TEXT|K:=JSON|K=@FILE"),
     lib: list[str] | None = option("--lib", "A library; repeatable.", "FILE"),
     workspace: str | None = option("--workspace", "The folder to copy. Default: the current folder.", "DIR"),
     *,
@@ -48,7 +48,7 @@ def command(
     options = {"repl": True, "lib": [str(absolute(path)) for path in lib or ()]}
     name = program or str(folder / "repl.sexp")
     arguments = ProgramArguments(
-        name, read_inputs(given or (), None, cwd), options, workspace or str(cwd), language="sexp"
+        name, read_inputs(variables or (), None, cwd), options, workspace or str(cwd), language="sexp"
     )
     ready = prepare_program(arguments, flags, os.environ, cwd)
     say(*ready.request.warnings)

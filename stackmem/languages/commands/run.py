@@ -34,7 +34,7 @@ from stackmem.tools.mcp_servers import own_servers
 ))  # fmt: skip
 def command(
     program: str = argument("FILE|DIR", "A program, or a folder with a main program."),
-    given: list[str] | None = option("--input", "An input; repeatable.", "K=TEXT|K:=JSON|K=@FILE"),
+    input_values: list[str] | None = option("--input", "An input; repeatable.", "K=TEXT|K:=JSON|K=@FILE"),
     inputs: str | None = option("--inputs", "A YAML file of inputs.", "FILE"),
     text: str | None = option("-t --text", "The request, for programs that take one."),
     workspace: str | None = option("--workspace", "The folder to copy. Default: the folder of the program.", "DIR"),
@@ -72,7 +72,7 @@ def command(
         say(*warnings)
         arguments = ProgramArguments(
             program,
-            read_inputs(given or (), inputs, cwd),
+            read_inputs(input_values or (), inputs, cwd),
             {name: value for name, value in options.items() if value is not None},
             workspace,
             tuple(mount or ()),
@@ -87,7 +87,9 @@ def command(
         if dry_run:
             _show_outline(ready)
         replies = Answers([*(says or ()), *read_answers(answers, cwd)], interactive=arguments.interactive)
-        screen = ProgramScreen(ready.language.announcer(), quiet=quiet, full=full or whole, as_json=json, whole=whole)
+        screen = ProgramScreen(
+            ready.language.announcer(), quiet=quiet, full=full or whole, as_json=json, full_report=whole
+        )
         watch = watcher(screen, ready.program.path, debug=debug, verbose=verbose or whole)
         agree = partial(ask_about_size, as_json=json)
         person = Person(replies, screen, stop=stop_at_once, agree=agree, watch=watch, notice=say)

@@ -54,17 +54,17 @@ def plain_name(name: str) -> str:
     return f"_{plain[1:]}" if plain[0] in ".-" else plain
 
 
-def save(name: str, content: Any, summary: str = "", taken: Iterable[str] = ()) -> Doing:
+def save(name: str, content: Any, summary: str = "", existing: Iterable[str] = ()) -> Doing:
     """Store ``content``, replacing an artifact of the same name. Returns the ``Artifact``.
 
     Args:
         content: A text, or a value that is stored as JSON.
-        taken: Names of the existing artifacts. A different name that would produce the same file is refused.
+        existing: Names of the existing artifacts. A different name that would produce the same file is refused.
     """
     chunk, text, summary = plain_name(name), as_text(content), _one_line(summary)
     if not name.strip():
         return Artifact(name, chunk, failed="an artifact needs a name")
-    other = next((each for each in taken if each.strip() != name.strip() and plain_name(each) == chunk), None)
+    other = next((each for each in existing if each.strip() != name.strip() and plain_name(each) == chunk), None)
     if other is not None:
         return Artifact(name, chunk, failed=f"{name[:80]!r} and {other[:80]!r} would be one artifact; rename one")
     kept, file = text, ""

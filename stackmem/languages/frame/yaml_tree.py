@@ -38,20 +38,20 @@ class Place(Struct, frozen=True):
 class Scalar(Struct, frozen=True):
     """A text, number, boolean or null. ``literal`` is its source text."""
 
-    place: Place
+    position: Place
     value: str | int | float | bool | None
     literal: str
 
 
 class Items(Struct, frozen=True):
-    place: Place
+    position: Place
     items: tuple[Tree, ...]
 
 
 class Table(Struct, frozen=True):
     """A mapping. Its pairs are in source order and include duplicate keys."""
 
-    place: Place
+    position: Place
     pairs: tuple[tuple[Scalar, Tree], ...]
 
     def get(self, key: str) -> Tree | None:
@@ -65,9 +65,9 @@ Tree = Scalar | Items | Table
 class YamlError(Exception):
     """Text that is not YAML, or YAML that is rejected."""
 
-    def __init__(self, place: Place, message: str) -> None:
+    def __init__(self, position: Place, message: str) -> None:
         super().__init__(message)
-        self.place = place
+        self.position = position
         self.message = message
 
 
@@ -147,10 +147,10 @@ def kind_of(tree: Tree) -> str:
             return "a number"
 
 
-def line_of(text: str, place: Place) -> str:
+def line_of(text: str, position: Place) -> str:
     """Return the source line at a position, made printable and cut to 160 characters."""
     lines = text.splitlines()
-    shown = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
+    shown = lines[position.line - 1] if 0 < position.line <= len(lines) else ""
     return "".join(char if char.isprintable() else " " for char in shown[:160]).rstrip()
 
 

@@ -24,11 +24,11 @@ class Command(Struct, frozen=True):
 
     type: str
     line: str
-    given: dict[str, Any]
+    fields: dict[str, Any]
 
     @property
     def label(self) -> str:
-        return str(self.given.get("label", ""))
+        return str(self.fields.get("label", ""))
 
 
 def read_actionable(value: Any) -> tuple[Command, ...]:

@@ -142,7 +142,7 @@ def stop_lines(path: str, text: str) -> Iterator[int]:
         if agent is not None:
             yield from (agent.places[key].line for key in ("name", "prompt") if key in agent.places)
             yield from (each.places["name"].line for each in agent.actions if "name" in each.places)
-            yield from (each.place.line for each in agent.sub_agents)
+            yield from (each.position.line for each in agent.sub_agents)
             waiting += [each.inline for each in agent.sub_agents]
 
 

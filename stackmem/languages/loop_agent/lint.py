@@ -68,7 +68,7 @@ def _check_files(agent: Agent, path: str, tools: tuple[ToolSpec, ...] | None) ->
     """Return the errors in the files of direct and indirect sub-agents, which also prevent this agent from running."""
     found = list[DefinitionFault]()
     known = {path}
-    waiting = [(path, sub, sub.place) for sub in named_files(agent)]
+    waiting = [(path, sub, sub.position) for sub in named_files(agent)]
     while waiting:
         source, sub, place = waiting.pop(0)
         loaded: Source = yield LoadSource(sub.file, source)
@@ -86,13 +86,13 @@ def _check_files(agent: Agent, path: str, tools: tuple[ToolSpec, ...] | None) ->
 def _broken(sub: SubAgent, place: Place, faults: list[DefinitionFault]) -> Iterator[DefinitionFault]:
     wrong = next((fault for fault in faults if not fault.warning), None)
     if wrong is not None:
-        message = f"{sub.file}:{wrong.place.line}:{wrong.place.column}: {wrong.message}"
+        message = f"{sub.file}:{wrong.position.line}:{wrong.position.column}: {wrong.message}"
         yield DefinitionFault(place, "broken-sub-agent", message)
 
 
 def _finding(path: str, fault: DefinitionFault) -> Finding:
     severity: Any = "warning" if fault.warning else "error"
-    return Finding(path, fault.place.line, fault.place.column, severity, f"agent/{fault.code}", fault.message)
+    return Finding(path, fault.position.line, fault.position.column, severity, f"agent/{fault.code}", fault.message)
 
 
 def check_agent(agent: Agent, text: str, tools: tuple[ToolSpec, ...] | None) -> Iterator[DefinitionFault]:

@@ -41,7 +41,7 @@ class _Iterations:
         self.fault = ""  # why the first failed iteration failed
         self.merged = PayloadMerge(session.payload, session.agent.allowed, together=together)
         crush, shown = session.params["crushActionResults"], session.agent.loop_result_turns > 0
-        self.results = LoopResults(session.family.numbers, crush=crush, shown=shown)
+        self.results = LoopResults(session.family.numbers, crush=crush, visible=shown)
 
     def act(self, names: ReferenceNames) -> Any:
         """Return the loop's action or request with its references resolved."""
@@ -64,7 +64,7 @@ class _Iterations:
         for refused in answer.refused:
             add_warning(self.warnings, refused)
         if not outcome.ok and self.failed is None:
-            self.failed, self.fault = index, outcome.told or outcome.code
+            self.failed, self.fault = index, outcome.note or outcome.code
         mapping = mapping_of(self.session, self.does) if isinstance(self.does, ActionCall) else None
         if mapping is not None and is_mapped(mapping, outcome):
             writes = (*writes, *writes_of(mapping, outcome.value, names, self.warnings))
@@ -194,7 +194,7 @@ def run_while(session: AgentSession, loop: While, path: str) -> Routine:
         values = {loop.item: attempt, "index": index, "payload": session.payload, "data": session.data or {}}
         outcome = yield from rounds.run_one(ReferenceNames(values, (loop.item, "index")), index)
         results += [outcome.value] if looks_back[0] else []
-        errors += [outcome.told or outcome.code] if looks_back[1] and not outcome.ok else []
+        errors += [outcome.note or outcome.code] if looks_back[1] and not outcome.ok else []
         if not outcome.ok and not loop.continue_on_error:
             stopped = f"iteration {index + 1} failed"
             break

@@ -68,13 +68,15 @@ def apply_change(payload: Any, request: dict[str, Any], rules: tuple[Rule, ...] 
     return PayloadChange(work.result, edits, warnings, flags_of(edits), tuple(work.blocked), corrections)
 
 
-def write_one(draft: Draft, path: Path, value: Any, rules: tuple[Rule, ...], *, gone: bool = False) -> tuple[str, ...]:
+def write_one(
+    draft: Draft, path: Path, value: Any, rules: tuple[Rule, ...], *, removes: bool = False
+) -> tuple[str, ...]:
     """Set or remove the value at one path. Returns what was not allowed."""
     work = _PayloadEditor(draft, rules)
     there = look_up(draft.value, path) is not MISSING
     if there:
-        work.set("delete" if gone else "update", path, value)
-    elif not gone:
+        work.set("delete" if removes else "update", path, value)
+    elif not removes:
         work.add_allowed(path, value)
     return tuple(work.blocked)
 

@@ -68,17 +68,17 @@ def _most(value: Any) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else -1
 
 
-def unknown_params(given: dict[str, Any]) -> Iterator[str]:
+def unknown_params(params: dict[str, Any]) -> Iterator[str]:
     """Yield what is wrong with an agent's ``prompt_params``."""
     known = (*_FLAGS, *_COUNTS, "includeResponseTypeDefinition")
-    for name, value in given.items():
+    for name, value in params.items():
         if name not in known:
             yield f"`prompt_params` has no `{name[:80]}`; known: {', '.join(known)}"
         elif name in _COUNTS and (isinstance(value, bool) or not isinstance(value, int) or value < -1):
             yield f"`{name}` of `prompt_params` is a whole number from -1 (all)"
         elif name in _FLAGS and not isinstance(value, bool):
             yield f"`{name}` of `prompt_params` is true or false"
-    types = given.get("includeResponseTypeDefinition")
+    types = params.get("includeResponseTypeDefinition")
     if types is not None and not isinstance(types, bool):
         if not isinstance(types, dict):
             yield "`includeResponseTypeDefinition` of `prompt_params` is a mapping, or true or false"
@@ -253,17 +253,21 @@ _PAYLOAD_CHARS = 30_000
 
 
 def system_prompt(
-    agent: Agent, params: PromptParams, parent: str = "", described: dict[str, str] | None = None, given: Any = None
+    agent: Agent,
+    params: PromptParams,
+    parent: str = "",
+    described: dict[str, str] | None = None,
+    template_values: Any = None,
 ) -> str:
     """Build the system prompt.
 
     Args:
         parent: Name of the calling agent; empty at the top.
         described: Descriptions of the sub-agents whose entry has none.
-        given: Template parameters, which the agent's own prompt may use.
+        template_values: Template parameters, which the agent's own prompt may use.
     """
     parts = [*_contract(agent, params), *_capabilities(agent, params, parent, described or {})]
-    parts += _definition(agent, params, parent, given if isinstance(given, dict) else {})
+    parts += _definition(agent, params, parent, template_values if isinstance(template_values, dict) else {})
     parts += _documents(params)
     return "\n\n".join(parts)
 

@@ -52,9 +52,9 @@ def load_agent(text: str) -> tuple[Agent | None, tuple[DefinitionFault, ...]]:
     try:
         tree = parse_yaml(text)
     except YamlError as error:
-        return None, (DefinitionFault(error.place, "syntax", error.message),)
+        return None, (DefinitionFault(error.position, "syntax", error.message),)
     if not isinstance(tree, Table):
-        return None, (DefinitionFault(tree.place, "schema", "an agent's definition is a mapping"),)
+        return None, (DefinitionFault(tree.position, "schema", "an agent's definition is a mapping"),)
     faults: list[DefinitionFault] = []
     return _agent(tree, faults, 0), tuple(faults)
 
@@ -63,8 +63,8 @@ def _agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> Agent:
     shape = MappingReader(tree, "the agent", AGENT_KEYS, faults)
     actions = tuple(_action(each, faults) for each in shape.items("actions"))
     subs = tuple(_sub_agent(each, faults, depth) for each in shape.items("sub_agents"))
-    _doubles(shape, "action", [(each.name, each.places.get("name", shape.place)) for each in actions])
-    _doubles(shape, "sub-agent", [(each.name, each.place) for each in subs])
+    _doubles(shape, "action", [(each.name, each.places.get("name", shape.position)) for each in actions])
+    _doubles(shape, "sub-agent", [(each.name, each.position) for each in subs])
     params = shape.table("prompt_params")
     for message in unknown_params(params):
         shape.fault(shape.at("prompt_params"), "schema", message)
@@ -129,15 +129,15 @@ def _sub_agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> SubAgen
     inline = shape.tree("inline")
     file = shape.text("file")
     if (inline is None) == (not file):
-        shape.fault(shape.place, "schema", "a sub-agent has either `file` or `inline`")
+        shape.fault(shape.position, "schema", "a sub-agent has either `file` or `inline`")
     agent: Agent | None = None
     if inline is not None and depth >= MAX_DEPTH:
-        shape.fault(inline.place, "schema", f"agents are nested deeper than {MAX_DEPTH}")
+        shape.fault(inline.position, "schema", f"agents are nested deeper than {MAX_DEPTH}")
     elif inline is not None:
         agent = _agent(inline, faults, depth + 1)
     return SubAgent(
         name=shape.text("name", "sub-agent", needed=True),
-        place=shape.place,
+        position=shape.position,
         file="" if agent else file,
         inline=agent,
         messages=shape.word("messages", ("none", "all", "latest", "bookend"), "none"),
@@ -150,13 +150,13 @@ def _rules(shape: MappingReader, key: str) -> tuple[Rule, ...]:
     rules = []
     for tree in shape.items(key):
         if not isinstance(tree, Scalar) or not isinstance(tree.value, str):
-            shape.fault(tree.place, "bad-path", "an allowed path is a text")
+            shape.fault(tree.position, "bad-path", "an allowed path is a text")
             continue
         rule = parse_rule(tree.value)
         if isinstance(rule, str):
-            shape.fault(tree.place, "bad-path", rule)
+            shape.fault(tree.position, "bad-path", rule)
         elif key == "read_paths" and rule.operations != OPERATIONS:
-            shape.fault(tree.place, "bad-path", f"{tree.value!r} has operations, and is only read; leave them out")
+            shape.fault(tree.position, "bad-path", f"{tree.value!r} has operations, and is only read; leave them out")
         else:
             rules.append(rule)
     return tuple(rules)
@@ -216,27 +216,27 @@ class MappingReader:
     """
 
     def __init__(self, tree: Tree, says: str, keys: tuple[str, ...], faults: list[DefinitionFault]) -> None:
-        self.place, self.says, self._faults = tree.place, says, faults
-        self._table = tree if isinstance(tree, Table) else Table(tree.place, ())
+        self.position, self.says, self._faults = tree.position, says, faults
+        self._table = tree if isinstance(tree, Table) else Table(tree.position, ())
         if not isinstance(tree, Table):
-            self.fault(tree.place, "schema", f"{says} is a mapping, not {kind_of(tree)}")
+            self.fault(tree.position, "schema", f"{says} is a mapping, not {kind_of(tree)}")
         for key in duplicate_keys(self._table):
-            self.fault(key.place, "schema", f"`{key.value}` stands twice in {says}")
+            self.fault(key.position, "schema", f"`{key.value}` stands twice in {says}")
         for key, _ in self._table.pairs:
             if key.value not in keys:
                 meant = nearest_name(str(key.value), keys) if len(faults) < _MAX_SUGGESTED else ""
                 message = f"did you mean `{meant}`?" if meant else f"known: {', '.join(keys)}"
-                self.fault(key.place, "schema", f"{says} has no `{str(key.value)[:80]}`; {message}")
+                self.fault(key.position, "schema", f"{says} has no `{str(key.value)[:80]}`; {message}")
 
-    def fault(self, place: Place, code: str, message: str, *, warning: bool = False) -> None:
-        self._faults.append(DefinitionFault(place, code, message, warning))
+    def fault(self, position: Place, code: str, message: str, *, warning: bool = False) -> None:
+        self._faults.append(DefinitionFault(position, code, message, warning))
 
     def at(self, key: str) -> Place:
         tree = self._table.get(key)
-        return tree.place if tree is not None else self.place
+        return tree.position if tree is not None else self.position
 
     def places(self) -> dict[str, Place]:
-        return {str(key.value): value.place for key, value in self._table.pairs}
+        return {str(key.value): value.position for key, value in self._table.pairs}
 
     def tree(self, key: str) -> Tree | None:
         """Return a value; None if the key is absent or null."""
@@ -246,7 +246,7 @@ class MappingReader:
     def text(self, key: str, default: str = "", *, needed: bool = False) -> str:
         found = self._read(key, "text", None)
         if found is None and needed and self.tree(key) is None:
-            self.fault(self.place, "schema", f"{self.says} needs `{key}`")
+            self.fault(self.position, "schema", f"{self.says} needs `{key}`")
         elif found is not None and needed and not found.strip():
             self.fault(self.at(key), "schema", f"`{key}` of {self.says} is a text, not empty")
             return default
@@ -294,7 +294,7 @@ class MappingReader:
         words, fits = _KINDS[kind]
         if fits(value):
             return value
-        self.fault(tree.place, "schema", f"`{key}` of {self.says} is {words}, not {kind_of(tree)}")
+        self.fault(tree.position, "schema", f"`{key}` of {self.says} is {words}, not {kind_of(tree)}")
         return default
 
 
@@ -331,7 +331,7 @@ def load_agents(path: str, text: str) -> Reading:
             found: Source = yield LoadSource(sub.file, source)
             if found.failed:
                 fault = DefinitionFault(
-                    sub.place, "unknown-sub-agent", f"the file {sub.file} cannot be read ({found.failed})"
+                    sub.position, "unknown-sub-agent", f"the file {sub.file} cannot be read ({found.failed})"
                 )
                 raise BrokenDefinition(fault_report(source, whole, fault))
             if found.path not in agents:
@@ -360,9 +360,9 @@ def _load_sound(path: str, text: str) -> Agent:
 
 def fault_report(path: str, text: str, fault: DefinitionFault) -> str:
     """Format ``path:line:column: message``, the source line, and a caret under the column."""
-    line = line_of(text, fault.place)
-    caret = " " * (min(fault.place.column, len(line) + 1) - 1) + "^"
-    return f"{path}:{fault.place.line}:{fault.place.column}: {fault.message}\n    {line}\n    {caret}"
+    line = line_of(text, fault.position)
+    caret = " " * (min(fault.position.column, len(line) + 1) - 1) + "^"
+    return f"{path}:{fault.position.line}:{fault.position.column}: {fault.message}\n    {line}\n    {caret}"
 
 
 def every_agent(loaded: LoadedAgent, path: str) -> Iterator[tuple[str, Agent]]:

@@ -80,21 +80,21 @@ class While(Struct, frozen=True):
     delay_ms: int = 0
 
 
-def read_for_each(value: dict[str, Any], place: str) -> ForEach:
+def read_for_each(value: dict[str, Any], path: str) -> ForEach:
     """Read a ForEach."""
-    item, index = _variable(value, "itemVariable", place, "item"), _variable(value, "indexVariable", place, "index")
+    item, index = _variable(value, "itemVariable", path, "item"), _variable(value, "indexVariable", path, "index")
     if item.lower() == index.lower():
-        raise Misfit(f"{place}.indexVariable must not be the item variable")
+        raise Misfit(f"{path}.indexVariable must not be the item variable")
     return ForEach(
-        collection=required_member(value, "collectionPath", str, place),
-        does=_does(value, place),
+        collection=required_member(value, "collectionPath", str, path),
+        does=_does(value, path),
         item=item,
         index=index,
-        most=count(value, "maxIterations", place, 1_000, 0, MAX_ROUNDS),
-        continue_on_error=member(value, "continueOnError", bool, place, default=False),
-        delay_ms=count(value, "delayBetweenIterationsMs", place, 0, 0, MAX_DELAY_MS),
-        parallel=word(value, "executionMode", place, ("sequential", "parallel"), "sequential") == "parallel",
-        width=count(value, "maxConcurrency", place, 10, 1, 64),
+        most=count(value, "maxIterations", path, 1_000, 0, MAX_ROUNDS),
+        continue_on_error=member(value, "continueOnError", bool, path, default=False),
+        delay_ms=count(value, "delayBetweenIterationsMs", path, 0, 0, MAX_DELAY_MS),
+        parallel=word(value, "executionMode", path, ("sequential", "parallel"), "sequential") == "parallel",
+        width=count(value, "maxConcurrency", path, 10, 1, 64),
     )
 
 
@@ -113,15 +113,15 @@ def read_while(value: dict[str, Any], location: str) -> While:
     )
 
 
-def read_action_call(value: Any, place: str) -> ActionCall:
+def read_action_call(value: Any, path: str) -> ActionCall:
     """Read one action."""
     if not isinstance(value, dict):
-        raise Misfit(f"{place} must be an object")
+        raise Misfit(f"{path} must be an object")
     mapping = value.get("outputMapping")
     text = "" if mapping is None else mapping_fault(mapping)
     if text:
-        raise Misfit(f"{place}.outputMapping: {text}")
-    return ActionCall(required_member(value, "name", str, place), member(value, "params", dict, place, {}), mapping)
+        raise Misfit(f"{path}.outputMapping: {text}")
+    return ActionCall(required_member(value, "name", str, path), member(value, "params", dict, path, {}), mapping)
 
 
 def read_ask(value: dict[str, Any], location: str) -> Ask:

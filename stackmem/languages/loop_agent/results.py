@@ -31,7 +31,7 @@ class ActionOutcome(Struct, frozen=True):
     ok: bool
     value: Any = None
     code: str = "SUCCESS"  # one word; ``SUCCESS`` if it succeeded
-    told: str = ""  # an additional sentence
+    note: str = ""  # an additional sentence
 
 
 def value_text(value: Any) -> str:
@@ -42,7 +42,7 @@ def value_text(value: Any) -> str:
 def action_text(outcome: ActionOutcome, *, crush: bool, failures: int = 0) -> str:
     """Format an action's result for the conversation. ``failures`` counts the consecutive failures of this action."""
     lines = [f"## {outcome.name} {'✓' if outcome.ok else '✗'}"]
-    lines.append(f"**Result:** {outcome.code}" + (f" — {outcome.told}" if outcome.told else ""))
+    lines.append(f"**Result:** {outcome.code}" + (f" — {outcome.note}" if outcome.note else ""))
     if outcome.value is not None:
         lines.append(f"**Output:**\n{clip_chars(_outcome_text(outcome, crush=crush), MAX_CHARS)}")
     if not outcome.ok and failures >= WARN_AFTER:
@@ -52,7 +52,7 @@ def action_text(outcome: ActionOutcome, *, crush: bool, failures: int = 0) -> st
 
 def iteration_text(number: int, outcome: ActionOutcome, *, crush: bool) -> str:
     """Format an iteration's result in full."""
-    message = f" — {outcome.told}" if outcome.told else ""
+    message = f" — {outcome.note}" if outcome.note else ""
     shown = _outcome_text(outcome, crush=crush)
     return f"### Iteration {number}\n{'✓' if outcome.ok else '✗'} {outcome.code}{message}\n{shown}"
 
@@ -121,11 +121,11 @@ _HEAD_CHARS = 80
 class LoopResults:
     """Collects the outcomes of one loop in order."""
 
-    def __init__(self, numbers: Iterator[int], *, crush: bool, shown: bool = True) -> None:
-        """Create an empty collection. If the results are not ``shown``, they are only counted."""
+    def __init__(self, numbers: Iterator[int], *, crush: bool, visible: bool = True) -> None:
+        """Create an empty collection. If the results are not ``visible``, they are only counted."""
         # number of failures
         self.count = self.errors = 0  # number of outcomes
-        self._numbers, self._crush, self._shown = numbers, crush, shown
+        self._numbers, self._crush, self._shown = numbers, crush, visible
         self._sections: list[str] | None = []
         self._section_chars = 0
         self._lines = (_Lines(), _Lines())  # lines of the failed and of the successful outcomes
@@ -146,7 +146,7 @@ class LoopResults:
             self._sections.append(iteration_text(self.count, outcome, crush=self._crush))
             self._section_chars += len(self._sections[-1])
             self._sections = self._sections if self._section_chars <= MAX_CHARS else None
-        entry = {"index": index, "ok": outcome.ok, "code": outcome.code, "told": outcome.told, "value": outcome.value}
+        entry = {"index": index, "ok": outcome.ok, "code": outcome.code, "told": outcome.note, "value": outcome.value}
         row = json.dumps(entry, ensure_ascii=False, default=str) + "\n"
         size = len(row.encode("utf-8", "surrogatepass"))
         if self._rows and self._row_bytes + size > FILE_BYTES:
@@ -200,7 +200,7 @@ class _Lines:
     def add(self, index: int, outcome: ActionOutcome) -> None:
         if self._left < 0:
             return
-        text = value_text(outcome.value if outcome.ok else (outcome.told or outcome.code))
+        text = value_text(outcome.value if outcome.ok else (outcome.note or outcome.code))
         brief = " ".join(text[: _HEAD_CHARS * 2].split())[:_HEAD_CHARS]
         self.shown.append(f"{index} {'ok' if outcome.ok else 'error'} {brief}")
         self._left -= len(self.shown[-1]) + 1
@@ -210,7 +210,7 @@ class LoopDone(Struct, frozen=True):
     """The result of a loop."""
 
     kind: str  # ``ForEach`` or ``While``; ``over`` is its collection or condition
-    over: str
+    source: str
     results: LoopResults
     stopped: str = ""  # why it ended early; empty if it did not
     warnings: tuple[str, ...] = ()
@@ -222,8 +222,8 @@ class LoopDone(Struct, frozen=True):
         if self.stopped:
             return f"{self.kind} loop stopped {times}: {self.stopped}"
         if self.kind == "ForEach":
-            return f"Completed ForEach loop request using collection at '{self.over}'"
-        return f"Completed While loop request using condition '{self.over}' {times}"
+            return f"Completed ForEach loop request using collection at '{self.source}'"
+        return f"Completed While loop request using condition '{self.source}' {times}"
 
     @property
     def head(self) -> str:
@@ -231,7 +231,7 @@ class LoopDone(Struct, frozen=True):
         lines = [
             "## Loop Completed",
             f"**Type:** {self.kind}",
-            f"**{'Collection' if self.kind == 'ForEach' else 'Condition'}:** {self.over}",
+            f"**{'Collection' if self.kind == 'ForEach' else 'Condition'}:** {self.source}",
             f"**Processed:** {self.results.count}, **Errors:** {self.results.errors}",
         ]
         if self.stopped:

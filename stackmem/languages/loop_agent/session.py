@@ -85,13 +85,13 @@ class AgentSession:
 
     def __init__(
         self, agent: Agent, family: RunContext, payload: Any, request: str, params: PromptParams,
-        *, path: str, source: str, depth: int = 0, data: Any = None, apart: bool = False,
+        *, path: str, source: str, depth: int = 0, data: Any = None, parallel: bool = False,
     ) -> None:  # fmt: skip
         self.agent, self.family, self.payload, self.params = agent, family, payload, params
         self.conversation = AgentConversation(request)
-        self.path, self.source, self.depth, self.data, self.apart = path, source, depth, data, apart
+        self.path, self.source, self.depth, self.data, self.parallel = path, source, depth, data, parallel
         self.parent = ""
-        self.above: AgentSession | None = None  # the agent that asked this one, if any
+        self.caller: AgentSession | None = None  # the agent that asked this one, if any
         self.line = agent.places.get("name", _NOWHERE).line  # line of its definition last reported to a debugger
         self.turn = 0
         self.tokens = 0
@@ -121,13 +121,13 @@ class AgentSession:
             views.append(
                 FrameView(session.agent.name, session.source, session.line, {"payload": session.payload, **data})
             )
-            session = session.above
+            session = session.caller
         self.family.watch(DebugMoment(kind, tuple(views), text))
 
     def tell(self, text: str) -> None:
         self.conversation.tell(text, self.turn)
 
-    def tell_notes(self, about: str, notes: Sequence[str], remarks: Sequence[str] = ()) -> None:
+    def tell_notes(self, title: str, notes: Sequence[str], remarks: Sequence[str] = ()) -> None:
         """Send the model notes on what was not done. Long notes are cut, because they can contain the model's own
         words.
 
@@ -136,8 +136,8 @@ class AgentSession:
         if notes:
             shown = [f"- {mark_cut(note, _NOTE_CHARS)}" for note in notes[:_MAX_NOTES]]
             remaining = len(notes) - len(shown)
-            self.tell("\n".join([f"Notes on {about}:", *shown, *([f"- and {remaining:,} more"] if remaining else [])]))
-        self.note_failures([note for note in notes if note not in remarks], f"{about}: ")
+            self.tell("\n".join([f"Notes on {title}:", *shown, *([f"- and {remaining:,} more"] if remaining else [])]))
+        self.note_failures([note for note in notes if note not in remarks], f"{title}: ")
 
     def tell_failure(self, fault: str) -> None:
         self.fault = fault

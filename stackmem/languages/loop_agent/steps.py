@@ -41,10 +41,10 @@ def run_calls(session: AgentSession, step: Actions) -> Routine:
         text = action_text(outcome, crush=session.params["crushActionResults"], failures=failures)
         session.conversation.result("action-result", text, session.turn, _expiry(session, outcome.name))
         if not outcome.ok and outcome.code in NOT_RUN:
-            session.note_failures([f"{outcome.name} was not run: {outcome.told}"])
+            session.note_failures([f"{outcome.name} was not run: {outcome.note}"])
     yield from _take_payload(session, merged, warnings)
     _count_repeated(session, step, outcomes)
-    session.fault = next((f"{each.name}: {each.told or each.code}" for each in outcomes if not each.ok), "")
+    session.fault = next((f"{each.name}: {each.note or each.code}" for each in outcomes if not each.ok), "")
     return any(outcome.ok for outcome in outcomes)
 
 
@@ -105,11 +105,11 @@ def run_sub_agents(session: AgentSession, asks: tuple[Ask, ...]) -> Routine:
         text = action_text(answer.outcome, crush=session.params["crushActionResults"])
         kind: Kind = "sub-agent-result"
         session.conversation.result(kind, text, session.turn, session.agent.expires or SUB_AGENT_EXPIRY)
-    faults = [f"{outcome.name}: {outcome.told or outcome.code}" for outcome in outcomes if not outcome.ok]
+    faults = [f"{outcome.name}: {outcome.note or outcome.code}" for outcome in outcomes if not outcome.ok]
     session.note_failures(faults)
     yield from _take_payload(session, merged, [told for answer in answers for told in answer.refused])
     ends = [outcome for ask, outcome in zip(asks, outcomes, strict=True) if ask.terminate_after]
-    if ends and all(outcome.ok and outcome.told != "chat" for outcome in ends):
+    if ends and all(outcome.ok and outcome.note != "chat" for outcome in ends):
         return Finish("\n".join(str(outcome.value) for outcome in ends), session.payload)
     session.fault = next(iter(faults), "")
     return len(faults) < len(asks)
@@ -131,7 +131,7 @@ def run_loop(session: AgentSession, step: ForEach | While) -> Routine:
         yield variable_set("payload", session.payload)
         session.tell_notes("where the results went", session.misfit())
     stopped = [done.stopped] if done.stopped else []
-    nothing = [] if done.results.count or stopped or done.warnings else [f"there was nothing to do ({done.over})"]
+    nothing = [] if done.results.count or stopped or done.warnings else [f"there was nothing to do ({done.source})"]
     session.note_failures([*stopped, *done.warnings, *nothing], f"{done.kind}: ")
     turns = session.agent.loop_result_turns
     shown = f"its results stay visible for {turns} turn(s) only" if turns else "its results are not shown"

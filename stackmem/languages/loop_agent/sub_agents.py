@@ -63,7 +63,7 @@ def ask_agents(session: AgentSession, asks: Sequence[tuple[str, Ask]], payload: 
     """Ask several ``(path, ask)`` and return the answers in order. Up to ``most`` run in parallel, if they may."""
     answers: dict[int, SubAgentAnswer] = {}
     together = [index for index, (_, ask) in enumerate(asks) if not runs_alone(session, ask.name)]
-    branches = [ask_agent(session, asks[index][1], payload, asks[index][0], apart=True) for index in together]
+    branches = [ask_agent(session, asks[index][1], payload, asks[index][0], parallel=True) for index in together]
     if branches:
         found = yield from side_by_side(branches, most)
         answers |= zip(together, found, strict=True)
@@ -73,41 +73,42 @@ def ask_agents(session: AgentSession, asks: Sequence[tuple[str, Ask]], payload: 
     return [answers[index] for index in range(len(asks))]
 
 
-def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, apart: bool = False) -> Routine:
+def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, parallel: bool = False) -> Routine:
     """Ask a sub-agent and return its answer. The payload is not changed; see ``SubAgentAnswer.writes``.
 
     Args:
         payload: The sub-agent's initial payload, limited to what it may read, which overrides its own definition.
-        apart: Whether it runs in parallel with others, without a frame.
+        parallel: Whether it runs in parallel with others, without a frame.
     """
     known = agent_of(session, ask.name)
     if isinstance(known, str):
-        return SubAgentAnswer(ActionOutcome(ask.name[:80], ok=False, code="UNKNOWN_AGENT", told=known))
+        return SubAgentAnswer(ActionOutcome(ask.name[:80], ok=False, code="UNKNOWN_AGENT", note=known))
     sub, source, agent = known
     name = sub.name
     if session.depth + 1 >= MAX_DEPTH:
         message = f"agents may ask one another {MAX_DEPTH} deep; do this yourself"
-        return SubAgentAnswer(ActionOutcome(name, ok=False, code="LIMIT", told=message))
-    session.notify_debugger("line", f"asks {name}", sub.place.line)
+        return SubAgentAnswer(ActionOutcome(name, ok=False, code="LIMIT", note=message))
+    session.notify_debugger("line", f"asks {name}", sub.position.line)
     params = prompt_params(agent.prompt_params, ask.template.get(RUNTIME))
     child = AgentSession(
         agent, session.family, _begins(sub, agent, payload), _request(session, ask, sub), params,
-        path=f"{path}/{name}", source=source, depth=session.depth + 1, data=ask.template, apart=apart or session.apart,
+        path=f"{path}/{name}", source=source, depth=session.depth + 1, data=ask.template,
+        parallel=parallel or session.parallel,
     )  # fmt: skip
-    child.parent, child.watches, child.above = session.agent.name, session.watches, session
+    child.parent, child.watches, child.caller = session.agent.name, session.watches, session
     given = child.payload
-    if not child.apart:
+    if not child.parallel:
         yield EnterFrame(name, ask.message)
     writes, refused = tuple[Write, ...](), tuple[str, ...]()
     try:
         finish: Finish = yield from session.family.run(child)
-        outcome = ActionOutcome(name, ok=True, value=finish.message, told="chat" if finish.chat else "")
+        outcome = ActionOutcome(name, ok=True, value=finish.message, note="chat" if finish.chat else "")
         writes, refused = _for_parent(sub, given, finish.payload, payload)
     except AgentEnded as ended:
-        outcome = ActionOutcome(name, ok=False, code=ended.kind.upper(), told=ended.reason)
+        outcome = ActionOutcome(name, ok=False, code=ended.kind.upper(), note=ended.reason)
     session.tokens += child.tokens
-    if not child.apart:
-        yield LeaveFrame(str(outcome.value if outcome.ok else outcome.told))
+    if not child.parallel:
+        yield LeaveFrame(str(outcome.value if outcome.ok else outcome.note))
     return SubAgentAnswer(outcome, writes, refused)
 
 
@@ -135,7 +136,7 @@ def _for_parent(sub: SubAgent, given: Any, after: Any, payload: Any) -> tuple[tu
 
 def _members(write: Write, before: Any, payload: Any) -> Iterator[Write]:
     """Split an object that the sub-agent did not see into its members, if the parent already has an object there."""
-    whole = write.appended or write.gone or before is not MISSING
+    whole = write.appended or write.removes or before is not MISSING
     if whole or not isinstance(write.value, dict) or not isinstance(look_up(payload, write.path), dict):
         yield write
         return

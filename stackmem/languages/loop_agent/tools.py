@@ -68,10 +68,10 @@ def _describe(action: AgentAction, known: dict[str, tuple[str, dict[str, Any]]])
     return replace(action, description=action.description or description, params=action.params or schema)
 
 
-def nearest_name(name: str, known: Collection[str]) -> str:
+def nearest_name(name: str, candidates: Collection[str]) -> str:
     """Return the known name that was probably meant; empty if none is similar."""
-    found = difflib.get_close_matches(name[:100].lower(), [each.lower() for each in known], n=1, cutoff=0.75)
-    return next((each for each in known if each.lower() == found[0]), "") if found else ""
+    found = difflib.get_close_matches(name[:100].lower(), [each.lower() for each in candidates], n=1, cutoff=0.75)
+    return next((each for each in candidates if each.lower() == found[0]), "") if found else ""
 
 
 MAX_TOGETHER = 10
@@ -92,14 +92,14 @@ def prepare(session: AgentSession, call: ActionCall) -> ReadyAction | ActionOutc
     """Check the parameters of an action. Returns the prepared action, or the outcome if it cannot run."""
     action = session.agent.action(call.name)
     if isinstance(action, str):
-        return ActionOutcome(call.name[:80], ok=False, code="UNKNOWN_ACTION", told=action)
+        return ActionOutcome(call.name[:80], ok=False, code="UNKNOWN_ACTION", note=action)
     if action.max_runs is not None and session.runs.get(action.name, 0) >= action.max_runs:
         return ActionOutcome(
-            action.name, ok=False, code="MAX_RUNS", told=f"it may run {action.max_runs} times, and has"
+            action.name, ok=False, code="MAX_RUNS", note=f"it may run {action.max_runs} times, and has"
         )
     fault = excess(call.params) or (first_fault(call.params, action.params) if action.params else "")
     if fault:
-        return ActionOutcome(action.name, ok=False, code="BAD_PARAMETERS", told=fault)
+        return ActionOutcome(action.name, ok=False, code="BAD_PARAMETERS", note=fault)
     arguments = dict(call.params)
     seconds = arguments.pop("timeout_seconds", None) if action.tool == "shell" else None
     timeout = float(seconds) if isinstance(seconds, int | float) else None
@@ -163,7 +163,7 @@ def _call_tools(effects: tuple[InvokeTool, ...], most: int) -> Routine:
 
 def _outcome(name: str, answer: ToolAnswer) -> ActionOutcome:
     if answer.failed:
-        return ActionOutcome(name, ok=False, value=answer.value, code=answer.failed.upper(), told=answer.detail)
+        return ActionOutcome(name, ok=False, value=answer.value, code=answer.failed.upper(), note=answer.detail)
     return ActionOutcome(name, ok=True, value=answer.value)
 
 

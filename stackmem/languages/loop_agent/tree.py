@@ -19,7 +19,7 @@ MAX_FAILURES = 10
 class DefinitionFault(Struct, frozen=True):
     """A fault of a definition. ``code`` is the linter's name for it."""
 
-    place: Place
+    position: Place
     code: str
     message: str
     warning: bool = False
@@ -71,7 +71,7 @@ class SubAgent(Struct, frozen=True):
     """Another agent that this one may ask. Exactly one of ``file`` and ``inline`` is set."""
 
     name: str
-    place: Place
+    position: Place
     file: str = ""
     inline: Agent | None = None
     messages: Mode = "none"
@@ -123,10 +123,10 @@ def declared_properties(agent: Agent) -> dict[str, Any]:
     return found
 
 
-Named = TypeVar("Named", AgentAction, SubAgent)
+NamedPart = TypeVar("NamedPart", AgentAction, SubAgent)
 
 
-def _find_named(name: str, among: Sequence[Named], kind: str) -> Named | str:
+def _find_named(name: str, among: Sequence[NamedPart], kind: str) -> NamedPart | str:
     """Find an entry by name ignoring case, or the only one that contains the name; otherwise describe the problem."""
     wanted = name.strip().lower()
     exact = [each for each in among if each.name.lower() == wanted]

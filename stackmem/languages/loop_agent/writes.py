@@ -24,7 +24,7 @@ class Write(Struct, frozen=True):
     path: Path
     value: Any = None
     appended: bool = False
-    gone: bool = False
+    removes: bool = False
 
 
 def writes_between(before: Any, after: Any, path: Path = ()) -> Iterator[Write]:
@@ -34,7 +34,7 @@ def writes_between(before: Any, after: Any, path: Path = ()) -> Iterator[Write]:
     if isinstance(before, dict) and isinstance(after, dict):
         for name in before:
             if name not in after:
-                yield Write((*path, name), gone=True)
+                yield Write((*path, name), removes=True)
         for name, value in after.items():
             yield from writes_between(before.get(name, MISSING), value, (*path, name))
     elif isinstance(before, list) and isinstance(after, list) and len(after) >= len(before):
@@ -76,7 +76,7 @@ class PayloadMerge:
                 continue
             if self._together:
                 self._compare(index, write)
-            self._put(write.path, write.value, gone=write.gone)
+            self._put(write.path, write.value, gone=write.removes)
 
     def leave_holes(self, targets: Iterator[Path]) -> bool:
         """Put null at each targeted list index that has no value yet. Returns whether any was put."""
@@ -117,7 +117,7 @@ class PayloadMerge:
         if fault:
             add_warning(self.warnings, f"nothing was written to '{path_text(path)[:80]}': {fault}")
             return
-        for refused in write_one(self._draft, path, value, self._rules, gone=gone):
+        for refused in write_one(self._draft, path, value, self._rules, removes=gone):
             add_warning(self.warnings, refused)
 
     def _gap(self, path: Path) -> str:

@@ -74,7 +74,7 @@ def bind_arguments(target: Target, call: CallTo) -> dict[str, Any] | str:
         return f"{_signature(target)} takes {len(names)} arguments, {len(call.values)} are given"
     found = dict(zip(names, call.values, strict=False))
     short = dict(zip(_BUILT_IN[target.name][1], names, strict=True)) if target.name in _BUILT_IN else {}
-    for given, value in call.named:
+    for given, value in call.keywords:
         name = given if given in names else short.get(given, "")
         if not name:
             return f"{_signature(target)} has no parameter {given}"
@@ -89,9 +89,9 @@ def bind_arguments(target: Target, call: CallTo) -> dict[str, Any] | str:
 
 def _addressee(call: CallTo) -> Any:
     """Return the recipient of a ``Say`` with two arguments; None for a single argument."""
-    if len(call.values) + len(call.named) != len(_ADDRESSED):
+    if len(call.values) + len(call.keywords) != len(_ADDRESSED):
         return None
-    return call.values[0] if call.values else dict(call.named).get(_ADDRESSED[0])
+    return call.values[0] if call.values else dict(call.keywords).get(_ADDRESSED[0])
 
 
 def _signature(target: Target) -> str:
@@ -130,14 +130,14 @@ def _names(program: PlaybookProgram, agent: str) -> Iterator[str]:
         yield from (f"{each}.{book.name}" for each, book in named if each != agent)
 
 
-def artifact_name(world: PlaybookState, agent: AgentState, given: Any, *, loading: bool) -> Any:
+def artifact_name(world: PlaybookState, agent: AgentState, argument: Any, *, loading: bool) -> Any:
     """Return the artifact name that ``$x`` refers to: the value of ``$x`` if that is a text, otherwise ``x``.
 
     When loading, and no artifact has that name, the variable itself is meant, and the name keeps its ``$``.
     """
-    name = given.name if isinstance(given, Variable) else given[1:] if _is_variable_name(given) else ""
+    name = argument.name if isinstance(argument, Variable) else argument[1:] if _is_variable_name(argument) else ""
     if not name:
-        return given
+        return argument
     value = agent.variables.get(name)
     found = value if isinstance(value, str) else name
     itself = loading and found not in world.artifacts and name in agent.variables

@@ -76,13 +76,13 @@ def compile_program(path: str, text: str) -> Routine:
     raise halt("Compilation Failed", message, path)
 
 
-def kept_program(text: str, kept: str) -> PlaybookProgram | None:
+def kept_program(text: str, stored: str) -> PlaybookProgram | None:
     """Read the stored compiled form; None if it belongs to a different text or is invalid."""
-    match = _HEADER.match(kept)
+    match = _HEADER.match(stored)
     if not match or match[1] != digest_of(text):
         return None
     try:
-        return _read_coded(kept, read_program(text))
+        return _read_coded(stored, read_program(text))
     except PlaybookError:
         return None
 
@@ -98,15 +98,15 @@ def _read_coded(text: str, source: PlaybookProgram) -> PlaybookProgram:
         if book.plain:
             told = f"the {' and '.join(book.plain)} of {book.name} have no codes"
             raise PlaybookError("Step Without Code", told, book.line)
-    names = [[(agent.name, sorted(agent.named)) for agent in each.agents] for each in (source, program)]
+    names = [[(agent.name, sorted(agent.by_name)) for agent in each.agents] for each in (source, program)]
     if names[0] != names[1]:
         told = "; ".join(f"{agent} with {', '.join(books) or 'none'}" for agent, books in names[0])
         raise PlaybookError("Changed Program", f"the agents and playbooks must stay {told[:1000]}")
     for before, after in zip(source.agents, program.agents, strict=True):
         for book in before.playbooks:
-            if changed := _changes(book, after.named[book.name]):
+            if changed := _changes(book, after.by_name[book.name]):
                 told = f"the answer changes {changed} of {book.name}; copy it as it is"
-                raise PlaybookError("Changed Program", told, after.named[book.name].line)
+                raise PlaybookError("Changed Program", told, after.by_name[book.name].line)
     return program
 
 

@@ -25,9 +25,9 @@ class PlaybookError(Exception):
         return halt(self.title, self.message, f"{path}:{self.line}", shown)
 
 
-def halt(kind: str, reason: str, location: str, shown: str = "") -> Halted:
+def halt(kind: str, reason: str, location: str, excerpt: str = "") -> Halted:
     """Build a halt from its kind, the reason, the location (file and line), and the text that caused it."""
-    text = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
+    text = excerpt if len(excerpt) <= MAX_SHOWN else f"{excerpt[:MAX_SHOWN]}…"
     lines = [f"Playbook halted: {kind}", f"  Reason: {reason}", f"  At: {location}"]
     if text:
         lines.append("  Text: " + text.replace("\n", "\n        "))

@@ -35,7 +35,7 @@ class GivenCall(Struct, eq=False):
 
     call: CallTo
     into: str = ""  # the variable it binds or will bind
-    made: bool = False  # whether the call has returned, with this ``value``
+    has_returned: bool = False  # whether the call has returned, with this ``value``
     value: Any = None
 
 
@@ -89,7 +89,7 @@ class PathFinder(Struct, frozen=True):
     world: PlaybookState
     agent: AgentState
     book: Playbook
-    given: list[GivenCall]  # the calls that do not appear at a line that asks for them
+    extra_calls: list[GivenCall]  # the calls that do not appear at a line that asks for them
     waiting: bool  # whether calls are queued, which a ``YLD call`` would make
 
     def path(self, at: StepLine | None, target: StepLine) -> list[PassedLine] | None:
@@ -129,7 +129,7 @@ class PathFinder(Struct, frozen=True):
             case "YLD":
                 return not self.waiting and line.text.lower().removeprefix("for ").startswith("call")
             case "QUE":
-                return is_conditional_queue(line) or self._claims(line, self.given) is not None
+                return is_conditional_queue(line) or self._claims(line, self.extra_calls) is not None
             case _:
                 return False
 
@@ -140,7 +140,7 @@ class PathFinder(Struct, frozen=True):
         while line is not None:
             lines.append(line)
             line = before[line]
-        calls, passed = list(self.given), list[PassedLine]()
+        calls, passed = list(self.extra_calls), list[PassedLine]()
         for each in reversed(lines):
             claims = self._claims(each, calls) if each.code == "QUE" else []
             if claims is None and is_conditional_queue(each):

@@ -32,7 +32,7 @@ from .turns import Turn, expected_lines, take
 Entries = dict[str, list[tuple[Playbook, dict[str, Any]]]]
 
 
-def check_inputs(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) -> None:
+def check_inputs(program: PlaybookProgram, entry: str, inputs: Mapping[str, Any]) -> None:
     """Reject inputs that the program cannot start with.
 
     This also works if only the compiled form will show where the program starts.
@@ -40,8 +40,8 @@ def check_inputs(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]
     Raises:
         UsageError: As ``entries_of``.
     """
-    if named or not program.plain_triggers:
-        entries_of(program, named, inputs)
+    if entry or not program.plain_triggers:
+        entries_of(program, entry, inputs)
         return
     known = list(dict.fromkeys(param.name for _, book in program.all() for param in book.params))
     for name in inputs:
@@ -53,17 +53,17 @@ def _must_be_known(name: str, known: list[str]) -> None:
         raise UsageError(f"the program has no input {name[:80]!r}; known: {', '.join(known) or 'none'}")
 
 
-def entries_of(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) -> Entries:
+def entries_of(program: PlaybookProgram, entry: str, inputs: Mapping[str, Any]) -> Entries:
     """Map each agent to its entry playbooks and their arguments.
 
     Args:
-        named: The playbook of ``--entry``, with or without its agent's name. If it is empty, the BGN playbooks, or else
+        entry: The playbook of ``--entry``, with or without its agent's name. If it is empty, the BGN playbooks, or else
             the first.
 
     Raises:
         UsageError: No playbook has this name, or the inputs do not match its parameters.
     """
-    chosen = choose_entries(program, named)
+    chosen = choose_entries(program, entry)
     known = list(dict.fromkeys(param.name for _, book in chosen for param in book.params))
     given = {name.lstrip("$"): value for name, value in inputs.items()}
     for name in given:
@@ -79,15 +79,15 @@ def entries_of(program: PlaybookProgram, named: str, inputs: Mapping[str, Any]) 
     return found
 
 
-def choose_entries(program: PlaybookProgram, named: str) -> list[tuple[PlaybookAgent, Playbook]]:
+def choose_entries(program: PlaybookProgram, entry: str) -> list[tuple[PlaybookAgent, Playbook]]:
     """Return the playbooks that the program starts with, each with its agent."""
     every = list(program.all())
-    if named:
-        owner, _, name = named.rpartition(".")
+    if entry:
+        owner, _, name = entry.rpartition(".")
         found = [pair for pair in every if pair[1].name == name and (not owner or pair[0].name == owner)]
         if not found:
             text = ", ".join(book.name for _, book in every)
-            raise UsageError(f"there is no playbook {named[:80]!r} to start with; known: {text}")
+            raise UsageError(f"there is no playbook {entry[:80]!r} to start with; known: {text}")
         return found[:1]
     begin = [pair for pair in every if pair[1].begins()]
     if begin:
@@ -240,7 +240,7 @@ def _run_frame(here: PlaybookExecution, frame: PlaybookFrame, called: str) -> Ro
             return value
         match turn.end.to if turn.end else "call":
             case "user":
-                said = yield from ask_person(here, f"({frame.place}) your answer")
+                said = yield from ask_person(here, f"({frame.location}) your answer")
                 lines.append(f"User said: {said}")
             case "other" if isinstance(turn.end, Yielded):
                 lines.append((yield from wait_for(here, turn.end.other)))
@@ -254,7 +254,7 @@ def _run_frame(here: PlaybookExecution, frame: PlaybookFrame, called: str) -> Ro
 
 
 def _continuation(frame: PlaybookFrame, lines: list[str]) -> str:
-    done = f"{frame.place} was executed - continue execution." if frame.at else f"Continue {frame.book.name}."
+    done = f"{frame.location} was executed - continue execution." if frame.at else f"Continue {frame.book.name}."
     return "\n".join([done, *lines])
 
 
@@ -279,4 +279,4 @@ def _count_miss(here: PlaybookExecution, frame: PlaybookFrame, turn: Turn, reply
 
 
 def _halt(here: PlaybookExecution, frame: PlaybookFrame, kind: str, told: str, text: str) -> Halted:
-    return halt(kind, told, here.world.where(frame), text)
+    return halt(kind, told, here.world.source_location(frame), text)

@@ -55,7 +55,7 @@ def start(launch: Launch) -> Program:
         return (yield from run_agents(world, entries, launch.watch))
     except RecursionError as error:
         message = "calls nest deeper than can be followed; nest less, or loop instead"
-        raise halt("Limit Reached", message, world.where(world.frame)) from error
+        raise halt("Limit Reached", message, world.source_location(world.frame)) from error
 
 
 def outline(launch: Launch) -> Reading:

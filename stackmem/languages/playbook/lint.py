@@ -123,7 +123,7 @@ def _mismatch(target: Target, call: CallTo) -> str:
     if target.book is None:
         return ""
     names = {param.name for param in target.params}
-    unknown = [given for given, _ in call.named if given not in names]
+    unknown = [given for given, _ in call.keywords if given not in names]
     if unknown:
         return f"{target.book.signature} has no parameter {unknown[0][:_MAX_SHOWN]}"
     if len(call.values) > len(names):
@@ -145,7 +145,7 @@ def _lines(book: Playbook) -> Iterator[_Fault]:
     notes = {note.name for note in book.notes}
     for step in book.steps:
         target = target_of(step)
-        if (step.code == "JMP" or target) and target not in book.order.place:
+        if (step.code == "JMP" or target) and target not in book.order.index:
             yield step.line, "Unknown Line", f"{step.label} jumps to a line that {book.name} does not have", True
         for name in _NOTE.findall(step.text) if step.code == "CHK" else ():
             if name not in notes:

@@ -49,7 +49,7 @@ class CallTo(Struct, frozen=True):
 
     name: str
     values: tuple[Any, ...] = ()
-    named: tuple[tuple[str, Any], ...] = ()
+    keywords: tuple[tuple[str, Any], ...] = ()
 
 
 def parts_of(value: Any) -> Iterator[Any]:
@@ -68,7 +68,7 @@ def calls_in(value: Any) -> Iterator[CallTo]:
     """Yield every call in a value, inner calls first."""
     for part in parts_of(value):
         if isinstance(part, CallTo):
-            for each in (*part.values, *(inner for _, inner in part.named)):
+            for each in (*part.values, *(inner for _, inner in part.keywords)):
                 yield from calls_in(each)
             yield part
 

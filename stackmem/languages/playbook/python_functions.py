@@ -261,7 +261,7 @@ def _answer(here: PlaybookExecution, frame: PlaybookFrame, said: dict[str, Any])
     if target.book is None:
         made = yield from _use_built_in(here, frame, target.name, given)
     else:
-        made = yield from here.play(target.agent, target.book, given, here.world.where(frame))
+        made = yield from here.play(target.agent, target.book, given, here.world.source_location(frame))
     return {"failed": made.reason} if isinstance(made, CallFailure) else {"value": made}
 
 

@@ -83,7 +83,7 @@ class ListItem(Struct, frozen=True):
 
     text: str
     line: int
-    place: Number
+    number: Number
 
 
 def read_program(text: str) -> PlaybookProgram:
@@ -232,7 +232,7 @@ class _ProgramReader:
                 draft.notes.append(note_line(item.text, item.line, len(draft.notes) + 1))
                 continue
             first, *more = split_lines(item.text, numbered=True) or [("", 0)]
-            draft.add(first[0], item.line, item.place)
+            draft.add(first[0], item.line, item.number)
             for part, below in more:  # lines without bullets after a list belong to its last item in Markdown
                 draft.add(part, item.line + below, (draft.next_number(),))
 

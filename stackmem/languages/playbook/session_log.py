@@ -15,7 +15,7 @@ Level = Literal["HIGH", "MEDIUM", "LOW"]
 _REACH: dict[Level, tuple[int, int, int]] = {"HIGH": (30, 40, 50), "MEDIUM": (20, 30, 40), "LOW": (10, 20, 30)}
 """Ages (entries from the end) up to which an entry appears in full, in 200 and in 50 characters."""
 FULL_CHARS = 2_000
-KEPT = 50
+MAX_ENTRIES = 50
 
 
 class LogEntry(Struct, frozen=True):
@@ -40,7 +40,7 @@ class SessionLog:
     def add(self, level: Level, full: str, compact: str = "", minimal: str = "") -> None:
         if full.strip():
             self._entries.append(LogEntry(level, head_and_tail(full, FULL_CHARS), compact, minimal))
-            over = len(self._entries) - KEPT
+            over = len(self._entries) - MAX_ENTRIES
             if over > 0:
                 self._entries, self.dropped = self._entries[over:], self.dropped + over
 
@@ -104,7 +104,7 @@ def _text(value: Any) -> str:
 def call_text(call: CallTo, most: int = VALUE_CHARS) -> str:
     """Format a call such as ``F(1, k="v")``; each argument is cut at ``most`` characters."""
     parts = [value_text(each, most) for each in call.values]
-    return f"{call.name}({', '.join([*parts, *(f'{name}={value_text(each, most)}' for name, each in call.named)])})"
+    return f"{call.name}({', '.join([*parts, *(f'{name}={value_text(each, most)}' for name, each in call.keywords)])})"
 
 
 def item_text(item: Item) -> str:

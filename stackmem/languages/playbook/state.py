@@ -45,7 +45,7 @@ class PlaybookFrame(Struct, eq=False):
     returned: dict[str, Any] = {}
     recap: str = ""  # the latest recap
     misses: int = 0  # consecutive replies that broke the contract
-    made: list[Any] = []  # returned calls that no line asked for, made since the frame reached its current line
+    extra_calls: list[Any] = []  # returned calls that no line asked for, made since the frame reached its current line
     python_line: int = 0  # line of a function's last call; 0 before the first call, and for prose
     summary: str = ""
 
@@ -54,7 +54,7 @@ class PlaybookFrame(Struct, eq=False):
         return self.at.line if self.at else self.python_line or self.book.line
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return f"{self.book.name}:{self.at.label}" if self.at else self.book.name
 
 
@@ -66,14 +66,14 @@ class AgentState:
         self.variables: dict[str, Any] = {}
         self.log = SessionLog()
         self.frames: list[PlaybookFrame] = []
-        self.spent: set[tuple[str, int]] = set()
+        self.fired_triggers: set[tuple[str, int]] = set()
         self.changed: set[str] = set()
         self.inbox: dict[str, list[str]] = {}
 
     def set(self, name: str, value: Any) -> None:
         """Set a variable. A changed value makes fired triggers ready again."""
         if name not in self.variables or not same_value(self.variables[name], value):
-            self.spent.clear()
+            self.fired_triggers.clear()
         self.bind(name, value)
 
     def bind(self, name: str, value: Any) -> None:
@@ -109,40 +109,40 @@ class PlaybookState:
         self.python_calls = 0
         self.results = 0
 
-    def where(self, frame: PlaybookFrame | None) -> str:
+    def source_location(self, frame: PlaybookFrame | None) -> str:
         """Return the file and line that a frame executes, or only the file without a frame."""
-        return f"{self.path}:{frame.line} ({frame.place})" if frame else self.path
+        return f"{self.path}:{frame.line} ({frame.location})" if frame else self.path
 
 
-def same_value(one: Any, other: Any) -> bool:
+def same_value(first: Any, other: Any) -> bool:
     """Return whether two JSON values are equal. ``1`` equals ``1.0`` but not ``true``."""
-    if one is other:
+    if first is other:
         return True
-    match one, other:
+    match first, other:
         case bool(), _:
             return False
         case _, bool():
             return False
         case list(), list():
-            return len(one) == len(other) and all(map(same_value, one, other))
+            return len(first) == len(other) and all(map(same_value, first, other))
         case dict(), dict():
-            return one.keys() == other.keys() and all(same_value(value, other[key]) for key, value in one.items())
+            return first.keys() == other.keys() and all(same_value(value, other[key]) for key, value in first.items())
         case _:
-            return bool(one == other)
+            return bool(first == other)
 
 
-def resolve(value: Any, variables: dict[str, Any], kept: Iterable[str] = ()) -> Any:
-    """Replace variables in a value by their values, except those in ``kept``. Unknown variables stay."""
+def resolve(value: Any, variables: dict[str, Any], excluded: Iterable[str] = ()) -> Any:
+    """Replace variables in a value by their values, except those in ``excluded``. Unknown variables stay."""
     match value:
-        case Variable() if value.name in variables and value.name not in kept:
+        case Variable() if value.name in variables and value.name not in excluded:
             return variables[value.name]
         case list():
-            return [resolve(each, variables, kept) for each in value]
+            return [resolve(each, variables, excluded) for each in value]
         case dict():
-            return {key: resolve(each, variables, kept) for key, each in value.items()}
+            return {key: resolve(each, variables, excluded) for key, each in value.items()}
         case CallTo():
-            values = tuple(resolve(each, variables, kept) for each in value.values)
-            return CallTo(value.name, values, tuple((k, resolve(v, variables, kept)) for k, v in value.named))
+            values = tuple(resolve(each, variables, excluded) for each in value.values)
+            return CallTo(value.name, values, tuple((k, resolve(v, variables, excluded)) for k, v in value.keywords))
         case _:
             return value
 
@@ -167,7 +167,7 @@ def excess(value: Any) -> str:
                 size += sum(map(len, each))
                 left.extend((inner, depth + 1) for inner in each.values())
             case CallTo():
-                left.extend((inner, depth) for inner in (*each.values, *(inner for _, inner in each.named)))
+                left.extend((inner, depth) for inner in (*each.values, *(inner for _, inner in each.keywords)))
     return ""
 
 

@@ -48,7 +48,7 @@ def run_queue(here: PlaybookExecution, frame: PlaybookFrame, queue: list[Queued]
             here.agent.log.add("HIGH", f"what? {line}")
             continue
         if queued.spare:
-            frame.made.append(GivenCall(queued.call, queued.into, made=True, value=value))
+            frame.extra_calls.append(GivenCall(queued.call, queued.into, has_returned=True, value=value))
         if queued.into:
             here.agent.set(queued.into, value)
             frame.returned[queued.into] = value
@@ -98,7 +98,7 @@ def _make_call(here: PlaybookExecution, frame: PlaybookFrame, call: CallTo) -> R
         arguments[name] = made
     if target.book is None:
         return (yield from call_built_in(here, frame, target.name, arguments))
-    return (yield from here.play(target.agent, target.book, arguments, here.world.where(frame)))
+    return (yield from here.play(target.agent, target.book, arguments, here.world.source_location(frame)))
 
 
 def _value(here: PlaybookExecution, frame: PlaybookFrame, value: Any) -> Routine:
@@ -126,21 +126,21 @@ def _value(here: PlaybookExecution, frame: PlaybookFrame, value: Any) -> Routine
     return CallFailure(f"${missing[0]} has no value, since the call that binds it failed") if missing else found
 
 
-def call_built_in(here: PlaybookExecution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:
+def call_built_in(here: PlaybookExecution, frame: PlaybookFrame, name: str, arguments: dict[str, Any]) -> Routine:
     """Call a built-in tool and return its value or a ``CallFailure``. Loading an artifact returns its name."""
     match name:
         case "Say":
-            return (yield from _send(here, given.get("target_agent_id", HUMAN), as_text(given["message"])))
+            return (yield from _send(here, arguments.get("target_agent_id", HUMAN), as_text(arguments["message"])))
         case "SaveArtifact":
             failed = yield from save(
-                here.world, given["artifact_name"], given["artifact_summary"], given["artifact_content"]
+                here.world, arguments["artifact_name"], arguments["artifact_summary"], arguments["artifact_content"]
             )
             return CallFailure(failed) if failed else None
         case "LoadArtifact":
-            text, failed = yield from load(here.world, here.agent, given["artifact_name"])
+            text, failed = yield from load(here.world, here.agent, arguments["artifact_name"])
             if failed:
                 return CallFailure(failed)
-            name = given["artifact_name"]
+            name = arguments["artifact_name"]
             others = sum(len(content) for other, content in frame.loaded.items() if other != name)
             if others + len(text) > FRAME_CHARS:
                 return CallFailure(
@@ -150,12 +150,14 @@ def call_built_in(here: PlaybookExecution, frame: PlaybookFrame, name: str, give
             frame.loaded[name] = text
             return name
         case operations.RUN_PROGRAM_TOOL:
-            answer: ToolAnswer = yield InvokeTool(name, {"path": given["path"], "inputs": given["inputs"] or {}})
+            answer: ToolAnswer = yield InvokeTool(
+                name, {"path": arguments["path"], "inputs": arguments["inputs"] or {}}
+            )
             return CallFailure(answer.detail) if answer.failed else answer.value
         case "SendMessage":
-            return (yield from _send(here, given["target_agent_id"], as_text(given["message"])))
+            return (yield from _send(here, arguments["target_agent_id"], as_text(arguments["message"])))
         case _:
-            return (yield from _receive(here, given["source_agent_id"]))
+            return (yield from _receive(here, arguments["source_agent_id"]))
 
 
 def _say(here: PlaybookExecution, message: Any) -> Routine:
@@ -174,7 +176,7 @@ def _send(here: PlaybookExecution, target: Any, text: str) -> Routine:
         return CallFailure(f"there is no agent {as_text(target)[:80]!r}; known: {_agents(here)}")
     sender = here.agent.agent.name
     other.inbox.setdefault(sender, []).append(text)
-    other.spent.clear()
+    other.fired_triggers.clear()
     if here.world.snoop:
         yield Say(f"[{sender} to {target}] {text}")
     return None
@@ -186,7 +188,7 @@ def _receive(here: PlaybookExecution, source: Any) -> Routine:
     if not isinstance(source, str) or source not in here.world.agents:
         return CallFailure(f"there is no agent {as_text(source)[:80]!r}; known: {_agents(here)}")
     text = yield from here.wait(source)
-    here.agent.spent.clear()
+    here.agent.fired_triggers.clear()
     here.agent.log.add("HIGH", f"Received message from {source}: {text}")
     return text
 
@@ -208,7 +210,7 @@ def _agents(here: PlaybookExecution) -> str:
 def ask_person(here: PlaybookExecution, question: str) -> Routine:
     """Ask the user and return the answer."""
     text = yield AskUser(question)
-    here.agent.spent.clear()
+    here.agent.fired_triggers.clear()
     here.agent.log.add("HIGH", f"User said: {text}")
     return text
 

@@ -78,7 +78,7 @@ class LineOrder:
 
     def __init__(self, steps: tuple[StepLine, ...]) -> None:
         self.steps = steps
-        self.place = {step.number: index for index, step in enumerate(steps)}  # number to index in ``steps``
+        self.index = {step.number: index for index, step in enumerate(steps)}  # number to index in ``steps``
 
     @cached_property
     def _blocks(self) -> dict[Number, _LineBlock]:
@@ -105,12 +105,12 @@ class LineOrder:
         }
         for step in self.steps:
             target = target_of(step)
-            if target and step.number[: len(target)] == target and target in self.place:
+            if target and step.number[: len(target)] == target and target in self.index:
                 targets.add(target)
         return frozenset(targets)
 
     def step(self, number: Number) -> StepLine | None:
-        index = self.place.get(number)
+        index = self.index.get(number)
         return None if index is None else self.steps[index]
 
     def first_inside(self, number: Number) -> Number | None:
@@ -119,7 +119,7 @@ class LineOrder:
 
     def next_beside(self, number: Number) -> Number | None:
         """Return the next line of the same block. For a number that is not a line, the first higher one."""
-        if number in self.place:
+        if number in self.index:
             return self._following.get(number)
         block = self._blocks.get(number[:-1])
         return block.above(number) if block else None
@@ -219,11 +219,11 @@ class PlaybookAgent(Struct, frozen=True, dict=True):
     caveats: tuple[Caveat, ...] = ()
 
     @cached_property
-    def named(self) -> dict[str, Playbook]:
+    def by_name(self) -> dict[str, Playbook]:
         return {playbook.name: playbook for playbook in self.playbooks}
 
     def find(self, name: str) -> Playbook | None:
-        return self.named.get(name)
+        return self.by_name.get(name)
 
 
 class PlaybookProgram(Struct, frozen=True, dict=True):
@@ -254,7 +254,7 @@ class PlaybookProgram(Struct, frozen=True, dict=True):
     def names(self, agent: str) -> tuple[str, ...]:
         """Return the names of an agent's playbooks."""
         found = self._agents.get(agent)
-        return tuple(found.named) if found else ()
+        return tuple(found.by_name) if found else ()
 
     @property
     def plain(self) -> tuple[str, ...]:
@@ -356,13 +356,13 @@ def lines_after(book: Playbook, at: StepLine | None) -> tuple[StepLine, ...]:
     if at is None:
         return book.steps[:1]
     order = book.order
-    places = {order.place[number] for number in _next_numbers(order, at) if number in order.place}
+    places = {order.index[number] for number in _next_numbers(order, at) if number in order.index}
     return tuple(book.steps[index] for index in sorted(places))
 
 
 def _next_numbers(order: LineOrder, at: StepLine) -> Iterator[Number]:
     yield at.number
-    behind = order.place[at.number] + 1
+    behind = order.index[at.number] + 1
     if behind < len(order.steps):
         yield order.steps[behind].number
     inside = order.first_inside(at.number)

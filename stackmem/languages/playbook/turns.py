@@ -180,14 +180,14 @@ class _ReplyCheck:
         self._stepped = self.turn.acted = True
         self._here.notify_debugger("line", f"{line.label}:{line.code} {line.text}", line.line)
         if frame.at != line:
-            frame.made = []
+            frame.extra_calls = []
         frame.at = line
         yield StepEntered(f"{book.name}:{line.label}", brief(f"{line.code} {line.text}", 200))
 
     def _infer(self, target: StepLine) -> Routine:
         """Advance to a line over the lines that the reply leaves out. Returns whether that is possible."""
         frame, book = self._frame, self._frame.book
-        given = [*frame.made, *(call for item, call in self._spare.items() if self._counts(item))]
+        given = [*frame.extra_calls, *(call for item, call in self._spare.items() if self._counts(item))]
         finder = PathFinder(self._here.world, self._agent, book, given, bool(self.turn.queue))
         path = finder.path(frame.at, target)
         if path is None:
@@ -211,8 +211,8 @@ class _ReplyCheck:
     def _claim(self, call: GivenCall, into: str) -> Routine:
         """Use a call for the skipped line that asks for it, and bind its result as that line says."""
         call.into = into or call.into
-        if call.made:
-            self._frame.made = [each for each in self._frame.made if each is not call]
+        if call.has_returned:
+            self._frame.extra_calls = [each for each in self._frame.extra_calls if each is not call]
             if into:
                 self._agent.set(into, call.value)
                 yield variable_set(into, call.value)
@@ -234,14 +234,14 @@ class _ReplyCheck:
             self.turn.fault = f"there is no trigger {item.playbook}:T{item.number}; known: {known or 'none'}"
             return
         book, trigger = found
-        if (book.name, trigger.number) in self._agent.spent:
+        if (book.name, trigger.number) in self._agent.fired_triggers:
             self._dropping = True
             self.turn.notes.append(
                 f"{book.name}:{trigger.label} has fired already, and its call was not queued; "
                 "it is ready again when a variable changes or a message arrives"
             )
             return
-        self._agent.spent.add((book.name, trigger.number))
+        self._agent.fired_triggers.add((book.name, trigger.number))
         self.turn.acted = True
         if not item.queues and book.name not in self._calls:
             own = {param.name: Variable(param.name) for param in book.params if param.name in self._agent.variables}
@@ -283,7 +283,7 @@ class _ReplyCheck:
             return call
         artifact = artifact_name(self._here.world, self._agent, name, loading=call.name == "LoadArtifact")
         if call.values:
-            return CallTo(call.name, (artifact, *call.values[1:]), call.named)
+            return CallTo(call.name, (artifact, *call.values[1:]), call.keywords)
         return CallTo(call.name, (), tuple({**given, "artifact_name": artifact}.items()))
 
     def _return(self, item: ReturnItem) -> None:

@@ -34,16 +34,16 @@ _SOURCES = ("runner.py", "api.py")
 class ExchangeLog(Struct):
     """The requests of the process so far, and their answers."""
 
-    asked: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
     answers: list[dict[str, Any]] = []
     chars: int = 0
 
-    def add(self, request: dict[str, Any], answer: dict[str, Any], where: str) -> None:
-        self.asked.append({name: each for name, each in request.items() if name not in ("lines", "frames")})
+    def add(self, request: dict[str, Any], answer: dict[str, Any], location: str) -> None:
+        self.requests.append({name: each for name, each in request.items() if name not in ("lines", "frames")})
         self.answers.append(answer)
         self.chars += len(json.dumps(answer)) + len(json.dumps(request))
         if len(self.answers) > MAX_REQUESTS or self.chars > MAX_ANSWER_CHARS:
-            message = f"{where}: the program made over {MAX_REQUESTS:,} requests, or over {MAX_ANSWER_CHARS:,}"
+            message = f"{location}: the program made over {MAX_REQUESTS:,} requests, or over {MAX_ANSWER_CHARS:,}"
             raise Halted("Limit Reached", f"{message} characters of them; split it into several programs")
 
 
@@ -65,7 +65,7 @@ class PythonProcess:
         known = ExchangeLog()
         self._moment("entered", [self._base()])
         while True:
-            session = {"api": texts[1], "asked": list(known.asked)}
+            session = {"api": texts[1], "asked": list(known.requests)}
             answer: ToolAnswer = yield InvokeTool(
                 "run_python", {**given, "answers": list(known.answers), "session": session}
             )
@@ -100,7 +100,7 @@ class PythonProcess:
     def _message(self, answer: ToolAnswer, known: ExchangeLog) -> messages.ProcessMessage:
         """Return the next request, or halt if there is none."""
         value = answer.value if isinstance(answer.value, dict) else {}
-        last = known.asked[-1] if known.asked else {}
+        last = known.requests[-1] if known.requests else {}
         where = f"{self._file()}:{last.get('line') or self._entry.line}"
         if value.get("call") == "malformed":
             raise Halted("Malformed Request", f"{where}: {value.get('failed')}", where)

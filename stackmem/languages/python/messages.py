@@ -156,7 +156,7 @@ ARGUMENTS: dict[str, type[Struct]] = {
 """The arguments of each request."""
 
 
-def read_message(value: Any, where: str) -> ProcessMessage:
+def read_message(value: Any, location: str) -> ProcessMessage:
     """Return the process's request.
 
     Raises:
@@ -165,8 +165,8 @@ def read_message(value: Any, where: str) -> ProcessMessage:
     try:
         return msgspec.convert(value, ProcessMessage)
     except msgspec.ValidationError as error:
-        report = f"{where}: after this line the program's process sent a malformed request: {error}"
-        raise Halted("Malformed Request", report, where) from error
+        report = f"{location}: after this line the program's process sent a malformed request: {error}"
+        raise Halted("Malformed Request", report, location) from error
 
 
 def read_arguments(message: ProcessMessage) -> Struct | str:

@@ -101,7 +101,7 @@ def meaning(node: ast.expr, names: dict[str, str]) -> str:
     return node.attr if is_module and isinstance(node, ast.Attribute) and names[node.value.id] == "" else ""  # type: ignore[attr-defined]
 
 
-def find_entry(program: PythonProgram, wanted: str = "") -> EntryStep:
+def find_entry(program: PythonProgram, entry: str = "") -> EntryStep:
     """Return the step to begin with: the one that is named, ``main``, or the only one.
 
     Raises:
@@ -110,10 +110,10 @@ def find_entry(program: PythonProgram, wanted: str = "") -> EntryStep:
     known = {node.name: node for node in program.steps}
     if not known:
         raise ProgramFault("no-step", "the program has no step; mark a function with @stackmem.step", 1)
-    name = wanted or ("main" if "main" in known or len(known) > 1 else next(iter(known)))
+    name = entry or ("main" if "main" in known or len(known) > 1 else next(iter(known)))
     if name not in known:
         line = program.steps[0].lineno
-        asked = f"no step {wanted!r}" if wanted else "several steps and none is called main"
+        asked = f"no step {entry!r}" if entry else "several steps and none is called main"
         raise ProgramFault("no-entry", f"{asked}; name one of {', '.join(known)} with --entry", line)
     node = known[name]
     if isinstance(node, ast.AsyncFunctionDef):
@@ -149,7 +149,7 @@ def _literal(node: ast.expr) -> Any:
         return node
 
 
-def schema_of(node: ast.expr | None, program: PythonProgram, within: tuple[str, ...] = ()) -> dict[str, Any]:
+def schema_of(node: ast.expr | None, program: PythonProgram, path: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the JSON Schema of an annotation.
 
     Raises:
@@ -160,18 +160,18 @@ def schema_of(node: ast.expr | None, program: PythonProgram, within: tuple[str, 
             return {"type": "null"}
         case ast.Constant(value=str() as text):
             try:
-                return schema_of(ast.parse(text, mode="eval").body, program, within)
+                return schema_of(ast.parse(text, mode="eval").body, program, path)
             except SyntaxError:
                 pass
         case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return {"anyOf": [schema_of(left, program, within), schema_of(right, program, within)]}
+            return {"anyOf": [schema_of(left, program, path), schema_of(right, program, path)]}
         case ast.Name(id=name) | ast.Attribute(attr=name):
             if name in _PLAIN:
                 return _PLAIN[name]
-            if name in program.classes() and name not in within:
-                return _class_schema(program.classes()[name], program, (*within, name))
+            if name in program.classes() and name not in path:
+                return _class_schema(program.classes()[name], program, (*path, name))
         case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
-            return _generic_schema(name, inner, program, within)
+            return _generic_schema(name, inner, program, path)
     shown = ast.unparse(node) if node is not None else "nothing"
     line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
     known = "str, int, float, bool, list, dict, None, Literal, Optional, Any, or a TypedDict or dataclass of this file"

@@ -68,7 +68,7 @@ class Divergence(Struct, frozen=True):
 def continue_program(
     run_dir: Path,
     file: Path,
-    wanted: Mapping[str, str | None],  # limits, ``isolation`` and ``yes`` as flags spell them; None if not given
+    settings: Mapping[str, str | None],  # limits, ``isolation`` and ``yes`` as flags spell them; None if not given
     environ: Mapping[str, str],
     person: Person,
     tell_parted: Callable[[Divergence], object] = id,  # called at the point of divergence, before anything is asked
@@ -91,8 +91,8 @@ def continue_program(
     text = scrubber.scrub(read_program(file))
     with Interrupts(person.stop) as interrupts, ExitStack() as stack:
         with interrupts.setting_up("run", run.folder):
-            again = _again(run, _edited_request(run, file), text, wanted, scrubber.scrub)
-            level = wanted.get("isolation") or again.tape.isolation
+            again = _again(run, _edited_request(run, file), text, settings, scrubber.scrub)
+            level = settings.get("isolation") or again.tape.isolation
             request = prepare_kept(again.stored, run.folder.parent, again.tape.start, {"isolation": level}, environ)
             plan = plan_kept(request, again.stored, again.tape.start, environ)
         plan = replace(plan, begins=Edited(again.stored, run, again.state))
@@ -155,15 +155,15 @@ def _again(
         seen = (start.workspace, run.folder / HISTORY)
         now = EditedSources(request.program, request.program.edited, seen, scrub)
         tape, texts, changed = reread_sources(tape, now, sources)
-    begun = replace(tape.begun, digest=digest_of_text(text))
+    begun = replace(tape.program, digest=digest_of_text(text))
     texts[begun.digest] = text
     program = program_of(begun, start, open_strategy(start.strategy), _instead(texts, sources), keep=False)
     _, state, used = play_tape(program, (start, begun), tape)
     if state.end is not None and state.stack:
         refuse_spent(state)
     path = state.program.path if state.program is not None else ""
-    parted = Divergence(used, len(tape.heard), path, changed)
-    begun = replace(begun, continued=Continued(run.id, last[0].seq, reader.digest, used, len(tape.heard), changed))
+    parted = Divergence(used, len(tape.answers), path, changed)
+    begun = replace(begun, continued=Continued(run.id, last[0].seq, reader.digest, used, len(tape.answers), changed))
     return _Again(request, tape, begun, texts, state, limits, parted)
 
 
@@ -185,7 +185,7 @@ def _rerun(run: Run, again: _Again, opened: Opened, watch: Watcher | None) -> tu
     """
     run_dir, before = opened.places.run, again.tape.start.workspace
     text_of = _instead(again.texts, sources_of(run.folder))
-    read = [heard.event.digest for heard in again.tape.heard if isinstance(heard.event, SourceLoaded)]
+    read = [heard.event.digest for heard in again.tape.answers if isinstance(heard.event, SourceLoaded)]
     for digest in (*filter(None, read), again.begun.digest):
         keep_source(run_dir, text_of(digest))
 
@@ -216,14 +216,14 @@ def reread_sources(tape: Tape, edited: EditedSources, text_of: TextOf) -> tuple[
     texts: dict[str, str] = {}
     changed: dict[str, None] = {}
     heard: list[Heard] = []
-    for one in tape.heard:
-        event, asked = one.event, one.asked
+    for one in tape.answers:
+        event, asked = one.event, one.effect
         if isinstance(event, SourceLoaded) and isinstance(asked, LoadSource):
             before = text_of(event.digest) if event.digest else ""
-            text, failed = edited.instead(asked, event.path, before, event.failed)
+            text, failed = edited.current_source(asked, event.path, before, event.failed)
             if (text, failed) != (before, event.failed):
                 changed[event.path] = None
                 texts[digest_of_text(text)] = text
                 event = replace(event, digest=digest_of_text(text), chars=len(text), failed=failed)
         heard.append(replace(one, event=event))
-    return replace(tape, heard=tuple(heard)), texts, tuple(changed)
+    return replace(tape, answers=tuple(heard)), texts, tuple(changed)

@@ -40,7 +40,7 @@ class EditedSources:
         folders = (*reachable_folders(request, Path(edited.subject)), Path(request.path).parent)
         self._loader = Loader(self._file, folders)
 
-    def instead(self, source: LoadSource, path: str, text: str, failed: str) -> tuple[str, str]:
+    def current_source(self, source: LoadSource, path: str, text: str, failed: str) -> tuple[str, str]:
         """Return ``(text, failed)`` of the current source, given the path, text and failure of the run's copy."""
         listing = source.listing
         if path.startswith(PACKAGED) or (not listing and not self._as_begun(path, text, failed)):

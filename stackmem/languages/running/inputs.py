@@ -19,7 +19,7 @@ MAX_BRACKETS = 200
 """Maximum nesting of a YAML file; inputs may not be nested deeper anyway."""
 
 
-def read_inputs(given: Iterable[str], file: str | None, cwd: Path) -> dict[str, Any]:
+def read_inputs(assignments: Iterable[str], file: str | None, cwd: Path) -> dict[str, Any]:
     """Map names to values: first those from the file, then ``k=TEXT``, ``k:=JSON`` and ``k=@FILE``.
 
     Raises:
@@ -32,7 +32,7 @@ def read_inputs(given: Iterable[str], file: str | None, cwd: Path) -> dict[str, 
             raise UsageError(f"--inputs {file} must contain one mapping of names to values")
         found.update(read)
     names: set[str] = set()
-    for text in given:
+    for text in assignments:
         name, value = _input(text, cwd)
         if name in names:
             raise UsageError(f"--input {name[:80]} is given twice; give it once")

@@ -99,7 +99,7 @@ def _lint_file(
 ) -> Linted:
     if not path.exists():
         raise UsageError(f"cannot find {shown}; name a program or a folder of programs")
-    found = language or language_of(path.name, linting=True, named=True)
+    found = language or language_of(path.name, linting=True, explicit=True)
     if found is None:
         suffixes = ", ".join(sorted({*INTERPRETERS, *LINTED}))
         raise UsageError(f"{shown} does not end with {suffixes}; pass its language with --language NAME")

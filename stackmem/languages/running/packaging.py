@@ -41,11 +41,11 @@ _ACTION_INPUT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _LEFT_OUT = ("node_modules", "__pycache__", "venv")
 
 
-def package(named: str, form: str, to: Path | None, cwd: Path) -> Path:
+def package(program: str, form: str, to: Path | None, cwd: Path) -> Path:
     """Write a program's package and return its folder.
 
     Args:
-        named: A program, or a folder with a main program; then all files of the folder are part of the package.
+        program: A program, or a folder with a main program; then all files of the folder are part of the package.
         form: One of ``FORMS``.
         to: The new folder. Default: the program's name with hyphens, in ``cwd``.
         cwd: The folder that relative paths start from.
@@ -56,13 +56,13 @@ def package(named: str, form: str, to: Path | None, cwd: Path) -> Path:
     """
     if form not in FORMS:
         raise UsageError(f"--as {form[:40]!r} is unknown; choose one of {', '.join(FORMS)}")
-    path, _ = find_program(named, None, cwd)
+    path, _ = find_program(program, None, cwd)
     entry = describe(path)
     name = _hyphenated(entry.name)
     target = cwd / os.path.expanduser(to or name)
     if os.path.lexists(target):
         raise UsageError(f"{target} exists; choose a new folder with -o DIR, or remove it")
-    is_folder = (cwd / os.path.expanduser(named)).is_dir()
+    is_folder = (cwd / os.path.expanduser(program)).is_dir()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(prefix=".package-", dir=target.parent))

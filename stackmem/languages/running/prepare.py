@@ -38,7 +38,7 @@ _OF_EMPTY_FOLDERS = "apl"
 class ProgramArguments(Struct, frozen=True):
     """The arguments of the command line."""
 
-    named: str  # a program, or a folder with one
+    target: str  # a program, or a folder with one
     inputs: dict[str, Any] = {}  # name to value
     options: dict[str, Any] = {}  # further options for the interpreter
     workspace: str | None = None  # folder to copy; None for the program's own folder
@@ -59,7 +59,7 @@ class PreparedProgram(Struct, frozen=True):
 
 
 def prepare_program(
-    asked: ProgramArguments, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path
+    arguments: ProgramArguments, flags: Mapping[str, object], environ: Mapping[str, str], cwd: Path
 ) -> PreparedProgram:
     """Determine the program to run, its settings, and where its run is stored.
 
@@ -67,10 +67,10 @@ def prepare_program(
         UsageError: The program, an input or a setting is not valid.
     """
     load_plugins()
-    path, language = find_program(asked.named, asked.language, cwd)
+    path, language = find_program(arguments.target, arguments.language, cwd)
     text = read_program(path)
-    mounts = tuple(str(_folder(mount, cwd, "--mount")) for mount in asked.mounts)
-    folder = path.parent if asked.workspace is None else _folder(asked.workspace, cwd, "--workspace")
+    mounts = tuple(str(_folder(mount, cwd, "--mount")) for mount in arguments.mounts)
+    folder = path.parent if arguments.workspace is None else _folder(arguments.workspace, cwd, "--workspace")
     wanted = language.settings(text) if language.settings else {}
     source = must_be_text(path.name, "the program's name")
     resolved = resolve(flags, environ, cwd, wanted, source)
@@ -85,10 +85,12 @@ def prepare_program(
         folder=folder,
     )
     request = place_run(subject, resolved, NOBODY if model == "demo" else model, (cwd, environ), ())
-    options = {**with_config(asked.options, language, cwd, path), **language.new_options}
+    options = {**with_config(arguments.options, language, cwd, path), **language.new_options}
     for name, value in options.items():
         must_be_text(str(value), f"--{name.replace('_', '-')}")
-    program = ProgramRequest(language.name, str(path), _recordable(asked.inputs), options, mounts, asked.interactive)
+    program = ProgramRequest(
+        language.name, str(path), _recordable(arguments.inputs), options, mounts, arguments.interactive
+    )
     return with_outline(PreparedProgram(request, program, language, text))
 
 
@@ -137,17 +139,17 @@ def with_config(options: dict[str, Any], language: Language, cwd: Path, program:
     return options
 
 
-def find_program(named: str, language: str | None, cwd: Path) -> tuple[Path, Language]:
+def find_program(target: str, language: str | None, cwd: Path) -> tuple[Path, Language]:
     """Return the program's path and its language."""
-    path = (cwd / os.path.expanduser(named)).resolve()
+    path = (cwd / os.path.expanduser(target)).resolve()
     must_be_text(str(path), "the program's path")
     if path.is_dir():
         path = _main_of(path, language)
     if path.exists() and not path.is_file():
-        raise UsageError(f"{named} is not a regular file; name a program or a folder with one")
+        raise UsageError(f"{target} is not a regular file; name a program or a folder with one")
     if not path.is_file():
-        raise UsageError(f"no program {named}; name a file or a folder that contains one of {', '.join(_mains())}")
-    found = language or language_of(path.name, named=True)
+        raise UsageError(f"no program {target}; name a file or a folder that contains one of {', '.join(_mains())}")
+    found = language or language_of(path.name, explicit=True)
     if found is None and language_of(path.name, linting=True) is not None:
         raise UsageError(f"{path.name} is only a part of programs and cannot be run; check it with stackmem lint")
     if found is None:

@@ -23,7 +23,7 @@ from stackmem.trace.walk import RecordWalk, WalkedRecord
 class Heard(Struct, frozen=True):
     """An effect and the event that answered it."""
 
-    asked: Effect
+    effect: Effect
     event: facts.Event
 
 
@@ -31,10 +31,10 @@ class Tape(Struct, frozen=True):
     """A program's run as a sequence of answers."""
 
     start: facts.RunStarted  # the start event in force at the end of the run
-    begun: ProgramStarted
+    program: ProgramStarted
     limits: Limits
     isolation: str
-    heard: tuple[Heard, ...]
+    answers: tuple[Heard, ...]
     pending: Effect | None  # effect that was asked but not answered, if any
 
 
@@ -94,7 +94,7 @@ def _forget(heard: list[Heard], upcoming: facts.Event | Effect | None, repeatabl
     """Remove trailing answers to questions that are asked again, unless repeating the call may do harm."""
     asked = effects_of(upcoming)
     while heard and any(_equal(effect, heard[-1]) for effect in asked):
-        call = heard[-1].asked
+        call = heard[-1].effect
         if isinstance(call, InvokeTool) and call.tool not in repeatable:
             return
         del heard[-1]
@@ -135,9 +135,9 @@ def play_tape(
         if isinstance(upcoming, ReadClock):
             event = facts.ClockRead(state.seconds)
         elif isinstance(upcoming, Effect):
-            if used == len(tape.heard) or not _same(upcoming, tape.heard[used]):
+            if used == len(tape.answers) or not _same(upcoming, tape.answers[used]):
                 return tuple(events), state, used
-            event = tape.heard[used].event
+            event = tape.answers[used].event
             used += 1
         else:
             event = upcoming
@@ -153,11 +153,11 @@ def _same(upcoming: Effect, heard: Heard) -> bool:
 
 def _equal(effect: Effect, heard: Heard) -> bool:
     """Return whether an effect equals the recorded one. Prompts are compared by content, not by step number."""
-    if type(effect) is not type(heard.asked):
+    if type(effect) is not type(heard.effect):
         return False
     ask = effect.ask if isinstance(effect, Compact) else effect
     if isinstance(ask, AskModel) and isinstance(
         heard.event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted
     ):
         return heard.event.prompt_digest == ask.view.digest
-    return effect == heard.asked
+    return effect == heard.effect

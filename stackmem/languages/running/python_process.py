@@ -44,22 +44,22 @@ _LAST = ("returned", "raised", "malformed", "diverged")
 class Live:
     """A running process."""
 
-    def __init__(self, given: dict[str, Any], workspace: Workspace) -> None:
-        self._folder, self._workspace = given["folder"], workspace
-        self._started_as = _identity(given)
-        self._program = given.get("session") is not None
+    def __init__(self, order: dict[str, Any], workspace: Workspace) -> None:
+        self._folder, self._workspace = order["folder"], workspace
+        self._started_as = _identity(order)
+        self._program = order.get("session") is not None
         self._ended: CommandEnd | None = None
         self._error: Exception | None = None
         self._spent = 0.0
         self._answers: list[Any] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def start(self, given: dict[str, Any]) -> None:
+    def start(self, order: dict[str, Any]) -> None:
         self._clear()
-        self._write("run.py", given["program"])
-        self._write("order.json", given["order"])
+        self._write("run.py", order["program"])
+        self._write("order.json", order["order"])
         if self._program:
-            self._write("api.py", given["session"]["api"])
+            self._write("api.py", order["session"]["api"])
         self._thread.start()
 
     def _clear(self) -> None:
@@ -70,11 +70,11 @@ class Live:
             return
         self._workspace.run_apart(f"rm -rf {self._folder}", _CLEAR_SECONDS, _MAX_BYTES)
 
-    def continues(self, given: dict[str, Any]) -> bool:
+    def continues(self, order: dict[str, Any]) -> bool:
         """Return whether a process with this order and these answers would be in the state of this one."""
-        answers = given["answers"][: len(self._answers)]
-        waiting = len(given["answers"]) > len(self._answers) and self._thread.is_alive()
-        return waiting and self._started_as == _identity(given) and answers == self._answers
+        answers = order["answers"][: len(self._answers)]
+        waiting = len(order["answers"]) > len(self._answers) and self._thread.is_alive()
+        return waiting and self._started_as == _identity(order) and answers == self._answers
 
     def _run(self) -> None:
         place = self._folder
@@ -99,7 +99,7 @@ class Live:
         if wrote.failed:
             raise ToolRefused(wrote.text)
 
-    def next(self, given: dict[str, Any], seconds: float, scrub: Callable[[str], str]) -> dict[str, Any]:
+    def next(self, order: dict[str, Any], seconds: float, scrub: Callable[[str], str]) -> dict[str, Any]:
         """Return the process's next message after its answers: a ``call``, or ``stdout``, ``stderr`` and ``exit_code``.
 
         A restarted program's earlier requests are compared with the recorded ones as they arrive.
@@ -108,7 +108,7 @@ class Live:
             TimeoutError: The call has used up its time.
             WorkspaceError: The sandbox failed.
         """
-        answers, recorded = given["answers"], given["session"]["asked"] if self._program else []
+        answers, recorded = order["answers"], order["session"]["asked"] if self._program else []
         compared = len(self._answers)
         for number in range(len(self._answers), len(answers)):
             self._write(f"answer-{number}.json", json.dumps(answers[number]))
@@ -118,12 +118,12 @@ class Live:
         self._answers = list(answers)
         began, pause = time.monotonic(), _MIN_LOOK_SECONDS
         while self._thread.is_alive():
-            while compared < len(recorded) and (message := self.asked(compared)) is not None:
+            while compared < len(recorded) and (message := self.request(compared)) is not None:
                 now = scrub_value(message, scrub)
                 if _compared(now) != _compared(recorded[compared]):
                     return {"call": "diverged", "number": compared, "recorded": recorded[compared], "now": now}
                 compared += 1
-            if compared >= len(recorded) and (message := self.asked(len(answers))) is not None:
+            if compared >= len(recorded) and (message := self.request(len(answers))) is not None:
                 self._spent += time.monotonic() - began
                 return dict(scrub_value(message, scrub))
             if self._spent + time.monotonic() - began > seconds:
@@ -134,7 +134,7 @@ class Live:
             raise self._error
         return dict(scrub_value(_said(self._ended), scrub))
 
-    def asked(self, number: int) -> dict[str, Any] | None:
+    def request(self, number: int) -> dict[str, Any] | None:
         """Return a request of the process, or None if it has not been made. A request that is not JSON is malformed."""
         try:
             raw = self._workspace.files.read_whole(f"{self._folder}/ask-{number}.json", _MAX_BYTES)
@@ -196,7 +196,7 @@ class PythonCalls:
         self._live: dict[str, Live] = {}
 
     def use(
-        self, given: dict[str, Any], seconds: float, workspace: Workspace, scrub: Callable[[str], str]
+        self, order: dict[str, Any], seconds: float, workspace: Workspace, scrub: Callable[[str], str]
     ) -> ToolAnswered:
         """Start or continue a call; see ``Live.next``.
 
@@ -204,17 +204,17 @@ class PythonCalls:
             ToolRefused: The call's files cannot be written.
             WorkspaceError: The sandbox failed.
         """
-        folder = given["folder"]
+        folder = order["folder"]
         live = self._live.pop(folder, None)
-        if live is not None and not live.continues(given):
+        if live is not None and not live.continues(order):
             live.stop()
             live = None
         try:
             if live is None:
                 self.stop()
-                live = Live(given, workspace)
-                live.start(given)
-            message = live.next(given, seconds, scrub)
+                live = Live(order, workspace)
+                live.start(order)
+            message = live.next(order, seconds, scrub)
         except TimeoutError:
             if live is not None:
                 live.stop()
@@ -227,7 +227,7 @@ class PythonCalls:
         if message.get("call") == "begin":  # what the program cannot repeat by itself becomes part of the recording
             message["arguments"] = {"clock": time.time(), "seed": os.urandom(16).hex()}
         if "call" in message and message["call"] not in _LAST:
-            if given.get("session") is not None and not workspace.runs_several:
+            if order.get("session") is not None and not workspace.runs_several:
                 live.stop()  # it would block the effect's own commands, so it is started again afterwards
             else:
                 self._live[folder] = live

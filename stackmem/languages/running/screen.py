@@ -39,12 +39,14 @@ FOLDED_LINES = 40
 class ProgramScreen:
     """Receives everything that happens in a program and prints it."""
 
-    def __init__(self, announcer: Announcer, *, quiet: bool, full: bool, as_json: bool, whole: bool = False) -> None:
+    def __init__(
+        self, announcer: Announcer, *, quiet: bool, full: bool, as_json: bool, full_report: bool = False
+    ) -> None:
         self._announcer = announcer
         self._progress = Progress()
         self._folds = not full and sys.stdout is not None and sys.stdout.isatty()
         self._as_json = as_json
-        self._changes = VariableChanges(whole=whole)
+        self._changes = VariableChanges(full=full_report)
         self._changed: list[str] = []
         self.quiet = quiet
         self.halt_shown = False  # whether a halt's report was printed
@@ -101,8 +103,8 @@ class ProgramScreen:
 class Answers:
     """Answers a program's questions, first from the given answers, then from the terminal."""
 
-    def __init__(self, given: Iterable[str], *, interactive: bool) -> None:
-        self._given = list(given)
+    def __init__(self, texts: Iterable[str], *, interactive: bool) -> None:
+        self._given = list(texts)
         self._interactive = interactive
 
     def __call__(self, question: str) -> str | None:
@@ -125,7 +127,14 @@ def watcher(screen: ProgramScreen, file: str, *, debug: bool, verbose: bool) -> 
 
 
 def screen_of_kept(
-    run_dir: Path, given: Iterable[str], answers: str | None, *, as_json: bool, quiet: bool, debug: bool, verbose: bool
+    run_dir: Path,
+    answer_texts: Iterable[str],
+    answers: str | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+    verbose: bool,
 ) -> tuple[ProgramScreen, Person] | None:
     """Return the screen and person for resuming a program's run; None if the run has no program."""
     try:
@@ -135,7 +144,7 @@ def screen_of_kept(
     if program is None:
         return None
     screen = ProgramScreen(open_language(program.language).announcer(), quiet=quiet, full=False, as_json=as_json)
-    replies = Answers([*given, *read_answers(answers, Path.cwd())], interactive=program.interactive)
+    replies = Answers([*answer_texts, *read_answers(answers, Path.cwd())], interactive=program.interactive)
     watch = watcher(screen, program.path, debug=debug, verbose=verbose)
     return screen, Person(replies, screen, stop=stop_at_once, watch=watch)
 
@@ -182,7 +191,7 @@ def show_program(result: ProgramResult, screen: ProgramScreen, *, as_json: bool)
 
 
 def continue_kept(
-    folder: Path, program: str, wanted: dict[str, str | None], screen: ProgramScreen, person: Person, *, as_json: bool
+    folder: Path, program: str, settings: dict[str, str | None], screen: ProgramScreen, person: Person, *, as_json: bool
 ) -> NoReturn:
     """Continue the run with an edited program, and exit with the new run's code."""
 
@@ -193,5 +202,5 @@ def continue_kept(
                 say(f"changed sources: {', '.join(map(readable, parted.changed))}")
             say(f"{parted.answers:,} of {parted.recorded:,} recorded answers reused; it continues live{location}")
 
-    result = continue_program(folder, Path.cwd() / os.path.expanduser(program), wanted, os.environ, person, say_where)
+    result = continue_program(folder, Path.cwd() / os.path.expanduser(program), settings, os.environ, person, say_where)
     show_program(result, screen, as_json=as_json)

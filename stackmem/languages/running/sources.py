@@ -119,7 +119,7 @@ def _with_slash(folder: str) -> str:
     return folder if folder.endswith("/") else f"{folder}/"
 
 
-Instead = Callable[[LoadSource, str, str, str], tuple[str, str]]
+SourceReplacement = Callable[[LoadSource, str, str, str], tuple[str, str]]
 """Returns ``(text, failed)`` to use in place of a source, given the request and its path, text and failure."""
 
 
@@ -129,13 +129,13 @@ def as_read(source: LoadSource, path: str, text: str, failed: str) -> tuple[str,
 
 
 def source_keeper(
-    loader: Loader, keep: Callable[[str], str], scrub: Callable[[str], str], instead: Instead = as_read
+    loader: Loader, keep: Callable[[str], str], scrub: Callable[[str], str], replacement: SourceReplacement = as_read
 ) -> Callable[[LoadSource], SourceLoaded]:
     """Return a function that reads a source, stores its text and returns the event."""
 
     def load(source: LoadSource) -> SourceLoaded:
         path, text, failed = loader.read(source)
-        clean, failed = instead(source, path, scrub(text), failed)
+        clean, failed = replacement(source, path, scrub(text), failed)
         if failed:
             return SourceLoaded(path, failed=failed)
         return SourceLoaded(path, keep(clean), len(clean))

@@ -15,7 +15,7 @@ from .call_checks import (
     CONTENT,
     UNKNOWN,
     Check,
-    Given,
+    NamedArguments,
     arity_fault,
     calls_of,
     clause_faults,
@@ -384,7 +384,7 @@ class Analysis:
                 if key.name in KINDS and self._is_result(value, scope):
                     self._warn(value, "task result", f"'{key.name}' gets a task's result; {CONTENT}")
 
-    def _pairs(self, node: Form, name: str, scope: LintScope) -> Given:
+    def _pairs(self, node: Form, name: str, scope: LintScope) -> NamedArguments:
         """Return the arguments of a call that are pairs, each name once. The others are faults."""
         given: dict[str, tuple[Name, Node]] = {}
         for item in node.items[1:]:

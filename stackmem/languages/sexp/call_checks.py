@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from itertools import product
 from typing import Any
 
-from .calls import KNOWN, context_of, files_of, fits, history_of, known_type, misfit, optional_params
+from .calls import TYPE_NAMES, context_of, files_of, fits, history_of, known_type, misfit, optional_params
 from .definitions import TaskDefinition
 from .errors import Budget, Meter, SexpEvaluationError, TaskError
 from .loops import LoopShape, setup_fault
@@ -39,7 +39,7 @@ _SAMPLES: tuple[Any, ...] = (1, "a", [])
 
 Check = tuple[Node, str, str]
 """The faulty node, the title of the finding, and its message."""
-Given = list[tuple[Name, Node]]
+NamedArguments = list[tuple[Name, Node]]
 
 
 def literal(node: Node) -> Any:
@@ -128,17 +128,17 @@ def lambda_count(node: Node) -> int | None:
     return len(params.items) if isinstance(params, Form) else None
 
 
-def task_faults(task: TaskDefinition, given: Given) -> Iterator[Check | tuple[None, str, str]]:
+def task_faults(task: TaskDefinition, arguments: NamedArguments) -> Iterator[Check | tuple[None, str, str]]:
     """Yield the faults of a call with named arguments. A fault of the whole call has no node."""
     name, params = task.template["name"], task.params
     known = {*params, "files", "context", "history_config"}
-    for key, value in given:
+    for key, value in arguments:
         if key.name not in known:
             takes = ", ".join(params) or "none"
             yield None, "arity", f"the task '{name}' has no parameter '{key.name}'; it takes {takes}"
         yield from _type_faults(name, key, params.get(key.name, {}).get("type", "any"), value)
-    yield from setting_faults(given, history=True)
-    missing = params.keys() - optional_params(params) - {key.name for key, _ in given}
+    yield from setting_faults(arguments, history=True)
+    missing = params.keys() - optional_params(params) - {key.name for key, _ in arguments}
     filling = set(task.slots.values())
     for param in [param for param in params if param in missing]:
         if param in filling:
@@ -156,15 +156,15 @@ def _type_faults(task: str, key: Name, kind: str, node: Node) -> Iterator[Check]
 
 def type_warning(kind: Name) -> str:
     """Return a message if values are not checked against a type; otherwise an empty text."""
-    return "" if known_type(kind.name) else f"'{kind.name[:80]}' is a type that is not checked; known: {KNOWN}"
+    return "" if known_type(kind.name) else f"'{kind.name[:80]}' is a type that is not checked; known: {TYPE_NAMES}"
 
 
-def setting_faults(given: Given, *, history: bool) -> Iterator[Check]:
+def setting_faults(arguments: NamedArguments, *, history: bool) -> Iterator[Check]:
     """Yield the faults of the keys that are settings instead of inputs, if their values are literals."""
     checks: dict[str, Any] = {"files": files_of, "context": context_of}
     if history:
         checks["history_config"] = history_of
-    for key, node in given:
+    for key, node in arguments:
         value = literal(node) if key.name in checks else UNKNOWN
         if value is not UNKNOWN:
             try:
@@ -173,17 +173,19 @@ def setting_faults(given: Given, *, history: bool) -> Iterator[Check]:
                 yield node, "clause", error.message
 
 
-def tool_faults(name: str, known: tuple[str, ...], given: Given) -> Iterator[Check | tuple[None, str, str]]:
+def tool_faults(
+    name: str, tools: tuple[str, ...], arguments: NamedArguments
+) -> Iterator[Check | tuple[None, str, str]]:
     """Yield the faults of a call to a built-in tool."""
-    takes = f"it takes {', '.join(known)}"
-    for key, node in given:
+    takes = f"it takes {', '.join(tools)}"
+    for key, node in arguments:
         value = literal(node)
         kind = KINDS.get(key.name, "any")
-        if key.name not in known:
+        if key.name not in tools:
             yield key, "arity", f"the tool '{name}' takes no '{key.name}'; {takes}"
         elif value is not UNKNOWN and not fits(value, f"{kind}?"):
             yield node, "type", misfit(name, key.name, kind, value).replace("Task", "the tool", 1)
-    names = {key.name for key, node in given if literal(node) != []}
+    names = {key.name for key, node in arguments if literal(node) != []}
     for wanted in NEEDED.get(plain_name(name), ()):
         if wanted not in names:
             yield None, "arity", f"the tool '{name}' needs '{wanted}'; {takes}"
@@ -201,9 +203,9 @@ def form_value_fault(name: str, args: list[Node]) -> str:
     return ""
 
 
-def context_faults(given: Given) -> Iterator[Check]:
+def context_faults(arguments: NamedArguments) -> Iterator[Check]:
     """Yield the faults of the parameters of ``get_context``."""
-    for key, node in given:
+    for key, node in arguments:
         value = literal(node)
         if key.name not in CONTEXT_KEYS:
             yield key, "clause", f"'get_context' takes no '{key.name}'; it takes {', '.join(CONTEXT_KEYS)}"

@@ -50,7 +50,7 @@ _SPELLED = {
     "str": "string", "text": "string", "int": "integer", "float": "number", "bool": "boolean", "array": "list",
     "dict": "object", "map": "object", "mapping": "object", "alist": "object",
 }  # fmt: skip
-KNOWN = ", ".join(_CHECKS)
+TYPE_NAMES = ", ".join(_CHECKS)
 
 
 def typed_params(params: Any) -> dict[str, str]:
@@ -178,7 +178,7 @@ class Calls:
                 file_paths=files,
                 context_management=context,
                 history_config=history,
-                place=location,
+                position=location,
                 file=file,
             )
         try:

@@ -64,10 +64,10 @@ class FormPlan:
 
 
 def plan_of(
-    machine: Evaluating, form: Form, application: Handler, primitive_call: Handler, *, whole: bool = True
+    machine: Evaluating, form: Form, application: Handler, primitive_call: Handler, *, as_unit: bool = True
 ) -> FormPlan:
-    """Plan a form. Unless ``whole``, each form inside it is planned separately."""
-    compiled = compile_node(machine, form, 0) if whole else None
+    """Plan a form. Unless ``as_unit``, each form inside it is planned separately."""
+    compiled = compile_node(machine, form, 0) if as_unit else None
     if compiled:
         return FormPlan(AT_ONCE, compiled[1], compiled[0])
     head = form.items[0]
@@ -75,7 +75,7 @@ def plan_of(
         name = head.name
         if name in machine.forms:
             return (
-                _branch(machine, form) if name == "if" and whole else FormPlan(STEPWISE, 1, start=machine.forms[name])
+                _branch(machine, form) if name == "if" and as_unit else FormPlan(STEPWISE, 1, start=machine.forms[name])
             )
         if name in DOCUMENT:
             return FormPlan(STEPWISE, 2, start=primitive_call)

@@ -214,11 +214,11 @@ def _check_format(wanted: dict[str, Any]) -> None:
         read_schema(named)
 
 
-def schema_fault(named: Any) -> SexpEvaluationError:
+def schema_fault(value: Any) -> SexpEvaluationError:
     """Return the error for a value that is not a schema."""
     return SexpEvaluationError(
         "The schema of 'output_format' is a JSON Schema as text, a file that ends in .json, or a name that is "
-        f"bound to one, got: {to_source(named, 80)}"
+        f"bound to one, got: {to_source(value, 80)}"
     )
 
 

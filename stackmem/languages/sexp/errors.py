@@ -27,21 +27,21 @@ class SexpSyntaxError(ProgramError, ValueError):
     """
 
     def __init__(
-        self, message: str, sexp_string: str = "", error_details: str = "", place: SourcePlace | None = None
+        self, message: str, sexp_string: str = "", error_details: str = "", position: SourcePlace | None = None
     ) -> None:
         self.message = message
         self.sexp_string = sexp_string  # the source
         self.error_details = error_details or message  # what is wrong, in one sentence
-        self.place = place or SourcePlace("", 1, 1, "")
-        super().__init__(f"{message}\n{self.place.excerpt}" if place else message)
+        self.position = position or SourcePlace("", 1, 1, "")
+        super().__init__(f"{message}\n{self.position.excerpt}" if position else message)
 
     @property
     def line(self) -> int:
-        return self.place.line
+        return self.position.line
 
     @property
     def column(self) -> int:
-        return self.place.column
+        return self.position.column
 
 
 class SourcePlace:
@@ -89,12 +89,12 @@ class SexpEvaluationError(ProgramError):
         self.message = message  # one sentence
         self.expression = expression  # source text of the innermost known expression
         self.error_details = error_details  # the underlying error, if any
-        self.place: SourcePlace | None = None  # its position; None until known
+        self.position: SourcePlace | None = None  # its position; None until known
 
-    def locate(self, place: SourcePlace, expression: str) -> SexpEvaluationError:
+    def locate(self, position: SourcePlace, expression: str) -> SexpEvaluationError:
         """Set the position, unless it is already set."""
-        if self.place is None:
-            self.place = place
+        if self.position is None:
+            self.position = position
             self.expression = self.expression or expression
         return self
 
@@ -104,7 +104,7 @@ class SexpEvaluationError(ProgramError):
             text += f"\nExpression: '{self.expression}'"
         if self.error_details:
             text += f"\nDetails: {self.error_details}"
-        return f"{text}\n{self.place.excerpt}" if self.place else text
+        return f"{text}\n{self.position.excerpt}" if self.position else text
 
 
 class UnboundSymbolError(SexpEvaluationError, NameError):
@@ -135,7 +135,7 @@ class TaskError(ProgramError):
         self.type, self.message, self.reason = kind, message, reason
         self.details = details or {}
         # position of the failed top-level expression; None until known
-        self.place: SourcePlace | None = None
+        self.position: SourcePlace | None = None
 
 
 def error_line(error: BaseException) -> str:
@@ -187,9 +187,9 @@ class Meter:
             raise exhaustion("steps", self.budget.steps, "evaluation steps")
 
 
-def exhaustion(what: str, most: int, word: str) -> TaskError:
-    """Return the error for a spent budget. ``what`` is the name of the limit."""
-    return TaskError("RESOURCE_EXHAUSTION", f"The evaluation takes more than {most:,} {word}.", what)
+def exhaustion(limit: str, most: int, word: str) -> TaskError:
+    """Return the error for a spent budget. ``limit`` is the name of the limit."""
+    return TaskError("RESOURCE_EXHAUSTION", f"The evaluation takes more than {most:,} {word}.", limit)
 
 
 def within_budget(value: Any, budget: Budget) -> Any:

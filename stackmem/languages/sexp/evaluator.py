@@ -72,7 +72,7 @@ class Evaluation:
                 value = yield from self.machine.evaluate(node, env)
             except TaskError as error:
                 if isinstance(node, Form):
-                    error.place = error.place or SourcePlace.of(node.source.path, node.source.text, node.at)
+                    error.position = error.position or SourcePlace.of(node.source.path, node.source.text, node.at)
                 raise
         list(containers(value, self.machine.meter.budget))
         return value
@@ -202,7 +202,7 @@ class _Collaborators:
                 executor = self._executor(ask.name)
                 return _result(ask.name, _guarded(f"the tool '{ask.name}'", lambda: executor(dict(ask.arguments))))
             case ContextRequest():
-                return self._context(ask.wanted)
+                return self._context(ask.query)
             case Logged():
                 self._log(ask.text)
                 return None
@@ -212,7 +212,7 @@ class _Collaborators:
                 if self._read_text is None:
                     raise SexpEvaluationError("No files can be read here; give the evaluator a read_text.")
                 read_text = self._read_text
-                return _guarded(f"reading '{ask.path[:200]}'", lambda: read_text(ask.path, ask.beside))
+                return _guarded(f"reading '{ask.path[:200]}'", lambda: read_text(ask.path, ask.source))
             case Together():
                 return [self._one_of(each) for each in ask.asks]
 

@@ -46,7 +46,7 @@ def _let(machine: Machine, form: Form, env: Env, name: str) -> Doing:
             reason = error.error_details or error.message
             text = f"Error evaluating value for '{name}' binding '{pair[0].name}': {_source(pair[1])}"
             outer = SexpEvaluationError(text, error.expression, reason)
-            outer.place = error.place
+            outer.position = error.position
             raise machine.locate(outer, form) from error
     scope.bindings = bindings
     for expression in form.items[2:-1]:  # same as body(), without the cost of another generator for every `let`
@@ -233,7 +233,7 @@ def try_form(machine: Machine, form: Form, env: Env) -> Doing:
     try:
         return (yield (form.items[1], env))
     except SexpEvaluationError as error:
-        place = error.place
+        place = error.position
         caught = {
             "type": type(error).__name__,
             "message": error.message,

@@ -249,7 +249,7 @@ class Machine:
         return self.locate(SexpEvaluationError(message, "", details), form)
 
     def locate(self, error: SexpEvaluationError, form: Form | Name) -> SexpEvaluationError:
-        if error.place is None:
+        if error.position is None:
             source = form.source
             place = SourcePlace.of(source.path, source.text, form.at)
             error.locate(place, source_of(form))
@@ -258,7 +258,7 @@ class Machine:
     def around(self, before: str, error: SexpEvaluationError, form: Form) -> SexpEvaluationError:
         """Wrap an error with its context in a loop. It keeps its position."""
         outer = SexpEvaluationError(before + error.message, error.expression, error.error_details)
-        outer.place = error.place
+        outer.position = error.position
         return self.locate(outer, form)
 
     def look_up(self, node: Name, env: Env) -> Any:
@@ -280,7 +280,7 @@ class Machine:
     def _plan(self, form: Form) -> FormPlan:
         """Plan the evaluation of a form and cache the plan on it."""
         whole = self.watch is None or "\n" not in form.source.text[form.at : form.end]
-        plan: FormPlan = plan_of(self, form, _application, _primitive_call, whole=whole)
+        plan: FormPlan = plan_of(self, form, _application, _primitive_call, as_unit=whole)
         if self.watch is not None:
             plan = FormPlan(STEPWISE, plan.nodes, start=partial(SteppedForm, plan=plan))
         form.plan, form.planner = plan, self.epoch

@@ -85,7 +85,7 @@ def start(launch: Launch) -> Program:
     except SexpEvaluationError as error:
         raise Halted("Evaluation Error", str(error), _at(error)) from error
     except TaskError as error:
-        excerpt = f"\n{error.place.excerpt}" if error.place else ""
+        excerpt = f"\n{error.position.excerpt}" if error.position else ""
         raise Halted(error.type, f"{error.type}: {error.message}{excerpt}", _at(error)) from error
 
 
@@ -251,7 +251,7 @@ def _line(node: Node) -> str:
 
 
 def _at(error: SexpEvaluationError | TaskError) -> str:
-    return f"{error.place.line}:{error.place.column}" if error.place else ""
+    return f"{error.position.line}:{error.position.column}" if error.position else ""
 
 
 LANGUAGE = Language(

@@ -95,7 +95,7 @@ def _tried(
     if failed is None or failed[0] not in own.nodes:
         return
     node, error = failed
-    place = error.place if isinstance(error, SexpEvaluationError) else None
+    place = error.position if isinstance(error, SexpEvaluationError) else None
     if place is None or place.path != own.path:
         text = f"{error.message} ({place.path}:{place.line}:{place.column})" if place else error.message
         fault = LintFault(node.at, "error", "evaluation", text)
@@ -104,7 +104,7 @@ def _tried(
         yield Finding(own.path, place.line, place.column, "error", "sexp/evaluation", error.message)
 
 
-def libraries(named: Iterable[object]) -> Reading:
+def libraries(names: Iterable[object]) -> Reading:
     """Load the libraries that ``--lib`` names, as a list of ``SourcePart``.
 
     Raises:
@@ -112,7 +112,7 @@ def libraries(named: Iterable[object]) -> Reading:
         SexpSyntaxError: A library cannot be parsed.
     """
     parts = []
-    for path in named:
+    for path in names:
         source: Source = yield LoadSource(str(path))
         if source.failed:
             raise UsageError(f"--lib {path} cannot be read ({source.failed}); name a file that can")

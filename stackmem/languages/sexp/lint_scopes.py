@@ -74,9 +74,9 @@ _FOREIGN_OPERATORS = {
 _MAX_COMPARED = 1_000
 
 
-def operator_hint(name: str, known: Iterable[str]) -> str:
+def operator_hint(name: str, operators: Iterable[str]) -> str:
     """Return what to write instead of an unknown operator, or a similar known name; empty if there is neither."""
     if foreign := _FOREIGN_OPERATORS.get(name.lower()):
         return f"; write {foreign}"
-    near = get_close_matches(name[:80], sorted(islice(known, _MAX_COMPARED)), 1, 0.75)
+    near = get_close_matches(name[:80], sorted(islice(operators, _MAX_COMPARED)), 1, 0.75)
     return f"; is '{near[0]}' meant?" if near else ""

@@ -46,7 +46,7 @@ def read(text: str, path: str = "", most: int = 1_000_000) -> list[Node]:
     nodes = _Reader(SourceText(path, text)).nodes()
     if not nodes:
         raise SexpSyntaxError(
-            "Input string is empty or contains only whitespace.", text, place=SourcePlace.of(path, text, 0)
+            "Input string is empty or contains only whitespace.", text, position=SourcePlace.of(path, text, 0)
         )
     return nodes
 

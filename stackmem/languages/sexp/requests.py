@@ -53,7 +53,7 @@ class SubtaskRequest(Struct, frozen=True):
     file_paths: list[str] | None = None
     context_management: ContextManagement | None = None
     history_config: HistoryConfigSettings | None = None
-    place: str = ""  # ``line:column`` of the call; ``file`` is the file's name
+    position: str = ""  # ``line:column`` of the call; ``file`` is the file's name
     file: str = ""
 
 
@@ -62,14 +62,14 @@ class ToolRequest(Struct, frozen=True):
 
     name: str
     arguments: dict[str, Any]
-    place: str = ""
+    position: str = ""
     file: str = ""
 
 
 class ContextRequest(Struct, frozen=True):
     """A search for context. Receives a list of paths, best first."""
 
-    wanted: ContextGenerationInput
+    query: ContextGenerationInput
 
 
 class Logged(Struct, frozen=True):
@@ -86,7 +86,7 @@ class TextRequest(Struct, frozen=True):
     """A library or schema to load, relative to the source that names it. Receives ``(path, text)``."""
 
     path: str
-    beside: str = ""
+    source: str = ""
 
 
 class Together(Struct, frozen=True):

@@ -67,7 +67,7 @@ def listed_parameters(tool: ToolSpec) -> tuple[str, ...] | None:
     return (*needed, *(name for name in properties if name not in needed))
 
 
-def call_tool(request: ToolRequest, known: tuple[str, ...] | None, budget: Budget) -> Doing:
+def call_tool(request: ToolRequest, tools: tuple[str, ...] | None, budget: Budget) -> Doing:
     """Run a tool through effects. Returns its TaskResult.
 
     Raises:
@@ -78,11 +78,11 @@ def call_tool(request: ToolRequest, known: tuple[str, ...] | None, budget: Budge
     if name not in PARAMETERS:
         answer: ToolAnswer = yield InvokeTool(name, given)
         return _result(name, answer)
-    unknown = [key for key in given if known is not None and key not in known]
+    unknown = [key for key in given if tools is not None and key not in tools]
     missing = [key for key in NEEDED.get(name, ()) if given.get(key) is None]
     if unknown or missing:
         fault = f"takes no '{unknown[0]}'" if unknown else f"needs '{missing[0]}'"
-        raise SexpEvaluationError(f"Tool '{request.name}' {fault}; it takes {', '.join(known or ())}")
+        raise SexpEvaluationError(f"Tool '{request.name}' {fault}; it takes {', '.join(tools or ())}")
     match name:
         case "system_execute_shell_command" | "shell":
             return (yield from _shell(name, given))

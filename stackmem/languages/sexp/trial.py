@@ -63,8 +63,8 @@ def first_failure(
             doing = evaluation.machine.evaluate(node, env)
             try:
                 ask = next(doing)
-                while isinstance(ask, TextRequest) and (ask.beside, ask.path) in sources:
-                    ask = _answered(doing, ask, sources[ask.beside, ask.path])
+                while isinstance(ask, TextRequest) and (ask.source, ask.path) in sources:
+                    ask = _answered(doing, ask, sources[ask.source, ask.path])
             except StopIteration:
                 continue
             except _OutOfSightError:

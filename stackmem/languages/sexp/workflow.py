@@ -173,13 +173,13 @@ class Workflow:
 
     def place_of(self, ask: SubtaskRequest | ToolRequest) -> str:
         """Return the place where a task or tool is called."""
-        return f"{ask.file}:{ask.place}" if self._names_files and ask.file else ask.place
+        return f"{ask.file}:{ask.position}" if self._names_files and ask.file else ask.position
 
-    def answer(self, ask: Request, *, beside: bool = False) -> Effects:
-        """Answer a request through effects. With ``beside``, it runs in parallel and opens no frame."""
+    def answer(self, ask: Request, *, parallel: bool = False) -> Effects:
+        """Answer a request through effects. With ``parallel``, it runs in parallel and opens no frame."""
         match ask:
             case SubtaskRequest():
-                return (yield from self._task(ask, beside=beside))
+                return (yield from self._task(ask, beside=parallel))
             case ToolRequest(name="system_get_context" | "system:get_context"):
                 found = yield from self._context(_context_input(ask.arguments))
                 return task_result("\n".join(found), {"template_used": ask.name}, found)
@@ -187,7 +187,7 @@ class Workflow:
                 known = self._parameters[plain_name(ask.name)]
                 return (yield from call_tool(ask, known, self._budget))
             case ContextRequest():
-                return (yield from self._context(ask.wanted))
+                return (yield from self._context(ask.query))
             case Logged():
                 yield Say(ask.text)
                 return None
@@ -195,7 +195,7 @@ class Workflow:
                 yield StepEntered("evaluation", "goes on")
                 return None
             case TextRequest():
-                source: Source = yield LoadSource(ask.path, ask.beside)
+                source: Source = yield LoadSource(ask.path, ask.source)
                 return text_of(ask, source)
             case Together():
                 return (yield from self._together(ask.asks))
@@ -205,7 +205,7 @@ class Workflow:
 
         def answer_or_refusal(ask: Request) -> Effects:
             try:
-                return (yield from self.answer(ask, beside=True))
+                return (yield from self.answer(ask, parallel=True))
             except SexpEvaluationError as error:
                 return RefusedRequest(error)
 

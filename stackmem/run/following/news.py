@@ -33,7 +33,7 @@ def news(upcoming: Effect, state: State, world: World) -> News | None:
 
 
 def _from_user(world: World) -> PersonSteppedIn | PersonStopped | None:
-    event = world.person.meanwhile()
+    event = world.person.poll_user()
     return replace(event, text=world.scrub(event.text)) if isinstance(event, PersonSteppedIn) else event
 
 

@@ -128,7 +128,7 @@ class Children:
         """Wait for one frame. Meanwhile pass on the questions of all frames, and listen to the user."""
         while frame not in self._returned:
             if state.session is not None and state.end is None:
-                message = self._opened.world.person.meanwhile()
+                message = self._opened.world.person.poll_user()
                 if isinstance(message, PersonStopped):
                     self.cancel()
                 if message is not None:

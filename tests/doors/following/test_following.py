@@ -69,7 +69,7 @@ class User:
     def decide(self, asked: Any) -> Any:
         raise Left
 
-    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+    def poll_user(self) -> PersonSteppedIn | PersonStopped | None:
         if self.edits and (edit := self.edits.pop(len(events(self.run_dir, ToolReturned)), None)):
             edit()
         return None

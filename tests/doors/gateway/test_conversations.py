@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.doors.gateway.conversations import Conversations, Placed
-from stackmem.doors.gateway.identity import AgentIds, ChainIndex, agent_ids, chain, seed, unseen
+from stackmem.doors.gateway.identity import AgentIds, ChainIndex, agent_ids, chain, new_messages, seed
 from stackmem.doors.gateway.wires.messages import read
 from tests.doors.gateway.upstream import assistant, request, result, text, use, user
 
@@ -28,11 +28,11 @@ class Client:
         body = request(*messages, **more)
         digest, asked, ids = sha256(body).digest(), read(body), AgentIds(session, agent, parent)
         found = chain(seed("w", key, ids.strand), asked.messages)
-        return self.known.place(asked, found, seed("w", key, ""), digest, ids), digest
+        return self.known.assign(asked, found, seed("w", key, ""), digest, ids), digest
 
     def turn(self, *messages: Any, reply: tuple[ReplyPart, ...], **more: Any) -> Placed:
         placed, digest = self.ask(*messages, **more)
-        self.known.answered(placed, ModelReplied(reply, "end", Usage()), digest)
+        self.known.add_reply(placed, ModelReplied(reply, "end", Usage()), digest)
         return placed
 
 
@@ -52,7 +52,7 @@ def test_a_request_that_extends_the_end_is_the_next_turn_and_records_only_new_pa
     history = begun(client)
     placed, _ = client.ask(*history, user(result("c1", "a.py"), "Go on."))
     assert (placed.conversation, placed.kind) == (1, "turn")
-    assert [len(one.parts) for one in placed.told] == [2]
+    assert [len(one.parts) for one in placed.new_messages] == [2]
 
 
 def test_marks_thinking_reminders_and_trailing_blanks_do_not_change_the_conversation():
@@ -81,7 +81,7 @@ def test_the_same_body_after_a_failure_is_a_retry_of_the_same_conversation():
     first, _ = client.ask(*history, user(result("c1", "a.py")))
     again, _ = client.ask(*history, user(result("c1", "a.py")))
     assert (first.retry, again.retry) == (False, True)
-    assert (again.conversation, again.kind, again.told) == (1, "turn", first.told)
+    assert (again.conversation, again.kind, again.new_messages) == (1, "turn", first.new_messages)
 
 
 def test_a_first_request_that_failed_is_a_retry_too():
@@ -205,7 +205,7 @@ def test_a_client_that_normalizes_a_call_has_not_gone_back():
     client.turn(user("Mend it."), reply=(call,))
     said = assistant(use(call.name, call.id, old="a", new="b", replace_all=False))
     placed, _ = client.ask(user("Mend it."), said, user(result(call.id, "ok")))
-    assert (placed.kind, [len(one.parts) for one in placed.told]) == ("turn", [1])
+    assert (placed.kind, [len(one.parts) for one in placed.new_messages]) == ("turn", [1])
 
 
 def delegate(number: int, prompt: str) -> ToolCall:
@@ -279,7 +279,7 @@ def test_two_requests_from_one_point_are_recorded():
     one, first = client.ask(*history, user(result("c1", "a.py"), "Left."))
     two, second = client.ask(*history, user(result("c1", "a.py"), "Right."))
     reply = ModelReplied((Text("Well."),), "end", Usage())
-    assert [client.known.answered(one, reply, first), client.known.answered(two, reply, second)] == [False, True]
+    assert [client.known.add_reply(one, reply, first), client.known.add_reply(two, reply, second)] == [False, True]
 
 
 def test_the_index_forgets_the_oldest():
@@ -313,7 +313,7 @@ def test_a_conversation_stays_one_and_records_every_block_once(turns):
         reply = (Text(f"r{number}"), ToolCall(name, "run", {"n": number})) if calls else (Text(f"r{number}"),)
         placed = client.turn(*history, reply=reply)
         assert (placed.conversation, placed.kind) == (1, "turn" if number else "new")
-        told += [getattr(part, "text", "") for one in placed.told for part in one.parts]
+        told += [getattr(part, "text", "") for one in placed.new_messages for part in one.parts]
         blocks = [text(f"r{number}"), *([use("run", name, n=number)] if calls else [])]
         history += [assistant(*blocks), user(*([result(name, "out")] if calls else []), f"u{number} {words}")]
     wanted = ["Begin: x"]
@@ -324,4 +324,4 @@ def test_a_conversation_stays_one_and_records_every_block_once(turns):
 
 def test_the_unknown_rest_of_a_message_is_recorded():
     messages = read(request(user("a", "b"))).messages
-    assert [part.text for one in unseen(messages, 1, 2) for part in one.parts] == ["b"]
+    assert [part.text for one in new_messages(messages, 1, 2) for part in one.parts] == ["b"]

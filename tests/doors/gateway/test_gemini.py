@@ -124,7 +124,7 @@ def test_every_strategy_keeps_calls_with_their_responses(spelled):
         sent = body(*contents)
         asked = GEMINI.read(sent)
         found = chain(b"seed", asked.messages)
-        if (wanted := cutter.wanted(asked, found)) is not None:
+        if (wanted := cutter.due_summary(asked, found)) is not None:
             before = Rewriter().rewrite(sent, GEMINI, asked, cutter.cut(asked, found), cutter.shorten)
             assert fault(GEMINI, json.loads(summary_body(before, GEMINI, "m", wanted, "Sum up.")), {}) is None
             cutter.summarize(asked, found, wanted, "The parser is half mended.")

@@ -142,8 +142,8 @@ def test_the_bytes_of_requests_at_a_time_are_bounded_and_given_back(tmp_path, mo
             assert post(served, SMALL).status_code == 200
         assert upstream.left.wait(60)
         for _ in range(1_000):  # until the gateway notices that its client has left
-            if held.held < BYTES:
+            if held.reserved_bytes < BYTES:
                 break
             CLIENT.get(served.url)
         assert post(served, large).status_code == 200
-    assert held.held == 0
+    assert held.reserved_bytes == 0

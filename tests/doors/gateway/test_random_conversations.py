@@ -187,7 +187,7 @@ class Way:
         asked, cutter = self.wire.read(body), self.cutter
         assert cutter is not None
         found = chain(b"seed", asked.messages)
-        wanted = cutter.wanted(asked, found) if isinstance(cutter, Cutter) else None
+        wanted = cutter.due_summary(asked, found) if isinstance(cutter, Cutter) else None
         if isinstance(cutter, Cutter) and wanted is not None:
             shown = self.rewriter.rewrite(body, self.wire, asked, cutter.cut(asked, found), cutter.shorten)
             yield summary_body(shown, self.wire, asked.model, wanted, "You sum up.")

@@ -48,7 +48,7 @@ class Loop:
         body = request(*self.told, model=self.model, thinking=self.thinking, system="Work. " * 50)
         asked = MESSAGES.read(body)
         found = chain(b"seed", asked.messages)
-        wanted = self.cutter.wanted(asked, found) if isinstance(self.cutter, Cutter) else None
+        wanted = self.cutter.due_summary(asked, found) if isinstance(self.cutter, Cutter) else None
         if isinstance(self.cutter, Cutter) and wanted is not None:
             made = self.rewriter.rewrite(body, MESSAGES, asked, self.cutter.cut(asked, found), self.cutter.shorten)
             self._check(summary_body(made, MESSAGES, self.model, wanted, "Sum up."))
@@ -132,7 +132,7 @@ def test_reasoning_items_stay_with_their_calls(spelled):
         body = msgspec.json.encode({"model": "gpt-5.6", "store": False, "input": told})
         asked = RESPONSES.read(body)
         found = chain(b"seed", asked.messages)
-        if (wanted := cutter.wanted(asked, found)) is not None:
+        if (wanted := cutter.due_summary(asked, found)) is not None:
             cutter.summarize(asked, found, wanted, "The parser is half mended.")
         made = Rewriter().rewrite(body, RESPONSES, asked, cutter.cut(asked, found), cutter.shorten)
         assert fault(RESPONSES, json.loads(made), given) is None

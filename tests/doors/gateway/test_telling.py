@@ -24,7 +24,7 @@ class Tape:
         sizes = {"body_sha256": "", "body_bytes": 0, "sent_sha256": "", "sent_bytes": 0}
         message = ToldMessage("user", told)
         self.passed.append(
-            RequestPassed(float(self.count), self.count, conversation, told=(message,), **given, **sizes)
+            RequestPassed(float(self.count), self.count, conversation, new_messages=(message,), **given, **sizes)
         )
         return self.count
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stackmem.lab.bench.ledger import KEPT
+from stackmem.lab.bench.ledger import MEMORY_COLUMNS
 from stackmem.lab.bench.screen import bench_answer, strategy_lines
 
 
@@ -51,5 +51,5 @@ def test_the_table_keeps_the_answer_on_a_narrow_terminal(width):
 
 def test_a_finished_bench_shows_peaks_from_the_columns_that_are_kept_in_memory():
     row = judged("full", 1, 0.3) | {"bill_uncached": 0, "peak_context_tokens": 14_082, "model_seconds": 1.0}
-    (_, line) = strategy_lines([{name: row[name] for name in KEPT if name in row}], ["full"])
+    (_, line) = strategy_lines([{name: row[name] for name in MEMORY_COLUMNS if name in row}], ["full"])
     assert line.split()[-1] == "14,082"

@@ -79,7 +79,7 @@ def test_a_worker_that_is_killed_loses_its_trial_and_no_other(stage, tmp_path, e
     (lost,) = reports(local)
     assert isinstance(lost, Lost)
     assert (lost.id, lost.final) == (first.trial.id, False)
-    assert lost.why == "its worker was killed by SIGKILL, possibly because memory ran out"
+    assert lost.reason == "its worker was killed by SIGKILL, possibly because memory ran out"
     local.submit(others[0])
     assert isinstance(reports(local)[0], TrialDone)
 
@@ -89,7 +89,7 @@ def test_a_trial_that_takes_too_long_is_killed_for_good(stage, tmp_path, engine)
     local = engine(trial_seconds=1.0)
     local.submit(job)
     (lost,) = reports(local)
-    assert (lost.final, lost.why) == (True, "it took more than 1 s and was killed")
+    assert (lost.final, lost.reason) == (True, "it took more than 1 s and was killed")
 
 
 def test_rate_limits_are_noticed_during_a_trial(stage, tmp_path, engine):

@@ -79,19 +79,19 @@ def test_the_same_bytes_count_once_and_hidden_files_never(folder):
 
 
 def test_each_session_is_an_entry_with_its_model_its_task_and_every_strategy(entries, folder):
-    assert [(entry.model, entry.task) for entry in entries if entry.told] == [
+    assert [(entry.model, entry.task) for entry in entries if entry.bills] == [
         ("model-a", "django__1"), ("model-b", "django__1"), ("model-c", "tau-7"), ("model-c", "tau-7"),
         ("model-9", "t1"),
     ]  # fmt: skip
     (bad,) = [entry for entry in entries if entry.unread]
     assert "has an unknown format" in bad.unread
     assert str(folder) not in bad.unread
-    first = entries[0].told
+    first = entries[0].bills
     assert set(first) == {
         "full", "stackheap fixed", *(f"{name} {case}" for name in STRATEGIES for case in CASES),
     }  # fmt: skip
     assert first["stackheap best"].frames == 3
-    assert first["stackheap worst"].again >= first["stackheap middle"].again >= first["stackheap best"].again
+    assert first["stackheap worst"].rereads >= first["stackheap middle"].rereads >= first["stackheap best"].rereads
     assert all(list(one.usd) == sorted(one.usd, reverse=True) for one in first.values())
     assert (entries[0].estimated, entries[0].steps) == (21, 21)
 
@@ -137,11 +137,11 @@ def test_a_study_resumes_and_a_torn_line_is_redone(small, tmp_path):
 
 def entry(model, task, bill, *, base=1.0, lost=0, facts=1, steps=20):
     told = {"full": StrategyBill((base,) * 3, 1, facts, 0), "other": StrategyBill((bill,) * 3, 1, facts, lost)}
-    return RecordingEntry(f"{model}/{task}", "s", model, task, steps=steps, told=told)
+    return RecordingEntry(f"{model}/{task}", "s", model, task, steps=steps, bills=told)
 
 
 def bills(one):
-    return one.told["other"].usd[0], one.told["full"].usd[0]
+    return one.bills["other"].usd[0], one.bills["full"].usd[0]
 
 
 def test_each_model_has_the_same_weight():
@@ -189,7 +189,7 @@ def test_tables_are_of_all_of_each_length_and_of_each_model():
 def three_cases(*bills):
     told = {f"other {case}": StrategyBill((bill,) * 3, 1, 1, 1) for case, bill in zip(CASES, bills, strict=True)}
     whole = {"full": StrategyBill((1.0,) * 3, 1, 1, 0), **told}
-    return table("all", [RecordingEntry("f", "s", "a", "t0", steps=20, told=whole)])
+    return table("all", [RecordingEntry("f", "s", "a", "t0", steps=20, bills=whole)])
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_names_from_recordings_are_shown_and_never_obeyed(tmp_path, ending):
 
 
 def test_the_page_begins_with_the_cheapest_strategy_and_a_plot(tmp_path):
-    name = next(name for name in entry("a", "t0", 0.7).told if name != "full")
+    name = next(name for name in entry("a", "t0", 0.7).bills if name != "full")
     path = tmp_path / "out.html"
     write_evidence([entry("a", f"t{number}", 0.7 + number / 100) for number in range(10)], path)
     text = path.read_text("utf-8")
@@ -248,7 +248,7 @@ def test_the_plot_has_a_row_per_strategy_with_its_cases_and_the_table_is_sorted(
     told = {f"stackheap {case}": StrategyBill((bill,) * 3, 1, 1, 0) for case, bill in cases}
     told |= {"mask": StrategyBill((0.5,) * 3, 1, 1, 0), "full": StrategyBill((1.0,) * 3, 1, 1, 0)}
     path = tmp_path / "out.html"
-    write_evidence([RecordingEntry("f", "s", "a", "t0", steps=20, told=told)], path)
+    write_evidence([RecordingEntry("f", "s", "a", "t0", steps=20, bills=told)], path)
     text = path.read_text("utf-8")
     assert 'aria-label="Bill relative to full at cached reads of 0.1: mask 0.50; stackheap 0.70; full 1.00"' in text
     assert text.count('class="bounds"') == 1
@@ -280,8 +280,8 @@ def test_the_command_writes_the_page_and_says_what_was_not_read(stage, small, tm
     assert ran.returncode == 0
     assert "not read: model-d@suite/nonsense.txt" in ran.stderr
     assert "| adaptive middle |" in out.read_text("utf-8")
-    kept = [entry for entry in read_entries(tmp_path / "out.jsonl") if entry.told]
-    assert [len(entry.told["full"].usd) for entry in kept] == [len(READS)] * 3
+    kept = [entry for entry in read_entries(tmp_path / "out.jsonl") if entry.bills]
+    assert [len(entry.bills["full"].usd) for entry in kept] == [len(READS)] * 3
     assert stage.call("evidence", tmp_path / "nowhere", "-o", out).returncode == 2
 
 
@@ -311,9 +311,9 @@ def test_tool_descriptions_stored_separately_are_billed(tmp_path):
         told_beside(tmp_path / "without", ""),
     )
     assert told.file == bare.file
-    assert told.told["full"].peak_tokens > bare.told["full"].peak_tokens + 400
-    assert told.told["adaptive middle"].usd[0] / told.told["full"].usd[0] < (
-        bare.told["adaptive middle"].usd[0] / bare.told["full"].usd[0]
+    assert told.bills["full"].peak_tokens > bare.bills["full"].peak_tokens + 400
+    assert told.bills["adaptive middle"].usd[0] / told.bills["full"].usd[0] < (
+        bare.bills["adaptive middle"].usd[0] / bare.bills["full"].usd[0]
     )
 
 

@@ -60,7 +60,7 @@ def test_all_strategies_are_every_one_there_is():
 
 def test_a_world_is_planned_for_each_horizon_and_noise():
     plan = make_plan(asked(tasks=(), worlds=("ledger",), horizons=(60, 300), noise=(0, 1)), Path.cwd(), os.environ)
-    assert [subject.shown for subject in plan.subjects] == [
+    assert [subject.label for subject in plan.subjects] == [
         "ledger-h60-n0",
         "ledger-h60",
         "ledger-h300-n0",

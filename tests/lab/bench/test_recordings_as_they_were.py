@@ -45,8 +45,8 @@ def test_every_prompt_is_as_long_as_the_provider_counted_although_the_agents_own
 def test_the_simulated_bill_of_the_whole_history_is_the_recorded_one(tmp_path):
     path = written(tmp_path, working())
     (entry,) = entries_of(tmp_path, path, ("mask",))
-    assert entry.stated
-    assert entry.told["full"].usd == pytest.approx(entry.stated, rel=0.02)
+    assert entry.recorded_bill
+    assert entry.bills["full"].usd == pytest.approx(entry.recorded_bill, rel=0.02)
 
 
 def test_a_recording_that_contains_its_prompt_has_no_hidden_part(tmp_path):
@@ -103,7 +103,7 @@ def test_times_count_in_a_study_and_recordings_without_times_are_ten_seconds_apa
     written(tmp_path, timeless, "none.jsonl")
     found = {entry.session: entry for entry in study(tmp_path, tmp_path / "rows.x", 1, print, ("mask",))}
     assert [found[name].timed for name in ("quick", "slow", "none")] == [True, True, False]
-    quick, slow, none = (found[name].told["full"].usd[0] for name in ("quick", "slow", "none"))
+    quick, slow, none = (found[name].bills["full"].usd[0] for name in ("quick", "slow", "none"))
     assert slow > 1.5 * quick
     assert none == pytest.approx(quick, rel=0.02)
 
@@ -127,7 +127,7 @@ def test_a_compaction_that_happened_ends_a_conversation_and_its_summary_begins_t
     assert [sum(1 for _ in part.replies()) for part in (first, second)] == [8, 5]  # the summary is a reply
     (entry,) = entries_of(tmp_path, path, ("mask",))
     assert (entry.conversations, entry.steps) == (2, 13)
-    assert entry.told["full"].usd == pytest.approx(entry.stated, rel=0.1)
+    assert entry.bills["full"].usd == pytest.approx(entry.recorded_bill, rel=0.1)
 
 
 def test_a_much_shorter_prompt_after_a_text_is_a_compaction_although_nothing_says_so(tmp_path):
@@ -164,8 +164,8 @@ def test_subagents_are_conversations_of_the_same_session_and_their_files_are_rea
     written(tmp_path, child, "p/main/subagents/agent-abc.jsonl")
     (entry,) = study(tmp_path, tmp_path / "rows.x", 1, print, ("mask", "adaptive"))
     assert (entry.conversations, entry.steps) == (2, 8)
-    assert {"full", "mask middle", "adaptive middle"} <= set(entry.told)
-    assert entry.told["full"].usd == pytest.approx(entry.stated, rel=0.05)
+    assert {"full", "mask middle", "adaptive middle"} <= set(entry.bills)
+    assert entry.bills["full"].usd == pytest.approx(entry.recorded_bill, rel=0.05)
 
 
 @pytest.mark.parametrize("thought", ["", "I think about src/part_002.py. " * 30])
@@ -189,18 +189,18 @@ def test_a_strategy_without_frames_pays_for_the_facts_that_it_lost(tmp_path):
     path = written(tmp_path, working(steps=30))
     row = rows(path, ("mask:turns=4,poll=1",))["mask"]
     best, middle, worst = row.bands
-    assert best.handed.again == 0 < middle.handed.again < worst.handed.again
+    assert best.handed.rereads == 0 < middle.handed.rereads < worst.handed.rereads
     assert best.outcome.usd < middle.outcome.usd < worst.outcome.usd
     assert row.outcome == middle.outcome
     looked = worst.outcome.requests - best.outcome.requests
-    assert looked == worst.outcome.lookups == worst.handed.again
+    assert looked == worst.outcome.lookups == worst.handed.rereads
 
 
 def test_a_conversation_that_clears_its_results_pays_for_the_facts_too(tmp_path):
     path = written(tmp_path, working(steps=40, size=6_000, hidden=2_000))
     for name in ("clear_paying:read=0.25", "adaptive:read=0.25,results=cleared"):
         best, middle, worst = rows(path, (name,))[name.split(":")[0]].bands
-        assert best.handed.again == 0 < middle.handed.again <= worst.handed.again
+        assert best.handed.rereads == 0 < middle.handed.rereads <= worst.handed.rereads
         assert best.outcome.usd < middle.outcome.usd <= worst.outcome.usd
 
 

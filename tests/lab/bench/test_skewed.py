@@ -23,11 +23,11 @@ LOG_RATIOS = {
 
 def entry(task, bill, base, model="a"):
     told = {"full": StrategyBill((base,) * 3, 1, 1, 0), "other": StrategyBill((bill,) * 3, 1, 1, 0)}
-    return RecordingEntry(f"{model}/{task}", "s", model, task, steps=20, told=told)
+    return RecordingEntry(f"{model}/{task}", "s", model, task, steps=20, bills=told)
 
 
 def bills(one):
-    return one.told["other"].usd[0], one.told["full"].usd[0]
+    return one.bills["other"].usd[0], one.bills["full"].usd[0]
 
 
 def studentized_by_scipy(values, statistic):
@@ -153,7 +153,7 @@ def pairs_of(both, lost, gained, neither=0):
 def test_forty_four_to_no_discordant_pairs_get_a_verdict():
     """74 against 98 % of 184 paired trials."""
     found = compare({"mask": pairs_of(136, 44, 0, 4)}, "more", yes_no=True, least=0.0)["mask"]
-    assert (found.gained, found.lost, found.verdict) == (0, 44, "worse")
+    assert (found.gains, found.lost, found.verdict) == (0, 44, "worse")
     assert found.p == pytest.approx(2 * 0.5**44)
     assert found.p == pytest.approx(scipy.stats.binomtest(0, 44).pvalue)
 

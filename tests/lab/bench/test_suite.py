@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stackmem.errors import UsageError
 from stackmem.lab.bench.plan import Variant
 from stackmem.lab.bench.planning import numbers, split_strategies
-from stackmem.lab.bench.suite import MAX_BYTES, SuiteRequest, over, read_suite
+from stackmem.lab.bench.suite import MAX_BYTES, SuiteRequest, merge, read_suite
 
 WHOLE = """
 about = "the index"
@@ -51,7 +51,7 @@ def read(tmp_path, text: str | bytes) -> SuiteRequest:
 def test_a_whole_suite_says_what_it_asks_for(tmp_path):
     (tmp_path / "beside").mkdir()
     assert read(tmp_path, WHOLE) == SuiteRequest(
-        about="the index",
+        description="the index",
         worlds=("all",),
         tasks=("calculator", str(tmp_path / "own"), str(tmp_path / "beside")),
         strategies=("full",),
@@ -116,16 +116,16 @@ def test_a_suite_that_is_not_there_is_one_sentence(tmp_path):
 
 def test_a_flag_goes_over_the_suite_and_settings_go_one_by_one(tmp_path):
     suite = read(tmp_path, WHOLE)
-    asked = over(SuiteRequest(trials=1, settings={"isolation": "auto", "depth": 2}), suite)
+    asked = merge(SuiteRequest(trials=1, settings={"isolation": "auto", "depth": 2}), suite)
     assert (asked.trials, asked.models, asked.variants) == (1, suite.models, suite.variants)
     assert asked.settings == {**suite.settings, "isolation": "auto", "depth": 2}
 
 
 def test_strategies_of_a_flag_replace_variants_and_tasks_replace_worlds(tmp_path):
     suite = read(tmp_path, WHOLE)
-    assert over(SuiteRequest(strategies=("full",)), suite).variants == ()
-    assert over(SuiteRequest(tasks=("calculator",)), suite).worlds == ()
-    assert over(SuiteRequest(worlds=("ledger",)), suite).tasks == ()
+    assert merge(SuiteRequest(strategies=("full",)), suite).variants == ()
+    assert merge(SuiteRequest(tasks=("calculator",)), suite).worlds == ()
+    assert merge(SuiteRequest(worlds=("ledger",)), suite).tasks == ()
 
 
 @pytest.mark.parametrize(

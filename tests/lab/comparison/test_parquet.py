@@ -38,8 +38,8 @@ def test_a_value_of_another_type_is_an_error_and_no_file_is_left(stage):
 def test_recordings_have_one_row_per_strategy_and_case(tmp_path):
     from stackmem.lab.comparison.evidence import write_evidence
 
-    bill = StrategyBill((0.3, 0.2, 0.1), 5_000, 7, 2, frames=1, across=3, again=1)
-    entry = RecordingEntry("a.jsonl", "s", "m", "t", "codex 1.0", 4, told={"full": bill, "adaptive middle": bill})
+    bill = StrategyBill((0.3, 0.2, 0.1), 5_000, 7, 2, frames=1, across=3, rereads=1)
+    entry = RecordingEntry("a.jsonl", "s", "m", "t", "codex 1.0", 4, bills={"full": bill, "adaptive middle": bill})
     write_evidence([entry], tmp_path / "e.parquet")
     rows = parquet.read_table(tmp_path / "e.parquet").to_pylist()
     assert [(each["strategy"], each["case"], each["agent"]) for each in rows] == [

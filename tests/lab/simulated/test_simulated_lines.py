@@ -80,8 +80,8 @@ def test_the_index_tells_what_chunks_hold_and_which_are_stale() -> None:
     assert index is not None
     assert (index.used, index.budget, list(index.rows)) == (1_234, 10_000, ["env", "field"])
     env, field = index.rows.values()
-    assert (env.items, env.whole, env.written, env.stale) == (frozenset({"runner", "queue"}), True, 9, False)
-    assert (field.whole, field.source, field.stale) == (False, "docs/map.md", True)
+    assert (env.items, env.is_complete, env.written, env.stale) == (frozenset({"runner", "queue"}), True, 9, False)
+    assert (field.is_complete, field.source, field.stale) == (False, "docs/map.md", True)
 
 
 def test_changes_of_the_index_add_to_it_and_take_away() -> None:
@@ -106,7 +106,7 @@ def test_a_description_is_read_again_as_far_as_it_fits(items: list[str]) -> None
     assert index is not None
     row = index.rows["a"]
     assert row.items <= set(items)
-    assert not row.whole or row.items == set(items)
+    assert not row.is_complete or row.items == set(items)
 
 
 @given(st.text(max_size=200))

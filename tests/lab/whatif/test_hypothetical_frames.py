@@ -58,13 +58,13 @@ def test_what_a_later_frame_uses_is_handed_over_in_the_result_and_the_context():
     _, second = [event for _, event in events if isinstance(event, FramePushed)]
     assert FOUND in first.result
     assert FOUND in second.context
-    assert (handed.facts, handed.again) == (2, 0)  # the path, and the name in it
+    assert (handed.facts, handed.rereads) == (2, 0)  # the path, and the name in it
     assert calls(events, "ls src") == []
 
 
 def test_missing_facts_are_reread_right_before_their_use():
     events, handed = cut("stack", 1.0)
-    assert handed.again == 1
+    assert handed.rereads == 1
     commands = [given["command"] for given in calls(events, "bash")]
     assert commands[3:5] == ["ls src", "sed -i s/1/2/ src/rates_2031.py"]
     assert [event.text for _, event in events if isinstance(event, ToolReturned)].count(FOUND) == 2
@@ -76,7 +76,7 @@ def test_the_share_that_is_missed_grows_with_the_share():
     used = [("Hm.", f"cat src/part_{number:03}.py", "") for number in range(40)]
     run, spans = [*told, *used, RUN[-1]], [range(40), range(40, 80)]
     wide = Budgets(result_chars=4_000, context_chars=4_000)
-    again = [cut("stack", missed, run, spans, wide)[1].again for missed in (0.0, 0.25, 0.5, 1.0)]
+    again = [cut("stack", missed, run, spans, wide)[1].rereads for missed in (0.0, 0.25, 0.5, 1.0)]
     assert again[0] == 0
     assert again == sorted(again)
     assert 10 < again[2] < 40
@@ -86,11 +86,11 @@ def test_the_share_that_is_missed_grows_with_the_share():
 def test_what_the_budgets_do_not_fit_goes_through_the_heap_if_there_is_one_and_is_lost_elsewhere():
     narrow = Budgets(context_chars=20, result_chars=320)
     events, handed = cut("stackheap", 0.0, budgets=narrow)
-    assert (handed.again, handed.chunk_reads) == (0, 1)
+    assert (handed.rereads, handed.chunk_reads) == (0, 1)
     assert calls(events, "pop_frame")[0]["store"][0]["content"] == FOUND
     assert [event.name for _, event in events if isinstance(event, ChunkRead)] == ["phase-1"]
     events, handed = cut("stack", 0.0, budgets=narrow)
-    assert (handed.again, handed.chunk_reads) == (0, 0)
+    assert (handed.rereads, handed.chunk_reads) == (0, 0)
     assert not any(FOUND in event.result for _, event in events if isinstance(event, FramePopped))
 
 
@@ -115,7 +115,7 @@ def test_a_branch_sees_its_parents_conversation_and_needs_no_context():
     events, handed = cut("fold", 0.0)
     assert FOUND in next(event for _, event in events if isinstance(event, FramePopped)).result
     assert FOUND not in [event for _, event in events if isinstance(event, FramePushed)][1].context
-    assert handed.again == 0
+    assert handed.rereads == 0
 
 
 def test_a_strategy_without_frames_hands_nothing_over():

@@ -50,7 +50,7 @@ def test_the_handbook_is_never_corrected_and_the_findings_say_what_holds():
     assert workspace.files["docs/tariff-handbook.md"] == world.files["docs/tariff-handbook.md"]
     findings = workspace.files["docs/decisions.md"]
     for row in world.world.facts:
-        if row.found == "read docs/decisions.md" and row.valid[1] == len(world.commands):
+        if row.source == "read docs/decisions.md" and row.valid[1] == len(world.commands):
             assert f"- {row.key} = {row.value} @ {row.valid[0] - 1}\n" in findings
 
 
@@ -92,7 +92,7 @@ def test_an_identifier_is_only_in_its_log_and_needed_much_later():
         if not row.key.startswith("request."):
             continue
         assert not any(row.value in text for text in world.files.values())
-        command = row.found.removeprefix("run ")
+        command = row.source.removeprefix("run ")
         shown = opened(world).run_command(command, 10, 32_768).text
         assert f"\n{row.key} = {row.value}\n" in shown
         assert "omitted" not in shown
@@ -119,7 +119,7 @@ def test_a_sub_tasks_result_is_printed_once_and_not_stored():
     for row in world.world.facts:
         if row.key.startswith("result."):
             assert not any(row.value in text for text in workspace.files.values())
-            again = workspace.run_command(f"./work do {row.found.removeprefix('unit ')}", 10, 32_768)
+            again = workspace.run_command(f"./work do {row.source.removeprefix('unit ')}", 10, 32_768)
             assert row.value not in again.text
             assert not again.failed
 
@@ -164,7 +164,7 @@ def test_a_dropped_attempt_is_never_asked_for_again():
     assert len(dropped) >= 4
     found = [row for row in world.facts if row.key.startswith("attempt.")]
     assert not any(row.first_needed <= end < row.needed[-1] for row in found for end in dropped)
-    assert sum(row.found.endswith("-found.md") for row in found) >= 3 * len(dropped)
+    assert sum(row.source.endswith("-found.md") for row in found) >= 3 * len(dropped)
 
 
 def test_an_inventory_has_more_facts_than_a_heap_or_a_summary_holds():
@@ -177,7 +177,7 @@ def test_an_inventory_has_more_facts_than_a_heap_or_a_summary_holds():
 def test_phases_are_of_uneven_length_and_the_first_document_is_needed_at_the_end():
     lengths: dict[str, int] = {}
     for unit in made("uneven", 120).world.units:
-        phase = unit.about.partition(",")[0]
+        phase = unit.description.partition(",")[0]
         lengths[phase] = lengths.get(phase, 0) + 1
     assert max(lengths.values()) >= 10 * min(lengths.values())
     home = made("homecoming", 120).world

@@ -184,7 +184,7 @@ def test_every_family_is_played_to_the_end_by_the_right_values():
 def test_most_facts_are_needed_at_several_places_far_apart(family: str, horizon: int):
     """Otherwise memory could not pay off."""
     passing = ("step", "unit ")  # a total, or a result that part of the work needs
-    rows = [row for row in made(family, horizon).world.facts if not row.found.startswith(passing)]
+    rows = [row for row in made(family, horizon).world.facts if not row.source.startswith(passing)]
     apart = [row.needed[-1] - row.needed[0] for row in rows]
     units = len(made(family, horizon).commands)
     again = sum(distance >= min(20, units // 4) for distance in apart)

@@ -276,7 +276,7 @@ def test_no_more_actions_and_sub_agents_are_described_than_asked_for():
 
 def test_the_prompt_never_holds_the_payload():
     agent, _ = load_agent(FULL)
-    assert "Do it, full. (see Current State)" in system_prompt(agent, prompt_params({}), given=[1])
+    assert "Do it, full. (see Current State)" in system_prompt(agent, prompt_params({}), template_values=[1])
     assert tail({"a": 1}, prompt_params({"includePayloadInPrompt": False}), []) == ""
     assert "There are no actions" in system_prompt(
         load_agent(GOOD)[0], prompt_params({"includeResponseTypeDefinition": False})

@@ -152,7 +152,7 @@ def test_a_request_says_everything() -> None:
     assert request.file_paths == ["a.py"]
     assert request.context_management.inheritContext == "subset"
     assert request.history_config.use_session_history is True
-    assert request.place == "1:1"
+    assert request.position == "1:1"
 
 
 SCHEMA = '(output_format ((type "json") (schema "{\\"type\\": \\"object\\", \\"required\\": [\\"n\\"]}")))'

@@ -77,7 +77,9 @@ class WireFormat(Struct, frozen=True):
     read: Callable[[bytes], ForeignRequest]  # parses a body; raises ``ValueError`` if it has another format
     reply: Callable[[Iterable[str]], ModelReplied | ModelFailed]  # assembles the events of an answer
     ends: tuple[bytes, ...]  # texts that occur only in the last event of a stream
-    begun: Callable[[Iterable[str]], Usage]  # returns the known minimum usage of an incomplete answer from its events
+    partial_usage: Callable[
+        [Iterable[str]], Usage
+    ]  # returns the known minimum usage of an incomplete answer from its events
     error: Callable[[str, str], Json]  # builds the body of a refusal in this format
     # applies a function to a message's results; returns the same bytes if nothing changed
     shortened: Callable[[bytes, Shorten], bytes]
@@ -171,10 +173,10 @@ def result_text(content: object) -> str:
     return "\n".join(texts)
 
 
-def object_of(value: Any, what: str) -> Json:
+def object_of(value: Any, label: str) -> Json:
     """Check that the value is an object; raise ``ValueError`` otherwise."""
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is not an object")
+        raise ValueError(f"{label} is not an object")
     return value
 
 

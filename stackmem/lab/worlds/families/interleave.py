@@ -21,7 +21,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     for unit in range(1, units + 1):
         lane = lanes[(unit + unit // 7) % len(lanes)]
         location = f"at.{lane}"
-        known = [location] if location in work.given else []
+        known = [location] if location in work.fact_keys else []
         work.do(
             f"move the {lane} lane on", f"{lane}.depot" if unit % 2 else f"{lane}.stamp", *known,
             gives={location: code(rng)}, noted=f"lanes/{lane}.md",

@@ -56,7 +56,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         facts.tell(release, version, f"read {noted}", last + 1)
         settled = f"{release} = {version} @ {last}"
         text = document(f"Changes to the {name} of {package}", rng, [("Release", [settled])], size.chars(600))
-        work[-1] = Unit(work[-1].about, work[-1].needs, (settled,), (release,), {noted: text})
+        work[-1] = Unit(work[-1].description, work[-1].needs, (settled,), (release,), {noted: text})
         older.extend([*needed, entry, suite, release])
         requests.append(DayRequest(first, last, f"Please {verb} the {name} of {package}."))
     return WorldDraft(

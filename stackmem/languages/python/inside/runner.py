@@ -37,8 +37,8 @@ def to_json(value: Any) -> str:
 class EffectChannel:
     """Sends requests to stackmem and waits for their answers."""
 
-    def __init__(self, place: str, order: dict[str, Any], failure: type[Exception]) -> None:
-        self._place, self._order, self._failure = place, order, failure
+    def __init__(self, folder: str, order: dict[str, Any], failure: type[Exception]) -> None:
+        self._place, self._order, self._failure = folder, order, failure
         self._number, self._notes, self._printed = 0, list[dict[str, Any]](), list[str]()
         self._open = 0
         self.clock = RunClock()
@@ -194,7 +194,7 @@ class Journal:
                 base["line"] = max(1, frame.f_lineno or 1)  # 0 while the module is entered
             elif self._owns(code.co_filename):
                 view = {"name": code.co_name, "file": code.co_filename, "line": frame.f_lineno}
-                found.append(view | ({"variables": shown(frame.f_locals)} if self._order["watched"] else {}))
+                found.append(view | ({"variables": json_values(frame.f_locals)} if self._order["watched"] else {}))
             frame = frame.f_back
         return [*found, base]
 
@@ -202,7 +202,7 @@ class Journal:
 _JOURNAL_CHARS = 4_000_000
 
 
-def shown(variables: dict[str, Any]) -> dict[str, Any]:
+def json_values(variables: dict[str, Any]) -> dict[str, Any]:
     """Return variables as JSON values; what is not a short one is shown as text."""
     found = {}
     for name, value in list(variables.items())[:100]:
@@ -325,9 +325,9 @@ _LISTING = ("os.listdir", "os.scandir", "os.walk", "glob.glob", "glob.glob/2")
 _CODE = (".py", ".pyc", ".pyi", ".so", ".pth", ".zip", ".json.zip")
 
 
-def guard(place: str, home: str, refusal: type[Exception]) -> None:
+def guard(folder: str, home: str, refusal: type[Exception]) -> None:
     """Refuse what a resumed run could not repeat. The hook cannot be removed."""
-    known = (place + "/", "/dev/null")
+    known = (folder + "/", "/dev/null")
     installed = tuple({os.path.realpath(each) + "/" for each in (sys.prefix, sys.base_prefix, *_libraries())})
 
     def refuse(what: str, instead: str) -> None:
@@ -357,7 +357,7 @@ def guard(place: str, home: str, refusal: type[Exception]) -> None:
         elif event in _LISTING:
             if is_inside(given[0]) and not _importing():
                 refuse(event, "use stackmem.list_files")
-        elif instead := _forbidden(event, given, place):
+        elif instead := _forbidden(event, given, folder):
             refuse(event, instead)
 
     sys.addaudithook(hook)
@@ -414,16 +414,16 @@ class PrintedOutput(io.TextIOBase):
         return True
 
 
-def main(place: str) -> None:
-    with _open(f"{place}/order.json", encoding="utf-8") as file:
+def main(folder: str) -> None:
+    with _open(f"{folder}/order.json", encoding="utf-8") as file:
         order: dict[str, Any] = _loads(file.read())
-    with _open(f"{place}/api.py", encoding="utf-8") as file:
+    with _open(f"{folder}/api.py", encoding="utf-8") as file:
         source = file.read()
     api: Any = types.ModuleType("stackmem")
-    api.__file__ = f"{place}/api.py"
+    api.__file__ = f"{folder}/api.py"
     sys.modules["stackmem"] = api
     exec(compile(source, api.__file__, "exec"), api.__dict__)  # noqa: S102 - this is the runner
-    channel = EffectChannel(os.path.abspath(place), order, api.EffectFailed)
+    channel = EffectChannel(os.path.abspath(folder), order, api.EffectFailed)
     api._channel = channel
     sys.dont_write_bytecode = True
     sys.path[0] = order["folder"]
