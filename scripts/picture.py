@@ -23,7 +23,7 @@ from tests.doors.chat.tmux import Tmux, until  # noqa: E402 - from the checkout
 COLUMNS, ROWS = 92, 30
 CELL, LINE, EDGE = 8.0, 18.0, 14.0
 COLORS = {30: "#3b4252", 31: "#e06c75", 32: "#98c379", 33: "#e5c07b", 34: "#61afef", 35: "#c678dd", 36: "#56b6c2"}
-# What a code ends: 0 everything, 22 bold and dim, 23 italics, 39 a color; and a color ends the one before it.
+# The codes that each code ends: 0 all, 22 bold and dim, 23 italics, 39 a color. A color also ends the one before.
 _ENDS = {0: set(range(1, 108)), 22: {1, 2}, 23: {3}, 39: set(COLORS)}
 PLAIN, GROUND = "#d7dae0", "#1e2127"
 _FONT = "text{white-space:pre;font:13.3px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"

@@ -183,7 +183,7 @@ class Breakpoint(Struct, frozen=True):
 
 
 class PromptEdits(Struct, frozen=True):
-    """Rules by which a provider edits a prompt before the model sees it. Each request is edited anew, from the start.
+    """Rules by which a provider edits a prompt before the model sees it. Each request is edited again, from the start.
 
     Attributes:
         tokens: Length of the prompt from which on tool results are cleared; 0 clears none.
@@ -207,7 +207,7 @@ class ProviderRequest(Struct, frozen=True):
 
     Attributes:
         messages: As they are sent. The first part may be the provider's own summary, a ``Thinking``.
-        edits: The edits that the provider is asked for.
+        edits: The edits that the request asks the provider to make.
         summarizes: Whether the answer is the provider's own summary of these messages. The last part of the view's
             messages then asks a simulated model for one.
     """

@@ -1,4 +1,4 @@
-"""What a run holds open while it is played, and the callbacks to its user."""
+"""The open resources of a running run, and the callbacks to its user."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Snapshot:
             return {}
         listing = self._objects.listing(self.tree)
         if base := self._objects.base():
-            # The base first, so that the run overrides it; a removed file has a mode of its own.
+            # The base comes first, so that the run overrides it. Removed files have a special mode.
             both = self._objects.listing(base) | listing
             listing = {path: both[path] for path in sorted(both) if both[path].mode != REMOVED}
         return {os.fsdecode(path): entry for path, entry in listing.items()}

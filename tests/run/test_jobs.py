@@ -28,7 +28,7 @@ GET = (
     "for try in {1..200}; do exec 3<>/dev/tcp/127.0.0.1/8080 && break; sleep 0.05; done 2>/dev/null;"
     " printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3; head -1 <&3"
 )
-# The number of a network in /proc can be given to the next one after it ended. SO_NETNS_COOKIE is never given again.
+# The kernel may reuse the number of a network in /proc after it ended. It never reuses SO_NETNS_COOKIE.
 NETWORK = "python3 -c 'import socket; print(socket.socket().getsockopt(socket.SOL_SOCKET, 71, 8).hex())'"
 SERVER = "python3 -u -m http.server 8080"
 SOLVE = """

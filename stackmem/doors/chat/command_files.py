@@ -73,7 +73,7 @@ class FileCommand(Struct, frozen=True):
         text = _SLOT.sub(value, self.body).strip()
         if arguments and not _SLOT.search(self.body):
             text += f"\n\nArguments: {arguments}"
-        # The terminal would take such a text for one of its own commands.
+        # The terminal would run such a text as a command.
         return f"/{self.name}:\n{text}" if text.startswith(("/", "!")) or memory_line(text) is not None else text
 
 

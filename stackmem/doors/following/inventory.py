@@ -98,7 +98,7 @@ def take_settled(folder: Path, hidden: Collection[bytes], leave_out: Collection[
     """Return the state of each file once those that changed are quiet.
 
     A program that saves a file truncates it first, or removes it for a moment. So a file that has just changed or
-    vanished is looked at again. One that keeps changing is returned as it was before.
+    vanished is checked again. A file that keeps changing is returned as it was before.
     """
     for tries in range(_TRIES):
         if tries:

@@ -163,7 +163,7 @@ def begins_loop(messages: Sequence[ForeignMessage], split: Sequence[ForeignExcha
 class SummaryWanted(Struct, frozen=True):
     """A summary that a strategy wants in place of the beginning of a conversation."""
 
-    turns: int  # exchanges to summarize; ``kept`` is the number after them
+    turns: int  # exchanges to summarize; ``kept_exchanges`` is the number after them
     kept_exchanges: int
     request_text: str  # the request's text
     # if it is requested outside the conversation, the whole prompt; else empty

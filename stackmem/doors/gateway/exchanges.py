@@ -34,7 +34,7 @@ class ToldMessage(Struct, frozen=True):
 class SummaryPassed(Struct, frozen=True):
     """A summary that a strategy requested with the client's key, before the client's request continued."""
 
-    turns: int  # exchanges that it summarizes; ``kept`` is the number after them
+    turns: int  # exchanges that it summarizes; ``kept_exchanges`` is the number after them
     kept_exchanges: int = field(name="kept")
     request_text: str = field(name="asked")  # the request's text
     status: int  # the HTTP status; 0 without an answer
@@ -93,7 +93,7 @@ class RequestPassed(Struct, frozen=True, tag="asked"):
     # under a strategy, calls of earlier replies as the client sends them back from here on, with other arguments; the
     # cut counts these arguments. Unset if there are none, and in older logs
     changed_calls: tuple[ToolCall, ...] | UnsetType = UNSET
-    # under ``stackheap``, the frame marks in ``told`` that our memory server wrote; unset in logs from before marks
+    # under ``stackheap``, the frame marks in ``new_messages`` that our memory server wrote; unset in older logs
     # had a seal
     marks: tuple[str, ...] | UnsetType = UNSET
 

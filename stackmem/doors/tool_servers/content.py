@@ -18,7 +18,7 @@ _MAX_IMAGES, _MAX_IMAGE_CHARS = 10, 48 << 20
 
 
 def illustrated(result: Any, schema: Any = None) -> Any:
-    """Return what ``told`` returns, with the images of the result if there are any."""
+    """Return what ``result_content`` returns, with the images of the result if there are any."""
     value = result_content(result, schema)
     pictures: list[bytes] = []
     for part in result.content:

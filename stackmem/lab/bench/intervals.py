@@ -132,8 +132,8 @@ class _Studentized(Struct, frozen=True):
     error: float  # the standard error of the mean
     skew: float
     count: int
-    distances: Any  # each in the standard error of its own resample
-    transformed: Any  # the same by Hall's transformation, with the skew of its own resample
+    distances: Any  # each one divided by the standard error of its resample
+    transformed: Any  # the distances after Hall's transformation, with the skew of each resample
 
     def back(self, transformed: float) -> float:
         """Return the distance that the transformation maps there with the skew of the sample."""

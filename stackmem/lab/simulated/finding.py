@@ -131,7 +131,7 @@ def _read_on(knowledge: Knowledge, key: str, path: str, *, believing: bool = Tru
     spans = [
         span for span in knowledge.spans.get(path, ()) if span.order > since and (believing or not span.from_own_text)
     ]
-    return read_from(path, spans, f"{key} stands in {path}")
+    return read_from(path, spans, f"{key} occurs in {path}")
 
 
 def read_from(path: str, spans: list[ShownLines], reason: str) -> ChosenCall | None:

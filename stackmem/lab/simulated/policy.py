@@ -280,7 +280,7 @@ def push(sight: ReaderSight, span: tuple[int, int]) -> ChosenCall:
     arguments: dict[str, Any] = {"name": name, **_told(sight, span, stored)}
     if stored:
         arguments["store"] = stored
-    return ChosenCall(offered.start, arguments, f"units {span[0]} to {span[1]} are a phase of their own")
+    return ChosenCall(offered.start, arguments, f"units {span[0]} to {span[1]} make up a separate phase")
 
 
 def _told(sight: ReaderSight, span: tuple[int, int], stored: list[dict[str, str]]) -> dict[str, str]:
@@ -300,7 +300,7 @@ def _told(sight: ReaderSight, span: tuple[int, int], stored: list[dict[str, str]
     if offered.shows:
         return _told_by_name(sight, objective, sizes, room)
     context = "\n".join(_facts(sight, room)) or (
-        "What is known stands on the heap." if offered.heap else "Nothing yet."
+        "The facts so far are on the heap." if offered.heap else "Nothing yet."
     )
     names = sorted(sizes)
     # a topic in the context does not need a pointer

@@ -118,7 +118,7 @@ def what_if(run_or_file: str, runs_dir: Path, question: WhatIfQuestion) -> Itera
 def tell_again(
     name: str, begin_moments: Callable[[], Iterator[Moment]], question: WhatIfQuestion, recorded_strategy: str = ""
 ) -> WhatIf:
-    """Evaluate one recording under each strategy. ``again`` returns a fresh iterator over its moments."""
+    """Evaluate one recording under each strategy. ``begin_moments`` returns a fresh iterator over its moments."""
     run = tuple(begin_moments())
     if not run:
         raise TraceError(f"the trace of {name} is empty; the run ended before its first record")

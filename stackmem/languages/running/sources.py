@@ -68,14 +68,14 @@ class Loader:
         place = resources.files("stackmem.languages").joinpath(*name.split("/"))
         hidden = name.endswith(".py") and not name.startswith(IN_SANDBOX)
         if ".." in name.split("/") or not name or hidden or not place.is_file():
-            return path, "", "stackmem brings no such source"
+            return path, "", "stackmem does not ship this source"
         return path, place.read_text("utf-8"), ""
 
     def _from_workspace(self, path: str, *, listing: bool) -> tuple[str, str, str]:
         files = self._files[1] if self._files else None
         try:
             if files is None:
-                return path, "", "there is no workspace"
+                return path, "", "this run has no workspace"
             if listing:
                 return path, "\n".join(files.names(path)), ""
             return path, *_decode(files.read_whole(path, SOURCE_BYTES))

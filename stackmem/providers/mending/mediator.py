@@ -28,7 +28,7 @@ _LISTED = 10
 
 
 class Learned(Struct, frozen=True):
-    """What a provider accepts, as far as its refusals say.
+    """The requests that a provider accepts, learned from its refusals.
 
     Attributes:
         thoughts: ``signed`` sends thoughts back, without a signature only where none is demanded; ``all`` sends every

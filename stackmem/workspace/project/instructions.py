@@ -30,7 +30,7 @@ class Instructions(Struct, frozen=True):
 
     Attributes:
         text: The texts of all files between a header and an end line; empty if there are none.
-        notes: What the agent does not see of them, one sentence each.
+        notes: One sentence for each part that the agent does not see.
         pieces: The files with their whole texts, from the root to the folder.
     """
 
