@@ -19,7 +19,7 @@ from stackmem.cli import documents
 ROOT = Path(__file__).resolve().parents[1]
 _LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 _SHIM = "node_modules/iframe-worker/shim/index.js"
-_HOW_TO_PAGES = {"which-strategy.md": 4.0, "tools.md": 3.0, "extending.md": 3.0}
+_HOW_TO_PAGES = {"extending.md": 3.0, "faq.md": 1.2, "tools.md": 3.0, "which-strategy.md": 2.5}
 """Boosts of pages that answer a question in words that many other pages repeat."""
 
 
