@@ -76,12 +76,12 @@ class AgentDecider:
 class ProgramUnderWay(Decider, Protocol):
     """A running program as a decider, whatever its language."""
 
-    # said, failed: the texts that the program printed and its failed steps, collected once ``listen`` was called
-    said: list[str]
+    # messages, failed: the texts that the program printed and its failed steps, collected once ``listen`` was called
+    messages: list[str]
     failed: list[StepFailed]
 
     @property
-    def asked(self) -> Any:
+    def operation(self) -> Any:
         """The program's open request, or how the program ended."""
 
     @property

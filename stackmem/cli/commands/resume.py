@@ -119,7 +119,7 @@ def _place(stopped: Stopped) -> str:
     program, at = stopped.state.program, f"record {stopped.end.count:,}, step {stopped.state.step:,}"
     if program is None:
         return at
-    request = stopped.program.asked if stopped.program is not None else None
+    request = stopped.program.operation if stopped.program is not None else None
     under_way = f", repeating its call of {request.tool}" if isinstance(request, InvokeTool) else ""
     last = ", at its last request" if program.halted is not None else ""
     step = f", in {readable(program.path)}" if program.path else ""

@@ -105,7 +105,7 @@ def continue_program(
         opened.program.listen(person.tell)
         if moments is not None:
             moments.go_live()
-        opened.program.said += [each.text for each in said]
+        opened.program.messages += [each.text for each in said]
         opened.program.failed += [each for each in facts if isinstance(each, StepFailed)]
         return program_result(play(opened.program.decide(state), State(), opened, facts), opened)
 

@@ -24,4 +24,4 @@ def program_result(result: RunResult, opened: Opened) -> ProgramResult:
     program = opened.program
     if program is None:
         return ProgramResult(result)
-    return ProgramResult(result, program.value, tuple(program.said), tuple(program.failed))
+    return ProgramResult(result, program.value, tuple(program.messages), tuple(program.failed))
