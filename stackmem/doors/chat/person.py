@@ -147,7 +147,7 @@ class TerminalPerson:
             lines = readable(request.detail).split("\n")
             more = [f"[... {len(lines) - _DETAIL_LINES:,} more lines ...]"] if len(lines) > _DETAIL_LINES else []
             self.screen.say(self.screen.diff("\n".join(lines[:_DETAIL_LINES])), *more)
-        self.screen.tell(_HOW, _HOW_LONG.format(asked.tool), color="dim")
+        self.screen.tell(_HOW, _HOW_LONG.format(request.tool), color="dim")
         while True:
             line = self._ask("allow? ", confirms=True)
             if line is None:
@@ -157,7 +157,7 @@ class TerminalPerson:
             if decided is not None:
                 return decided
             self.screen.tell("not a valid answer; nothing was allowed or denied", color="yellow")
-            self.screen.tell(_HOW, _HOW_LONG.format(asked.tool), color="dim")
+            self.screen.tell(_HOW, _HOW_LONG.format(request.tool), color="dim")
 
     def _decision(self, line: str, asked: AskPermission) -> PersonDecided | None:
         word, _, rest = line.partition(" ")

@@ -59,7 +59,7 @@ class FollowedFolder(msgspec.Struct, frozen=True):
     inside: GitFollower | None = None
 
     @property
-    def over(self) -> Overlay | None:
+    def overlay(self) -> Overlay | None:
         return self.history.over
 
 
@@ -90,18 +90,18 @@ class FollowedFamily(Family):
         runs = dict.fromkeys(each.run for each in self.log() if is_plain_name(each.run))
         self._places = [run_dir, *(run_dir.parent / name for name in runs if name != run_dir.name)]
 
-    def common(self, begun: str) -> dict[bytes, Node]:
-        """Return the files of the common version. ``begun`` is the initial tree of the run."""
+    def common(self, start_tree: str) -> dict[bytes, Node]:
+        """Return the files of the common version. ``start_tree`` is the initial tree of the run."""
         last = applied_last(self.run_dir, self.first)
         if last is None:
-            return self.history.files(begun)
+            return self.history.files(start_tree)
         if last.run == self.run_dir.name:
             return self.history.files(last.tree)
         try:
             other = history_of(self.run_dir.parent / last.run)
             files = self.history.base_files() | other.base_files() | other.listed(last.tree)
         except (TraceError, WorkspaceError, OSError):
-            return self.history.files(begun)
+            return self.history.files(start_tree)
         return {path: node for path, node in files.items() if node.mode != REMOVED}
 
     @property

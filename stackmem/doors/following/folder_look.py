@@ -56,7 +56,7 @@ class FolderLook:
         self._contents: dict[str, bytes] = {}
         self._room = _MAX_CONTENT_BYTES
         self._conflict = False
-        over = folder.over
+        over = folder.overlay
         self._root = os.dup(over.view.fd) if over is not None else open_folder(os.fsencode(folder.work))
         self._folder: FileKeeper = self._history.keeper(open_folder(os.fsencode(folder.folder)))
         self._view: FileKeeper = self._history.keeper(os.dup(self._root))
@@ -73,8 +73,8 @@ class FolderLook:
         self._view.close()
 
     def take_in(self, changed: list[bytes], before: Inventory | None, origin: Origin | None) -> None:
-        if self._place.over is not None and (changed or self._log[self._state.folder :] or before is None):
-            refresh(self._place.over.view)
+        if self._place.overlay is not None and (changed or self._log[self._state.folder :] or before is None):
+            refresh(self._place.overlay.view)
         known_number = self._recover()
         missing = [self._family.files_taken(entry) for entry in self._log[known_number:]]
         if not (changed or missing or before is None):
@@ -88,7 +88,7 @@ class FolderLook:
         taken: tuple[Files, Files] = ({}, {})
         meeting = paths_in(missing) & known
         for path in looked:
-            if path in known or self._place.over is None:
+            if path in known or self._place.overlay is None:
                 node, reason = self._read(path)
                 if not reason:
                     self._meet(path, node, ours, common, taken)
@@ -153,7 +153,7 @@ class FolderLook:
     def _join(self, ours: Files, before: Files, after: Files, known: set[bytes]) -> None:
         """Bring a change of the user that another run of the family took in."""
         for path in sorted({*before, *after}):
-            if path in known or self._place.over is None:
+            if path in known or self._place.overlay is None:
                 set_file(ours, path, self._merged(path, before.get(path), ours.get(path), after.get(path), ours))
                 self._conflict = False
 

@@ -76,7 +76,7 @@ class Follower:
         self._ignored: set[bytes] = set()  # files that ignore rules exclude, for the present request
         self._told: Counter[bytes] = Counter()  # how often a file has changed within the present request
         self._next_look = 0.0
-        hidden = folder.over.hidden if folder.over is not None else ()
+        hidden = folder.overlay.hidden if folder.overlay is not None else ()
         self._hidden = {*hidden, *(os.fsencode(os.path.relpath(path, folder.folder)) for path in folder.own)}
         self._leave_out = {path_bytes(path) for path in folder.leave_out}
 

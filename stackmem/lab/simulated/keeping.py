@@ -75,7 +75,7 @@ def _filed(sight: ReaderSight, keys: list[str]) -> ChosenCall | None:
 
 def view_first(system: str, sight: ReaderSight) -> ChosenCall | None:
     """Return the call that lists the memory files of earlier runs, if the prompt asks for it before anything else."""
-    if _EARLIER not in system or sight.known.listing is not None:
+    if _EARLIER not in system or sight.knowledge.listing is not None:
         return None
     return fresh(sight, ChosenCall("memory", {"command": "view", "path": MEMORY}, "earlier runs may have left notes"))
 
