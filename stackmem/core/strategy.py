@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol, runtime_checkable
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from .budgets import Budgets
 from .messages import View
@@ -93,6 +93,24 @@ class ProviderStrategy(Protocol):
     @property
     def providers(self) -> tuple[str, ...]:
         """The prefixes of the models that can do it, such as ``anthropic/``. Simulated models always can."""
+
+
+class StrategyProgram(Struct, frozen=True):
+    """A program that a strategy offers to the agent; the fields are those of ``OfferedProgram``."""
+
+    name: str
+    description: str
+    language: str
+    text: str
+    schema: str
+
+
+@runtime_checkable
+class BringsProgram(Protocol):
+    """A strategy with a program that the agent calls with ``run_program``. It needs a sandbox."""
+
+    @property
+    def program(self) -> StrategyProgram: ...
 
 
 @runtime_checkable

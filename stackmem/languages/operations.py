@@ -135,6 +135,18 @@ class ReadChunk(Struct, frozen=True):
     name: str
 
 
+class ReadHistory(Struct, frozen=True):
+    """Read the conversation of the agent that called the program. Answered by a tuple of ``HistoryStep``."""
+
+
+class HistoryStep(Struct, frozen=True):
+    """A reply of the agent with its answer, as they were recorded."""
+
+    step: int
+    said: str  # text and calls
+    told: str  # results, and what the user said
+
+
 class DropChunk(Struct, frozen=True):
     """Remove a chunk from the heap. Answered by ``ChunkAnswer``."""
 
@@ -176,7 +188,7 @@ class Group(Struct, frozen=True):
 Single = InvokeTool | Complete | RunFrame | LoadSource
 Operation = (
     Single | EnterFrame | LeaveFrame | Say | AskUser | Wait | KeepChunk | ReadChunk | DropChunk | ListChunks
-    | ReadSpending | Group
+    | ReadHistory | ReadSpending | Group
 )  # fmt: skip
 Answer = Any
 """Depends on the operation: each operation's docstring names its answer.

@@ -51,6 +51,7 @@ from stackmem.errors import (
 from .debugger import DebugPort
 from .frame.values import as_text, digest_of, kind_and_size
 from .guard import StepGuard
+from .history import caller_history
 from .interpreter import Ended, ProgramInterpreter
 from .operations import (
     ChunkAnswer,
@@ -64,6 +65,7 @@ from .operations import (
     Operation,
     Program,
     ReadChunk,
+    ReadHistory,
     ReadSpending,
     RunFrame,
     Say,
@@ -149,6 +151,8 @@ class ProgramDecider:
                     if isinstance(settled, ChunkKept | ChunkDropped):
                         return settled
                     self._interpreter.answer(settled)
+                case ReadHistory():
+                    self._interpreter.answer(caller_history(state, self._base))
                 case EnterFrame() if state.running.depth >= PROGRAM_DEPTH:
                     self._interpreter.refuse(_too_deep())
                 case ReadSpending() if asked.seconds and not self._clock_read:

@@ -58,6 +58,7 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "memory_files": Rival("memory_files"),
     "notes": notes,
     "rag": Rival("rag"),
+    "rlm": Rival("rlm"),
     "rolling_summary": Rival("rolling_summary"),
     "self_compact": Rival("self_compact"),
     "structured_summary": Rival("structured_summary"),

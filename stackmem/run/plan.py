@@ -166,6 +166,7 @@ def plan_run(request: Request, environ: Mapping[str, str]) -> Plan:
     instructions = request.instructions.fitted(int(model.window_tokens * CHARS_PER_TOKEN) // _WINDOW_SHARE)
     skills, advice = companion_skills.offered(request.skills.skills, strategy, small=small is not UNSET)
     programs = request.programs if small is UNSET and settings.isolation != MEMORY else FoundPrograms()
+    programs = companion_programs.with_own(programs, strategy, sandboxed=settings.isolation != MEMORY)
     entries, more = companion_programs.for_agent(programs, strategy)
     skills, advice = (*skills, *entries), "\n\n".join(filter(None, (advice, more)))
     tools = (*tools, *([SPEC] if companion_programs.is_offered(programs) else []))

@@ -39,7 +39,7 @@ FAMILIES: dict[Family, tuple[str, frozenset[str]]] = {
     ),
     "lookup": (
         "writes it down or looks it up",
-        frozenset({"rag", "notes", "memory_dir", "memory_files", "letta", "expandable", "dashboard"}),
+        frozenset({"rag", "rlm", "notes", "memory_dir", "memory_files", "letta", "expandable", "dashboard"}),
     ),
     "frames": ("ends frames, no heap", frozenset({"isolated", "fold", "stack"})),
     "stackheap": (

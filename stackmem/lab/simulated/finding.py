@@ -12,6 +12,14 @@ from .listening import signed
 from .sight import ChosenCall, ReaderSight, command, fresh
 
 MEMORY = "/memories"
+_CODE = """
+for entry in context:
+    for line in entry['told'].splitlines():
+        if any(key in line for key in {keys}) or line.startswith('changed '):
+            print(line)
+"""
+_KEYS = 20
+"""One search looks for this many facts that the planned units need."""
 
 
 def find(sight: ReaderSight, need: StatedNeed) -> ChosenCall | None:
@@ -26,6 +34,8 @@ def _ways(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | None]:
     names, repeats = sight.offered.names, sight.knowledge.repeats
     if search.tool in names and sight.knowledge.summed_up and not repeats.get(signed(search.tool, search.arguments)):
         yield search
+    if "run_program" in names and sight.known.summed_up:
+        yield _code(sight.known, need.key)
     kind, _, rest = need.way.partition(" ")
     if kind == "read":
         yield _read_on(sight.knowledge, need.key, rest)
@@ -88,6 +98,15 @@ def _useful(knowledge: Knowledge, key: str) -> list[str]:
     holding = _holding(knowledge, key)
     home = None if holding or knowledge.index is None else last_part(knowledge.index, topic_of(key))
     return [home.name] if home is not None and home.name not in knowledge.chunks else holding
+
+
+def _code(knowledge: Knowledge, key: str) -> ChosenCall | None:
+    """Return the call that searches the history for a fact and for others that are needed soon; None if it was made."""
+    if any(call.startswith("run_program ") and f"'{key} = '" in call for call in knowledge.repeats):
+        return None
+    keys = [f"{each} = " for each in list(dict.fromkeys([key, *_ahead(knowledge)]))[:_KEYS]]
+    code = _CODE.format(keys=keys)
+    return ChosenCall("run_program", {"path": "history", "inputs": {"code": code}}, f"{key} may be in the history")
 
 
 def _ahead(knowledge: Knowledge) -> Iterator[str]:

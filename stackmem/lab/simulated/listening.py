@@ -34,6 +34,7 @@ _ROOT = (0, 5)
 BLOCKS_HEAD = "\nMEMORY BLOCKS: "
 _BLOCK = re.compile(r"^- (/memories/\S{1,200}) \(", re.MULTILINE)
 _SUMMED_UP = "SUMMARY of the steps up to "
+_VARIABLE = "which the variable `context` of the program `history` contains."
 _CONVERSATION = "\nconversation: "
 _REQUEST = "\nREQUEST\n"
 """Precedes the user's current request. The text before it contains the earlier requests."""
@@ -78,7 +79,7 @@ def read_blocks(knowledge: Knowledge, system: str) -> None:
 
 def _hear(knowledge: Knowledge, text: str) -> None:
     knowledge.talks = knowledge.talks or _CONVERSATION in text
-    knowledge.summed_up = knowledge.summed_up or text.startswith(_SUMMED_UP)
+    knowledge.summed_up = knowledge.summed_up or text.startswith(_SUMMED_UP) or _VARIABLE in text
     request = text[:100_000].rpartition(_REQUEST)[2]
     ranges = [(int(first), int(last)) for first, last in _OBJECTIVE.findall(request)]
     ranges = [span for span in ranges if 0 < span[0] <= span[1]]

@@ -16,6 +16,7 @@ from .frames import fold, heap, isolated, stack, stackheap_fork, stackheap_lossl
 from .letta import letta
 from .rag import rag
 from .results import clear, clear_cold, expandable, mask, memory_dir, memory_files
+from .rlm import rlm
 from .self_compact import self_compact
 from .summaries import compact, condenser, handoff, hierarchical, rolling_summary, structured_summary, summary
 
@@ -45,6 +46,7 @@ STRATEGIES: dict[str, Callable[[str], MemoryStrategy]] = {
     "memory_dir": memory_dir,
     "memory_files": memory_files,
     "rag": rag,
+    "rlm": rlm,
     "rolling_summary": rolling_summary,
     "self_compact": self_compact,
     "structured_summary": structured_summary,

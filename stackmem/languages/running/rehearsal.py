@@ -30,6 +30,7 @@ from stackmem.languages.operations import (
     LeaveFrame,
     ListChunks,
     ReadChunk,
+    ReadHistory,
     ReadSpending,
     Say,
     Source,
@@ -150,7 +151,7 @@ def _answer(operation: Any, answers: RecordedAnswers) -> Any:
             if chunk is not None and isinstance(operation, DropChunk):
                 del answers.chunks[operation.name]
             return ChunkAnswer(chunk[0]) if chunk else ChunkAnswer(failed=f"there is no chunk {operation.name!r}")
-        case ListChunks():
+        case ListChunks() | ReadHistory():
             return tuple((name, len(text), about) for name, (text, about) in answers.chunks.items())
         case ReadSpending():
             return Spending(0.0, 0.0)

@@ -18,7 +18,7 @@ STRATEGY_HUES = {
     "mask": 1, "clear": 9, "clear_cold": 11, "clear_paying": 4, "context_editing": 2, "boundary": 7, "episodes": 8,
     "summary": 2, "compact": 4, "compact_provider": 3, "rolling_summary": 8, "structured_summary": 9,
     "hierarchical": 10, "condenser": 6, "handoff": 11, "mem1": 7, "agentfold": 5, "self_compact": 1,
-    "rag": 5, "notes": 8, "memory_dir": 9, "memory_files": 4, "letta": 10, "expandable": 11, "dashboard": 1,
+    "rag": 5, "rlm": 7, "notes": 8, "memory_dir": 9, "memory_files": 4, "letta": 10, "expandable": 11, "dashboard": 1,
     "isolated": 10, "fold": 7, "stack": 11,
     "stackheap": 0, "adaptive": 8, "heap": 4, "stackheap_fork": 7, "stackheap_lossless": 11,
 }  # fmt: skip

@@ -17,7 +17,7 @@ from stackmem.core.facts import RunStarted
 from stackmem.core.guidance.program_calls import TOOL, advice, as_skill
 from stackmem.core.program_facts import OfferedProgram
 from stackmem.core.skills import Skill
-from stackmem.core.strategy import MemoryStrategy
+from stackmem.core.strategy import BringsProgram, MemoryStrategy
 from stackmem.core.tools import HeapRead, tool_name
 from stackmem.errors import UsageError
 from stackmem.neighbors import neighbor
@@ -106,6 +106,22 @@ def for_agent(found: FoundPrograms, strategy: MemoryStrategy) -> tuple[tuple[Ski
         for each in found.programs
     )
     return entries, advice(offered, heap=True)
+
+
+def with_own(found: FoundPrograms, strategy: MemoryStrategy, *, sandboxed: bool) -> FoundPrograms:
+    """Return the programs with the strategy's own one, if it has one.
+
+    Raises:
+        UsageError: There is no sandbox in which it could run.
+    """
+    if not isinstance(strategy, BringsProgram):
+        return found
+    if not sandboxed:
+        raise UsageError(f"the strategy {strategy.name} runs Python in a sandbox; choose another --isolation")
+    own = strategy.program
+    place = f".stackmem/{own.name}.step.py"
+    program = OfferedProgram(own.name, own.description, own.language, place, "", own.schema)
+    return replace(found, programs=(FoundProgram(program, own.text, place), *found.programs))
 
 
 def is_offered(found: FoundPrograms) -> bool:

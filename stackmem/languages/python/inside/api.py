@@ -173,6 +173,12 @@ def chunks() -> list[dict[str, Any]]:
     return listed
 
 
+def history() -> list[dict[str, Any]]:
+    """Return the conversation of the agent that called this program: one ``{step, said, told}`` for each reply."""
+    steps: list[dict[str, Any]] = _channel.request("history")
+    return steps
+
+
 def run_program(path: str, inputs: dict[str, Any] | None = None) -> Any:
     """Run another program, in any language, and return its value. The path is relative to this program."""
     return _channel.request("run_program", path=str(path), inputs=inputs or {})
