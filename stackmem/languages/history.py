@@ -26,7 +26,7 @@ def caller_history(state: State, base: int) -> tuple[HistoryStep, ...]:
                 steps.append(HistoryStep(turn.step, "\n".join(filter(None, parts)), ""))
             case Result() | Notice() if steps:
                 last = steps[-1]
-                steps[-1] = replace(last, told="\n".join(filter(None, (last.told, turn.text))))
+                steps[-1] = replace(last, results="\n".join(filter(None, (last.results, turn.text))))
             case _:
                 pass
     return tuple(steps)
@@ -35,5 +35,5 @@ def caller_history(state: State, base: int) -> tuple[HistoryStep, ...]:
 def _spoken_call(part: ReplyPart) -> str:
     if not isinstance(part, ToolCall):
         return ""
-    given = part.malformed if part.malformed is not None else json.encode(part.arguments).decode()
-    return f"{part.name} {given}"
+    arguments = part.malformed if part.malformed is not None else json.encode(part.arguments).decode()
+    return f"{part.name} {arguments}"

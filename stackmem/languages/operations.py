@@ -143,8 +143,8 @@ class HistoryStep(Struct, frozen=True):
     """A reply of the agent with its answer, as they were recorded."""
 
     step: int
-    said: str  # text and calls
-    told: str  # results, and what the user said
+    reply: str  # text and calls
+    results: str  # also what the user said
 
 
 class DropChunk(Struct, frozen=True):

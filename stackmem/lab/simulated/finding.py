@@ -14,7 +14,7 @@ from .sight import ChosenCall, ReaderSight, command, fresh
 MEMORY = "/memories"
 _CODE = """
 for entry in context:
-    for line in entry['told'].splitlines():
+    for line in entry['results'].splitlines():
         if any(key in line for key in {keys}) or line.startswith('changed '):
             print(line)
 """

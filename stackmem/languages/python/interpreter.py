@@ -233,7 +233,7 @@ class PythonProcess:
             return {"value": [dict(zip(("name", "characters", "description"), each, strict=True)) for each in listed]}
         if message.call == "history":
             steps = yield ops.ReadHistory()
-            return {"value": [{"step": each.step, "said": each.said, "told": each.told} for each in steps]}
+            return {"value": [{"step": each.step, "reply": each.reply, "results": each.results} for each in steps]}
         if message.call == "spent":
             used: ops.Spending = yield ops.ReadSpending(seconds=True)
             return {"value": {"usd": used.usd, "seconds": used.seconds}}

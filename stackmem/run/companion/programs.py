@@ -108,20 +108,20 @@ def for_agent(found: FoundPrograms, strategy: MemoryStrategy) -> tuple[tuple[Ski
     return entries, advice(offered, heap=True)
 
 
-def with_own(found: FoundPrograms, strategy: MemoryStrategy, *, sandboxed: bool) -> FoundPrograms:
+def with_own(programs: FoundPrograms, strategy: MemoryStrategy, *, sandboxed: bool) -> FoundPrograms:
     """Return the programs with the strategy's own one, if it has one.
 
     Raises:
         UsageError: There is no sandbox in which it could run.
     """
     if not isinstance(strategy, BringsProgram):
-        return found
+        return programs
     if not sandboxed:
         raise UsageError(f"the strategy {strategy.name} runs Python in a sandbox; choose another --isolation")
     own = strategy.program
-    place = f".stackmem/{own.name}.step.py"
-    program = OfferedProgram(own.name, own.description, own.language, place, "", own.schema)
-    return replace(found, programs=(FoundProgram(program, own.text, place), *found.programs))
+    path = f".stackmem/{own.name}.step.py"
+    program = OfferedProgram(own.name, own.description, own.language, path, "", own.schema)
+    return replace(programs, programs=(FoundProgram(program, own.text, path), *programs.programs))
 
 
 def is_offered(found: FoundPrograms) -> bool:

@@ -58,7 +58,7 @@ def test_the_newest_turns_are_shown_and_a_line_says_where_the_others_are() -> No
 def test_code_sees_the_whole_conversation_and_its_output_answers_the_call(stage: Stage, folder: Path) -> None:
     result = solve(
         stage, folder, command("echo a.b = 1"), command("echo c.d = 2"),
-        code("print(len(context), [entry['step'] for entry in context])\nprint(context[0]['told'])"), pop(),
+        code("print(len(context), [entry['step'] for entry in context])\nprint(context[0]['results'])"), pop(),
     )  # fmt: skip
     (text,) = returned(result)
     assert "3 [1, 2, 3]" in text
@@ -68,7 +68,7 @@ def test_code_sees_the_whole_conversation_and_its_output_answers_the_call(stage:
 
 
 def test_the_code_asks_the_model_about_slices(stage: Stage, folder: Path) -> None:
-    ask = "for entry in context[:2]: print(llm_query('Say what this told: ' + entry['told']))"
+    ask = "for entry in context[:2]: print(llm_query('Say what this told: ' + entry['results']))"
     answers = ({"text": "first answer"}, {"text": "second answer"})
     result = solve(stage, folder, command("echo one"), command("echo two"), code(ask), *answers, pop())
     assert "first answer\nsecond answer" in returned(result)[0]
@@ -91,7 +91,7 @@ def test_long_output_is_cut_and_an_exception_is_reported(stage: Stage, folder: P
 
 
 def test_replay_and_resume_derive_the_history_again(stage: Stage, folder: Path) -> None:
-    replies = (command("echo a.b = 1"), code("print(context[0]['told'])"), command("echo two"), pop())
+    replies = (command("echo a.b = 1"), code("print(context[0]['results'])"), command("echo two"), pop())
     result = solve(stage, folder, *replies, max_steps=2)
     assert stage.call("replay", result.run_dir).returncode == 0
     run = Path(result.run_dir)
@@ -130,7 +130,7 @@ def test_the_simulated_model_searches_the_variable_before_it_finds_a_fact_again(
     look = next_call(*seen)
     assert (look.name, look.arguments["path"]) == ("run_program", "history")
     printed: list[str] = []
-    context = [{"step": 1, "said": "", "told": "spec.a = x1\nother.b = 2\nchanged spec @ 3"}]
+    context = [{"step": 1, "reply": "", "results": "spec.a = x1\nother.b = 2\nchanged spec @ 3"}]
     exec(look.arguments["inputs"]["code"], {"context": context, "print": printed.append})
     assert printed == ["spec.a = x1", "changed spec @ 3"]
     found = user(ToolResult(look.id, "program 'history.step.py' returned:\nspec.a = x1", failed=False))

@@ -174,7 +174,7 @@ def chunks() -> list[dict[str, Any]]:
 
 
 def history() -> list[dict[str, Any]]:
-    """Return the conversation of the agent that called this program: one ``{step, said, told}`` for each reply."""
+    """Return the conversation of the agent that called this program: one ``{step, reply, results}`` for each reply."""
     steps: list[dict[str, Any]] = _channel.request("history")
     return steps
 
