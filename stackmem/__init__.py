@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stackmem.languages.python.inside.api import ask_user as ask_user
     from stackmem.languages.python.inside.api import call_tool as call_tool
     from stackmem.languages.python.inside.api import chunks as chunks
+    from stackmem.languages.python.inside.api import conversation as conversation
     from stackmem.languages.python.inside.api import forget as forget
     from stackmem.languages.python.inside.api import keep as keep
     from stackmem.languages.python.inside.api import list_files as list_files
@@ -77,9 +78,9 @@ _PLACES = {
     "trace.store": ("TraceReader",),
 }  # fmt: skip
 _PROGRAM_FUNCTIONS = (
-    "EffectFailed", "Finished", "NotAllowed", "ask", "ask_all", "ask_user", "call_tool", "chunks", "forget", "keep",
-    "list_files", "now", "read_file", "recall", "run_program", "say", "shell", "spent", "step", "wait", "work",
-    "write_file",
+    "EffectFailed", "Finished", "NotAllowed", "ask", "ask_all", "ask_user", "call_tool", "chunks", "conversation",
+    "forget", "keep", "list_files", "now", "read_file", "recall", "run_program", "say", "shell", "spent", "step",
+    "wait", "work", "write_file",
 )  # fmt: skip
 """Names for Python programs, which are described in ``docs/programs/python.md``. In a running program, the module
 ``stackmem`` has only these. Here they let editors and type checkers know them, and a program be imported."""

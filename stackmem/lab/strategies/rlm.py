@@ -31,7 +31,7 @@ def history(code: str) -> str:
     """Run code over the conversation and return what it prints."""
     printed = io.StringIO()
     names = {
-        "context": stackmem.history(), "llm_query": stackmem.ask, "llm_query_batched": stackmem.ask_all,
+        "context": stackmem.conversation(), "llm_query": stackmem.ask, "llm_query_batched": stackmem.ask_all,
         "rlm_query": stackmem.work,
     }
     with contextlib.redirect_stdout(printed):

@@ -231,7 +231,7 @@ class PythonProcess:
         if message.call == "chunks":
             listed = yield ops.ListChunks()
             return {"value": [dict(zip(("name", "characters", "description"), each, strict=True)) for each in listed]}
-        if message.call == "history":
+        if message.call == "conversation":
             steps = yield ops.ReadHistory()
             return {"value": [{"step": each.step, "reply": each.reply, "results": each.results} for each in steps]}
         if message.call == "spent":

@@ -150,7 +150,7 @@ ARGUMENTS: dict[str, type[Struct]] = {
     "ask": AskRequest, "ask_all": AskAllRequest, "work": WorkRequest, "shell": ShellRequest,
     "ask_user": QuestionRequest, "read_file": PathRequest, "write_file": WriteRequest, "list_files": PathRequest,
     "keep": KeepRequest, "recall": NameRequest, "forget": NameRequest, "chunks": EmptyRequest,
-    "history": EmptyRequest,
+    "conversation": EmptyRequest,
     "run_program": CalleeRequest, "call_tool": OwnToolRequest, "wait": WaitRequest, "spent": EmptyRequest,
     "notes": EmptyRequest, "begin": EmptyRequest, "returned": ValueRequest, "raised": ErrorRequest,
 }  # fmt: skip

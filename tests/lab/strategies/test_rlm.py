@@ -108,7 +108,7 @@ def test_without_a_sandbox_it_is_refused(stage: Stage) -> None:
 
 def test_a_program_that_no_agent_called_has_no_history(stage: Stage) -> None:
     path = stage.root / "alone.py"
-    path.write_text("import stackmem\n\n@stackmem.step\ndef main() -> int:\n    return len(stackmem.history())\n")
+    path.write_text("import stackmem\n\n@stackmem.step\ndef main() -> int:\n    return len(stackmem.conversation())\n")
     ran = stage.call("run", path, "--model", stage.script(pop()))
     assert ran.stdout.splitlines()[-1] == "0", ran.stderr
 

@@ -173,9 +173,9 @@ def chunks() -> list[dict[str, Any]]:
     return listed
 
 
-def history() -> list[dict[str, Any]]:
+def conversation() -> list[dict[str, Any]]:
     """Return the conversation of the agent that called this program: one ``{step, reply, results}`` for each reply."""
-    steps: list[dict[str, Any]] = _channel.request("history")
+    steps: list[dict[str, Any]] = _channel.request("conversation")
     return steps
 
 
