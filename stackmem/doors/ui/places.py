@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, field, to_builtins
 
 from stackmem.errors import StackmemError, UsageError
 from stackmem.lab.bench.ledger import PLAN, read_plan, read_rows
@@ -33,7 +33,7 @@ class BenchState(Struct, frozen=True):
     """One bench in the list."""
 
     name: str
-    folder_number: int
+    folder_number: int = field(name="place")
     done: int = 0
     errors: int = 0
     total: int = 0  # trials in the plan; 0 without a plan
