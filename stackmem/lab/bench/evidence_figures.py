@@ -3,10 +3,14 @@
 All models of interactive agents together count as one model.
 
 A figure is a ratio of sums: of bills, facts or runs. The bootstrap draws tasks with replacement and always takes all
-runs of a task together, across models. An interval of bills is studentized, on the logarithm: tasks differ in size, so
-sums over few tasks are skewed, and the middle 95 % of the draws would be too narrow. A share has the t interval over
-the tasks plus one task at each end. Fewer than eight tasks have no interval. When several models are pooled, models
-with fewer than five runs are excluded.
+runs of a task together, across models. An interval of bills is studentized, on the logarithm and with Hall's
+transformation: tasks differ in size, so sums over few tasks are skewed, and the middle 95 % of the draws would be too
+narrow. A share has the t interval over the tasks plus one task at each end, from eight tasks on.
+
+A few long sessions make most of a sum of bills. A sample without them cannot show that they are missing, and no method
+found covers the truth with fewer than ``MIN_TASKS_OF_SUM`` tasks. So bills have a second estimand, the mean of the
+tasks' own ratios, in which every task counts alike. Neither has an interval if the bills differ in few tasks. When
+several models are pooled, models with fewer than five runs are excluded.
 """
 
 from __future__ import annotations
@@ -24,16 +28,27 @@ from stackmem.lab.whatif.hypothetical import REREAD_SHARES
 from stackmem.trace.long_work import report_work, tracked
 
 from .evidence import CASES, INTERACTIVE, READS, RecordingEntry
-from .intervals import CONFIDENCE, SEED, Interval, arrays, t_quantile
+from .intervals import (
+    CONFIDENCE,
+    SEED,
+    Interval,
+    arrays,
+    halls_distance,
+    halls_transformation,
+    t_quantile,
+)
 
 MIN_TASKS, MIN_RUNS = 8, 5
+MIN_TASKS_OF_SUM, MIN_DIFFERING_OF_SUM = 75, 25
+"""With fewer tasks, or fewer that differ, intervals of a sum left out the truth of real sessions too often."""
+MIN_TASKS_ALIKE, MIN_DIFFERING_ALIKE = 20, 8
+_NOTICEABLE = 0.001
+"""The relative difference of a task's bills from which on the task counts as different."""
 ANY_MODEL = "any model"
 OVERRUN_RATIO = 1.02
 """A run that costs more than this multiple of the ``full`` bill counts as more expensive."""
 LENGTHS = ((1, 15), (16, 30), (31, 60), (61, 10**9))
 _BOOTSTRAP_SAMPLES = 2_000
-_TOO_WIDE = 1e6
-"""Factor from the value to an end at which an interval says nothing, because one task makes the whole difference."""
 
 Sums = Callable[[RecordingEntry], tuple[float, float]]
 
@@ -42,7 +57,11 @@ class EvidenceLine(Struct, frozen=True):
     """The figures of one strategy over a set of recordings."""
 
     name: str  # the strategy and its case
-    bills: tuple[Interval | None, ...]  # its bill divided by that of ``full``, at each price in ``READS``
+    # its bill divided by that of ``full``, at each price in ``READS``: the sum over all tasks, and the mean of the
+    # tasks' own ratios
+    bills: tuple[Interval | None, ...]
+    alike: tuple[Interval | None, ...]
+    differing: int  # tasks whose bill differs from that of ``full``, at the first price
     # share of runs above ``OVERRUN_RATIO`` times the bill of ``full``, at each price
     dearer: tuple[Interval | None, ...]
     lost: Interval | None  # share of the used facts that had left the prompt
@@ -123,9 +142,12 @@ def _turning_share(best: Interval | None, middle: Interval | None, worst: Interv
 def _line(name: str, entries: Sequence[RecordingEntry]) -> EvidenceLine:
     chosen = [entry for entry in entries if name in entry.bills]
     positions = range(len(READS))
+    bills = [_by_task(chosen, _bills(name, position)) for position in positions]
     return EvidenceLine(
         name,
-        tuple(over_tasks(chosen, _bills(name, position)) for position in positions),
+        tuple(ratio_of_sums(*each) for each in bills),
+        tuple(mean_of_ratios(*each) for each in bills),
+        differing_tasks(*bills[0]),
         tuple(over_tasks(chosen, _dearer(name, position), share=True) for position in positions),
         over_tasks(chosen, lambda entry: (entry.bills[name].lost, entry.bills[name].facts), share=True),
         sum(entry.bills[name].frames for entry in chosen) / len(chosen),
@@ -158,6 +180,12 @@ def _dearer(name: str, position: int) -> Sums:
 
 def over_tasks(entries: Sequence[RecordingEntry], sums: Sums, *, share: bool = False) -> Interval | None:
     """Return the ratio of sums per model, averaged over the models; None if every denominator is 0."""
+    over, under = _by_task(entries, sums)
+    return share_of_sums(over, under) if share else ratio_of_sums(over, under)
+
+
+def _by_task(entries: Sequence[RecordingEntry], sums: Sums) -> tuple[Any, Any]:
+    """Return the sums of each task, with a column per model whose denominator is not 0."""
     np = arrays()
     tasks = {task: row for row, task in enumerate(sorted({entry.task for entry in entries}))}
     models = {model: column for column, model in enumerate(sorted({entry.model for entry in entries}))}
@@ -167,22 +195,56 @@ def over_tasks(entries: Sequence[RecordingEntry], sums: Sums, *, share: bool = F
         over[tasks[entry.task], models[entry.model]] += numerator
         under[tasks[entry.task], models[entry.model]] += denominator
     held = under.sum(axis=0) > 0
-    if not held.any():
+    return over[:, held], under[:, held]
+
+
+def ratio_of_sums(tops: Any, bottoms: Any) -> Interval | None:
+    """Return the sum of a strategy's bills over that of the other: rows are tasks, and columns models.
+
+    Without an interval if there are too few tasks, or too few that differ. An end is 0 or infinite if the tasks do not
+    bound it.
+    """
+    enough = len(tops) >= MIN_TASKS_OF_SUM and differing_tasks(tops, bottoms) >= MIN_DIFFERING_OF_SUM
+    return _mean_ratio(tops, bottoms, enough=enough, transformed=True)
+
+
+def mean_of_ratios(tops: Any, bottoms: Any) -> Interval | None:
+    """Return the mean of the tasks' own ratios of two bills, for each model; then the mean of the models."""
+    np = arrays()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(bottoms > 0, tops / bottoms, 0.0)
+    enough = len(tops) >= MIN_TASKS_ALIKE and differing_tasks(tops, bottoms) >= MIN_DIFFERING_ALIKE
+    return _mean_ratio(ratios, (bottoms > 0) * 1.0, enough=enough, transformed=False)
+
+
+def share_of_sums(tops: Any, bottoms: Any) -> Interval | None:
+    """Return a share, which is the ratio of a part to its whole."""
+    if not tops.size:
         return None
-    over, under, count = over[:, held], under[:, held], len(tasks)
-    value = float(_estimates(np.ones((1, count)), over, under)[0][0])
-    if count < MIN_TASKS:
-        return Interval(value, None, None, count)
-    low, high = _share_ends(over, under) if share else _ends(over, under, count)
-    if not share and not value / _TOO_WIDE < low <= high < value * _TOO_WIDE:
-        return Interval(value, None, None, count)
-    return Interval(value, low, high, count)
+    value = float(_estimates(arrays().ones((1, len(tops))), tops, bottoms)[0][0])
+    low, high = _share_ends(tops, bottoms) if len(tops) >= MIN_TASKS else (None, None)
+    return Interval(value, low, high, len(tops))
 
 
-def _estimates(weights: Any, over: Any, under: Any) -> tuple[Any, Any]:
-    """Return the mean ratio of the models for each row of weights, and its standard error.
+def differing_tasks(tops: Any, bottoms: Any) -> int:
+    """Return in how many tasks two bills differ."""
+    np = arrays()
+    return int((np.abs(tops - bottoms) > _NOTICEABLE * bottoms).any(axis=1).sum())
 
-    The error is linear: how much each task moves the mean ratio. A model without any task in a row is ignored there.
+
+def _mean_ratio(tops: Any, bottoms: Any, *, enough: bool, transformed: bool) -> Interval | None:
+    if not tops.size:
+        return None
+    if enough:
+        return Interval(*_ends(tops, bottoms, transformed=transformed), len(tops))
+    return Interval(float(_estimates(arrays().ones((1, len(tops))), tops, bottoms)[0][0]), None, None, len(tops))
+
+
+def _estimates(weights: Any, over: Any, under: Any) -> tuple[Any, Any, Any]:
+    """Return the mean ratio of the models for each row of weights, its standard error, and the skew of the tasks.
+
+    Error and skew are those of how much each task moves the mean ratio. A model without any task in a row is ignored
+    there.
     """
     np = arrays()
     tops, bottoms, count = weights @ over, weights @ under, over.shape[0]
@@ -190,26 +252,36 @@ def _estimates(weights: Any, over: Any, under: Any) -> tuple[Any, Any]:
         ratios = np.where(bottoms > 0, tops / bottoms, 0.0)
         scale = np.where(bottoms > 0, 1 / bottoms, 0.0) / (bottoms > 0).sum(axis=1, keepdims=True)
     moved = scale @ over.T - (scale * ratios) @ under.T
-    errors = np.sqrt((weights * moved**2).sum(axis=1) * count / max(1, count - 1))
-    return ratios.sum(axis=1) / (bottoms > 0).sum(axis=1), errors
+    second, third = (weights * moved**2).sum(axis=1), (weights * moved**3).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        skews = np.where(second > 0, third / count / (second / count) ** 1.5, 0.0)
+    errors = np.sqrt(second * count / max(1, count - 1))
+    return ratios.sum(axis=1) / (bottoms > 0).sum(axis=1), errors, skews
 
 
-def _ends(over: Any, under: Any, count: int) -> tuple[float, float]:
-    """Return the interval on the logarithm: at each end the wider of t and studentized bootstrap."""
-    np = arrays()
-    values, errors = _estimates(np.ones((1, count)), over, under)
-    value, error = float(values[0]), float(errors[0])
+def _ends(over: Any, under: Any, *, transformed: bool) -> tuple[float, float, float]:
+    """Return the mean ratio and its interval: at each end the widest of t, studentized bootstrap, and Hall's.
+
+    The first two work on the logarithm. Hall's transformation also follows how the skew changes between samples.
+    """
+    np, count = arrays(), len(over)
+    (value,), (error,), (skew,) = (figure.tolist() for figure in _estimates(np.ones((1, count)), over, under))
     if value <= 0 or error <= 1e-12 * value:
-        return value, value
-    drawn, drawn_errors = _estimates(_draws(count), over, under)
-    usable = (drawn > 0) & (drawn_errors > 1e-12 * drawn)
-    distances = np.log(drawn[usable] / value) * drawn[usable] / drawn_errors[usable]
+        return value, value, value
+    ratios, errors, skews = _estimates(_draws(count), over, under)
+    usable = (ratios > 0) & (errors > 1e-12 * ratios)
+    ratios, errors, skews = ratios[usable], errors[usable], skews[usable]
+    levels = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
+    least, most = np.quantile(np.log(ratios / value) * ratios / errors, levels)
     reach = t_quantile(CONFIDENCE, count - 1)
-    least, most = np.quantile(distances, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
     ends = np.array((-max(reach, float(most)), max(reach, -float(least)))) * error / value
     with np.errstate(over="ignore"):
-        low, high = value * np.exp(ends)
-    return float(low), float(high)
+        low, high = (float(end) for end in value * np.exp(ends))
+    if not transformed:
+        return value, low, high
+    distances = np.quantile(halls_transformation((ratios - value) / errors, skews, count), levels)
+    highest, lowest = (value - halls_distance(float(end), skew, count) * error for end in distances)
+    return value, max(0.0, min(low, lowest)), max(high, highest)
 
 
 def _share_ends(over: Any, under: Any) -> tuple[float, float]:
@@ -217,7 +289,7 @@ def _share_ends(over: Any, under: Any) -> tuple[float, float]:
     np = arrays()
     usual = under.mean(axis=0)[None]
     over, under = np.vstack((over, np.zeros_like(usual), usual)), np.vstack((under, usual, usual))
-    values, errors = _estimates(np.ones((1, len(over))), over, under)
+    values, errors, _ = _estimates(np.ones((1, len(over))), over, under)
     reach = t_quantile(CONFIDENCE, len(over) - 1) * float(errors[0])
     return max(0.0, float(values[0]) - reach), min(1.0, float(values[0]) + reach)
 

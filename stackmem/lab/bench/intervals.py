@@ -99,7 +99,9 @@ def wider_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> P
     least, most = np.quantile(drawn.distances, ends)
     if len(values) < _MIN_FOR_TRANSFORMATION:
         return min(low, drawn.middle - float(most) * drawn.error), max(high, drawn.middle - float(least) * drawn.error)
-    lowest, highest = (drawn.back(float(end)) for end in np.quantile(drawn.transformed, ends))
+    lowest, highest = (
+        halls_distance(float(end), drawn.skew, drawn.count) for end in np.quantile(drawn.transformed, ends)
+    )
     reach_down, reach_up = max(float(most), highest), min(float(least), lowest)
     return min(low, drawn.middle - reach_down * drawn.error), max(high, drawn.middle - reach_up * drawn.error)
 
@@ -135,13 +137,6 @@ class _Studentized(Struct, frozen=True):
     distances: Any  # each one divided by the standard error of its resample
     transformed: Any  # the distances after Hall's transformation, with the skew of each resample
 
-    def back(self, transformed: float) -> float:
-        """Return the distance that the transformation maps there with the skew of the sample."""
-        scaled = (transformed - self.skew / (6 * sqrt(self.count))) / sqrt(self.count)
-        if abs(self.skew) < 1e-6:
-            return scaled * sqrt(self.count)
-        return 3 / self.skew * (cbrt(1 + self.skew * scaled) - 1) * sqrt(self.count)
-
 
 def halls_transformation(distance: Any, skew: Any, count: int) -> Any:
     """Return a mean's distance in standard errors, transformed so that its distribution is nearly free of the skew.
@@ -151,6 +146,14 @@ def halls_transformation(distance: Any, skew: Any, count: int) -> Any:
     scaled = distance / sqrt(count)
     cubic = scaled + skew * scaled**2 / 3 + skew**2 * scaled**3 / 27
     return cubic * sqrt(count) + skew / (6 * sqrt(count))
+
+
+def halls_distance(transformed: float, skew: float, count: int) -> float:
+    """Return the distance in standard errors that ``halls_transformation`` maps there."""
+    scaled = (transformed - skew / (6 * sqrt(count))) / sqrt(count)
+    if abs(skew) < 1e-6:
+        return scaled * sqrt(count)
+    return 3 / skew * (cbrt(1 + skew * scaled) - 1) * sqrt(count)
 
 
 @lru_cache(maxsize=64)

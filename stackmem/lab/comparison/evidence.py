@@ -17,7 +17,18 @@ from pathlib import Path
 from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.lab.bench.evidence import FIXED, PRICED_AS, READS, RecordingEntry
-from stackmem.lab.bench.evidence_figures import MIN_RUNS, MIN_TASKS, OVERRUN_RATIO, EvidenceLine, EvidenceTable, tables
+from stackmem.lab.bench.evidence_figures import (
+    MIN_DIFFERING_ALIKE,
+    MIN_DIFFERING_OF_SUM,
+    MIN_RUNS,
+    MIN_TASKS,
+    MIN_TASKS_ALIKE,
+    MIN_TASKS_OF_SUM,
+    OVERRUN_RATIO,
+    EvidenceLine,
+    EvidenceTable,
+    tables,
+)
 from stackmem.lab.bench.intervals import Interval
 from stackmem.review.report.colors import color_styles
 from stackmem.review.report.page import asset, script_digest, write_whole
@@ -53,6 +64,7 @@ _HEADS = (
 )
 _CORE = (0, 1, 4, 7, 10)
 """Columns of the short table: the bill, runs above full, facts out of sight, and when full costs less."""
+_HEADS_ALIKE = ("strategy", *(f"bill, reads at {read:g}" for read in READS), "tasks that differ")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -119,8 +131,10 @@ def _remarks(entries: Sequence[RecordingEntry]) -> list[str]:
         f"{reads} of an input token.",
         "All models have the same weight. Intervals cover 95 %: tasks are drawn with replacement, with all their runs, "
         "and studentized; those of shares are t intervals with one more task at each end. "
-        f"Intervals need at least {MIN_TASKS} tasks. Models with fewer than {MIN_RUNS} runs are not "
-        "in means.",
+        f"Models with fewer than {MIN_RUNS} runs are not in means.",
+        f"Intervals of a sum of bills need {MIN_TASKS_OF_SUM} tasks, {MIN_DIFFERING_OF_SUM} of which differ from full, "
+        "because a few large tasks make most of a sum. Those of the mean of the tasks need "
+        f"{MIN_TASKS_ALIKE} and {MIN_DIFFERING_ALIKE}, and shares {MIN_TASKS} tasks.",
         "Runs of one conversation are cut into frames when a sub-goal is stated or tests turn green. The case fixed "
         f"cuts every {FIXED.least} steps; adaptive cuts when it advises frames.",
         "best: no fact that left the prompt, or that another frame found, was looked up again. middle, worst: half of "
@@ -143,6 +157,15 @@ def _rows(table: EvidenceTable) -> Iterator[tuple[str, ...]]:
         )
 
 
+def _rows_alike(table: EvidenceTable) -> Iterator[tuple[str, ...]]:
+    for line in sorted(table.lines, key=_order):
+        yield (
+            line.name,
+            *(_cell(figure, percent=False) for figure in line.alike),
+            f"{line.differing:,} of {table.tasks:,}",
+        )
+
+
 def _order(line: EvidenceLine) -> float:
     bill = line.bills[0]
     return bill.value if bill else inf
@@ -160,7 +183,7 @@ def _cell(figure: Interval | None, *, percent: bool) -> str:
         return "no facts"
 
     def spelled(value: float) -> str:
-        return f"{100 * value:.0f} %" if percent else f"{value:.3f}"
+        return f"{100 * value:.0f} %" if percent else f"{value:.3f}" if value < inf else "∞"
 
     if figure.low is None or figure.high is None or figure.low == figure.high:
         return spelled(figure.value)
@@ -172,13 +195,26 @@ def _titled(table: EvidenceTable) -> str:
     return f"{table.title}: {table.runs:,} runs of {table.tasks:,} tasks{models}"
 
 
+def _estimands(table: EvidenceTable) -> tuple[str, str]:
+    """Return what the bills of the two tables of a set are."""
+    models = " of each model, averaged over the models" if len(table.models) > 1 else ""
+    return (
+        f"Bills: the sum over all runs, divided by that of full{models}.",
+        f"Bills: the mean of the tasks' own ratios to full{models}, so that a long task counts as much as a short one.",
+    )
+
+
 def _markdown(entries: Sequence[RecordingEntry], all_tables: Sequence[EvidenceTable]) -> str:
     lines = ["# Recordings under memory strategies", ""]
     lines += [line for sentence in (verdict(all_tables[0]) if all_tables else ()) for line in (escaped(sentence), "")]
     lines += [f"- {escaped(remark)}" for remark in _remarks(entries)]
     for table in all_tables:
-        lines += ["", f"## {escaped(_titled(table))}", "", _row(_HEADS), _row(["---", *("---:" for _ in _HEADS[1:])])]
-        lines += [_row([escaped(cell) for cell in row]) for row in _rows(table)]
+        lines += ["", f"## {escaped(_titled(table))}"]
+        for estimand, head, rows in zip(
+            _estimands(table), (_HEADS, _HEADS_ALIKE), (_rows(table), _rows_alike(table)), strict=True
+        ):
+            lines += ["", estimand, "", _row(head), _row(["---", *("---:" for _ in head[1:])])]
+            lines += [_row([escaped(cell) for cell in row]) for row in rows]
     return "\n".join(lines) + "\n"
 
 
@@ -198,7 +234,10 @@ def _page(entries: Sequence[RecordingEntry], all_tables: Sequence[EvidenceTable]
         rows = [_HEADS, *_rows(table)]
         core = plain_table([[row[column] for column in _CORE] for row in rows])
         every = f"<details><summary>Every figure</summary>{plain_table(rows)}</details>"
-        body += f"<section><h2>{escape(_titled(table))}</h2>{core}{every}</section>"
+        of_sums, of_tasks = (f"<p class=told>{escape(estimand)}</p>" for estimand in _estimands(table))
+        alike = f"<details><summary>Every task alike</summary>{of_tasks}"
+        alike += f"{plain_table([_HEADS_ALIKE, *_rows_alike(table)])}</details>"
+        body += f"<section><h2>{escape(_titled(table))}</h2>{of_sums}{core}{every}{alike}</section>"
     body += f"<section><h2>How it was made</h2><div class=remarks>{remarks}</div></section>"
     style, script = asset("comparison.css") + color_styles(), asset("evidence.js")
     return _PAGE.format(style=style, body=body, script=script, script_digest=script_digest(script))
@@ -207,19 +246,21 @@ def _page(entries: Sequence[RecordingEntry], all_tables: Sequence[EvidenceTable]
 def _spreadsheet(shown: Sequence[EvidenceTable]) -> str:
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    names = [*(f"bill_{read:g}" for read in READS), *(f"dearer_{read:g}" for read in READS), "lost"]
+    names = [f"{figure}_{read:g}" for figure in ("bill", "alike", "dearer") for read in READS] + ["lost"]
     ends = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-    writer.writerow(["set", "runs", "tasks", "models", "strategy", "case", *ends, "frames", "again", "turns"])
+    writer.writerow(
+        ["set", "runs", "tasks", "models", "strategy", "case", *ends, "differing", "frames", "again", "turns"]
+    )
     for table in shown:
         for line in table.lines:
             name, _, case = line.name.partition(" ")
             whose = [_safe(table.title), table.runs, table.tasks, len(table.models), _safe(name), case]
-            writer.writerow([*whose, *_ends(line), line.frames, line.rereads, _turn(line)])
+            writer.writerow([*whose, *_ends(line), line.differing, line.frames, line.rereads, _turn(line)])
     return out.getvalue()
 
 
 def _ends(line: EvidenceLine) -> Iterator[float | str]:
-    for figure in (*line.bills, *line.dearer, line.lost):
+    for figure in (*line.bills, *line.alike, *line.dearer, line.lost):
         yield "" if figure is None else figure.value
         yield "" if figure is None or figure.low is None else figure.low
         yield "" if figure is None or figure.high is None else figure.high

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from math import isinf
 
 from msgspec import Struct, json
 
 from stackmem.lab.bench.evidence import PRICED, READS
-from stackmem.lab.bench.evidence_figures import MIN_TASKS, EvidenceLine, EvidenceTable
+from stackmem.lab.bench.evidence_figures import MIN_TASKS_OF_SUM, EvidenceLine, EvidenceTable
 from stackmem.lab.bench.intervals import Interval
 from stackmem.review.report.colors import hue_of
 
@@ -35,8 +36,15 @@ def verdict(table: EvidenceTable) -> tuple[str, str]:
     if line.dearer[0] is not None:
         sure += f" {_percent(line.dearer[0].value)} of the runs cost more than under full."
     if bill.low is None:
-        sure += f" An interval needs at least {MIN_TASKS} tasks."
+        sure += f" {too_few(line, table)}."
     return first, f"{sure} The replies are the recorded ones; only a bench shows if the work would still be done."
+
+
+def too_few(line: EvidenceLine, table: EvidenceTable) -> str:
+    """Return why the sum of the bills of a strategy has no interval."""
+    if table.tasks >= MIN_TASKS_OF_SUM:
+        return f"The bills differ in {line.differing:,} of {table.tasks:,} tasks: too few for an interval"
+    return f"An interval of a sum needs at least {MIN_TASKS_OF_SUM} tasks, because a few large ones decide it"
 
 
 class _Row(Struct, frozen=True):
@@ -56,7 +64,7 @@ def forest_plot(table: EvidenceTable) -> str:
     rows = sorted(_plot_rows(table), key=lambda row: row.bill.value)
     if len(rows) < 2:
         return ""
-    ends = [value for row in rows for value in (row.bill.low, row.bill.value, row.bill.high, 1.0) if value is not None]
+    ends = [value for row in rows for value in (*_finite(row.bill), row.bill.value, 1.0) if value is not None]
     ends += [bill.value for row in rows for line in row.bounds if (bill := _bill(line))]
     scale = Scale(min(ends) * 0.97, max(ends) * 1.03, _LEFT, _WIDTH - _RIGHT)
     height = _ROW * (len(rows) + 1) + 8
@@ -112,8 +120,9 @@ def _row(row: _Row, scale: Scale, middle: int) -> str:
     spans = ""
     if len(bounds) == len(_BOUNDS):
         spans = _span("bounds", bounds[0], bounds[1], scale, color, 6, 0.25)
-    if row.bill.low is not None and row.bill.high is not None:
-        spans += _span("interval", row.bill.low, row.bill.high, scale, color, 2, 1)
+    low, high = _finite(row.bill)
+    if low is not None and high is not None:
+        spans += _span("interval", low, high, scale, color, 2, 1)
     cases = [line.sums for line in (row.expected, *row.bounds)]
     return (
         f'<g class="entry" transform="translate(0 {middle})" data-priced="{int(strategy in PRICED)}" '
@@ -131,7 +140,12 @@ def _span(kind: str, low: float, high: float, scale: Scale, color: str, width: i
 
 def _interval_ends(row: _Row) -> list[tuple[float | None, float | None]]:
     """Return the ends of the interval at each studied price."""
-    return [(bill.low, bill.high) if bill else (None, None) for bill in row.expected.bills]
+    return [_finite(bill) if bill else (None, None) for bill in row.expected.bills]
+
+
+def _finite(bill: Interval) -> tuple[float | None, float | None]:
+    """Return the ends of an interval that can be drawn."""
+    return (None, None) if bill.high is None or isinf(bill.high) else (bill.low, bill.high)
 
 
 def _bill(line: EvidenceLine) -> Interval | None:

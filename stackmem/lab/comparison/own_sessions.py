@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from math import inf
 
 from stackmem.core.text import quantity
 from stackmem.lab.bench.evidence import PRICED_AS, READS, RecordingEntry
-from stackmem.lab.bench.evidence_figures import MIN_TASKS, EvidenceLine, EvidenceTable, in_one_sum, table
+from stackmem.lab.bench.evidence_figures import (
+    MIN_DIFFERING_ALIKE,
+    MIN_TASKS_OF_SUM,
+    EvidenceLine,
+    EvidenceTable,
+    in_one_sum,
+    table,
+)
 from stackmem.lab.bench.intervals import Interval
 
 _AS_GOOD = 0.995
@@ -27,7 +34,7 @@ def answer(entries: Sequence[RecordingEntry]) -> Iterator[str]:
     best = min(lines, key=lambda line: line.bills[0].value if line.bills[0] else 1.0)
     yield _answer(best, pooled)
     yield _dial(best, pooled)
-    yield from _concentration(best, usable)
+    yield from _other_sessions(best, pooled)
     agents = ", ".join(f"{agent} {count:,}" for agent, count in Counter(entry.agent for entry in usable).most_common())
     timed, steps = sum(entry.timed for entry in usable), sum(entry.steps for entry in usable)
     yield f"{quantity(len(usable), 'session')} ({agents}), {steps:,} replies; {timed:,} with recorded times"
@@ -53,11 +60,7 @@ def _answer(best: EvidenceLine, pooled: EvidenceTable) -> str:
     if bill is None or bill.value > _AS_GOOD:
         return f"No strategy would have been cheaper than the whole history for your {sessions}."
     name = best.name.removesuffix(" middle")
-    if bill.high is None:
-        return (
-            f"Cheapest for your {sessions}: {name}, at {bill.value:.2f} of the whole history; too few for an interval."
-        )
-    if bill.high >= 1:
+    if bill.high is not None and bill.high >= 1:
         return (
             f"No strategy is clearly cheaper than the whole history for your {sessions}; {name} comes closest, at "
             f"{_figure(bill)}."
@@ -87,15 +90,18 @@ def _dial(best: EvidenceLine, pooled: EvidenceTable) -> str:
     )
 
 
-def _concentration(best: EvidenceLine, usable: Sequence[RecordingEntry]) -> Iterator[str]:
-    """Yield a warning if so few sessions make half of the difference that the interval is too narrow."""
-    gaps = sorted((abs(entry.bills[best.name].usd[0] - entry.bills["full"].usd[0]) for entry in usable), reverse=True)
-    half = next(count for count, total in enumerate(accumulate(gaps), 1) if total >= sum(gaps) / 2)
-    if sum(gaps) and half < MIN_TASKS <= len(usable):
-        yield (
-            f"{quantity(half, 'session')} {'makes' if half == 1 else 'make'} half of the difference, so the interval "
-            "says little about other sessions."
-        )
+def _other_sessions(best: EvidenceLine, pooled: EvidenceTable) -> Iterator[str]:
+    """Yield what the sessions say about others, if the sum has no interval or each session counts alike."""
+    bill, alike, sessions = best.bills[0], best.alike[0], quantity(pooled.runs, "session")
+    if not bill or not alike or bill.value > _AS_GOOD:
+        return
+    mean = f" The mean of the sessions' own ratios is {_figure(alike)}." if alike.low is not None else ""
+    if best.differing < MIN_DIFFERING_ALIKE or (bill.low is None and pooled.tasks >= MIN_TASKS_OF_SUM):
+        yield f"The bills differ in {best.differing:,} of {sessions}: too few for an interval of the sum.{mean}"
+    elif bill.low is None:
+        yield f"A few of {sessions} decide this sum; an interval needs {MIN_TASKS_OF_SUM}.{mean}"
+    else:
+        yield mean.strip()
 
 
 def _cells(line: EvidenceLine) -> tuple[str, ...]:
@@ -110,4 +116,4 @@ def _figure(figure: Interval | None) -> str:
         return ""
     if figure.low is None or figure.high is None or figure.low == figure.high:
         return f"{figure.value:.2f}"
-    return f"{figure.value:.2f} [{figure.low:.2f}, {figure.high:.2f}]"
+    return f"{figure.value:.2f} [{figure.low:.2f}, {figure.high:.2f}]" if figure.high < inf else f"{figure.value:.2f}"

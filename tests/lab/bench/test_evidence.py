@@ -157,8 +157,8 @@ def test_a_figure_is_a_ratio_of_sums_within_a_model():
 
 def test_runs_of_one_task_are_one_unit():
     luck = random.Random(1)
-    tasks = [entry("a", f"t{number}", luck.uniform(0.5, 1.5)) for number in range(20)]
-    repeated = [replace(one, file=f"{one.file} {copy}") for one in tasks for copy in range(10)]
+    tasks = [entry("a", f"t{number}", luck.uniform(0.5, 1.5)) for number in range(80)]
+    repeated = [replace(one, file=f"{one.file} {copy}") for one in tasks for copy in range(3)]
     once, often = over_tasks(tasks, bills), over_tasks(repeated, bills)
     assert often.high - often.low == pytest.approx(once.high - once.low, rel=1e-6)
 
@@ -166,11 +166,11 @@ def test_runs_of_one_task_are_one_unit():
 def test_an_interval_covers_what_it_should():
     luck = random.Random(2)
     covered = 0
-    for _ in range(200):
-        sample = [entry(model, f"t{number}", luck.gauss(0.9, 0.2)) for number in range(30) for model in "ab"]
+    for _ in range(100):
+        sample = [entry(model, f"t{number}", luck.gauss(0.9, 0.2)) for number in range(75) for model in "ab"]
         found = over_tasks(sample, bills)
         covered += found.low <= 0.9 <= found.high
-    assert 0.88 <= covered / 200 <= 0.99
+    assert 0.87 <= covered / 100 <= 1.0
 
 
 def test_a_model_without_any_fact_is_in_no_share_of_facts():
@@ -230,17 +230,42 @@ def test_names_from_recordings_are_shown_and_never_obeyed(tmp_path, ending):
 def test_the_page_begins_with_the_cheapest_strategy_and_a_plot(tmp_path):
     name = next(name for name in entry("a", "t0", 0.7).bills if name != "full")
     path = tmp_path / "out.html"
-    write_evidence([entry("a", f"t{number}", 0.7 + number / 100) for number in range(10)], path)
+    write_evidence([entry("a", f"t{number}", 0.7 + number / 1_000) for number in range(80)], path)
     text = path.read_text("utf-8")
     answer = text.index(f"<p class=answer>{name} costs 2")
-    assert re.search(r"costs 2\d % less than full \[2\d, [23]\d\] at cached reads of 0\.1\.", text)
-    assert "This covers 10 runs of 10 tasks." in text
+    assert re.search(r"costs 26 % less than full \[2\d, [23]\d\] at cached reads of 0\.1\.", text)
+    assert "This covers 80 runs of 80 tasks." in text
     assert (
         answer
         < text.index(f'aria-label="Bill relative to full at cached reads of 0.1: {name} 0.7')
         < text.index("<h2>")
     )
     assert text.index("All models have the same weight") > text.index("<table")
+
+
+@pytest.mark.parametrize(
+    ("tasks", "differing", "why"),
+    [
+        (40, 40, "An interval of a sum needs at least 75 tasks, because a few large ones decide it."),
+        (90, 3, "The bills differ in 3 of 90 tasks: too few for an interval."),
+    ],
+)
+def test_a_sum_without_an_interval_says_why(tasks, differing, why):
+    sample = [entry("a", f"t{number}", 0.5 if number < differing else 1.0) for number in range(tasks)]
+    assert why in verdict(table("all", sample))[1]
+
+
+@pytest.mark.parametrize("models", ["a", "ab"])
+def test_every_table_names_its_estimand(tmp_path, models):
+    path = tmp_path / "out.md"
+    write_evidence([entry(model, f"t{n}", 0.5 + n / 100, base=1 + n) for model in models for n in range(30)], path)
+    first, second = path.read_text("utf-8").partition("\n## ")[2].split("\n## ")[0].split("\nBills: ")[1:]
+    of_each = " of each model, averaged over the models" if len(models) > 1 else ""
+    assert first.startswith(f"the sum over all runs, divided by that of full{of_each}.")
+    assert second.startswith(f"the mean of the tasks' own ratios to full{of_each}, so that")
+    assert f"| other | {sum(0.5 + n / 100 for n in range(30)) / sum(range(1, 31)):.3f} |" in first
+    mean = sum((0.5 + n / 100) / (1 + n) for n in range(30)) / 30
+    assert re.search(rf"\| other \| {mean:.3f} \S+, \S+ .* \| 30 of 30 \|", second)
 
 
 def test_the_plot_has_a_row_per_strategy_with_its_cases_and_the_table_is_sorted(tmp_path):
@@ -260,7 +285,7 @@ def test_a_study_in_which_nothing_is_cheaper_says_so():
     first, sure = verdict(table("all", [entry("a", "t0", 1.4)]))
     assert first.startswith("No strategy costs less than full at cached reads of 0.1;")
     assert first.endswith("costs 40 % more.")
-    assert "An interval needs at least 8 tasks." in sure
+    assert "An interval of a sum needs at least 75 tasks" in sure
 
 
 def test_a_study_is_written_by_the_end_of_its_name_only(tmp_path):

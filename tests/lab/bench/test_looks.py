@@ -25,6 +25,7 @@ from stackmem.lab.bench.trial import identity
 from stackmem.lab.comparison.figures import sections
 from stackmem.lab.comparison.results import read_bench
 from stackmem.lab.comparison.write import write_report
+from tests.campaigns import LONG
 from tests.conftest import CAMPAIGN
 
 DATA = Path(__file__).with_name("zoo.csv")
@@ -249,6 +250,7 @@ def any_look_calls_a_difference(plan, rows):
     )
 
 
+@LONG
 @pytest.mark.parametrize("figure", ["bill", "peak"])
 def test_equal_strategies_are_called_different_at_any_look_in_at_most_six_of_a_hundred_benches(figure):
     dice = np.random.default_rng(7)
@@ -256,6 +258,7 @@ def test_equal_strategies_are_called_different_at_any_look_in_at_most_six_of_a_h
     assert false <= 0.06 * RUNS + 2 * (0.06 * 0.94 * RUNS) ** 0.5 * (RUNS < 1_000)
 
 
+@LONG
 def test_equal_success_is_called_different_at_any_look_in_at_most_six_of_a_hundred_benches():
     """Each discordant pair of the recorded trials exchanges its sides by chance."""
     dice, false = np.random.default_rng(8), 0
@@ -282,6 +285,7 @@ def test_equal_success_is_called_different_at_any_look_in_at_most_six_of_a_hundr
     assert false <= 0.06 * RUNS + 2 * (0.06 * 0.94 * RUNS) ** 0.5 * (RUNS < 1_000)
 
 
+@LONG
 @pytest.mark.parametrize(("figure", "sure"), [("solved", {"mask:5,poll=1", "window:8"}), ("peak", {"mask:5,poll=1"})])
 def test_recorded_differences_are_found_and_stop_the_bench_early(figure, sure):
     dice, found, used = np.random.default_rng(9), 0, 0

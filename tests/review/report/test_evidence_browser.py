@@ -19,7 +19,7 @@ def entry(task, strategies):
 
 
 def test_the_reader_sets_the_price_and_the_order_follows(browser: Browser, tmp_path):
-    spread = [number / 100 for number in range(10)]
+    spread = [number % 10 / 100 for number in range(80)]
     strategies = [{"mask": (1.5 + by, 3.0), "adaptive": (1.2, 2.0 + by), "clear": (0.9, 9.0)} for by in spread]
     write_evidence([entry(f"t{number}", one) for number, one in enumerate(strategies)], tmp_path / "study.html")
     context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
