@@ -10,6 +10,10 @@ one.
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from stackmem.lab.bench.evidence_figures import mean_of_ratios, ratio_of_sums
 from tests.lab.bench.test_real_sessions import BILLS, FREQUENT, FULL, RARE, covered
