@@ -11,21 +11,7 @@ from stackmem import UsageError
 from stackmem.cli.container import container_command
 from tests.stage import ROOT, Stage, pop
 
-ELSEWHERE = """
-import multiprocessing.reduction, os, signal, sys, sysconfig, types  # the child processes are of Linux
-sysconfig.get_config_vars()  # reads a file that is named after the platform
-for name in ("O_PATH", "pidfd_open", "memfd_create", "MFD_CLOEXEC", "getxattr", "setxattr", "listxattr"):
-    delattr(os, name)
-del signal.pidfd_send_signal
-system_proxies = types.ModuleType("_scproxy")  # a part that only a Mac has
-system_proxies._get_proxies = system_proxies._get_proxy_settings = dict
-sys.modules["_scproxy"] = system_proxies
-from stackmem.cli.main import main
-sys.platform = "darwin"
-main()
-"""
-"""Runs the command line without the parts of Python that only Linux has."""
-
+OTHER_SYSTEM = ROOT / "tests" / "cli" / "other_system.py"
 KEYS = {"ANTHROPIC_API_KEY": "key-value-1", "STACKMEM_MODEL": "demo"}
 
 
@@ -93,7 +79,7 @@ def test_the_development_container_uses_the_file_of_the_image():
 
 
 def on_another_system(stage: Stage, *arguments: object) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", ELSEWHERE, *map(str, arguments)]
+    line = [sys.executable, str(OTHER_SYSTEM), "stackmem", *map(str, arguments)]
     given = {"cwd": stage.elsewhere, "env": stage.environ(), "stdin": subprocess.DEVNULL}
     return subprocess.run(line, capture_output=True, text=True, check=False, timeout=100, **given)  # type: ignore[call-overload]
 
@@ -134,3 +120,11 @@ def test_a_command_that_works_in_part_says_which_part(stage: Stage, arguments: l
     assert ran.stderr.startswith("stackmem: the sandbox needs Linux; ")
     assert "--in-container" in ran.stderr
     assert "--isolation memory" in ran.stderr
+
+
+@pytest.mark.parametrize("part", ["prompts", "golden", "memory"])
+def test_the_portable_part_of_the_suite_passes_on_another_system(tmp_path: Path, part: str):
+    line = [sys.executable, str(OTHER_SYSTEM), "pytest", f"--basetemp={tmp_path / 'tests'}", f"tests/{part}"]
+    ran = subprocess.run(line, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout[-3_000:]
+    assert " passed" in ran.stdout
