@@ -34,8 +34,8 @@ def _ways(sight: ReaderSight, need: StatedNeed) -> Iterator[ChosenCall | None]:
     names, repeats = sight.offered.names, sight.knowledge.repeats
     if search.tool in names and sight.knowledge.summed_up and not repeats.get(signed(search.tool, search.arguments)):
         yield search
-    if "run_program" in names and sight.known.summed_up:
-        yield _code(sight.known, need.key)
+    if "run_program" in names and sight.knowledge.summed_up:
+        yield _code(sight.knowledge, need.key)
     kind, _, rest = need.way.partition(" ")
     if kind == "read":
         yield _read_on(sight.knowledge, need.key, rest)
