@@ -296,13 +296,14 @@ def main() -> None:
     for client in installed:
         found = [one.result() for one in jobs[client.name]]
         rows.append(_recognized(client, labels[client.name], found[0]))
-        saved.append(f"| {labels[client.name]} | " + " | ".join(_share(one, found[0]) for one in found[1:]) + " |")
+        cells = (labels[client.name], client.wire, *(_share(one, found[0]) for one in found[1:]))
+        saved.append("| " + " | ".join(cells) + " |")
     names = ", ".join(f"`{strategy}`" for strategy in chosen.strategies)
     head = "| agent | wire | requests | new | turns | edits | sub-agents | side | retries | tokens |"
     recognized = "\n".join((f"Run on {results.run_on} under `full` and {names}. Under `full`:", "", head,
                             "|---|---|---:|---:|---:|---:|---:|---:|---:|---|", *rows))  # fmt: skip
-    head = "| agent | " + " | ".join(f"`{one}`" for one in chosen.strategies) + " |"
-    shares = "\n".join((head, "|---|" + "---:|" * len(chosen.strategies), *saved))
+    head = "| agent | wire | " + " | ".join(f"`{one}`" for one in chosen.strategies) + " |"
+    shares = "\n".join((head, "|---|---|" + "---:|" * len(chosen.strategies), *saved))
     print(f"{recognized}\n\n{shares}")
     if chosen.write is not None:
         write_between(chosen.write, *_RECOGNIZED, recognized)
