@@ -10,7 +10,7 @@ import scipy  # loads ``scipy.stats`` at the first use, not while pytest collect
 from stackmem.errors import UsageError
 from stackmem.lab.bench.evidence import RecordingEntry, StrategyBill
 from stackmem.lab.bench.evidence_figures import over_tasks
-from stackmem.lab.bench.intervals import wider_interval
+from stackmem.lab.bench.intervals import cost_per_solved, wider_interval
 from stackmem.lab.bench.statistics import NONE_SHOWN, compare, pairs_to_find, sign_flips, studentized_p
 
 WORLDS = 23
@@ -32,14 +32,15 @@ def bills(one):
 
 def studentized_by_scipy(values, statistic):
     """The interval from the definition: scipy draws, and each draw is measured in its own standard error."""
-    middle, error = statistic(np.array(values))
+    units = np.array(values)
+    middle, error = statistic(units)
 
     def distance(drawn):
-        its, its_error = statistic(drawn)
+        its, its_error = statistic(units[drawn])
         return (its - middle) / its_error if its_error > 0 else 0.0
 
     ran = scipy.stats.bootstrap(
-        (np.array(values),), distance, n_resamples=1_000, method="percentile", vectorized=False, rng=5
+        (np.arange(len(units)),), distance, n_resamples=1_000, method="percentile", vectorized=False, rng=5
     )
     least, most = np.quantile(ran.bootstrap_distribution, (0.025, 0.975))
     reach = scipy.stats.t.ppf(0.975, len(values) - 1)
@@ -75,6 +76,24 @@ def test_the_interval_of_a_mean_agrees_with_scipy(name):
         lowest, highest = transformed_by_scipy(values)
         low, high = min(low, lowest), max(high, highest)
     assert wider_interval(values) == pytest.approx((low, high), abs=0.12 * (high - low))
+
+
+def log_ratio_and_jackknife(pairs):
+    """The logarithm of a ratio of sums, and the jackknife error from leaving out each unit in turn."""
+    left_out = [np.delete(pairs, unit, axis=0).sum(axis=0) for unit in range(len(pairs))]
+    logs = np.log([over / under for over, under in left_out])
+    over, under = pairs.sum(axis=0)
+    return np.log(over / under), sqrt((len(pairs) - 1) / len(pairs) * ((logs - logs.mean()) ** 2).sum())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_interval_of_the_cost_per_solved_trial_agrees_with_scipy(seed):
+    dice = np.random.default_rng(seed)
+    units = np.column_stack([dice.lognormal(0, 0.8, WORLDS), dice.integers(2, 6, WORLDS)])
+    ends = np.exp(studentized_by_scipy(units, log_ratio_and_jackknife))
+    found = cost_per_solved([(over, under) for over, under in units.tolist()])
+    assert found.value == pytest.approx(units[:, 0].sum() / units[:, 1].sum())
+    assert np.log([found.low, found.high]) == pytest.approx(np.log(ends), abs=0.12 * np.log(ends[1] / ends[0]))
 
 
 def test_a_share_that_is_the_same_in_all_tasks_is_not_sure():
