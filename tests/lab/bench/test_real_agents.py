@@ -94,7 +94,7 @@ def worked(stage: Stage, name: str, agent: BenchAgent, place: Path, world: str, 
                    "GOOGLE_GEMINI_BASE_URL": upstream.url, "ANTHROPIC_API_KEY": "sk-ant-none-0123456789",
                    "OPENAI_API_KEY": "sk-none-0123456789abcdef", "GEMINI_API_KEY": "AIza" + "b" * 35}  # fmt: skip
         asked = SuiteRequest(agent=command, models=(agent.model,), strategies=STRATEGIES, worlds=(world,),
-                             horizons=(horizon,), settings={"max_seconds": 500})  # fmt: skip
+                             horizons=(horizon,), settings={"max_seconds": 500, "max_usd": 1.0})  # fmt: skip
         plan, root = make_plan(asked, ROOT, environ), str(stage.root / "bench")
         jobs = [Job(trial, root, plan.price, plan.latency_seconds, "all") for trial in trials(plan)]
         made = [run_trial(job, environ=environ) for job in jobs]
