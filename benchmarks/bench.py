@@ -54,7 +54,7 @@ def alone(work: list[Job], folder: Path) -> float:
     times = []
     for job in work:
         trial = job.trial
-        task = folder / "tasks" / f"{trial.subject.shown}-s{trial.seed}"
+        task = folder / "tasks" / f"{trial.subject.label}-s{trial.seed}"
         flags = {**trial.settings, "model": trial.model, "strategy": trial.variant.strategy}
         begun = time.perf_counter()
         places = {"runs_dir": str(folder / "alone"), "sandbox_dir": str(folder / "alone-work")}

@@ -60,7 +60,7 @@ class User:
     def decide(self, _: Any) -> Any:
         raise Left
 
-    def meanwhile(self) -> PersonSteppedIn | PersonStopped | None:
+    def poll_user(self) -> PersonSteppedIn | PersonStopped | None:
         return None
 
 

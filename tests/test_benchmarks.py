@@ -10,7 +10,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
+
+from stackmem.lab.bench.evidence import RecordingEntry, StrategyBill
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = sorted(path for path in (ROOT / "benchmarks").glob("*.py") if not path.stem.startswith("_"))
@@ -22,6 +25,17 @@ def recordings(folder: Path) -> list[str]:
     messages = [{"role": role, "content": content} for role, content in said]
     (folder / "one.traj.json").write_text(json.dumps({"messages": messages}))
     return [str(folder)]
+
+
+def bills(folder: Path) -> list[str]:
+    """The rows of a study of one session."""
+    one = RecordingEntry(
+        "codex/owner+name/session.jsonl",
+        bills={name: StrategyBill((1.0,) * 3, 1, 1, 0) for name in ("full", "a middle")},
+    )
+    folder.mkdir(exist_ok=True)
+    (folder / "study.jsonl").write_bytes(msgspec.json.encode(one) + b"\n")
+    return [str(folder / "study.jsonl"), "--first", "1"]
 
 
 def words(*arguments: str) -> Callable[[Path], list[str]]:
@@ -42,6 +56,10 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     "bench_real": (
         words("--tiny"),
         [r"\| tokens", r"\|---", r"\| evaluated", r"\| cached", r"\| written", "the token counts are equal"],
+    ),
+    "coverage": (
+        words("--draws", "2", "--sizes", "20"),
+        [r"\| estimand .* 20 sessions", r"\|---", *[r"\| sum \| .* none"] * 7, *[r"\| mean session \| "] * 7],
     ),
     "gateway": (
         words("--kib", "4", "--requests", "2", "--streams", "2", "--flat", "10", "--turns", "8", "--think", "0"),
@@ -82,7 +100,7 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     "published": (words("--jobs", "2"), [r"\| "] * 25),
     "real_arm": (
         words("--tiny"),
-        [r"\| strategy", r"\|---", *[rf"\| `{name}" for name in ("adaptive", "full", "mask", "rolling", "window")],
+        [r"\| strategy", r"\|---", *[rf"\| `{name}" for name in ("full", "adaptive", "mask", "window", "rolling")],
          *[rf"{figure} .*: of \d+ pairs .* [1-9]\d* agree, 0 are rev" for figure in ("share", "longest", "new")]],
     ),
     "real_models": (
@@ -112,6 +130,10 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
     "session": (
         words("--requests", "5", "--flat-requests", "2"),
         [r"frame \(stackheap\), 5 requests: prompt tokens of request 1: [\d,]+, 5: ", r"flat \(full\), 2 requests"],
+    ),
+    "session_bills": (
+        bills,
+        ["agent,repository,session,full,a", "codex,owner/name,session,1.000000,1.000000"],
     ),
     "sessions": (
         words("{folder}", "-o", "{folder}/laid-out"),

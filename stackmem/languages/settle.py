@@ -1,7 +1,6 @@
 """Settles a program's operations: answers them from the state, or asks the outside world and collects the answers.
 
-Rule 1: a round of operations is performed as a whole, within the limits at its start, and judged when all answers are
-in.
+Rule 1: a round of operations is performed as a whole, within the limits at its start, and judged after all answers.
 Rule 2: after a provider failure only the failed request is repeated; so is one whose reply does not fit its schema.
 """
 

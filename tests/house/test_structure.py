@@ -25,6 +25,7 @@ SMALL = {
     "stackmem.run.parallel.interrupts": "raising an exception in another thread can be reviewed alone",
     "stackmem.workspace.overlay.refresher": "another process runs it, so it loads only the standard library",
     "stackmem.formats.images.pins": "the check of digests can be reviewed alone",
+    "stackmem.languages.history": "it reads turns of the machine, and the program only passes them on",
     "stackmem.cli.root_help": "a test compares it with typer, and other commands do without it",
 }
 

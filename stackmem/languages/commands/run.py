@@ -70,15 +70,9 @@ def command(
     }  # fmt: skip
     with own_servers(os.environ, cwd) as warnings:
         say(*warnings)
-        arguments = ProgramArguments(
-            program,
-            read_inputs(input_values or (), inputs, cwd),
-            {name: value for name, value in options.items() if value is not None},
-            workspace,
-            tuple(mount or ()),
-            language,
-            not non_interactive,
-        )
+        read = read_inputs(input_values or (), inputs, cwd)
+        given = {name: value for name, value in options.items() if value is not None}
+        arguments = ProgramArguments(program, read, given, workspace, tuple(mount or ()), language, not non_interactive)
         try:
             ready = prepare_program(arguments, flags, os.environ, cwd)
         except Halted as halted:

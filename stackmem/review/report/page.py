@@ -142,7 +142,8 @@ def write_page(folders: Sequence[Path], output: str | None) -> Path:
     name = "view.html" if len(folders) == 1 else f"view-{folders[1].resolve().name}.html"
     path = _path_of(folders[0], name, output)
     content = read_runs(folders)
-    if len(folders) == 1 and not (path.exists() and not path.is_file()):
+    # A Path raises if its name is too long, and the message of `write_whole` is better.
+    if len(folders) == 1 and (os.path.isfile(path) or not os.path.exists(path)):  # noqa: PTH110, PTH113
         others = _related_pages(folders[0].resolve(), path, output)
         written = {folder for folder in others if _write_related(folder, {**others, folders[0].resolve(): path})}
         content.links = _links(path, {folder: others[folder] for folder in written})

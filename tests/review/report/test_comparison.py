@@ -167,7 +167,7 @@ def test_eight_worlds_can_be_enough_for_a_verdict_about_their_own_trials(tmp_pat
     here = {line.strategy: line.against["solved_here"] for line in whole.lines if "solved_here" in line.against}
     worse = [name for name, one in here.items() if one.verdict == "worse"]
     assert worse
-    assert all(here[name].lost > here[name].gained and here[name].effect.count == 24 for name in worse)
+    assert all(here[name].lost > here[name].gains and here[name].effect.count == 24 for name in worse)
     assert f"on these trials, which says nothing about other worlds: {worse[0]} (" in "\n".join(findings(whole, WANTS))
 
 

@@ -12,7 +12,7 @@ from stackmem.lab.comparison.anchors import Anchors
 from stackmem.lab.comparison.figures import Wants, sections
 from stackmem.lab.comparison.plots import fitted_from, frontier, loss_curves, slopes, spots
 from stackmem.lab.comparison.results import TrialRow, read_bench
-from stackmem.lab.comparison.svg import Box, Scale, beside, log_scale, stacked
+from stackmem.lab.comparison.svg import Box, Scale, log_scale, place_labels, stacked
 
 from .bench_rows import bench, row, zoo
 
@@ -127,7 +127,7 @@ def test_names_that_must_not_cover_one_another_do_not(data):
     names = data.draw(NAMES)
     across, up = st.floats(BOX.left, BOX.right), st.floats(BOX.top, BOX.bottom)
     points = [(data.draw(across), data.draw(up)) for _ in names]
-    places = [place for place in beside(points, names, BOX, dense=True) if place is not None]
+    places = [place for place in place_labels(points, names, BOX, dense=True) if place is not None]
     assert places
     for number, one in enumerate(places):
         for other in places[number + 1 :]:

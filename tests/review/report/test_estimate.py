@@ -65,7 +65,7 @@ def estimates(run: Path, place: Path, strategies: dict[str, str] = STRATEGIES, p
 def test_it_agrees_with_the_prompts_that_whatif_renders(tmp_path, strategy):
     run = long_run(tmp_path / "run", 150, strategy)
     found = estimates(run, tmp_path / "js")
-    question = WhatIfQuestion(tuple(STRATEGIES), phases=PhaseRule("fixed"), missed=(0.0,), latency_seconds=0.4)
+    question = WhatIfQuestion(tuple(STRATEGIES), phases=PhaseRule("fixed"), reread_shares=(0.0,), latency_seconds=0.4)
     (rendered,) = what_if(str(run), tmp_path, question)
     base = rendered.rows[0].outcome
     assert base is not None

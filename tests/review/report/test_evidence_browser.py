@@ -15,7 +15,7 @@ def entry(task, strategies):
         name: StrategyBill(tuple(round(fixed + price * read, 6) for price in READS), 1, 1, 0)
         for name, (fixed, read) in {"full": (1.0, 10.0), **strategies}.items()
     }
-    return RecordingEntry(f"a/{task}", "s", "a", task, steps=20, told=told)
+    return RecordingEntry(f"a/{task}", "s", "a", task, steps=20, bills=told)
 
 
 def test_the_reader_sets_the_price_and_the_order_follows(browser: Browser, tmp_path):
