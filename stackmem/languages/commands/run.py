@@ -71,8 +71,10 @@ def command(
     with own_servers(os.environ, cwd) as warnings:
         say(*warnings)
         read = read_inputs(input_values or (), inputs, cwd)
-        given = {name: value for name, value in options.items() if value is not None}
-        arguments = ProgramArguments(program, read, given, workspace, tuple(mount or ()), language, not non_interactive)
+        options = {name: value for name, value in options.items() if value is not None}
+        arguments = ProgramArguments(
+            program, read, options, workspace, tuple(mount or ()), language, not non_interactive
+        )
         try:
             ready = prepare_program(arguments, flags, os.environ, cwd)
         except Halted as halted:
