@@ -165,7 +165,7 @@ class SummaryWanted(Struct, frozen=True):
 
     turns: int  # exchanges to summarize; ``kept_exchanges`` is the number after them
     kept_exchanges: int
-    request_text: str  # the request's text
+    request_text: str
     # if it is requested outside the conversation, the whole prompt; else empty
     cold: tuple[Text, ...] = ()
     # whether the conversation's thinking may be bound to a prompt that an earlier gateway cut

@@ -36,7 +36,7 @@ class SummaryPassed(Struct, frozen=True):
 
     turns: int  # exchanges that it summarizes; ``kept_exchanges`` is the number after them
     kept_exchanges: int = field(name="kept")
-    request_text: str = field(name="asked")  # the request's text
+    request_text: str = field(name="asked")
     status: int  # the HTTP status; 0 without an answer
     reply: ModelReplied | ModelFailed
     seconds: float = 0.0
