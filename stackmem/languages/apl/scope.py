@@ -136,7 +136,7 @@ class Scope:
 def bind_inputs(declared: tuple[Input, ...], values: Mapping[str, Any], scope: Scope) -> Scope:
     """Set the inputs in ``scope`` and return it.
 
-    Defaults may be templates over earlier inputs.
+    Defaults may be templates over ``module_path``, the constants and earlier inputs.
 
     Raises:
         Halt: A required input is missing, or an input is unknown.
