@@ -56,7 +56,7 @@ class TaskDefinition(Struct, frozen=True):
 
     @property
     def slots(self) -> dict[str, str]:
-        """Maps each slot of the instructions to the parameter that fills it; empty if there is none."""
+        """Maps each slot of the instructions to the parameter that fills it, or to "" if none does."""
         found: dict[str, str] = {}
         for slot in SLOT.findall(self.template.get("instructions", "")):
             first = slot.split(".")[0]
