@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from stackmem.languages.python.inside.api import work as work
     from stackmem.languages.python.inside.api import write_file as write_file
     from stackmem.memory import STRATEGIES, open_strategy
-    from stackmem.replays.replay import Replayed
+    from stackmem.run.replays.replay import Replayed
     from stackmem.run.result import RunResult
     from stackmem.tools.own_tools import tool
     from stackmem.tools.plugins import Plugin
@@ -70,7 +70,7 @@ _PLACES = {
     "api": ("open_run", "replay", "solve"),
     "tools.plugins": ("Plugin",),
     "tools.own_tools": ("tool",),
-    "replays.replay": ("Replayed",),
+    "run.replays.replay": ("Replayed",),
     "run.result": ("RunResult",),
     "memory": ("STRATEGIES", "open_strategy"),
     "trace.open_run": ("Run",),

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from stackmem.core.facts import Event
 from stackmem.core.state import State
-from stackmem.replays.replay import Replayed, replay_run
 from stackmem.run.companion.find import find_run
 from stackmem.run.opened import ObserveFrame
 from stackmem.run.prepare import prepare
+from stackmem.run.replays.replay import Replayed, replay_run
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve as solve_prepared
 from stackmem.settings.directories import runs_places

@@ -32,7 +32,7 @@ FEW_AND_LONG = [Path(__file__).parent / name for name in (
     "contracts/test_runs_over_http.py", "house/test_english.py",
     "doors/serve/ui/test_states.py", "run/test_solve_anthropic.py", "review/report/test_comparison_browser.py",
     "cli/test_folder.py", "doors/serve/test_acp.py", "lab/bench/test_bench.py", "fuzz/test_fuzz.py",
-    "cli/test_shapes.py", "lab/bench/test_agent.py", "replays/test_signed.py", "doors/serve/ui/test_browser.py",
+    "cli/test_shapes.py", "lab/bench/test_agent.py", "run/replays/test_signed.py", "doors/serve/ui/test_browser.py",
     "docs/test_apl_page.py", "lab/worlds/test_worlds.py", "cli/test_exit_codes.py",
     "formats/images/test_images.py", "history/test_apply.py", "doors/chat/test_tmux.py",
     "house/test_import_time.py", "doors/gateway/test_clients.py", "tools/test_plugins.py",

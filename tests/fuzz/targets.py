@@ -41,8 +41,8 @@ from stackmem.lab.bench.suite import read_suite
 from stackmem.lab.simulated.script_language import parse_script
 from stackmem.languages.running.lint import lint_all
 from stackmem.providers.event_stream import server_events
-from stackmem.replays.replay import replay_run
 from stackmem.review.kept.pack import unpack
+from stackmem.run.replays.replay import replay_run
 from stackmem.run.run_folder import EXCHANGES
 from stackmem.tasks.reader import read_task
 from stackmem.tools.own_tools import ToolFailed
@@ -212,8 +212,8 @@ def egress(data: bytes, place: Path) -> None:
 
 def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[], list[bytes]], tuple[str, ...], Any]]:
     values = (ValueError, *OURS)
-    yield "trace", trace, lambda: [chained(each) for each in stories()], ("trace/", "replays/replay"), OURS
-    yield "facts", facts, stories, ("trace/", "core/", "replays/replay", "memory/stackheap", "memory/shared/"), OURS
+    yield "trace", trace, lambda: [chained(each) for each in stories()], ("trace/", "run/replays/replay"), OURS
+    yield "facts", facts, stories, ("trace/", "core/", "run/replays/replay", "memory/stackheap", "memory/shared/"), OURS
     yield "signatures", signed, lambda: encoded(SIGNATURE), ("trace/signatures",), OURS
     yield "result", result, lambda: encoded(RESULT), ("run/result",), OURS
     yield "pack", pack, packs, ("review/kept/pack",), OURS

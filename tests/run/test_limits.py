@@ -16,11 +16,11 @@ from stackmem.lab.bench import bench
 from stackmem.lab.worlds import make_task
 from stackmem.languages.running.edited_run import continue_program
 from stackmem.models.registry import NOBODY, is_free
-from stackmem.replays.replay import replay_run
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.limits import LIMITS, first_limits, later_limits
 from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
+from stackmem.run.replays.replay import replay_run
 from stackmem.run.resume import resume
 from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.trace.open_run import Run

@@ -22,11 +22,11 @@ from stackmem.languages.language import Launch, Reading
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program, with_outline
 from stackmem.languages.running.run import run_program
 from stackmem.models.registry import Model, Scripted, open_model
-from stackmem.replays.replay import replay_run
 from stackmem.review.report.view import read_runs
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.models import Models, open_other
 from stackmem.run.opened import Person
+from stackmem.run.replays.replay import replay_run
 from stackmem.run.resume import resume
 from stackmem.settings.settings import Settings, resolve
 from stackmem.trace.open_run import Run

@@ -28,12 +28,12 @@ from stackmem.core.person_facts import (
 )
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
-from stackmem.replays.recorded_world import RecordedPerson
 from stackmem.review.replays.model import replay_model
 from stackmem.run import prepare as prepare_module
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.opened import Person
 from stackmem.run.prepare import CHAT_COMMAND_SECONDS
+from stackmem.run.replays.recorded_world import RecordedPerson
 from stackmem.run.resume import resume
 from stackmem.trace.moments import prompt_of
 from tests.conftest import CAMPAIGN

@@ -23,13 +23,13 @@ from stackmem.core.state import State
 from stackmem.core.text import quantity
 from stackmem.errors import UsageError
 from stackmem.neighbors import neighbor
-from stackmem.replays.replay import replay_checks, replay_run
 from stackmem.review.replays.live import WorkspaceCall, brief_call, replay_live
 from stackmem.review.replays.model import replay_model
 from stackmem.review.shown_work import shown_work
 from stackmem.review.step_text import step_text
 from stackmem.review.step_view import last_step_of, view_step
 from stackmem.run.interrupts import Interrupts
+from stackmem.run.replays.replay import replay_checks, replay_run
 from stackmem.run.run_folder import EXCHANGES
 from stackmem.settings.keys import trusted_keys
 from stackmem.trace.open_run import Run

@@ -16,11 +16,11 @@ from stackmem.core.program_facts import ProgramStarted, ToolAnswered
 from stackmem.core.requests import InvokeTool, UseTool, Verify
 from stackmem.core.tools import RunCommand, tool_name
 from stackmem.errors import UsageError
-from stackmem.replays.recorded_world import Recorded, rehearse
 from stackmem.review.comparison import FactComparison
 from stackmem.run.companion.jobs import follow_jobs
 from stackmem.run.perform import perform
 from stackmem.run.programs.tools import BUILT_IN
+from stackmem.run.replays.recorded_world import Recorded, rehearse
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.difference import field_diff
 from stackmem.trace.open_run import Run

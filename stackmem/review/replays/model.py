@@ -19,11 +19,11 @@ from stackmem.core.messages import Text
 from stackmem.core.person_facts import WordsAsked
 from stackmem.core.state import State
 from stackmem.errors import UsageError
-from stackmem.replays.recorded_world import Recorded, RecordedModel, RecordedPerson, in_recorded_order, rehearse
 from stackmem.review.comparison import FactComparison, without_counts
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run as play
 from stackmem.run.perform import World
+from stackmem.run.replays.recorded_world import Recorded, RecordedModel, RecordedPerson, in_recorded_order, rehearse
 from stackmem.run.run_folder import HISTORY, TRACE
 from stackmem.trace.difference import brief, explain_rerun_difference
 from stackmem.trace.lock import current_outcome

@@ -10,9 +10,9 @@ from stackmem.core.program_facts import ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
-from stackmem.replays.replay import replay_run
 from stackmem.run.limits import first_limits
 from stackmem.run.opened import Person
+from stackmem.run.replays.replay import replay_run
 from stackmem.tools.own_tools import TOOLS, tool
 from stackmem.trace.open_run import Run
 

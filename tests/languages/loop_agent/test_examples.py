@@ -10,8 +10,8 @@ from stackmem.languages.running.inputs import read_answers
 from stackmem.languages.running.lint import lint_all
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
-from stackmem.replays.replay import replay_run
 from stackmem.run.opened import Person
+from stackmem.run.replays.replay import replay_run
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "loop"
 CHANGED = {

@@ -12,7 +12,7 @@ from stackmem.languages.language import read_with
 from stackmem.languages.operations import Source
 from stackmem.languages.playbook.language import LANGUAGE
 from stackmem.languages.running.run import compile_program
-from stackmem.replays.replay import replay_run
+from stackmem.run.replays.replay import replay_run
 from tests.house.sources import ROOT
 from tests.in_process import command_line
 

@@ -13,8 +13,8 @@ import pytest
 from stackmem.languages.operations import LeaveFrame
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
-from stackmem.replays.replay import replay_run
 from stackmem.run.opened import Person
+from stackmem.run.replays.replay import replay_run
 
 from .stage import one, run
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
-from stackmem.replays.replay import replay_run
 from stackmem.run.opened import Person
+from stackmem.run.replays.replay import replay_run
 from stackmem.run.resume import resume
 
 TEXT = """# A

@@ -13,9 +13,9 @@ from stackmem.core.facts import FramePushed
 from stackmem.core.program_facts import SourceLoaded
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
-from stackmem.replays.replay import replay_run
 from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
+from stackmem.run.replays.replay import replay_run
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 

@@ -12,9 +12,9 @@ import pytest
 from stackmem.core.program_facts import Continued, ProgramStarted, ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.languages.running.edited_run import Divergence, continue_program
-from stackmem.replays.replay import replay_run
 from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
+from stackmem.run.replays.replay import replay_run
 from stackmem.run.resume import resume
 from stackmem.tools.own_tools import TOOLS, tool
 from stackmem.trace.open_run import Run

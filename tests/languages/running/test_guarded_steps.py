@@ -21,9 +21,9 @@ from stackmem.core.program_facts import ToolAnswered
 from stackmem.core.requests import AskPermission
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
-from stackmem.replays.replay import replay_run
 from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
+from stackmem.run.replays.replay import replay_run
 from stackmem.run.resume import resume
 from stackmem.settings.mcp_servers import trust
 from stackmem.settings.program_trust import read_programs

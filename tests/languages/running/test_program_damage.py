@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from stackmem.errors import StackmemError
 from stackmem.lab.whatif.recorded import WhatIfQuestion, what_if
-from stackmem.replays.replay import replay_run
 from stackmem.review.kept.cache_bill import moments_of
 from stackmem.review.kept.redact import redact_run
 from stackmem.review.kept.run_list import list_runs
@@ -26,6 +25,7 @@ from stackmem.review.replays.live import replay_live
 from stackmem.review.replays.model import replay_model
 from stackmem.review.report.view import read_runs
 from stackmem.run.opened import Person
+from stackmem.run.replays.replay import replay_run
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from stackmem.trace.record import Record

@@ -13,8 +13,8 @@ import pytest
 from stackmem.core.facts import ChecksReturned, RunEnded
 from stackmem.errors import UsageError
 from stackmem.languages.running.edited_run import continue_program
-from stackmem.replays.replay import replay_run
 from stackmem.run.opened import Person
+from stackmem.run.replays.replay import replay_run
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from tests.languages import tiny

@@ -20,12 +20,12 @@ from stackmem.errors import Halted, UsageError
 from stackmem.formats.export import export_run
 from stackmem.languages.running.prepare import ProgramArguments, find_program, prepare_program
 from stackmem.languages.running.run import run_program
-from stackmem.replays.replay import replay_run
 from stackmem.review.kept.pack import pack, unpack
 from stackmem.review.step_view import view_step
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
+from stackmem.run.replays.replay import replay_run
 from stackmem.run.resume import resume
 from stackmem.tools.own_tools import TOOLS, register, tool
 from stackmem.trace.open_run import Run

@@ -11,9 +11,9 @@ import pytest
 from stackmem.core.facts import CallRejected, FramePushed
 from stackmem.core.program_facts import ChunkKept, ProgramStarted, Said, SourceLoaded
 from stackmem.errors import UsageError
-from stackmem.replays.replay import replay_run
 from stackmem.review.kept.redact import redact_run
 from stackmem.run.fork import ForkChanges, fork
+from stackmem.run.replays.replay import replay_run
 from stackmem.run.resume import resume
 from stackmem.trace.open_run import Run
 from tests.languages import tiny

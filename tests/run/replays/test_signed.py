@@ -12,8 +12,8 @@ import pytest
 
 from stackmem.core.facts import ChecksReturned, FramePopped
 from stackmem.errors import TraceError
-from stackmem.replays.replay import replay_run
 from stackmem.review.kept.pack import pack, unpack
+from stackmem.run.replays.replay import replay_run
 from stackmem.run.result import RunResult
 from stackmem.trace.lineage import RunReader
 from tests.stage import SOLVED, UNSOLVED, Stage, command, pop, push, rechain, records
