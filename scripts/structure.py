@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "stackmem"
 SMALL_LINES = 60
-ADAPTERS = ("workspace", "history", "models", "providers", "tasks")
+ADAPTERS = ("workspace", "history", "models", "providers", "run/tasks")
 PROGRAM = '(log-message "begun")\n(read_file (path "note.txt"))\n(log-message "done")\n'
 
 

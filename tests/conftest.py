@@ -23,7 +23,7 @@ CAMPAIGN = os.environ.get("STACKMEM_CAMPAIGN") == "1"
 # Files that take nine seconds or more in a parallel run, longest first.
 FEW_AND_LONG = [Path(__file__).parent / name for name in (
     "test_benchmarks.py", "docs/test_tutorials.py", "house/test_docs.py", "run/test_resume_killed.py",
-    "doors/serve/ui/test_keyboard.py", "tasks/test_shipped.py",
+    "doors/serve/ui/test_keyboard.py", "run/tasks/test_shipped.py",
     "run/test_resume.py", "cli/test_solve.py", "lab/bench/test_engine_dask.py",
     "lab/bench/test_looks.py",
     "review/replays/test_live_and_model.py", "doors/chat/test_chat.py", "tools/test_plugin_kinds.py",

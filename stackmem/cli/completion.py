@@ -93,7 +93,7 @@ def _runs(ctx: typer.Context) -> list[str]:
 
 
 def _tasks() -> list[str]:
-    from stackmem.tasks.find import list_tasks
+    from stackmem.run.tasks.find import list_tasks
 
     try:
         return [path.name for path in list_tasks(Path.cwd())]

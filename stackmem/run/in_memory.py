@@ -21,7 +21,7 @@ from stackmem.foreign.files import read_regular
 from stackmem.history.history import PathChange
 from stackmem.history.walk import LeftOut
 from stackmem.memory import open_strategy
-from stackmem.tasks import work
+from stackmem.run.tasks import work
 from stackmem.trace.record import Record
 from stackmem.trace.walk import state_after
 from stackmem.workspace.memory import MemoryProgram, MemoryWorkspace

@@ -32,9 +32,9 @@ from stackmem.memory.small import small_offer
 from stackmem.models.registry import NOBODY, HasTokenizer, Model, introduced, open_model
 from stackmem.models.tokens import CHARS_PER_TOKEN
 from stackmem.prompts import prompt_text
+from stackmem.run.tasks.reader import Task
 from stackmem.settings.network import network_kept, network_of
 from stackmem.settings.settings import Settings
-from stackmem.tasks.reader import Task
 from stackmem.trace.imported import refuse_imported
 from stackmem.trace.open_run import Run
 from stackmem.workspace.egress.network_list import NetworkList

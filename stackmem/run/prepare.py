@@ -21,11 +21,11 @@ from stackmem.history.repository import CopyPlan
 from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import default_model
 from stackmem.neighbors import neighbor
+from stackmem.run.tasks.find import find_task
+from stackmem.run.tasks.reader import read_task
 from stackmem.settings.directories import checkout, runs_dir, sandbox_dir
 from stackmem.settings.options import OPTIONS
 from stackmem.settings.settings import Resolved, Settings, Value, resolve
-from stackmem.tasks.find import find_task
-from stackmem.tasks.reader import read_task
 from stackmem.tools.plugins import load_plugins
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.profile import Profile, read_profile

@@ -13,8 +13,8 @@ from stackmem.core.person_facts import PermissionRule, SessionRules
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.origin import Origin
 from stackmem.history.repository import CopyPlan
+from stackmem.run.tasks.reader import Task
 from stackmem.settings.settings import Resolved
-from stackmem.tasks.reader import Task
 from stackmem.workspace.image import Image
 from stackmem.workspace.project.instructions import Instructions
 from stackmem.workspace.project.project import Project

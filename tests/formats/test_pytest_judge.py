@@ -12,10 +12,10 @@ from stackmem.core.facts import ChecksReturned
 from stackmem.formats.tasks import ImportedTask, import_tasks
 from stackmem.history.layer import OwnFolder
 from stackmem.run.checking.checks import CheckRoom, task_checks
-from stackmem.tasks.reader import Task, read_task
+from stackmem.run.tasks.reader import Task, read_task
 from stackmem.workspace.profile import Profile
 from stackmem.workspace.workspace import open_workspace
-from tests.tasks.clones import OUTSIDE, soundings
+from tests.run.tasks.clones import OUTSIDE, soundings
 
 SOUND = "def high_waters(levels):\n    if not levels:\n        raise ValueError('no levels')\n"
 SOUND += "    return [n for n in range(1, len(levels) - 1) if levels[n - 1] < levels[n] > levels[n + 1]]\n"

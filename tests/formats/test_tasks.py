@@ -17,10 +17,10 @@ from stackmem.errors import UsageError
 from stackmem.formats.tasks import KINDS, ImportedTask, TaskRefused, import_tasks
 from stackmem.formats.tasks.folder import quoted
 from stackmem.formats.tasks.harbor import read_dockerfile
-from stackmem.tasks.reader import read_task
-from tests.tasks.clones import OUTSIDE, git, soundings
-from tests.tasks.folders import make_task
-from tests.tasks.test_shipped import SCHEMA, strict
+from stackmem.run.tasks.reader import read_task
+from tests.run.tasks.clones import OUTSIDE, git, soundings
+from tests.run.tasks.folders import make_task
+from tests.run.tasks.test_shipped import SCHEMA, strict
 
 EXERCISE = OUTSIDE / "exercism" / "python" / "exercises" / "practice" / "tide-table"
 RECORD = json.loads((OUTSIDE / "swebench" / "records.jsonl").read_text("utf-8"))

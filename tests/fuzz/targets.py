@@ -44,7 +44,7 @@ from stackmem.providers.event_stream import server_events
 from stackmem.review.kept.pack import unpack
 from stackmem.run.replays.replay import replay_run
 from stackmem.run.run_folder import EXCHANGES
-from stackmem.tasks.reader import read_task
+from stackmem.run.tasks.reader import read_task
 from stackmem.tools.own_tools import ToolFailed
 from stackmem.trace.signatures import SIGNATURES
 from stackmem.workspace.egress.hosts import read_allowed, read_authority
@@ -243,7 +243,7 @@ def _named() -> Iterable[tuple[str, Callable[[bytes, Path], object], Callable[[]
         "task",
         task,
         lambda: [path.read_bytes() for path in sorted((ROOT / "tasks").glob("*/task.toml"))],
-        ("tasks/reader",),
+        ("run/tasks/reader",),
         OURS,
     )
     for name in sorted(IMPORTERS):

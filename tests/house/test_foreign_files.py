@@ -105,7 +105,7 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/run/programs/tools.py": (1, "a database in memory"),
     "stackmem/doors/acp/agent.py": (1, NO_FILE_THERE),
     "stackmem/settings/directories.py": (1, INSTALLED),
-    "stackmem/tasks/work.py": (1, IN_SANDBOX),
+    "stackmem/run/tasks/work.py": (1, IN_SANDBOX),
     "stackmem/tools/plugins.py": (2, INSTALLED),
     "stackmem/trace/lock.py": (2, KERNEL),
     "stackmem/trace/signatures.py": (1, NO_FILE_THERE),

@@ -19,7 +19,7 @@ from stackmem.lab.worlds.folder import Made, answers, instruction
 from stackmem.memory import open_strategy
 from stackmem.run.in_memory import PROGRAM
 from stackmem.run.perform import World, perform
-from stackmem.tasks import work
+from stackmem.run.tasks import work
 from stackmem.workspace.memory import MemoryWorkspace
 from tests.build import started
 

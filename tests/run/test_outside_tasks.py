@@ -5,8 +5,8 @@ import json
 import pytest
 
 from stackmem.formats.tasks.check import check_task
+from tests.run.tasks.clones import OUTSIDE, soundings
 from tests.stage import Stage, call, command, pop
-from tests.tasks.clones import OUTSIDE, soundings
 
 TIDES = "def high_waters(levels):\n    if not levels:\n        raise ValueError('no levels')\n"
 TIDES += "    return [n for n in range(1, len(levels) - 1) if levels[n - 1] < levels[n] > levels[n + 1]]\n"

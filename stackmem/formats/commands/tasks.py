@@ -19,8 +19,8 @@ from stackmem.formats.tasks import import_tasks
 from stackmem.formats.tasks.build import build_rules, build_task
 from stackmem.formats.tasks.check import check_task
 from stackmem.formats.tasks.imports import ImportVerdict, import_exit_code, import_summary, verdict_of
-from stackmem.tasks.find import find_task, list_tasks
-from stackmem.tasks.reader import read_task
+from stackmem.run.tasks.find import find_task, list_tasks
+from stackmem.run.tasks.reader import read_task
 
 app = typer.Typer(help="List, check, build and import tasks.", no_args_is_help=True)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.tasks.reader import Task
+from stackmem.run.tasks.reader import Task
 from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.image import Image, must_have_roots
 from stackmem.workspace.overlay.view import WorkspaceView

@@ -12,9 +12,9 @@ from stackmem.formats.images.build import BuildRules, build_image, why_not_built
 from stackmem.formats.images.store import image_store
 from stackmem.formats.tasks.image import task_source
 from stackmem.run.folder_choice import profile_in_force
+from stackmem.run.tasks.reader import Task
 from stackmem.settings.network import network_of
 from stackmem.settings.settings import resolve
-from stackmem.tasks.reader import Task
 from stackmem.workspace.image import Image
 
 _MEMORY_MIB, _FILES = 16_384, 2_000_000

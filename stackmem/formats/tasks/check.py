@@ -20,7 +20,7 @@ from stackmem.run.in_memory import MEMORY
 from stackmem.run.prepare import TASK_PLACE, find_subject, prepare
 from stackmem.run.request import Subject
 from stackmem.run.solve import solve
-from stackmem.tasks.reader import Task
+from stackmem.run.tasks.reader import Task
 from stackmem.workspace.overlay.view import WorkspaceView
 from stackmem.workspace.profile import Mount, Profile
 from stackmem.workspace.tree import copy_folder, remove_tree

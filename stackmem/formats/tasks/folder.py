@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from stackmem.errors import UsageError
-from stackmem.tasks.reader import read_task
+from stackmem.run.tasks.reader import read_task
 
 
 class ImportedTask(Struct, frozen=True):

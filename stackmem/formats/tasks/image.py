@@ -5,7 +5,7 @@ from __future__ import annotations
 from stackmem.errors import UsageError
 from stackmem.formats.images.build import BuildFailed, ImageSource, source_digest
 from stackmem.formats.images.store import image_store
-from stackmem.tasks.reader import Task
+from stackmem.run.tasks.reader import Task
 from stackmem.workspace.image import Image
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from stackmem.errors import StackmemError
 from stackmem.formats.tasks import ImportedTask, TaskRefused
 from stackmem.formats.tasks.image import built_image
-from stackmem.tasks.reader import read_task
+from stackmem.run.tasks.reader import read_task
 
 from .build import hindrances
 from .check import stub_passes

@@ -19,9 +19,9 @@ from stackmem.models.registry import open_model
 from stackmem.neighbors import neighbor
 from stackmem.review.measure.metrics import measure
 from stackmem.run.in_memory import MEMORY, is_world
+from stackmem.run.tasks.find import find_task
+from stackmem.run.tasks.reader import read_task
 from stackmem.settings.options import suggestion
-from stackmem.tasks.find import find_task
-from stackmem.tasks.reader import read_task
 from stackmem.tools.plugins import load_plugins, plugin_digests
 
 from .bill import PRICE, billed_by_themselves, priced

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from stackmem.tasks import work
+from stackmem.run.tasks import work
 
 from .kernel import DayRequest, WorldDraft
 from .oracle import OracleCall

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular, read_regular_text
 from stackmem.run.in_memory import program_text
-from stackmem.tasks import work
+from stackmem.run.tasks import work
 from stackmem.tools.plugins import PluginTable, fits, load_plugins, open_table
 from stackmem.workspace.tree import remove_tree
 

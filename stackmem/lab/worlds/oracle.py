@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from stackmem.errors import UsageError
 from stackmem.run.in_memory import PROGRAM
-from stackmem.tasks import work
+from stackmem.run.tasks import work
 from stackmem.workspace.memory import MemoryWorkspace
 
 SHOWN_BYTES = 32_768  # of a result; the limit for models with a window of at least 105,000 tokens

@@ -23,8 +23,8 @@ from stackmem.history.history import History
 from stackmem.history.layer import Layer
 from stackmem.run.in_memory import NoHistory
 from stackmem.run.ports import Checks
-from stackmem.tasks.judge import judge
-from stackmem.tasks.reader import Task
+from stackmem.run.tasks.judge import judge
+from stackmem.run.tasks.reader import Task
 from stackmem.workspace.image import Image
 from stackmem.workspace.isolation import confine
 from stackmem.workspace.outcome import ToolOutcome

@@ -21,7 +21,7 @@ from stackmem.doors.gateway.upstream import upstreams
 from stackmem.doors.gateway.verifying import verify_gateway_run
 from stackmem.lab.worlds.make import make
 from stackmem.run.in_memory import PROGRAM
-from stackmem.tasks import work
+from stackmem.run.tasks import work
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.verify import verify
 from stackmem.workspace.memory import MemoryWorkspace

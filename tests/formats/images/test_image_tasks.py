@@ -7,7 +7,7 @@ import pytest
 from stackmem.errors import UsageError
 from stackmem.formats.tasks.check import check_task
 from stackmem.formats.tasks.image import built_image
-from stackmem.tasks.reader import read_task
+from stackmem.run.tasks.reader import read_task
 from tests.stage import Stage, call, command, pop, with_bubblewrap
 from tests.workspace.roots import small_base
 

@@ -7,8 +7,8 @@ import pytest
 
 from stackmem import UsageError
 from stackmem.formats.tasks.check import _twice, check_task
-from stackmem.tasks.find import list_tasks
-from stackmem.tasks.reader import read_task
+from stackmem.run.tasks.find import list_tasks
+from stackmem.run.tasks.reader import read_task
 from tests.stage import SOLVED, UNSOLVED, Stage, command, pop
 
 MADE = 'test -f made && echo 1 > "$VERIFIER_DIR/reward.txt"\n'

@@ -10,8 +10,8 @@ from stackmem.formats.tasks.check import check_task
 from stackmem.lab.worlds import make, make_task, manifest
 from stackmem.lab.worlds.oracle import OracleCall
 from stackmem.run.in_memory import PROGRAM, program_text
-from stackmem.tasks import work
-from stackmem.tasks.reader import read_task
+from stackmem.run.tasks import work
+from stackmem.run.tasks.reader import read_task
 from stackmem.workspace.isolation.bare import Bare
 from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.profile import Profile

@@ -4,7 +4,7 @@ import pytest
 
 from stackmem.lab.worlds.families.dead_ends import REPEATS
 from stackmem.lab.worlds.folder import Made
-from stackmem.tasks import work
+from stackmem.run.tasks import work
 from tests.lab.worlds.worlds import SILENT, do, made, opened, played, reward, right
 
 

@@ -12,7 +12,7 @@ from msgspec import structs
 from stackmem.lab.worlds.folder import answers, instruction, manifest, task_files
 from stackmem.lab.worlds.make import HORIZONS, WORLDS
 from stackmem.lab.worlds.oracle import Oracle
-from stackmem.tasks import work
+from stackmem.run.tasks import work
 from tests.conftest import CAMPAIGN
 from tests.lab.worlds.worlds import FAMILIES, LASTING, VISIBLE, do, made, opened, played, reward, right
 from tests.stage import ROOT

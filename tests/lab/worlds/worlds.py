@@ -6,7 +6,7 @@ from functools import lru_cache
 from stackmem.lab.worlds import WORLDS, design
 from stackmem.lab.worlds.folder import Made, answers
 from stackmem.run.in_memory import PROGRAM
-from stackmem.tasks import work
+from stackmem.run.tasks import work
 from stackmem.workspace.memory import MemoryWorkspace
 
 FAMILIES = tuple(WORLDS)

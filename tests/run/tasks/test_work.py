@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.tasks import work
+from stackmem.run.tasks import work
 from tests.lab.worlds.worlds import FAMILIES, do, made, right
 
 WORDS = st.lists(

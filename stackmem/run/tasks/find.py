@@ -50,7 +50,7 @@ def list_tasks(cwd: Path) -> tuple[Path, ...]:
 
 def shipped_tasks() -> Path:
     """Return the folder of the shipped tasks: inside the package in a wheel, next to the package in a checkout."""
-    package = Path(__file__).resolve().parent.parent
+    package = Path(__file__).resolve().parents[2]
     packaged = package / "_tasks"
     return packaged if packaged.is_dir() else package.parent / "tasks"
 

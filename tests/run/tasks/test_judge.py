@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from stackmem.tasks.judge import MAX_REWARD_BYTES, Judgment, judge
+from stackmem.run.tasks.judge import MAX_REWARD_BYTES, Judgment, judge
 
 
 def written(folder, **files):

@@ -11,11 +11,11 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec import json
 
-from stackmem.tasks.find import list_tasks, shipped_tasks
-from stackmem.tasks.judge import Judgment, judge
-from stackmem.tasks.reader import Task, read_task
+from stackmem.run.tasks.find import list_tasks, shipped_tasks
+from stackmem.run.tasks.judge import Judgment, judge
+from stackmem.run.tasks.reader import Task, read_task
 
-SCHEMA = Path(__file__).parents[1] / "schemas" / "harbor_task.schema.json"
+SCHEMA = Path(__file__).parents[2] / "schemas" / "harbor_task.schema.json"
 TASKS = [read_task(path) for path in list_tasks(Path(os.devnull))]
 BY_NAME = pytest.mark.parametrize("task", TASKS, ids=[task.short_name for task in TASKS])
 

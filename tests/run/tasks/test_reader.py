@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from stackmem.errors import UsageError
-from stackmem.tasks.reader import read_task
-from stackmem.tasks.table import MAX_TEXT_BYTES
+from stackmem.run.tasks.reader import read_task
+from stackmem.run.tasks.table import MAX_TEXT_BYTES
 
 from .folders import TOML, make_task
 

@@ -3,7 +3,7 @@
 import pytest
 
 from stackmem.errors import UsageError
-from stackmem.tasks.find import find_task, list_tasks, shipped_tasks
+from stackmem.run.tasks.find import find_task, list_tasks, shipped_tasks
 
 from .folders import make_task
 
