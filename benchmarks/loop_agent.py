@@ -33,7 +33,7 @@ CHILD = '''\
 import sys
 
 from stackmem.cli.main import main
-from stackmem.tools.own_tools import tool
+from stackmem.settings.tools.own_tools import tool
 
 CHARS = int(sys.argv.pop(1))
 

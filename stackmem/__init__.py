@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from stackmem.memory import STRATEGIES, open_strategy
     from stackmem.run.replays.replay import Replayed
     from stackmem.run.result import RunResult
-    from stackmem.tools.own_tools import tool
-    from stackmem.tools.plugins import Plugin
+    from stackmem.settings.tools.own_tools import tool
+    from stackmem.settings.tools.plugins import Plugin
     from stackmem.trace.open_run import Run
     from stackmem.trace.record import Record
     from stackmem.trace.store import TraceReader
@@ -68,8 +68,8 @@ _PLACES = {
         "ModelError", "ProgramError", "RulesDiffer", "StackmemError", "TraceError", "UsageError", "WorkspaceError",
     ),
     "api": ("open_run", "replay", "solve"),
-    "tools.plugins": ("Plugin",),
-    "tools.own_tools": ("tool",),
+    "settings.tools.plugins": ("Plugin",),
+    "settings.tools.own_tools": ("tool",),
     "run.replays.replay": ("Replayed",),
     "run.result": ("RunResult",),
     "memory": ("STRATEGIES", "open_strategy"),

@@ -15,7 +15,7 @@ from stackmem.run.replays.replay import Replayed, replay_run
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve as solve_prepared
 from stackmem.settings.directories import runs_places
-from stackmem.tools.plugins import load_plugins
+from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 
 

@@ -21,8 +21,8 @@ from stackmem.cli.main import main
 from stackmem.languages.language import MODULES
 from stackmem.memory import STRATEGIES
 from stackmem.models.registry import MODELS
-from stackmem.tools import plugins
-from stackmem.tools.own_tools import TOOLS
+from stackmem.settings.tools import plugins
+from stackmem.settings.tools.own_tools import TOOLS
 
 REGISTRIES: tuple[dict[str, Any], ...] = (TOOLS, STRATEGIES, MODELS, MODULES)
 

@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 
 from stackmem.errors import UsageError
 from stackmem.neighbors import COMMANDS as NEIGHBORS_COMMANDS
-from stackmem.tools.plugin_places import any_plugin
+from stackmem.settings.tools.plugin_places import any_plugin
 from stackmem.version import VERSION
 
 from .catalog import COMMANDS, COMPLETION, DESCRIPTION, EXAMPLES, EXIT_CODES, GROUPS, IN_CONTAINER, ROOT_OPTIONS

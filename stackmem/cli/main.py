@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from stackmem.errors import StackmemError, way_out
-from stackmem.tools.plugin_places import any_plugin, ignored_note
+from stackmem.settings.tools.plugin_places import any_plugin, ignored_note
 from stackmem.version import VERSION
 
 from .catalog import COMPLETION
@@ -93,7 +93,7 @@ def _blame(error: Exception) -> str:
     """Return a message naming the plug-in whose code raised the error; empty if none did."""
     if not any_plugin():
         return ""
-    from stackmem.tools.plugins import blame
+    from stackmem.settings.tools.plugins import blame
 
     return blame(error)
 

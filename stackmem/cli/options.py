@@ -20,7 +20,7 @@ from stackmem.neighbors import neighbor
 from stackmem.run.companion.find import find_run
 from stackmem.settings import directories
 from stackmem.settings.options import LIMIT_OPTIONS, OPTIONS
-from stackmem.tools.plugins import PluginTable, load_plugins, no_function, open_table
+from stackmem.settings.tools.plugins import PluginTable, load_plugins, no_function, open_table
 
 from .catalog import COMMANDS
 

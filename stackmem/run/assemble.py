@@ -25,7 +25,7 @@ from stackmem.run.tasks.find import shipped_tasks
 from stackmem.settings.kept_heap import HeapKeeper, heap_store
 from stackmem.settings.network import secrets_of, spelled
 from stackmem.settings.options import PREFIX
-from stackmem.tools.own_tools import NOTES
+from stackmem.settings.tools.own_tools import NOTES
 from stackmem.version import VERSION
 from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.memory import MemoryWorkspace

@@ -32,7 +32,7 @@ from stackmem.memory import open_strategy
 from stackmem.memory.shared.constants import run_constants
 from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS
-from stackmem.tools.plugins import load_plugins
+from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.moments import StepMoment, moment_after
 from stackmem.trace.open_run import Run

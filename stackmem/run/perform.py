@@ -32,7 +32,7 @@ from stackmem.core.text import clip_bytes, mark_cut, tail
 from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, SearchFiles, WorkspaceCall, WriteFile
 from stackmem.errors import WorkspaceError
 from stackmem.neighbors import neighbor
-from stackmem.tools.bounded_calls import next_of
+from stackmem.settings.tools.bounded_calls import next_of
 from stackmem.workspace.clip import visible
 from stackmem.workspace.outcome import ToolOutcome
 from stackmem.workspace.secrets import scrub_value

@@ -26,7 +26,7 @@ from stackmem.run.tasks.reader import read_task
 from stackmem.settings.directories import checkout, runs_dir, sandbox_dir
 from stackmem.settings.options import OPTIONS
 from stackmem.settings.settings import Resolved, Settings, Value, resolve
-from stackmem.tools.plugins import load_plugins
+from stackmem.settings.tools.plugins import load_plugins
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.profile import Profile, read_profile
 from stackmem.workspace.project.instructions import Instructions, find_instructions, read_instructions

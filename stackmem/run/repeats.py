@@ -22,7 +22,7 @@ from stackmem.core.requests import (
 )
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.restore import restore
-from stackmem.tools.own_tools import TOOLS
+from stackmem.settings.tools.own_tools import TOOLS
 
 from .in_memory import MEMORY, NoHistory
 from .opened import Opened

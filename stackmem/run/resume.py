@@ -25,7 +25,7 @@ from stackmem.core.requests import Effect, RunChecks
 from stackmem.core.state import State
 from stackmem.errors import UsageError, WorkspaceError
 from stackmem.models.registry import NOBODY, Model
-from stackmem.tools.plugins import load_plugins
+from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.lock import Lock
 from stackmem.version import VERSION
 

@@ -13,8 +13,8 @@ import pytest
 import typer
 
 from stackmem.cli.app import app
+from tests.settings.tools.installed import Installed
 from tests.stage import Stage, command, pop
-from tests.tools.installed import Installed
 
 GROUPS = {
     name: group for name, group in typer.main.get_command(app).commands.items() if getattr(group, "commands", None)

@@ -45,7 +45,7 @@ from stackmem.review.kept.pack import unpack
 from stackmem.run.replays.replay import replay_run
 from stackmem.run.run_folder import EXCHANGES
 from stackmem.run.tasks.reader import read_task
-from stackmem.tools.own_tools import ToolFailed
+from stackmem.settings.tools.own_tools import ToolFailed
 from stackmem.trace.signatures import SIGNATURES
 from stackmem.workspace.egress.hosts import read_allowed, read_authority
 from stackmem.workspace.egress.tls_name import TunnelName

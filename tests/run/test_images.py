@@ -25,7 +25,7 @@ from stackmem.review.report.page import page
 from stackmem.review.report.view import read_runs
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
-from stackmem.tools.own_tools import TOOLS, Illustrated, tool
+from stackmem.settings.tools.own_tools import TOOLS, Illustrated, tool
 from stackmem.trace.images import IMAGES, images_of
 from tests.providers.chat_server import ChatServer, call_piece, chunks
 from tests.providers.image_rules import chat_fault, png

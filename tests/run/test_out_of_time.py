@@ -9,7 +9,7 @@ import pytest
 from stackmem import RulesDiffer, UsageError, replay
 from stackmem.core.facts import RunEnded, ToolReturned, VerifyReturned
 from stackmem.run.interrupts import Interrupts, OutOfTime
-from stackmem.tools.own_tools import TOOLS, from_function
+from stackmem.settings.tools.own_tools import TOOLS, from_function
 from tests.run.killed import resumed
 from tests.stage import Reply, Stage, call, command, events, pop, push, rechain, records
 

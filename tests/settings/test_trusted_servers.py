@@ -14,8 +14,8 @@ from msgspec.structs import fields
 from stackmem.errors import UsageError
 from stackmem.settings import mcp_servers
 from stackmem.settings.mcp_servers import SERVERS_FILE, Server, read_folder, servers, trust, trusted_path
-from stackmem.tools.mcp_servers import own_servers
-from stackmem.tools.own_tools import TOOLS
+from stackmem.settings.tools.mcp_servers import own_servers
+from stackmem.settings.tools.own_tools import TOOLS
 from tests.in_process import command_line
 
 HARMLESS = '[files]\ncommand = ["true"]\n'

@@ -17,7 +17,7 @@ from stackmem.run.prepare import find_subject, task_settings
 from stackmem.settings.option_values import without_login
 from stackmem.settings.options import OPTIONS, PREFIX, Option
 from stackmem.settings.settings import Resolved, Value, resolve
-from stackmem.tools.plugins import plugin_problems
+from stackmem.settings.tools.plugins import plugin_problems
 from stackmem.workspace.secrets import Scrubber
 
 

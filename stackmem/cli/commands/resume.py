@@ -21,7 +21,7 @@ from stackmem.run.opened import Person
 from stackmem.run.repeats import MayRepeat
 from stackmem.run.resume import ResumeResult, resume
 from stackmem.run.stopped import Stopped
-from stackmem.tools.mcp_servers import own_servers
+from stackmem.settings.tools.mcp_servers import own_servers
 
 
 @takes("limits", limits("the start of the run", "of the run"))

@@ -17,7 +17,7 @@ from stackmem.errors import UsageError
 from stackmem.run.prepare import prepare
 from stackmem.run.solve import solve
 from stackmem.settings.options import LIMIT_OPTIONS
-from stackmem.tools.mcp_servers import own_servers
+from stackmem.settings.tools.mcp_servers import own_servers
 
 
 @takes("flags", settings(

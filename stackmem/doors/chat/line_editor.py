@@ -27,7 +27,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import ColorDepth
 
 from stackmem.cli.screen.text import readable, rows_of
-from stackmem.tools.bounded_calls import next_of
+from stackmem.settings.tools.bounded_calls import next_of
 
 from .editing_keys import FOCUS_OFF, FOCUS_ON, EditingKeys, add_deafness, call_when_sent
 from .mentions import is_mention

@@ -24,7 +24,7 @@ from stackmem.run.prepare import prepare
 from stackmem.run.request import Request
 from stackmem.settings.mcp_servers import Server
 from stackmem.settings.options import LIMIT_OPTIONS
-from stackmem.tools.mcp_servers import own_servers
+from stackmem.settings.tools.mcp_servers import own_servers
 
 
 @takes("flags", settings(

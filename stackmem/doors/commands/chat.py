@@ -40,7 +40,7 @@ from stackmem.run.prepare import prepare
 from stackmem.run.request import Request
 from stackmem.run.stored_request import read_request
 from stackmem.settings.options import LIMIT_OPTIONS
-from stackmem.tools.mcp_servers import own_servers
+from stackmem.settings.tools.mcp_servers import own_servers
 from stackmem.trace.open_run import Run
 
 _ROWS = 15

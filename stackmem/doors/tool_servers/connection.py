@@ -23,8 +23,8 @@ from stackmem.core.schemas.portable import own_arguments, portable
 from stackmem.core.text import whole_value
 from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import Server
-from stackmem.tools.bounded_calls import next_of
-from stackmem.tools.own_tools import PRINTING, TOOLS, OwnTool, ToolFailed
+from stackmem.settings.tools.bounded_calls import next_of
+from stackmem.settings.tools.own_tools import PRINTING, TOOLS, OwnTool, ToolFailed
 
 from .content import illustrated
 from .mending import MendedAnswers, MendedTransport

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from stackmem.core.schemas.json_schema import first_fault, schema_error
-from stackmem.tools.own_tools import Illustrated, ToolFailed
+from stackmem.settings.tools.own_tools import Illustrated, ToolFailed
 
 _DETAIL_CHARS = 2_000
 _MAX_IMAGES, _MAX_IMAGE_CHARS = 10, 48 << 20

@@ -13,7 +13,7 @@ from pathlib import Path
 from stackmem.errors import UsageError
 from stackmem.installing import install_command
 from stackmem.settings.mcp_servers import Server
-from stackmem.tools.own_tools import NOTES, TOOLS, register
+from stackmem.settings.tools.own_tools import NOTES, TOOLS, register
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from msgspec import Struct
 from stackmem.errors import UsageError
 from stackmem.models.local_servers import is_known
 from stackmem.models.registry import is_free
-from stackmem.tools.plugins import refuse_unlike_plugins
+from stackmem.settings.tools.plugins import refuse_unlike_plugins
 from stackmem.version import VERSION
 
 from .engine import Engine

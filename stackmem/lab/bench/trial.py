@@ -33,7 +33,7 @@ from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
 from stackmem.settings.options import PREFIX
-from stackmem.tools.plugins import blame, refuse_unlike_plugins
+from stackmem.settings.tools.plugins import blame, refuse_unlike_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.walk import state_after
 from stackmem.version import VERSION

@@ -30,7 +30,7 @@ from stackmem.lab.worlds import WORLDS
 from stackmem.models.endpoint import NO_KEY, PROVIDERS
 from stackmem.settings.option_values import ValuePlace
 from stackmem.settings.options import LIMIT_OPTIONS, OPTIONS
-from stackmem.tools.plugins import load_plugins
+from stackmem.settings.tools.plugins import load_plugins
 
 if TYPE_CHECKING:
     from stackmem.lab.comparison.bench_archive import BenchArchive

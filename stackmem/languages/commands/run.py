@@ -21,7 +21,7 @@ from stackmem.languages.running.run import run_program
 from stackmem.languages.running.screen import Answers, ProgramScreen, show_halt, show_program, watcher
 from stackmem.run.opened import Person
 from stackmem.settings.options import LIMIT_OPTIONS
-from stackmem.tools.mcp_servers import own_servers
+from stackmem.settings.tools.mcp_servers import own_servers
 
 
 @takes("flags", settings(

@@ -15,7 +15,7 @@ from stackmem.errors import Halted, UsageError
 from stackmem.languages.calling import with_run_program
 from stackmem.languages.language import INTERPRETERS, Launch, ProgramInterface, language_of, read_with
 from stackmem.languages.running.sources import Loader
-from stackmem.tools.own_tools import TOOLS
+from stackmem.settings.tools.own_tools import TOOLS
 
 from .opening import open_language
 from .prepare import read_program, source_reader

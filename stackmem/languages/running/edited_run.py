@@ -46,7 +46,7 @@ from stackmem.run.request import EditedProgram
 from stackmem.run.resume import refuse_unbegun
 from stackmem.run.run_folder import HISTORY
 from stackmem.run.stored_request import StoredRequest, read_request
-from stackmem.tools.plugins import load_plugins
+from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import TextOf, keep_source, program_of, sources_of
 from stackmem.trace.record import Record

@@ -23,8 +23,8 @@ from stackmem.models.registry import NOBODY, default_model
 from stackmem.run.prepare import must_be_text, place_run
 from stackmem.run.request import ProgramRequest, Request, Subject
 from stackmem.settings.settings import resolve
-from stackmem.tools.own_tools import TOOLS
-from stackmem.tools.plugins import load_plugins
+from stackmem.settings.tools.own_tools import TOOLS
+from stackmem.settings.tools.plugins import load_plugins
 
 from .opening import open_language
 

@@ -13,7 +13,7 @@ from stackmem.run.perform import ProgramWorld, World
 from stackmem.run.programs.tools import ToolContext
 from stackmem.run.request import ProgramRequest
 from stackmem.run.run_folder import HISTORY
-from stackmem.tools.own_tools import TOOLS
+from stackmem.settings.tools.own_tools import TOOLS
 from stackmem.trace.program import keep_source
 from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.workspace import Workspace

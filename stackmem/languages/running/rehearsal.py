@@ -38,7 +38,7 @@ from stackmem.languages.operations import (
     ToolAnswer,
 )
 from stackmem.languages.running.sources import CONFIGS, PACKAGED, Loader
-from stackmem.tools.own_tools import TOOLS
+from stackmem.settings.tools.own_tools import TOOLS
 
 from .opening import open_language
 from .prepare import source_reader

@@ -37,7 +37,7 @@ from stackmem.run.run_folder import TRACE
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.keys import key_problem
 from stackmem.settings.settings import Resolved, resolve
-from stackmem.tools.plugins import plugin_problems
+from stackmem.settings.tools.plugins import plugin_problems
 from stackmem.workspace.project.instructions import Instructions, find_instructions
 from stackmem.workspace.project.project import Project, find_project
 

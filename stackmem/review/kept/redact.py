@@ -14,7 +14,7 @@ from stackmem.core.state import State
 from stackmem.errors import RulesDiffer, UsageError
 from stackmem.run.result import read_result, result_fields, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run, removed_on_failure
-from stackmem.tools.plugins import load_plugins
+from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.open_run import Run
 from stackmem.trace.private import write_json

@@ -20,7 +20,7 @@ from stackmem.core.messages import ToolCall, ToolSpec
 from stackmem.errors import StackmemError
 from stackmem.neighbors import neighbor
 from stackmem.settings.program_trust import PROGRAMS_FOLDER
-from stackmem.tools.own_tools import TOOLS, call_own
+from stackmem.settings.tools.own_tools import TOOLS, call_own
 from stackmem.trace.lineage import RunReader
 from stackmem.workspace.refusals import ToolRefused
 from stackmem.workspace.workspace import Workspace

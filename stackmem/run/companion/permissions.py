@@ -16,7 +16,7 @@ from stackmem.core.person_facts import PermissionRule
 from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import FolderServers, is_trusted
 from stackmem.settings.permission_rules import PERMISSIONS_FILE, own_rules, project_rules
-from stackmem.tools.own_tools import TOOLS
+from stackmem.settings.tools.own_tools import TOOLS
 
 
 class FoundPermissions(Struct, frozen=True):

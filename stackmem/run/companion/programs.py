@@ -23,7 +23,7 @@ from stackmem.errors import UsageError
 from stackmem.neighbors import neighbor
 from stackmem.settings.mcp_servers import is_trusted
 from stackmem.settings.program_trust import PROGRAMS_FOLDER, read_programs
-from stackmem.tools.own_tools import TOOLS
+from stackmem.settings.tools.own_tools import TOOLS
 from stackmem.trace.program import keep_source
 from stackmem.workspace.profile import Mount
 

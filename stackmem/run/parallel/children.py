@@ -22,8 +22,8 @@ from stackmem.core.parallel.facts import FrameReturned
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped
 from stackmem.core.requests import AskPermission, AskUser, MergeFrames, RunFrames
 from stackmem.core.state import State
-from stackmem.tools.bounded_calls import next_of
-from stackmem.tools.own_tools import TOOLS
+from stackmem.settings.tools.bounded_calls import next_of
+from stackmem.settings.tools.own_tools import TOOLS
 
 from ..opened import ObserveFrame, Opened, Person
 from ..play import Play

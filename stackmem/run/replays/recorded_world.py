@@ -45,7 +45,7 @@ from stackmem.run.ports import Left, Unattended, UserCommand, UserFile
 from stackmem.run.prepare import prepare_kept
 from stackmem.run.programs.tools import BUILT_IN
 from stackmem.run.stored_request import read_request
-from stackmem.tools.plugins import load_plugins
+from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
 from stackmem.trace.record import Record
 from stackmem.trace.walk import WalkedRecord

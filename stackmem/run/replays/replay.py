@@ -12,7 +12,7 @@ from stackmem.errors import TraceError, UsageError
 from stackmem.run.perform import judge
 from stackmem.run.result import TraceEnd
 from stackmem.run.run_folder import TRACE, frame_parent
-from stackmem.tools.plugins import load_plugins
+from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.lineage import RunReader, begun_by
 from stackmem.trace.lock import current_outcome
 from stackmem.trace.open_run import Run

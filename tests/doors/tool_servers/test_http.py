@@ -16,8 +16,8 @@ import pytest
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.run.programs.tools import LITERAL_BYTES
-from stackmem.tools.mcp_servers import own_servers
-from stackmem.tools.own_tools import TOOLS
+from stackmem.settings.tools.mcp_servers import own_servers
+from stackmem.settings.tools.own_tools import TOOLS
 from tests.doors.tool_servers.test_servers import write_own
 
 SERVER = """

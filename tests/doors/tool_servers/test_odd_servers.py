@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from stackmem.settings.settings_files import user_folder
-from stackmem.tools.mcp_servers import own_servers
-from stackmem.tools.own_tools import NOTES, TOOLS
+from stackmem.settings.tools.mcp_servers import own_servers
+from stackmem.settings.tools.own_tools import NOTES, TOOLS
 
 Json = dict[str, Any]
 

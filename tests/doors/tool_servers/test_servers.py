@@ -13,8 +13,8 @@ from stackmem.core.program_facts import ToolAnswered
 from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import SERVERS_FILE, distrust, is_trusted, read_folder, trust
 from stackmem.settings.settings_files import user_folder
-from stackmem.tools.mcp_servers import own_servers
-from stackmem.tools.own_tools import TOOLS
+from stackmem.settings.tools.mcp_servers import own_servers
+from stackmem.settings.tools.own_tools import TOOLS
 
 SERVER = """
 import os

@@ -13,7 +13,7 @@ from stackmem.languages.running.run import run_program
 from stackmem.run.limits import first_limits
 from stackmem.run.opened import Person
 from stackmem.run.replays.replay import replay_run
-from stackmem.tools.own_tools import TOOLS, tool
+from stackmem.settings.tools.own_tools import TOOLS, tool
 from stackmem.trace.open_run import Run
 
 AGENT = """

@@ -22,7 +22,7 @@ import json, os, resource, sys
 from pathlib import Path
 
 from stackmem.core.program_facts import PhaseEnded
-from stackmem.tools.own_tools import tool
+from stackmem.settings.tools.own_tools import tool
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.run.opened import Person
 from stackmem.languages.running.run import run_program

@@ -16,7 +16,7 @@ from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
 from stackmem.run.replays.replay import replay_run
 from stackmem.run.resume import resume
-from stackmem.tools.own_tools import TOOLS, tool
+from stackmem.settings.tools.own_tools import TOOLS, tool
 from stackmem.trace.open_run import Run
 from tests.languages import tiny
 from tests.languages.running.test_run import Desk, folder_of

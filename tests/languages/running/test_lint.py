@@ -13,7 +13,7 @@ import pytest
 from stackmem.errors import UsageError
 from stackmem.languages.running.lint import lint_all
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
-from stackmem.tools import own_tools
+from stackmem.settings.tools import own_tools
 from tests.in_process import command_line
 
 GOOD = "main: [{name: a, tool: log, message: hi}]\n"

@@ -33,7 +33,7 @@ STOPPED = """
 import os, signal, sys, threading, time
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from stackmem.tools.own_tools import tool
+from stackmem.settings.tools.own_tools import tool
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.run.opened import Person
 from stackmem.languages.running.run import run_program

@@ -27,7 +27,7 @@ from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
 from stackmem.run.replays.replay import replay_run
 from stackmem.run.resume import resume
-from stackmem.tools.own_tools import TOOLS, register, tool
+from stackmem.settings.tools.own_tools import TOOLS, register, tool
 from stackmem.trace.open_run import Run
 from stackmem.trace.program import keep_source
 from tests.languages import tiny

@@ -14,7 +14,7 @@ from stackmem.core.facts import ModelReplied
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.review.replays.live import replay_live
 from stackmem.review.replays.model import replay_model
-from stackmem.tools.own_tools import TOOLS, tool
+from stackmem.settings.tools.own_tools import TOOLS, tool
 from stackmem.trace.open_run import Run
 from tests.languages import tiny
 from tests.languages.running.test_run import Desk, folder_of

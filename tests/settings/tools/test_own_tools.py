@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.errors import UsageError
-from stackmem.tools.own_tools import TOOLS, OwnTool, from_function, register
+from stackmem.settings.tools.own_tools import TOOLS, OwnTool, from_function, register
 from tests.stage import ROOT
 
 
@@ -152,7 +152,7 @@ def test_calls_one_after_another_come_to_one_thread_also_after_one_was_too_late(
 
 STUCK = """
 import os, sys, threading, time
-from stackmem.tools.own_tools import from_function
+from stackmem.settings.tools.own_tools import from_function
 
 def stuck():
     while True:
@@ -219,7 +219,7 @@ def test_what_is_no_plain_function_is_called_with_fitted_arguments_too() -> None
 # In separate processes: if another test's tool overruns its time, stdout is not restored either.
 ROUTED = """
 import sys
-from stackmem.tools.own_tools import from_function
+from stackmem.settings.tools.own_tools import from_function
 
 routed, before = [], sys.stdout
 one = from_function(lambda: routed.append(id(sys.stdout)), name="one", description="", parallel=False, idempotent=False)
@@ -237,7 +237,7 @@ def test_a_stdout_replaced_while_tools_run_stays_open() -> None:
 
 LATE = """
 import io, os, sys, threading
-from stackmem.tools.own_tools import from_function
+from stackmem.settings.tools.own_tools import from_function
 
 threads, (goes_on, let_go) = [], os.pipe()
 
@@ -274,7 +274,7 @@ def test_a_tool_that_ends_long_after_its_time_leaves_alone_the_stdout_that_was_p
 
 LATE_AT_ONCE = """
 import sys, time
-from stackmem.tools.own_tools import from_function
+from stackmem.settings.tools.own_tools import from_function
 
 def works():
     for _ in range(300):
@@ -304,7 +304,7 @@ def test_tools_that_are_ended_as_they_begin_leave_stdout_as_it_was() -> None:
 
 IMPORTS = """
 import sys, time
-from stackmem.tools.own_tools import from_function
+from stackmem.settings.tools.own_tools import from_function
 
 def uses_it():
     import takes_a_second
