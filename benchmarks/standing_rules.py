@@ -34,7 +34,7 @@ from stackmem.core.text import fill
 from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import Recall, Remember
 from stackmem.memory import open_strategy
-from stackmem.prompts import prompt_text
+from stackmem.run.prompts import prompt_text
 
 OUTPUT_TOKENS = 150
 STEPS = 4

@@ -11,7 +11,7 @@ pass() { .venv/bin/python -m pytest --dist loadfile --no-loadscope-reorder --dur
 
 processors=$(nproc)
 waiting=$((processors < 4 ? 2 * processors : 8)) # two workers per processor, because some tests wait
-pure=(tests/golden tests/core tests/prompts tests/memory tests/languages tests/compliance tests/review/measure tests/lab/strategies)
+pure=(tests/golden tests/core tests/run/prompts tests/memory tests/languages tests/compliance tests/review/measure tests/lab/strategies)
 if (($#)); then
     pass -n "$waiting" "$@"
 else

@@ -47,7 +47,7 @@ from stackmem.core.text import fill
 from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, SearchFiles, WorkspaceCall, WriteFile
 from stackmem.memory import open_strategy
-from stackmem.prompts import prompt_text
+from stackmem.run.prompts import prompt_text
 
 PRICE = Price(1.0, 2.0, 1.25, 2.0, 0.1, "made up for tests")
 SPENT = Usage(uncached=100, output=20)

@@ -22,8 +22,8 @@ class MemoryStrategy(Protocol):
     Attributes:
         name: Spelled as for ``--strategy``, including parameters. Recorded in the trace.
         tools: The tools it offers, the same in every request of a run.
-        prompt: Name of its system prompt: a file in ``prompts/`` without ``.md``, followed by the traits that select
-            its lines (``stackheap+listed``). A prompt from another package is ``PACKAGE:FILE``.
+        prompt: Name of its system prompt: a file in ``run/prompts/`` without ``.md``, followed by the traits that
+            select its lines (``stackheap+listed``). A prompt from another package is ``PACKAGE:FILE``.
         prefix_stable: Whether each prompt of a frame starts with the exact bytes of the frame's previous one. If not,
             the strategy leaves out the model's thinking from what it sends back, unless it is ``ClearsResults``.
             ``RunStarted`` records this.

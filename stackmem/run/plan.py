@@ -31,7 +31,7 @@ from stackmem.memory import open_strategy
 from stackmem.memory.small import small_offer
 from stackmem.models.registry import NOBODY, HasTokenizer, Model, introduced, open_model
 from stackmem.models.tokens import CHARS_PER_TOKEN
-from stackmem.prompts import prompt_text
+from stackmem.run.prompts import prompt_text
 from stackmem.run.tasks.reader import Task
 from stackmem.settings.network import network_kept, network_of
 from stackmem.settings.settings import Settings

@@ -122,7 +122,7 @@ def test_a_command_that_works_in_part_says_which_part(stage: Stage, arguments: l
     assert "--isolation memory" in ran.stderr
 
 
-@pytest.mark.parametrize("part", ["prompts", "golden", "memory"])
+@pytest.mark.parametrize("part", ["run/prompts", "golden", "memory"])
 def test_the_portable_part_of_the_suite_passes_on_another_system(tmp_path: Path, part: str):
     line = [sys.executable, str(OTHER_SYSTEM), "pytest", f"--basetemp={tmp_path / 'tests'}", f"tests/{part}"]
     ran = subprocess.run(line, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)

@@ -93,7 +93,7 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/installing.py": (1, INSTALLED),
     "stackmem/models/catalog.py": (1, INSTALLED),
     "stackmem/models/tokens.py": (1, INSTALLED),
-    "stackmem/prompts/__init__.py": (2, INSTALLED),
+    "stackmem/run/prompts/__init__.py": (2, INSTALLED),
     "stackmem/lab/comparison/bench_archive.py": (1, MADE),
     "stackmem/cli/documents.py": (4, INSTALLED),
     "stackmem/lab/comparison/evidence_archive.py": (1, MADE),

@@ -21,7 +21,7 @@ from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import EditFile, HeapLoad
 from stackmem.memory import open_strategy
 from stackmem.memory.small import STRATEGIES_FOR_SMALL, has_small_size, small_offer
-from stackmem.prompts import prompt_text
+from stackmem.run.prompts import prompt_text
 from tests.build import call, do, play, pop, push, started
 
 NAMES = list(STRATEGIES_FOR_SMALL)

@@ -27,7 +27,7 @@ from stackmem.lab.strategies.compacting import Summarizing, cold_parts, request_
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.memory.shared.linear import Linear, OneConversation, size
 from stackmem.models.catalog import lookup
-from stackmem.prompts import prompt_text
+from stackmem.run.prompts import prompt_text
 
 from .identity import PrefixChain, shared
 

@@ -22,8 +22,8 @@ from msgspec import Raw, Struct
 
 from stackmem.core.facts import ModelReplied
 from stackmem.doors.gateway.wires.wire import MIN_REPLY_TOKENS, WireFormat
-from stackmem.prompts import prompt_text
 from stackmem.providers.failures import failed
+from stackmem.run.prompts import prompt_text
 
 from .cutting import SummaryWanted
 from .exchanges import SummaryPassed

@@ -29,7 +29,6 @@ from stackmem.core.text import fill, mark_cut, whole, whole_value
 from stackmem.core.tool_schemas import prompt_slots
 from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
-from stackmem.prompts import prompt_text
 from stackmem.run.assemble import scrubber_of
 from stackmem.run.in_memory import NoHistory
 from stackmem.run.interrupts import Interrupts
@@ -38,6 +37,7 @@ from stackmem.run.perform import World
 from stackmem.run.plan import tool_specs
 from stackmem.run.ports import Left
 from stackmem.run.prepare import must_be_text
+from stackmem.run.prompts import prompt_text
 from stackmem.run.run_folder import TRACE, new_run
 from stackmem.run.stored_request import StoredRequest, write_request
 from stackmem.settings.directories import runs_dir

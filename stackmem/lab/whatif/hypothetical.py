@@ -14,10 +14,10 @@ from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import tool_name
 from stackmem.errors import UsageError
 from stackmem.memory.adaptive import Adaptive
-from stackmem.prompts import prompt_text
 from stackmem.review.measure.first_loss import UsedFacts, facts_used
 from stackmem.review.measure.moments import Moment, moments
 from stackmem.review.measure.phases import PhaseRule, Rule, phases, steps_of
+from stackmem.run.prompts import prompt_text
 from stackmem.trace.imported import imported_from
 
 from .hypothetical_frames import Handing, HandOver, framed, handing

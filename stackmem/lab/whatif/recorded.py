@@ -26,7 +26,6 @@ from stackmem.lab.strategies.clear_paying import ClearPaying
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.memory.adaptive import Adaptive
 from stackmem.memory.small import has_small_size, small_offer
-from stackmem.prompts import prompt_text
 from stackmem.review.kept.cache_bill import moments_of
 from stackmem.review.kept.costing import Costing, costing_as, counter_for, own_costing
 from stackmem.review.kept.run_list import name_of
@@ -35,6 +34,7 @@ from stackmem.review.measure.moments import Moment, moments
 from stackmem.review.measure.phases import PhaseRule
 from stackmem.review.measure.speed import learned_speed
 from stackmem.run.companion.find import find_run
+from stackmem.run.prompts import prompt_text
 from stackmem.trace.imported import Stated, imported_from, stated_by_recording
 from stackmem.trace.long_work import tracked
 

@@ -24,7 +24,6 @@ from stackmem.models.endpoint import without_login
 from stackmem.models.local_servers import LOCAL_SERVERS
 from stackmem.models.registry import introduced, open_model, unready
 from stackmem.models.tokens import CHARS_PER_TOKEN
-from stackmem.prompts import prompt_text
 from stackmem.providers.openai import OpenAIModel
 from stackmem.review.doctor.isolation_probe import LevelReport, survey
 from stackmem.review.doctor.probe import ServerProbes, probe_server
@@ -33,6 +32,7 @@ from stackmem.run.git_inside import history_told, place_of
 from stackmem.run.models import asked_of, is_small
 from stackmem.run.plan import tool_specs
 from stackmem.run.prepare import profile_of
+from stackmem.run.prompts import prompt_text
 from stackmem.run.run_folder import TRACE
 from stackmem.settings.directories import runs_dir, sandbox_dir
 from stackmem.settings.keys import key_problem

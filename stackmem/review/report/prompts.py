@@ -22,7 +22,7 @@ from stackmem.core.text import fill
 from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import OPTIONAL_TOOLS
 from stackmem.memory import open_strategy
-from stackmem.prompts import prompt_text
+from stackmem.run.prompts import prompt_text
 from stackmem.trace.imported import imported_from
 
 from .texts import Texts, chars_of

@@ -29,8 +29,8 @@ from stackmem.lab.comparison.evidence_verdict import verdict
 from stackmem.lab.whatif.hypothetical import start_with_frames
 from stackmem.lab.whatif.recorded import WhatIfQuestion, tell_again
 from stackmem.memory import open_strategy
-from stackmem.prompts import prompt_text
 from stackmem.review.measure.moments import moments
+from stackmem.run.prompts import prompt_text
 from tests.formats.foreign_runs import mini_1, swe_agent, tau
 
 
