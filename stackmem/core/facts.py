@@ -25,7 +25,7 @@ from .program_facts import OfferedProgram, ProgramEvent
 from .skills import Skill
 from .voice import Voice
 
-RULES = 2  # raised whenever a golden trace changes: a replay is strict only between equal rules
+RULES = 3  # raised whenever a golden trace changes: a replay is strict only between equal rules
 Checkpoint = Literal["improved", "unchanged"]
 Stop = Literal["call", "end", "truncated", "refused", "window", "paused"]
 Ending = Literal[

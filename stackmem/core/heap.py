@@ -328,9 +328,9 @@ def source_faults(entries: tuple[StoreEntry, ...], digests: dict[str, str]) -> l
 def no_chunk(heap: Heap, name: str) -> str:
     """Return the message for a missing name, with the closest existing names."""
     if not heap.chunks:
-        return f"there is no chunk {name[:80]!r}; the heap is empty, store one with heap_alloc"
+        return f"unknown chunk {name[:80]!r}; the heap is empty, store one with heap_alloc"
     near = get_close_matches(name, heap.chunks, n=3, cutoff=0.4) or list(heap.chunks)[:5]
-    return f"there is no chunk {name[:80]!r}; nearest: {', '.join(near)}"
+    return f"unknown chunk {name[:80]!r}; nearest: {', '.join(near)}"
 
 
 def read_text(heap: Heap, call: HeapRead) -> tuple[str, str]:

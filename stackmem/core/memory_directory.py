@@ -135,7 +135,7 @@ def _no_file(directory: Directory, path: str) -> str:
     if directory.under(path) or path == ROOT:
         return f"{path} is a folder; name a file, or view it to see its files"
     known = ", ".join(sorted(directory.files)[:5]) or "none yet, use create"
-    return f"there is no {path}; files: {known}"
+    return f"{path} does not exist; files: {known}"
 
 
 def _view(directory: Directory, path: str) -> _Change | str:

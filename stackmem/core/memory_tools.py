@@ -327,7 +327,7 @@ def _add_note(state: State, call: AddNote) -> LookupAnswer:
 def _remember(state: State, call: Remember) -> LookupAnswer:
     """Store words of the user. The agent's own words, and those of files and results, are refused."""
     if state.session is None:
-        return LookupAnswer(fault="there is no conversation with a user in this run")
+        return LookupAnswer(fault="this run has no conversation with a user")
     outcome = keeping.remembered(state.session, call)
     if not outcome.done:
         return LookupAnswer(fault=outcome.message)
@@ -344,7 +344,7 @@ def _expand(state: State, call: Expand) -> LookupAnswer:
     results = [turn for turn in state.running.turns if isinstance(turn, Result)]
     texts = [turn.text for turn in results if turn.step == call.index]
     if not texts:
-        known = f"numbers go from {results[0].step} to {results[-1].step}" if results else "there are no results yet"
+        known = f"numbers go from {results[0].step} to {results[-1].step}" if results else "this frame has none yet"
         return LookupAnswer(fault=f"no result has the number {call.index}; {known}")
     return LookupAnswer(clip_bytes(f"result {call.index} in full:\n" + "\n".join(texts), state.shown_bytes + 200))
 

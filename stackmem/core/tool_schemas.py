@@ -163,7 +163,7 @@ def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) 
     tool = tool_named(call.name, offered)
     if tool is None:
         names = ", ".join(map(tool_name, offered))
-        return Refusal("unknown_tool", f"there is no tool {call.name[:80]!r}", f"the tools are {names}")
+        return Refusal("unknown_tool", f"unknown tool {call.name[:80]!r}", f"the tools are {names}")
     if call.malformed is not None or not isinstance(call.arguments, dict):
         return Refusal("bad_arguments", f"{unreadable(call)} one JSON object with {_accepted(tool)}")
     faults = _faults(_form(tool), call.arguments, "")

@@ -321,7 +321,7 @@ def _invoke(call: requests.InvokeTool, world: World, program: ProgramWorld) -> T
     own = program.own_tools.get(call.tool)
     if own is None:
         known = ", ".join([*BUILT_IN, *program.own_tools])
-        return ToolAnswered(None, "unknown_tool", f"there is no tool {call.tool[:80]!r}; known: {known}")
+        return ToolAnswered(None, "unknown_tool", f"unknown tool {call.tool[:80]!r}; known: {known}")
     answer = own.answer(call.arguments)
     return replace(answer, value=scrub_value(answer.value, world.scrub), detail=world.scrub(answer.detail))
 

@@ -21,6 +21,7 @@ from stackmem.core.person_facts import (
     PersonStopped,
     WordsAsked,
 )
+from stackmem.core.program_facts import ProgramHalted, StepFailed
 from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, AskWords, Compact, Effect, answered
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
@@ -193,5 +194,9 @@ def _unworded(event: facts.Event) -> facts.Event:
             return replace(event, text="")
         case facts.RunEnded() | facts.FramePopped():
             return replace(event, result="")
+        case StepFailed():
+            return replace(event, reason="")
+        case ProgramHalted():
+            return replace(event, report="")
         case _:
             return event

@@ -120,7 +120,7 @@ def _text_of(span: LineSpan) -> tuple[str, list[str]]:
         notes.append("lines end in CRLF")
     text = raw.decode("utf-8", "replace")
     if text.count("\ufffd") > raw.count(_REPLACEMENT) + span.more:
-        notes.append("bytes that are not UTF-8 are shown as U+FFFD")
+        notes.append("bytes that are not UTF-8 appear as U+FFFD")
     shown = visible(text)
     if shown != text:
         notes.append("control characters are shown escaped")

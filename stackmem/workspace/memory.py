@@ -204,7 +204,7 @@ class MemoryWorkspace:
 
     def search_files(self, pattern: str, path: str, glob: str, context: int, shown_bytes: int) -> ToolOutcome:
         """Refuse: a pattern may run forever, so the search needs a sandbox."""
-        return ToolOutcome("search_files needs a sandbox, and there is none in memory; read the files", failed=True)
+        return ToolOutcome("search_files needs a sandbox, which this workspace lacks; read the files", failed=True)
 
     def list_files(self, path: str, shown_bytes: int) -> ToolOutcome:
         return self._tools.list(path, shown_bytes)

@@ -41,7 +41,7 @@ def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
         case errno.ELOOP:
             return f"{name} is a loop of symlinks, or goes through more than 40; use the path of the file itself"
         case errno.EACCES | errno.EPERM:
-            return f"there is no permission to {asked} {name}; change its mode with run_command, or use another path"
+            return f"no permission to {asked} {name}; change its mode with run_command, or use another path"
         case errno.ENAMETOOLONG:
             return f"{name} is too long: a name has at most 255 bytes, a path 4,095; use a shorter one"
         case errno.EAGAIN:

@@ -102,7 +102,7 @@ def test_a_missing_name_lists_the_nearest_names(tool):
 def test_a_double_free_is_an_error_and_not_silence():
     played = play(alloc("a"), do("heap_free", name="a"), do("heap_free", name="a"))
     assert played.of(ChunkFreed)
-    assert "there is no chunk 'a'" in rejected(played).reason
+    assert "unknown chunk 'a'" in rejected(played).reason
 
 
 def test_a_freed_chunk_stays_in_the_trace():
@@ -185,8 +185,8 @@ def test_a_load_of_one_chunk_is_the_fact_of_a_read():
     ("names", "told"),
     [
         ([], "names is empty; name the chunks to load"),
-        (["a", "ab"], "heap_load refused, nothing was loaded: there is no chunk 'ab'; nearest: b, a"),
-        (["b"] * 3 + [f"n{number}" for number in range(5_000)], "there is no chunk 'n0'"),
+        (["a", "ab"], "heap_load refused, nothing was loaded: unknown chunk 'ab'; nearest: b, a"),
+        (["b"] * 3 + [f"n{number}" for number in range(5_000)], "unknown chunk 'n0'"),
     ],
 )
 def test_a_load_that_cannot_be_whole_loads_nothing(names, told):
@@ -209,7 +209,7 @@ def test_a_load_that_one_result_cannot_show_is_refused():
 
 def test_a_run_that_was_not_offered_the_load_refuses_it_as_before():
     played = play(alloc("a", "one"), do("heap_load", names=["a"]))
-    assert rejected(played).reason.startswith("there is no tool 'heap_load'; the tools are read_file, ")
+    assert rejected(played).reason.startswith("unknown tool 'heap_load'; the tools are read_file, ")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_valid_values_have_no_fault(schema, value):
         ({"pattern": "^a"}, "b", "$ must match '^a', is \"b\""),
         ({"anyOf": [{"type": "string"}]}, 1, "$ must be of type string, is integer"),
         (FORMS, 2, "$ fits none of 2 forms; of the first: $ must be of type string, is integer"),
-        ({"oneOf": [{}, {"type": "integer"}]}, 1, "$ fits 2 forms where one is asked for"),
+        ({"oneOf": [{}, {"type": "integer"}]}, 1, "$ fits 2 forms, but must fit exactly one"),
         ({"not": {"type": "string"}}, "a", "$ has the form that is ruled out"),
         ({"$ref": "#/$defs/n", "$defs": {"n": {"type": "null"}}}, 1, "$ must be of type null, is integer"),
         ({"$ref": "#"}, 1, "the schema refers to itself without end"),

@@ -62,7 +62,7 @@ def test_a_number_that_no_result_has_is_refused_with_those_there_are(number):
 
 def test_before_any_result_there_is_nothing_to_expand():
     played = play(do("expand", index=1), start=started("expandable"))
-    assert "there are no results yet" in played.answer
+    assert "this frame has none yet" in played.answer
 
 
 def test_a_popped_frame_is_asked_by_its_name_or_its_id():
@@ -104,7 +104,7 @@ def test_excerpts_are_bounded_whatever_a_frame_held():
     [
         ({"name": "frame:gone"}, "no frame 'gone' has popped; popped: child"),
         ({"name": "frame:child", "start_line": 1}, "start_line and end_line are for chunks"),
-        ({"name": "gone"}, "there is no chunk 'gone'"),
+        ({"name": "gone"}, "unknown chunk 'gone'"),
     ],
 )
 def test_a_frame_that_cannot_be_read_is_refused_with_the_way_out(given, told):
@@ -157,16 +157,16 @@ AT = {"command": "create", "path": "/memories/a", "file_text": "one one\ntwo"}
         ({"command": "create", "path": "/memories/x", "file_text": "x" * (TOTAL_CHARS + 1)}, "maximum is 100,000"),
         ({"command": "str_replace", "path": "/memories/a", "old_str": "one", "new_str": ""}, "occurs 2 times"),
         ({"command": "str_replace", "path": "/memories/a", "old_str": "", "new_str": ""}, "old_str is empty"),
-        ({"command": "str_replace", "path": "/memories/b", "old_str": "x", "new_str": ""}, "there is no /memories/b"),
+        ({"command": "str_replace", "path": "/memories/b", "old_str": "x", "new_str": ""}, "b does not exist; files: "),
         ({"command": "insert", "path": "/memories/a", "insert_line": 3, "insert_text": ""}, "from 0 to 2"),
-        ({"command": "insert", "path": "/memories/b", "insert_line": 0, "insert_text": ""}, "there is no"),
+        ({"command": "insert", "path": "/memories/b", "insert_line": 0, "insert_text": ""}, "does not exist"),
         ({"command": "delete", "path": "/memories"}, "itself cannot be deleted"),
         ({"command": "delete", "path": "/memories/b"}, "files: /memories/a"),
         ({"command": "rename", "old_path": "/memories", "new_path": "/memories/b"}, "itself cannot be renamed"),
-        ({"command": "rename", "old_path": "/memories/b", "new_path": "/memories/c"}, "there is no /memories/b"),
+        ({"command": "rename", "old_path": "/memories/b", "new_path": "/memories/c"}, "b does not exist; files: "),
         ({"command": "rename", "old_path": "/memories/a", "new_path": "/memories/a/b"}, "choose a path outside"),
         ({"command": "rename", "old_path": "/memories/a", "new_path": "/memories/a"}, "exists"),
-        ({"command": "view", "path": "/memories/b"}, "there is no /memories/b"),
+        ({"command": "view", "path": "/memories/b"}, "b does not exist; files: "),
         ({"command": "look", "path": "/memories/a"}, "command must be one of view, create"),
     ],
 )

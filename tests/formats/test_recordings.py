@@ -170,7 +170,7 @@ def test_a_session_that_stopped_in_a_call_is_interrupted():
 
 def test_the_only_call_without_a_result_is_reported():
     found = [line for line in lines() if "toolu_A" not in json.dumps(line.get("message", {})) or line["type"] != "user"]
-    assert of(session_of(found), ToolReturned)[0].text == "(the recording holds no result)"
+    assert of(session_of(found), ToolReturned)[0].text == "(the recording contains no result)"
 
 
 def test_harness_text_of_claude_code_is_not_a_reply():

@@ -81,7 +81,9 @@ def write() -> None:
     numbers = remembered()
     digest = digest_of({path: text for name in STORIES for path, text in kept(name).items()})
     if numbers.setdefault(str(RULES), digest) != digest:
-        sys.exit(f"the pages are written, but RULES {RULES} stands for others: raise it in core/events.py, and repeat")
+        sys.exit(
+            f"the pages are written, but RULES {RULES} belongs to other pages: raise it in core/facts.py, and repeat"
+        )
     RULES_FILE.write_bytes(json.format(json.encode(numbers), indent=2) + b"\n")
 
 

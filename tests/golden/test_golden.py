@@ -1,7 +1,7 @@
 """Golden traces: what the rules derive from a script, stored as text to reveal every change of behavior or wording.
 
 `python -m tests.golden.pages` rewrites the files. A changed file means that older traces no longer replay byte for
-byte, so it requires a higher `RULES` in core/events.py. rules.json maps each number to its files.
+byte, so it requires a higher `RULES` in core/facts.py. rules.json maps each number to its files.
 """
 
 import pytest
@@ -26,7 +26,7 @@ def test_a_changed_golden_file_takes_a_higher_number_of_rules():
     texts = {path: text for name in STORIES for path, text in kept(name).items()}
     numbers = remembered()
     assert numbers.get(str(RULES)) == digest_of(texts), (
-        f"the files are not those of RULES {RULES}; raise it in core/events.py, then python -m tests.golden.pages"
+        f"the files are not those of RULES {RULES}; raise it in core/facts.py, then python -m tests.golden.pages"
     )
     assert max(map(int, numbers)) == RULES, "the rules number can only increase"
     assert len(set(numbers.values())) == len(numbers), "the rules number was raised without any change"

@@ -84,7 +84,7 @@ def _answered(effect: Operation, answer: Callable[[Operation], Answer], sources:
             done.chunks[effect.name] = effect.content
             return ChunkAnswer()
         case ReadChunk() | DropChunk() if effect.name not in done.chunks:
-            return ChunkAnswer(failed=f"there is no chunk {effect.name!r}")
+            return ChunkAnswer(failed=f"unknown chunk {effect.name!r}")
         case ReadChunk():
             return ChunkAnswer(done.chunks[effect.name])
         case DropChunk():

@@ -246,7 +246,7 @@ def test_a_question_that_nobody_answers_ends_the_run_and_the_answer_goes_on() ->
 
 def test_chunks_are_kept_under_names_that_can_be_and_two_never_become_one() -> None:
     played = Played("keep my§plan do it\nchunk my§plan\nkeep my¤plan other\nchunks\ndrop my§plan\nchunk my§plan").play()
-    assert "there is no chunk" in played.program.value
+    assert "unknown chunk" in played.program.value
     sizes = [event for event in played.events if type(event).__name__ == "ChunkKept"]
     assert [event.name for event in sizes] == ["my_plan"]  # type: ignore[union-attr]
     played.replay()

@@ -195,7 +195,7 @@ def test_a_run_that_kept_no_files_or_has_lost_them_is_not_gone_on_from(stage: St
         (-1, {}, "has no step -1"),
         (2, {"model": "nonsense"}, "no model 'nonsense'"),
         (2, {"strategy": "stak"}, "no strategy 'stak'"),
-        (2, {"dropped": ("spek",)}, "there is no chunk 'spek'; nearest: spec"),
+        (2, {"dropped": ("spek",)}, "unknown chunk 'spek'; nearest: spec"),
         (2, {"chunks": {"a b": "x"}}, "is not a valid name"),
         (2, {"chunks": {"big": "x" * 10_001}}, "the heap has 9 of 10,000 characters"),
         (2, {"chunks": {"empty": ""}}, "is empty"),

@@ -158,7 +158,7 @@ def test_a_named_folder_needs_no_trust_and_none_leaves_all_out(stage: Stage, tru
     assert {each.name for each in events(both.run_dir, RunStarted)[0].programs} == {"double", "triple"}
     replay(both.run_dir)
     off = solve(stage, trusted, RUN, pop(), programs="none")
-    assert "there is no tool 'run_program'" in reason(off)
+    assert "unknown tool 'run_program'" in reason(off)
 
 
 def test_a_strategy_without_a_heap_lists_programs_with_their_inputs(stage: Stage, trusted: Path):

@@ -126,7 +126,7 @@ def test_a_killed_command_is_repeated_on_the_files_as_they_were_before_it(killed
         "rm -r folder; echo file > folder"
     )
     files = {"kept": "1\n", "gone": "g", "mode": "m", "folder/in": "i", "rest": "0"}
-    # The second time there is no sleep, and `begun` shows nothing, because it is removed with everything else.
+    # The second time it does not sleep, and `begun` shows nothing, because it is removed with everything else.
     run = killed_in_a_command(f"test ! -e begun && {spoil}; cat kept; rm rest; touch rest", files=files)
     work = Path(json.loads((run / "request.json").read_text("utf-8"))["workspace"])
     assert (work / "new" / "deep" / "file").exists()

@@ -1,9 +1,12 @@
 """A trace with a valid chain may still contradict the rules: replay names the record."""
 
+import shutil
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
-from stackmem import Record, RulesDiffer, TraceError
+from stackmem import Record, RulesDiffer, TraceError, replay
 from stackmem.core.budgets import Limits
 from stackmem.core.facts import (
     CallRejected,
@@ -200,6 +203,22 @@ def test_under_other_rules_a_fact_of_another_kind_is_a_difference():
     index = place_of(records, ToolReturned)
     swapped = [*records[:index], Record(index + 1, 0.0, CallRejected("closed", "no")), *records[index + 1 :]]
     assert f"record {index + 1}: recorded CallRejected" in difference(swapped)
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "recorded"),
+    [
+        ("solve", "finished", "heap_read refused: there is no chunk 'spce'; nearest: spec"),
+        ("loop_agent", "finished", "dance was not run: there is no action 'dance'"),
+        ("apl", "halted", "There is no tool `nope`."),
+    ],
+)
+def test_a_run_recorded_under_rules_2_still_verifies(name, outcome, recorded, tmp_path):
+    run = shutil.copytree(Path(__file__).parent / "rules2" / name, tmp_path / name)
+    assert recorded in (run / "trace.jsonl").read_text("utf-8")
+    found = replay(run)
+    assert (found.same_rules, found.prompts) == (False, 0)
+    assert found.outcome == outcome
 
 
 def test_hostile_records_in_a_whole_chain_raise_only_what_is_documented():

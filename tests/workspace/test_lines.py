@@ -169,7 +169,7 @@ def test_a_nul_far_behind_the_beginning_makes_only_its_own_lines_binary(at):
             "if x:\u202e\u2028\n".encode(),
             "[lines 1-1 of 1; control characters are shown escaped]\nif x:\\u202e\\u2028\n",
         ),
-        (b"caf\xe9 noir\n", "[lines 1-1 of 1; bytes that are not UTF-8 are shown as U+FFFD]\ncaf\ufffd noir\n"),
+        (b"caf\xe9 noir\n", "[lines 1-1 of 1; bytes that are not UTF-8 appear as U+FFFD]\ncaf\ufffd noir\n"),
         ("it is \ufffd\n".encode(), "it is \ufffd\n"),
         (b"a\x0bb\x0cc\n", "[lines 1-1 of 1; control characters are shown escaped]\na\\x0bb\\x0cc\n"),
     ],

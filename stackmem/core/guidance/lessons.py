@@ -70,7 +70,7 @@ def with_lesson(refusal: Refusal, call: ToolCall, offered: tuple[Tool, ...]) -> 
     example = f"Call it like this: {_corrected(call, tool)}"
     if ours == call.name:
         return replace(refusal, way_out=f"{refusal.way_out}{'. ' if refusal.way_out else ''}{example}")
-    return Refusal(refusal.code, f"there is no tool {call.name[:80]!r} here, use {ours}", example)
+    return Refusal(refusal.code, f"unknown tool {call.name[:80]!r}, use {ours}", example)
 
 
 def example_call(state: State) -> str:

@@ -90,7 +90,7 @@ class _Telling:
         forms = error.kind.value
         fits = sum(not form for form in forms)
         if fits:
-            return f"{location} fits {fits} forms where one is asked for"
+            return f"{location} fits {fits} forms, but must fit exactly one"
         message = self.first(forms[0])
         return message if len(forms) == 1 else f"{location} fits none of {len(forms)} forms; of the first: {message}"
 

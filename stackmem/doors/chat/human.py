@@ -96,7 +96,7 @@ class HumanModel:
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Return the typed reply, or a failure of kind ``script`` at the end of input. Ctrl-C raises."""
         if self._source is None and not can_type():
-            return ModelFailed("script", f"there is no standard input to type a call at; {_RUN_ENDS}")
+            return ModelFailed("script", f"standard input is closed, so you cannot type a call; {_RUN_ENDS}")
         self._show_new(request)
         source = self._source = self._source or Keyboard()
         while True:

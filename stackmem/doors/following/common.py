@@ -46,7 +46,7 @@ class FollowedFolder(msgspec.Struct, frozen=True):
         leave_out: Folders that the history leaves out.
         own: Folders of stackmem's own files.
         git: Whether the run may read the folder's repository.
-        inside: What lets the repository in the workspace follow the folder's, if there is one.
+        inside: Lets the repository in the workspace follow the folder's, if there is one.
     """
 
     folder: Path

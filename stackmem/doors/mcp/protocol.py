@@ -96,7 +96,7 @@ def memory_server(plan: ClientPlan, calls: ClientCalls) -> Server[Any]:
 
     async def read_resource(context: Any, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         if str(params.uri) != INDEX:
-            raise ValueError(f"there is no such resource; the one there is: {INDEX}")
+            raise ValueError(f"unknown resource {str(params.uri)[:80]!r}; known: {INDEX}")
         answer = await ask(context, tool_name(HeapList), {})
         held = types.TextResourceContents(uri=INDEX, mime_type="text/plain", text=answer.text)
         return types.ReadResourceResult(contents=[held])

@@ -46,7 +46,7 @@ from .session import (
 )
 
 USER = "imported:user"
-UNANSWERED = "(the recording holds no result)"
+UNANSWERED = "(the recording contains no result)"
 _NOT_NAME = re.compile(r"[^A-Za-z0-9_./-]+")
 
 

@@ -298,7 +298,7 @@ def _reply(source: ScriptSource, entries: Any, index: int) -> ScriptedReply:
     if "retry_after_seconds" in entry and fault not in {"429", "529"}:
         raise source.error(*source.at(entry, "retry_after_seconds"), "'retry_after_seconds' requires fault 429 or 529")
     if fault in FAILING_FAULTS and (calls or text):
-        raise source.error(*at, f"with fault {fault} there is no reply; move 'call' and 'text' to the next entry")
+        raise source.error(*at, f"fault {fault} sends no reply; move 'call' and 'text' to the next entry")
     if fault == "two_calls" and len(calls) > 1:
         raise source.error(
             *at, "fault two_calls adds a second call automatically; to write both calls, use 'calls' without a fault"

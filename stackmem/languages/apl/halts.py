@@ -173,7 +173,7 @@ def unknown_tool(name: str, candidates: Iterable[str], unreadable: Sequence[str]
     details = f"Known tools: {', '.join(names)}"
     if unreadable:
         details = f"{details}, Tool files that cannot be read: {', '.join(unreadable)}"
-    return Halt("Unknown Tool", f"There is no tool `{name}`.", details, near=nearest(name, names))
+    return Halt("Unknown Tool", f"The tool `{name}` does not exist.", details, near=nearest(name, names))
 
 
 def unknown_step(name: str, candidates: Iterable[str]) -> Halt:

@@ -178,7 +178,7 @@ def convert(value: Any, kind: AsType, tool: str) -> Any:
                 return _list(value if text is None else text)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         said = text if text is not None else json.dumps(value, default=str)
-        raise malformed_value(tool, f"it gave {said[:200]!r}, which is no {kind}") from error
+        raise malformed_value(tool, f"it gave {said[:200]!r}, which is not a valid {kind}") from error
 
 
 def _exact_int(value: Any) -> int:

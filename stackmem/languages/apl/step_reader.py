@@ -89,7 +89,7 @@ class Shapes:
         for key, _ in table.pairs:
             if key.value not in valid_keys:
                 rest = f"; known: {', '.join(sorted(valid_keys))}" if hint is None else hint
-                self.fault(key.position, title, f"`{str(key.value)[:60]}` is no {label}{rest}.")
+                self.fault(key.position, title, f"`{str(key.value)[:60]}` is not a {label}{rest}.")
 
     def texts(self, table: Table, key: str, title: str) -> Iterator[tuple[str, Place]]:
         """Yield a single text or each text of a list."""

@@ -199,9 +199,9 @@ def fold_entries(conversation: AgentConversation, fold: FoldPlan, summary: str, 
     conversation.entries[1 : fold.upto] = [ConversationEntry("summary", text, turn)]
 
 
-SYSTEM = "You sum up the working conversation of an agent, so that it can go on from your summary alone."
+SYSTEM = "You sum up the working conversation of an agent, so that it can continue from your summary only."
 REQUEST = (
-    "Sum up what follows in at most 1,000 words: what was asked for, what was done and found (with exact names, "
+    "Sum up what follows in at most 1,000 words: the request, what was done and found (with exact names, "
     "numbers and paths), what failed, and what is still to be done. Write only the summary."
 )
 COMPACT = "Sum up this result in at most 100 words; keep exact names, numbers and paths. Write only the summary."

@@ -112,7 +112,7 @@ class AgentConversation:
 
 def _cannot(number: int, entry: ConversationEntry | None, most: int) -> str:
     if entry is None:
-        reason = f"there is no result #{number}" + (f" (there are #1 to #{most})" if most else "")
+        reason = f"unknown result #{number}" + (f"; known: #1 to #{most}" if most else "")
     elif entry.final:
         reason = f"result #{number} was expanded before, or was removed for good"
     else:

@@ -294,7 +294,7 @@ def _moment(kind: str, text: str) -> FormAnswer:
             fits = _is_date(day) and bool(_TIME.fullmatch(hour.strip()))
         case _:
             return _range(text)
-    return FormAnswer(text) if fits else FormAnswer(fault=f"{text[:80]!r} is no {kind}")
+    return FormAnswer(text) if fits else FormAnswer(fault=f"{text[:80]!r} is not a valid {kind}")
 
 
 def _range(text: str) -> FormAnswer:

@@ -97,7 +97,7 @@ class _Iterations:
 
     def _holes(self) -> list[str]:
         shown = ", ".join(map(str, self.holes[:_MAX_HOLES])) + (", ..." if len(self.holes) > _MAX_HOLES else "")
-        return [f"no result was written for index {shown}; null stands in its place"] if self.holes else []
+        return [f"no result was written for index {shown}; null is used instead"] if self.holes else []
 
     def close(self, kind: str, over: str, stopped: str) -> LoopDone:
         warnings = tuple(dict.fromkeys([*self._holes(), *self.warnings, *self.merged.warnings]))

@@ -187,7 +187,7 @@ Use `responseForm` if you need input from the user. A choice:
 Several questions go into one form with a `title`; mark the answers that you need with `"required": true`."""
 
 COMMANDS = """## Commands
-`actionableCommands` are shown to the user as things to open or send; `automaticCommands` are shown immediately.
+The user sees `actionableCommands` as things to open or send; `automaticCommands` appear immediately.
 ```json
 {"taskComplete": true, "message": "The report is ready.",
   "actionableCommands": [{"type": "open:url", "label": "Open it", "url": "https://example.com/report"}],
@@ -319,7 +319,7 @@ def _steps(agent: Agent, params: PromptParams, parent: str) -> Iterator[str]:
     else:
         yield "- `Chat`: send `message` to the user and wait for the reply"
     expand = (
-        "; with `messageIndex`, a shortened result is shown in full" if params["includeMessageExpansionDocs"] else ""
+        "; with `messageIndex`, you see a shortened result in full" if params["includeMessageExpansionDocs"] else ""
     )
     yield f"- `Retry`: continue thinking in another turn{expand}"
 
@@ -363,9 +363,9 @@ def _definition(agent: Agent, params: PromptParams, parent: str, given: dict[str
     if params["includeForEachDocs"] or params["includeWhileDocs"]:
         rules.append(results_rule(agent.loop_result_turns, changes=params.types["payload"]))
     if not agent.sub_agents:
-        rules.append("- There are no sub-agents")
+        rules.append("- You have no sub-agents")
     if not agent.actions:
-        rules.append("- There are no actions")
+        rules.append("- You have no actions")
     yield "## Key rules\n" + "\n".join(rules)
 
 

@@ -187,7 +187,7 @@ class LoopResults:
             return self._lost.strip()
         kept = files[0] if len(files) == 1 else f"{len(files)} files, from {files[0]} to {files[-1]}"
         whole = "Results" if self._lost else "All results"
-        return f"{whole} stand in full in {kept}, one JSON object a line.{self._lost}"
+        return f"{whole} are stored in full in {kept}, one JSON object a line.{self._lost}"
 
 
 class _Lines:

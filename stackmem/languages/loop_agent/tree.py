@@ -138,4 +138,4 @@ def _find_named(name: str, among: Sequence[NamedPart], kind: str) -> NamedPart |
     if near:
         return f"{name[:80]!r} could be {', '.join(each.name for each in near)}; give the whole name"
     known = ", ".join(each.name for each in among) or "none"
-    return f"there is no {kind} {name[:80]!r}; known: {known}"
+    return f"unknown {kind} {name[:80]!r}; known: {known}"

@@ -120,7 +120,7 @@ def unknown_name(program: PlaybookProgram, agent: str, name: str) -> str:
     """Build the message for an unknown name, listing the known ones (at most 30 playbooks)."""
     known = list(islice(_names(program, agent), _MAX_LISTED + 1))
     names = [*known[:_MAX_LISTED], *(["…"] if len(known) > _MAX_LISTED else []), *_BUILT_IN]
-    return f"there is no playbook {name[:_MAX_NAME]}; known: {', '.join(names)}"
+    return f"unknown playbook {name[:_MAX_NAME]}; known: {', '.join(names)}"
 
 
 def _names(program: PlaybookProgram, agent: str) -> Iterator[str]:

@@ -87,7 +87,7 @@ def choose_entries(program: PlaybookProgram, entry: str) -> list[tuple[PlaybookA
         found = [pair for pair in every if pair[1].name == name and (not owner or pair[0].name == owner)]
         if not found:
             text = ", ".join(book.name for _, book in every)
-            raise UsageError(f"there is no playbook {entry[:80]!r} to start with; known: {text}")
+            raise UsageError(f"cannot start with {entry[:80]!r}, an unknown playbook; known: {text}")
         return found[:1]
     begin = [pair for pair in every if pair[1].begins()]
     if begin:
@@ -112,7 +112,7 @@ def run_agents(
     """Run the entry playbooks of each agent and return the value of the first agent's last one.
 
     Raises:
-        Halted: All agents wait, and there is no message to deliver.
+        Halted: All agents wait, and all messages are delivered.
     """
     threads = []
     for name, todo in entries.items():

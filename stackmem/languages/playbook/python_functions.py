@@ -255,7 +255,7 @@ def _answer(here: PlaybookExecution, frame: PlaybookFrame, said: dict[str, Any])
         tuple(named.items()) if isinstance(named, dict) else (),
     )
     target = find_target(here.world.program, here.agent.agent.name, call.name)
-    given = bind_arguments(target, call) if target else f"there is no playbook {call.name}"
+    given = bind_arguments(target, call) if target else f"unknown playbook {call.name}"
     if isinstance(given, str) or target is None:
         return {"failed": given}
     if target.book is None:

@@ -254,7 +254,7 @@ class _PythonReader:
                 return cast("Any", inside)[key]
         except (KeyError, IndexError, TypeError):
             pass
-        raise LiteralFault(f"there is no {as_text(key)[:60]!r} in {ast.unparse(node.value)[:60]}", 0)
+        raise LiteralFault(f"{ast.unparse(node.value)[:60]} has no {as_text(key)[:60]!r}", 0)
 
     def _resolve(self, value: Any) -> Any:
         """Return a value with its variables replaced."""

@@ -173,7 +173,7 @@ def _send(here: PlaybookExecution, target: Any, text: str) -> Routine:
         return (yield from _say(here, text))
     other = here.world.agents.get(target) if isinstance(target, str) else None
     if other is None:
-        return CallFailure(f"there is no agent {as_text(target)[:80]!r}; known: {_agents(here)}")
+        return CallFailure(f"unknown agent {as_text(target)[:80]!r}; known: {_agents(here)}")
     sender = here.agent.agent.name
     other.inbox.setdefault(sender, []).append(text)
     other.fired_triggers.clear()
@@ -186,7 +186,7 @@ def _receive(here: PlaybookExecution, source: Any) -> Routine:
     if source in PERSON:
         return (yield from ask_person(here, f"{here.agent.agent.name} waits for your message"))
     if not isinstance(source, str) or source not in here.world.agents:
-        return CallFailure(f"there is no agent {as_text(source)[:80]!r}; known: {_agents(here)}")
+        return CallFailure(f"unknown agent {as_text(source)[:80]!r}; known: {_agents(here)}")
     text = yield from here.wait(source)
     here.agent.fired_triggers.clear()
     here.agent.log.add("HIGH", f"Received message from {source}: {text}")
@@ -200,7 +200,7 @@ def wait_for(here: PlaybookExecution, target: str) -> Routine:
         return f"User said: {(yield from ask_person(here, f'{here.agent.agent.name} waits for your message'))}"
     if name in here.world.agents and name != here.agent.agent.name:
         return f"Received message from {name}: {(yield from _receive(here, name))}"
-    return f"note: there is no {target[:80]} to wait for, so the playbook continues; known: {_agents(here)}"
+    return f"note: cannot wait for {target[:80]}, so the playbook continues; known: {_agents(here)}"
 
 
 def _agents(here: PlaybookExecution) -> str:
@@ -254,7 +254,7 @@ def read_whole(world: PlaybookState, agent: AgentState, name: Any) -> Routine:
 
 def _no_artifact(world: PlaybookState, name: Any) -> str:
     known = ", ".join(world.artifacts) or "none"
-    return f"there is no artifact {as_text(name)[:80]!r}; known: {known[:1000]}"
+    return f"unknown artifact {as_text(name)[:80]!r}; known: {known[:1000]}"
 
 
 def expand_artifacts(world: PlaybookState, text: str) -> Routine:
@@ -267,7 +267,7 @@ def expand_artifacts(world: PlaybookState, text: str) -> Routine:
     for match in _SHOWN.finditer(text):
         artifact = world.artifacts.get(match[1].strip())
         if artifact is None:
-            return "", f"there is no artifact {match[1]!r}; save it before it is shown"
+            return "", f"unknown artifact {match[1]!r}; save it before you show it"
         if artifact.name not in read:
             content, failed = yield from kept.read(artifact)
             read[artifact.name] = f"({match[0]}: {failed})" if failed else content

@@ -231,7 +231,7 @@ class _ReplyCheck:
                 for book in self._agent.agent.playbooks
                 for each in book.triggers
             )
-            self.turn.fault = f"there is no trigger {item.playbook}:T{item.number}; known: {known or 'none'}"
+            self.turn.fault = f"unknown trigger {item.playbook}:T{item.number}; known: {known or 'none'}"
             return
         book, trigger = found
         if (book.name, trigger.number) in self._agent.fired_triggers:

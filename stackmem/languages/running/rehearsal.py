@@ -150,7 +150,7 @@ def _answer(operation: Any, answers: RecordedAnswers) -> Any:
             chunk = answers.chunks.get(operation.name)
             if chunk is not None and isinstance(operation, DropChunk):
                 del answers.chunks[operation.name]
-            return ChunkAnswer(chunk[0]) if chunk else ChunkAnswer(failed=f"there is no chunk {operation.name!r}")
+            return ChunkAnswer(chunk[0]) if chunk else ChunkAnswer(failed=f"unknown chunk {operation.name!r}")
         case ListChunks() | ReadHistory():
             return tuple((name, len(text), about) for name, (text, about) in answers.chunks.items())
         case ReadSpending():

@@ -28,7 +28,7 @@ _SESSION = (
 
 def _network(start: RunStarted) -> str:
     if start.allowed is UNSET:
-        return "there is no network" if start.network == "none" else "the network can be reached"
+        return "no network access" if start.network == "none" else "the network can be reached"
     hosts = ", ".join(each.partition("=")[0] for each in start.allowed)
     seen = "; request an https:// host as http://HOST" if "https://" in hosts else ""
     return f"only these hosts can be reached, through the proxy in HTTPS_PROXY: {hosts}{seen}"

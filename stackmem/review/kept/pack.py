@@ -103,7 +103,7 @@ def pack(run_dir: Path, out: Path) -> Packed:
 
 
 class _RunContent(Struct):
-    """What the records of a run name: every tree, and the runs of its parallel frames."""
+    """Everything that the records of a run refer to: the trees, and the runs of its parallel frames."""
 
     count: int
     trees: dict[str, None]
@@ -118,7 +118,7 @@ def _read(run_dir: Path) -> _RunContent:
         trees[event.start.tree if isinstance(event, RunForked) else tree_of(event)] = None
         if isinstance(event, FrameReturned):
             runs[event.run] = None
-    # a frame that has not returned yet is named by no record
+    # no record names a frame that has not returned yet
     runs |= dict.fromkeys(frame.name for frame in frame_runs(run_dir))
     there = [name for name in runs if frame_parent(name) and (run_dir.parent / name / TRACE).is_file()]
     lost = tuple(name for name in runs if name not in there)

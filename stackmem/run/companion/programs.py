@@ -112,7 +112,7 @@ def with_own(programs: FoundPrograms, strategy: MemoryStrategy, *, sandboxed: bo
     """Return the programs with the strategy's own one, if it has one.
 
     Raises:
-        UsageError: There is no sandbox in which it could run.
+        UsageError: It has no sandbox to run in.
     """
     if not isinstance(strategy, BringsProgram):
         return programs

@@ -191,7 +191,7 @@ def test_a_flood_is_reported_and_the_next_line_is_read(given: bytes, told: str) 
 @pytest.mark.parametrize(
     ("closed", "said"),
     [
-        ("<&-", "failed script there is no standard input to type a call at"),
+        ("<&-", "failed script standard input is closed, so you cannot type a call"),
         ("</dev/null", "failed script the input ended while a call was awaited"),
         ("</dev/null 2>&-", "failed script the input ended while a call was awaited"),
         ("</dev/null 2>/dev/full", "failed script the input ended while a call was awaited"),

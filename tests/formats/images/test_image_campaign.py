@@ -90,7 +90,7 @@ def stackmem(home: tuple[Person, Path], *words: object) -> subprocess.CompletedP
     own = person.uid == os.geteuid()
     python = sys.executable if own else f"/usr/bin/python3.{sys.version_info.minor}"
     if not Path(python).exists():
-        pytest.skip(f"there is no {python} for {person.name}")
+        pytest.skip(f"{person.name} has no {python}")
     become = () if own else ("setpriv", "--reuid", str(person.uid), "--regid", str(person.uid), "--clear-groups")
     places = {"PYTHONPATH": ":".join([str(ROOT), *site.getsitepackages()]), "HOME": str(path)}
     kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}

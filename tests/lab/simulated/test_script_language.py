@@ -97,7 +97,7 @@ REFUSED = {
     "replies:\n- calls:\n  - call: a\n    text: b\n": ("4:5", "unknown key 'text'"),
     "replies:\n- fault: 430\n": ("2:3", "known: 429, 529"),
     "replies:\n- fault: [429]\n": ("2:3", "no fault"),
-    "replies:\n- fault: 429\n  call: a\n": ("2:3", "there is no reply"),
+    "replies:\n- fault: 429\n  call: a\n": ("2:3", "fault 429 sends no reply"),
     "replies:\n- fault: no_call\n  call: a\n": ("2:3", "without a call"),
     "replies:\n- fault: two_calls\n  calls: [{call: a}, {call: b}]\n": ("2:3", "adds a second call"),
     "replies:\n- text: a\n  retry_after_seconds: 1\n": ("3:3", "requires fault"),

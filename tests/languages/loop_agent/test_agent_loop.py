@@ -207,7 +207,7 @@ def test_independent_actions_that_may_run_together_do_and_answer_in_order():
 def test_an_unknown_action_lists_the_known_ones_and_an_ambiguous_one_its_meanings():
     agent = "name: a\nprompt: p\nactions: [{name: Get One, tool: poll}, {name: Get Two, tool: poll}]\n"
     played = play(actions("dance"), actions("get"), done(), agent=agent)
-    assert "there is no action 'dance'; known: Get One, Get Two" in played.last
+    assert "unknown action 'dance'; known: Get One, Get Two" in played.last
     assert "'get' could be Get One, Get Two; give the whole name" in played.last
     assert played.calls == []
 
@@ -357,5 +357,5 @@ def test_what_no_tool_was_asked_for_and_what_failed_in_a_loop_is_noted():
     agent = AGENT + "payload: {items: [1, 2]}\n"
     played = play(actions("Poll", "fly"), for_each(action={"name": "fly"}, continueOnError=True), done(), agent=agent)
     noted = [fact.reason for fact in played.done.happened if isinstance(fact, StepFailed)]
-    assert "fly was not run: there is no action 'fly'; known: Fetch Page, Poll" in noted
-    assert "2 of 2 failed, iteration 1 first: there is no action 'fly'; known: Fetch Page, Poll" in noted
+    assert "fly was not run: unknown action 'fly'; known: Fetch Page, Poll" in noted
+    assert "2 of 2 failed, iteration 1 first: unknown action 'fly'; known: Fetch Page, Poll" in noted

@@ -239,7 +239,7 @@ SECTIONS = {
     "includeWhileDocs": ("### While", "interface WhileOperation", "'While'"),
     "includeResponseFormDocs": ("with a form", "interface AgentResponseForm"),
     "includeCommandDocs": ("## Commands", "type ActionableCommand"),
-    "includeMessageExpansionDocs": ("## Message expansion", "a shortened result is shown in full"),
+    "includeMessageExpansionDocs": ("## Message expansion", "you see a shortened result in full"),
     "includeVariableRefsDocs": ("### References",),
     "includePayloadInPrompt": ("## State",),
 }
@@ -278,7 +278,7 @@ def test_the_prompt_never_holds_the_payload():
     agent, _ = load_agent(FULL)
     assert "Do it, full. (see Current State)" in system_prompt(agent, prompt_params({}), template_values=[1])
     assert tail({"a": 1}, prompt_params({"includePayloadInPrompt": False}), []) == ""
-    assert "There are no actions" in system_prompt(
+    assert "You have no actions" in system_prompt(
         load_agent(GOOD)[0], prompt_params({"includeResponseTypeDefinition": False})
     )
     assert "characters left out" in tail({"a": "x" * 40_000}, prompt_params({}), [])

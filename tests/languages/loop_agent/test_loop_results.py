@@ -95,9 +95,8 @@ def test_a_file_is_written_before_the_loop_is_over_and_the_message_says_where_al
     assert len(files) == 3
     assert files[0] < len(calls) / 2
     assert files[-1] == len(calls) - 1
-    assert (
-        "All results stand in full in 3 files, from .stackmem/loop/1.jsonl to .stackmem/loop/1.3.jsonl" in played.last
-    )
+    files_line = "All results are stored in full in 3 files, from .stackmem/loop/1.jsonl to .stackmem/loop/1.3.jsonl"
+    assert files_line in played.last
     lines = played.last.split("one JSON object a line.\n")[1].splitlines()
     assert [line.split()[:2] for line in lines[:10]] == [
         *[[str(n), "error"] for n in range(7, 900, 100)], ["0", "ok"]

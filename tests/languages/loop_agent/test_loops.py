@@ -160,7 +160,7 @@ def test_an_action_that_may_not_run_beside_others_runs_by_itself_in_a_parallel_l
 def test_an_unknown_action_in_a_loop_is_told():
     for mode in ("sequential", "parallel"):
         played = play(for_each(executionMode=mode, action={"name": "dance"}), done(), agent=ITEMS)
-        assert "UNKNOWN_ACTION — there is no action 'dance'" in played.last
+        assert "UNKNOWN_ACTION — unknown action 'dance'" in played.last
 
 
 def test_results_that_are_too_long_stand_in_a_file_and_a_line_each_errors_first():
@@ -206,7 +206,7 @@ def test_results_of_many_mebibytes_stand_in_several_files_that_can_each_be_writt
     rows = [json.loads(line) for call in written for line in call.arguments["content"].splitlines()]
     assert [row["index"] for row in rows] == [0, 1, 2]
     assert all(len(call.arguments["content"].encode()) < 4 * 1024 * 1024 for call in written)
-    assert "Results stand in full in 2 files, from .stackmem/loop/1.jsonl to .stackmem/loop/1.2.jsonl" in last
+    assert "Results are stored in full in 2 files, from .stackmem/loop/1.jsonl to .stackmem/loop/1.2.jsonl" in last
     assert "What belongs in .stackmem/loop/1.3.jsonl could not be written (full)." in last
 
 

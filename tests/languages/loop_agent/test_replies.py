@@ -180,7 +180,7 @@ def test_what_is_strange_and_does_no_harm_is_told():
     last = told(reply)
     assert "not known and passed over: sun" in last
     assert "confidence is not a number" in last
-    assert "The expansion failed: there is no result #1." in told({"nextStep": {"messageIndex": 1}})
+    assert "The expansion failed: unknown result #1." in told({"nextStep": {"messageIndex": 1}})
     assert "the form was dropped: it goes with a Chat" in told(form(of("text")) | actions("Poll"))
     assert "it is true or false and not one JSON object" in told("true")
     dropped = play({"taskComplete": True, "message": "m", "nextStep": {"type": 5}})

@@ -94,7 +94,7 @@ def test_what_must_run_first_holds_for_an_end_by_a_child_too():
 
 
 def test_an_unknown_sub_agent_lists_the_known_ones():
-    assert "there is no sub-agent 'nobody'; known: helper, thinker" in play(ask("nobody"), done(), agent=PARENT).last
+    assert "unknown sub-agent 'nobody'; known: helper, thinker" in play(ask("nobody"), done(), agent=PARENT).last
 
 
 def test_a_child_may_change_only_what_its_parent_may():

@@ -95,16 +95,16 @@ def test_a_large_result_becomes_an_artifact_by_itself():
 
 
 FAILING = {
-    "a missing artifact": ('`LoadArtifact("no")`', "there is no artifact 'no'; known: none"),
-    "a missing artifact by number": ("`LoadArtifact(5)`", "there is no artifact '5'"),
-    "an artifact shown that is missing": ('`Say("Artifact[no]")`', "there is no artifact 'no'; save it"),
+    "a missing artifact": ('`LoadArtifact("no")`', "unknown artifact 'no'; known: none"),
+    "a missing artifact by number": ("`LoadArtifact(5)`", "unknown artifact '5'"),
+    "an artifact shown that is missing": ('`Say("Artifact[no]")`', "unknown artifact 'no'; save it"),
     "a name that is none": ('`SaveArtifact(5, "s", "c")`', "the name of an artifact must be a text"),
     "two names that become one": (
         '`SaveArtifact("a b", "s", "c")` `SaveArtifact("a_b", "s", "c")`',
         "'a_b' and 'a b' would be one artifact",
     ),
-    "a message to nobody": ('`SendMessage("Bob", "hi")`', "there is no agent 'Bob'; known: human, A"),
-    "a message from nobody": ('`WaitForMessage("Bob")`', "there is no agent 'Bob'"),
+    "a message to nobody": ('`SendMessage("Bob", "hi")`', "unknown agent 'Bob'; known: human, A"),
+    "a message from nobody": ('`WaitForMessage("Bob")`', "unknown agent 'Bob'"),
     "a file that cannot be written": (f'`SaveArtifact("big", "s", "{"x" * 3_000}")`', "could not be written: no room"),
 }
 
@@ -156,7 +156,7 @@ def test_a_result_that_never_came_fails_the_calls_that_use_it():
 def test_an_inner_call_that_fails_fails_the_outer():
     text = TWO + "## F($x)\n### Steps\n- 01:RET\n"
     played = run(text, '`Step["P:01"]` `$r = F(LoadArtifact("no"))`\nyld call', END)
-    assert "what? F(LoadArtifact(\"no\")) failed: there is no artifact 'no'" in played.instruction(1)
+    assert "what? F(LoadArtifact(\"no\")) failed: unknown artifact 'no'" in played.instruction(1)
 
 
 def test_a_file_that_is_gone_is_told():
@@ -267,7 +267,7 @@ def test_a_public_playbook_of_another_agent_is_a_frame_of_the_caller():
 
 def test_a_playbook_that_is_not_public_is_unknown_to_others():
     played = run(PAIR, "`Knower.Hidden()`\nyld call", *["x"] * 3, entry="Main")
-    assert "there is no playbook Knower.Hidden" in played.instruction(1)
+    assert "unknown playbook Knower.Hidden" in played.instruction(1)
 
 
 def test_a_person_answers_where_an_agent_waits_for_them():

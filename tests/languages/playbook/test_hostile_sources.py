@@ -129,7 +129,7 @@ def test_a_call_that_stands_in_a_text_is_none_and_one_in_an_argument_is() -> Non
         return [each.message for each in read_with(LANGUAGE.lint("main.pb", text), lambda _: Source(""))]
 
     assert told('Say("call Nobody(1)")') == []
-    assert [message[:26] for message in told("P(Nobody(1))")] == ["there is no playbook Nobod"]
+    assert [message[:23] for message in told("P(Nobody(1))")] == ["unknown playbook Nobody"]
     assert told("P(P(1, 2))") == ["P($a) takes 1 arguments, 2 are given"]
     assert told("P(what the user asked (see Nobody))") == []
 

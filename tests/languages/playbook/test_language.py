@@ -136,7 +136,7 @@ def test_a_person_reads_frames_lines_values_and_what_went_wrong(tmp_path):
     assert lines == [
         "▶ P: P()",
         "  P:01 QUE",
-        "    what? there is no playbook Nope; known: f, P, Say, SaveArtifact, LoadArtifact, SendMessage, "
+        "    what? unknown playbook Nope; known: f, P, Say, SaveArtifact, LoadArtifact, SendMessage, "
         "WaitForMessage (at 'Nope()')",
         "  P:01 QUE",
         "  ▶ f: f($a)",

@@ -194,7 +194,7 @@ def test_a_yield_for_an_agent_waits_for_its_message_and_one_for_a_meeting_does_n
     nobody = run(one("- 01:YLD for call", "- 02:RET 1"), "yld for meeting 100", '`Step["P:01:YLD"]` `Step["P:02:RET"]`'
                  " `Return[1]`", replies="loose")  # fmt: skip
     assert nobody.value == 1
-    assert "note: there is no meeting 100 to wait for, so the playbook continues" in nobody.instruction(1)
+    assert "note: cannot wait for meeting 100, so the playbook continues" in nobody.instruction(1)
 
 
 PIECES = st.sampled_from(

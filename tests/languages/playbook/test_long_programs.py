@@ -135,5 +135,5 @@ def test_a_call_by_the_agents_own_name_is_linted_as_it_runs():
 
 def test_of_many_names_the_first_are_told():
     (first, *_) = found(playbooks().replace("P1(1)", "Nothing(1)"))
-    assert first.message.startswith("there is no playbook Nothing; known: P0, P1, P2,")
+    assert first.message.startswith("unknown playbook Nothing; known: P0, P1, P2,")
     assert first.message.endswith("P29, …, Say, SaveArtifact, LoadArtifact, SendMessage, WaitForMessage")

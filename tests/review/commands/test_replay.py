@@ -37,7 +37,7 @@ def test_a_frame_is_shown_by_its_last_step(stage: Stage, folder):
     ran = stage.call("replay", folder, "--frame", "part", "--json")
     shown = json.loads(ran.stdout)
     assert (ran.stdout.count("\n"), shown["step"], shown["frame"]["id"]) == (1, 4, "frame-1")
-    assert shown["prompt"][-1]["text"].startswith("there is no tool")
+    assert shown["prompt"][-1]["text"].startswith("unknown tool")
 
 
 def test_the_walk_tells_every_step_on_stdout(stage: Stage, folder):

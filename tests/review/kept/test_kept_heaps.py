@@ -28,7 +28,7 @@ def test_chunks_are_written_read_listed_and_freed(stage: Stage, folder: Path) ->
     assert "STALE" in stage.call("heap", "list", cwd=folder).stdout
     assert stage.call("heap", "free", "env", cwd=folder).returncode == 0
     refused = stage.call("heap", "read", "env", cwd=folder)
-    assert (refused.returncode, "there is no chunk 'env'; nearest: spec" in refused.stderr) == (2, True)
+    assert (refused.returncode, "unknown chunk 'env'; nearest: spec" in refused.stderr) == (2, True)
 
 
 def test_stale_old_and_orphaned_chunks_are_pruned(stage: Stage, folder: Path) -> None:

@@ -83,7 +83,7 @@ def test_client_messages_are_bounded_and_scrubbed(stage: Stage, folder: Path, mo
     assert session.ask("heap_alloc", name="a\nb", content="x").startswith("refused: ")
     assert session.ask("heap_alloc", name="a", content="\ud800").startswith("stored")
     assert session.ask("heap_alloc", name=["a"], content={}).startswith("refused: ")
-    assert session.ask("rm -rf /" * 100).startswith("refused: there is no tool")
+    assert session.ask("rm -rf /" * 100).startswith("refused: unknown tool")
     session.ask("heap_write", name="a", content="sk-a-secret-of-the-caller-42")
     assert "[secret" in session.ask("heap_read", name="a")
     session.end()
