@@ -21,8 +21,8 @@ from stackmem.history.inner_packs import LENT_AT
 from stackmem.history.layer import LENT
 from stackmem.models.registry import is_served
 from stackmem.neighbors import neighbor
+from stackmem.run.companion.kept_heap import HeapKeeper, heap_store
 from stackmem.run.tasks.find import shipped_tasks
-from stackmem.settings.kept_heap import HeapKeeper, heap_store
 from stackmem.settings.network import secrets_of, spelled
 from stackmem.settings.options import PREFIX
 from stackmem.settings.tools.own_tools import NOTES

@@ -17,7 +17,7 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.history.history import History
 from stackmem.history.late_repository import LateRepository
 from stackmem.history.layer import Layer
-from stackmem.settings.kept_heap import HeapKeeper
+from stackmem.run.companion.kept_heap import HeapKeeper
 from stackmem.trace.signatures import Signer
 from stackmem.trace.store import TraceWriter
 from stackmem.workspace.memory import MemoryWorkspace

@@ -28,10 +28,10 @@ from stackmem.review.kept.redact import redact_run
 from stackmem.review.kept.run_list import find_runs
 from stackmem.review.report.page import page
 from stackmem.review.report.view import read_runs
+from stackmem.run.companion.kept_heap import HeapStore
 from stackmem.run.ending import _kept
 from stackmem.run.run_folder import LEDGER
 from stackmem.run.stored_request import StoredRequest, read_request
-from stackmem.settings.kept_heap import HeapStore
 from stackmem.settings.keys import trusted_keys
 from stackmem.settings.mcp_servers import SERVERS_FILE, read_folder
 from stackmem.settings.settings_files import user_file
@@ -263,7 +263,7 @@ def rows() -> Iterable[Row]:
         ours,
     )
     heap = b'{"folder": "/somewhere"}\n{"name": "a", "written": 1.5, "chunk": {"name": "a", "content": "x"}}\n'
-    yield "kept heap", kept_heap, lambda: [heap], ("settings/kept_heap",), ours
+    yield "kept heap", kept_heap, lambda: [heap], ("run/companion/kept_heap",), ours
     yield "trusted keys", trusted, lambda: encoded({"a" * 64: "somebody"}), ("settings/keys", "trace/signatures"), ours
     words = b'x:={"a": [1, "\\ud800"]}\ny=\xff\nz=@inputs.yaml\n'
     yield (

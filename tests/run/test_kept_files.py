@@ -8,7 +8,7 @@ import pytest
 import stackmem
 from stackmem.core.facts import CallAnswered, RunStarted, ToolReturned
 from stackmem.core.heap import KeptChunk
-from stackmem.settings.kept_heap import HeapChange, heap_store
+from stackmem.run.companion.kept_heap import HeapChange, heap_store
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.verify import verify
 from tests.run.killed import dies

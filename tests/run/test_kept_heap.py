@@ -10,8 +10,8 @@ import stackmem
 from stackmem.core.facts import ChunkRead, RunStarted
 from stackmem.core.heap import KeptChunk
 from stackmem.errors import UsageError
+from stackmem.run.companion.kept_heap import HeapChange, heap_store
 from stackmem.run.resume import resume
-from stackmem.settings.kept_heap import HeapChange, heap_store
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.verify import verify
 from tests.run.killed import dies

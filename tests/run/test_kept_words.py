@@ -9,7 +9,7 @@ from pathlib import Path
 from stackmem.core.conversation.standing import TOTAL_CHARS, StandingChange, add, block
 from stackmem.core.heap import Heap
 from stackmem.core.memory_directory import Directory
-from stackmem.settings.kept_heap import HeapKeeper, HeapStore
+from stackmem.run.companion.kept_heap import HeapKeeper, HeapStore
 from tests.stage import ROOT
 
 _WRITER = """
@@ -18,7 +18,7 @@ from pathlib import Path
 from stackmem.core.conversation.standing import StandingChange, add, remove
 from stackmem.core.heap import Heap
 from stackmem.core.memory_directory import Directory
-from stackmem.settings.kept_heap import HeapKeeper, HeapStore
+from stackmem.run.companion.kept_heap import HeapKeeper, HeapStore
 
 place, name, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 keeper = HeapKeeper(HeapStore(place, ""), str)

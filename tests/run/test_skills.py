@@ -8,9 +8,9 @@ from msgspec import UNSET
 
 from stackmem import open_run, replay
 from stackmem.core.facts import CallRejected, ChunkRead, RunStarted, SourcesDigested, ToolReturned
+from stackmem.run.companion.kept_heap import heap_store
 from stackmem.run.opened import Person
 from stackmem.run.resume import resume
-from stackmem.settings.kept_heap import heap_store
 from stackmem.trace.moments import prompt_of
 from tests.run.people import Scripted, replayed, talk
 from tests.stage import Stage, call, command, events, pop, push

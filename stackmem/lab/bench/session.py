@@ -18,6 +18,7 @@ from stackmem.core.requests import AskUser
 from stackmem.core.strategy import has_frames
 from stackmem.lab.worlds import manifest
 from stackmem.memory import open_strategy
+from stackmem.run.companion.kept_heap import KEEP
 from stackmem.run.in_memory import open_in_memory, recall
 from stackmem.run.models import Nobody
 from stackmem.run.opened import Observe
@@ -27,7 +28,6 @@ from stackmem.run.prepare import as_session
 from stackmem.run.request import Request
 from stackmem.run.result import RunResult
 from stackmem.run.solve import solve
-from stackmem.settings.kept_heap import KEEP
 from stackmem.trace.lineage import RunReader
 from stackmem.workspace.project.instructions import Instructions
 from stackmem.workspace.tree import remove_tree

@@ -23,7 +23,7 @@ from stackmem.review.kept.kept_heaps import (
     write_kept,
 )
 from stackmem.review.kept.removal import read_age
-from stackmem.settings.kept_heap import KEEP, HeapStore, all_heaps, heap_store
+from stackmem.run.companion.kept_heap import KEEP, HeapStore, all_heaps, heap_store
 
 app = typer.Typer(help="Manage the chunks that are kept between runs on a folder.", no_args_is_help=True)
 

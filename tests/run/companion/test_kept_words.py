@@ -10,7 +10,7 @@ from stackmem.core.conversation.standing import TOTAL_CHARS, StandingChange, act
 from stackmem.core.heap import Heap, KeptChunk, KeptWords
 from stackmem.core.memory_directory import Directory
 from stackmem.errors import UsageError
-from stackmem.settings.kept_heap import HeapChange, HeapKeeper, HeapStore, all_heaps
+from stackmem.run.companion.kept_heap import HeapChange, HeapKeeper, HeapStore, all_heaps
 from stackmem.trace.open_run import Run
 from tests.run.people import Scripted, replayed, talk
 from tests.stage import Stage, call

@@ -30,11 +30,11 @@ from stackmem.core.strict_json import decode_json
 from stackmem.core.tools import StoreEntry
 from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import descriptor_of_regular, read_regular
+from stackmem.settings.settings_files import user_folder
 from stackmem.trace.private import owners
 from stackmem.trace.store import cut_torn_line
 
 from .first_commits import AT_COMMIT, first_commit
-from .settings_files import user_folder
 
 KEEP = "keep"
 _FILE = "file:"

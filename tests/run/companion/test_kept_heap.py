@@ -13,8 +13,8 @@ from stackmem.core.memory_directory import Directory
 from stackmem.core.tools import StoreEntry
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.history.origin import Origin
-from stackmem.settings import kept_heap
-from stackmem.settings.kept_heap import HeapChange, HeapKeeper, HeapStore, all_heaps, heap_store
+from stackmem.run.companion import kept_heap
+from stackmem.run.companion.kept_heap import HeapChange, HeapKeeper, HeapStore, all_heaps, heap_store
 
 
 def change(name: str, content: str | None = "x", written: float = 1.0) -> HeapChange:
