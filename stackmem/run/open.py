@@ -39,9 +39,9 @@ from stackmem.workspace.tree import copy_folder, remove_tree
 
 from .assemble import assemble, scrubber_of
 from .checking.checks import as_found
+from .companion.git_inside import GIT, RepositoryPlaces, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .companion.jobs import with_jobs
 from .folder_choice import way_to_lend
-from .git_inside import GIT, RepositoryPlaces, bring, bring_again, bring_what_is_missing, remove_stale_locks
 from .in_memory import MEMORY, NoHistory, recall
 from .interrupts import Interrupts
 from .opened import Opened, Person, RunPlaces

@@ -24,7 +24,7 @@ from stackmem.workspace.memory import MemoryWorkspace
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.workspace import WatchedFolder, Workspace
 
-from .git_inside import RepositoryPlaces
+from .companion.git_inside import RepositoryPlaces
 from .in_memory import NoHistory
 from .interrupts import Interrupts
 from .perform import World

@@ -27,8 +27,8 @@ from stackmem.trace.store import TraceWriter
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
 
+from .companion.git_inside import commits_made
 from .ending import keep_end
-from .git_inside import commits_made
 from .in_memory import NoHistory
 from .loop import run
 from .opened import Opened, RunPlaces

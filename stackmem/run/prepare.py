@@ -34,12 +34,12 @@ from stackmem.workspace.project.project import Project, find_project
 from stackmem.workspace.project.skills import Skills, find_skills
 from stackmem.workspace.tree import sockets_below
 
+from .companion.git_inside import origin_of, place_of
 from .companion.hooks import find_hooks
 from .companion.jobs import wants_jobs
 from .companion.permissions import find_permissions
 from .companion.programs import FoundPrograms, find_programs, kept_programs
 from .companion.web import missing_for_search
-from .git_inside import origin_of, place_of
 from .request import ProgramRequest, Request, Subject
 from .stored_request import StoredRequest
 

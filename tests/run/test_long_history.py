@@ -48,9 +48,9 @@ class Slow:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go, self.fails = threading.Event(), False
-        monkeypatch.setattr("stackmem.run.git_inside.FEWER_COMMITS", 2)
+        monkeypatch.setattr("stackmem.run.companion.git_inside.FEWER_COMMITS", 2)
         monkeypatch.setattr("stackmem.history.late_repository.GRACE_SECONDS", 0.0)
-        monkeypatch.setattr("stackmem.run.git_inside.make_repository", self._make)
+        monkeypatch.setattr("stackmem.run.companion.git_inside.make_repository", self._make)
 
     def _make(self, origin: Origin, into: Path, *more: Any) -> InnerRepository:
         if len(more) < 3:  # the whole
@@ -176,7 +176,7 @@ def test_a_fork_while_it_arrives_gets_all_of_it(tmp_path, monkeypatch, origin, l
 DIES = """
 import os, signal, sys, threading
 from pathlib import Path
-import stackmem.history.late_repository as late, stackmem.run.git_inside as inside
+import stackmem.history.late_repository as late, stackmem.run.companion.git_inside as inside
 from stackmem.core.facts import ToolReturned
 from stackmem.run.prepare import prepare
 from stackmem.run.solve import solve

@@ -18,7 +18,7 @@ from stackmem.history.inner import InnerRepository, make_addition, make_reposito
 from stackmem.history.late_repository import LateRepository
 from stackmem.history.layer import LENT
 from stackmem.history.origin import Origin
-from stackmem.run.git_inside import GIT, RepositoryPlaces, pack_cache
+from stackmem.run.companion.git_inside import GIT, RepositoryPlaces, pack_cache
 from stackmem.run.stored_request import read_request, write_request
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.tree import remove_tree

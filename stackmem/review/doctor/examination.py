@@ -27,8 +27,8 @@ from stackmem.models.tokens import CHARS_PER_TOKEN
 from stackmem.providers.openai import OpenAIModel
 from stackmem.review.doctor.isolation_probe import LevelReport, survey
 from stackmem.review.doctor.probe import ServerProbes, probe_server
+from stackmem.run.companion.git_inside import history_told, place_of
 from stackmem.run.folder_choice import layer_over
-from stackmem.run.git_inside import history_told, place_of
 from stackmem.run.models import asked_of, is_small
 from stackmem.run.plan import tool_specs
 from stackmem.run.prepare import profile_of

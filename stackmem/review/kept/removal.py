@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.history.objects import alternates
-from stackmem.run.git_inside import pack_cache
+from stackmem.run.companion.git_inside import pack_cache
 from stackmem.run.run_folder import TRACE, frame_parent
 from stackmem.trace.lineage import HISTORY, begun_by
 from stackmem.trace.lock import Lock, is_held

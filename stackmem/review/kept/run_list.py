@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from stackmem.core.strict_json import decode_json
 from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_lines, open_regular, read_regular
-from stackmem.run.git_inside import pack_cache
+from stackmem.run.companion.git_inside import pack_cache
 from stackmem.run.result import read_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, frame_parent, is_run
 from stackmem.run.stored_request import read_request

@@ -14,7 +14,7 @@ from stackmem.history.git import git, user_git_environment
 from stackmem.history.inner import InnerRepository, make_repository
 from stackmem.history.late_repository import LateRepository
 from stackmem.history.origin import Origin
-from stackmem.run.git_inside import GIT, place_of, remove_stale_locks
+from stackmem.run.companion.git_inside import GIT, place_of, remove_stale_locks
 from stackmem.run.opened import Observe
 from stackmem.run.prepare import prepare
 from stackmem.run.result import RunResult
@@ -75,7 +75,7 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = threading.Event()
-        monkeypatch.setattr("stackmem.run.git_inside.make_repository", self._make)
+        monkeypatch.setattr("stackmem.run.companion.git_inside.make_repository", self._make)
 
     def _make(self, origin: Origin, *rest: Any) -> InnerRepository:
         assert self.go.wait(60)
@@ -144,7 +144,7 @@ def test_a_run_that_needs_no_history_ends_without_it_and_leaves_nothing_of_it(tm
     def stuck(*_: Any) -> None:
         git("hash-object", str(tmp_path / "pipe"), cwd=hers, environment=user_git_environment())
 
-    monkeypatch.setattr("stackmem.run.git_inside.make_repository", stuck)
+    monkeypatch.setattr("stackmem.run.companion.git_inside.make_repository", stuck)
     result = played(hers, "replies:\n  - call: pop_frame\n    args: {result: done}\n", tmp_path)
     assert (result.outcome, result.commits) == ("finished", ())
     assert not [thread for thread in threading.enumerate() if thread.name == "repository"]
@@ -161,7 +161,7 @@ def test_a_history_that_cannot_be_had_ends_the_run_at_its_first_command_and_resu
         raise WorkspaceError("an object is missing")
 
     with monkeypatch.context() as patch:
-        patch.setattr("stackmem.run.git_inside.make_repository", broken)
+        patch.setattr("stackmem.run.companion.git_inside.make_repository", broken)
         result = played(hers, LOOK, tmp_path, layer=layer)
     assert result.outcome == "workspace_error"
     assert "an object is missing; start again with --git none to run without it" in result.failure

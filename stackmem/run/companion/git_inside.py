@@ -21,6 +21,7 @@ from stackmem.history.layer import LENT
 from stackmem.history.origin import Origin, find_origin, work_tree_of
 from stackmem.history.pack_cache import PackCache
 from stackmem.history.selection import never_copied
+from stackmem.run.stored_request import StoredRequest, read_request, write_request
 from stackmem.settings.settings import Settings
 from stackmem.workspace.clip import clean
 from stackmem.workspace.isolation.levels import state_folder
@@ -28,8 +29,6 @@ from stackmem.workspace.refusals import ToolRefused
 from stackmem.workspace.secrets import Scrubber
 from stackmem.workspace.tree import remove_tree
 from stackmem.workspace.workspace import Workspace
-
-from .stored_request import StoredRequest, read_request, write_request
 
 GIT = ".git"
 BUILDING = "repository.new"
