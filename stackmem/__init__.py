@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stackmem.api import open_run, replay, solve
     from stackmem.core.budgets import Budgets, Limits
     from stackmem.core.facts import RULES, Event, RunStarted
     from stackmem.core.machine import advance, evolve, fold
@@ -49,6 +48,7 @@ if TYPE_CHECKING:
     from stackmem.languages.python.inside.api import work as work
     from stackmem.languages.python.inside.api import write_file as write_file
     from stackmem.memory import STRATEGIES, open_strategy
+    from stackmem.run.api import open_run, replay, solve
     from stackmem.run.replays.replay import Replayed
     from stackmem.run.result import RunResult
     from stackmem.settings.tools.own_tools import tool
@@ -67,7 +67,7 @@ _PLACES = {
     "errors": (
         "ModelError", "ProgramError", "RulesDiffer", "StackmemError", "TraceError", "UsageError", "WorkspaceError",
     ),
-    "api": ("open_run", "replay", "solve"),
+    "run.api": ("open_run", "replay", "solve"),
     "settings.tools.plugins": ("Plugin",),
     "settings.tools.own_tools": ("tool",),
     "run.replays.replay": ("Replayed",),

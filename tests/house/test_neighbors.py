@@ -33,7 +33,7 @@ def test_every_command_of_a_neighbor_is_there():
         assert hasattr(module, "app") or hasattr(module, "command"), place
 
 
-@pytest.mark.parametrize("code", ["import stackmem", "import stackmem.api", "import stackmem.run.solve"])
+@pytest.mark.parametrize("code", ["import stackmem", "import stackmem.run.api", "import stackmem.run.solve"])
 def test_importing_the_kernel_imports_no_neighbor(code):
     listed = (
         f"{code}\nimport json, sys\nprint(json.dumps([name for name in sys.modules if name.startswith('stackmem')]))"

@@ -3,8 +3,8 @@ import stat
 
 import pytest
 
-from stackmem.api import solve
 from stackmem.errors import UsageError
+from stackmem.run.api import solve
 from stackmem.settings.directories import SOURCE, checkout, runs_dir, sandbox_dir
 from stackmem.settings.settings import Settings
 from stackmem.workspace.isolation.confine import landlock_abi

@@ -8,15 +8,16 @@ from pathlib import Path
 
 from stackmem.core.facts import Event
 from stackmem.core.state import State
-from stackmem.run.companion.find import find_run
-from stackmem.run.opened import ObserveFrame
-from stackmem.run.prepare import prepare
-from stackmem.run.replays.replay import Replayed, replay_run
-from stackmem.run.result import RunResult
-from stackmem.run.solve import solve as solve_prepared
 from stackmem.settings.directories import runs_places
 from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.open_run import Run
+
+from .companion.find import find_run
+from .opened import ObserveFrame
+from .prepare import prepare
+from .replays.replay import Replayed, replay_run
+from .result import RunResult
+from .solve import solve as solve_prepared
 
 
 def solve(
