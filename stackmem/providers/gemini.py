@@ -21,7 +21,7 @@ from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.core.text import whole
 from stackmem.errors import UsageError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.models.asked import NOTHING_ASKED, Asked
 from stackmem.models.catalog import lookup
 from stackmem.models.endpoint import GEMINI, Endpoint, without_login

@@ -21,7 +21,7 @@ from stackmem.core.messages import OPENAI_SUMMARY, Thinking, ToolCall, Usage, Vi
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
 from stackmem.errors import UsageError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.models.asked import NOTHING_ASKED, Asked
 from stackmem.models.catalog import lookup
 from stackmem.models.endpoint import OPENAI, Endpoint, without_login

@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import WorkspaceError
-from stackmem.installing import install_packages
+from stackmem.errors.installing import install_packages
 
 from .profile import Mount
 

@@ -18,7 +18,7 @@ from stackmem.core.strategy import has_frames
 from stackmem.doors.chat.commands import Look
 from stackmem.doors.tool_servers.servers import connected
 from stackmem.errors import UsageError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.memory import open_strategy
 from stackmem.run.prepare import prepare
 from stackmem.run.request import Request

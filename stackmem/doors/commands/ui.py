@@ -10,7 +10,7 @@ import typer
 from stackmem.cli.options import argument, option, runs_folder, switch
 from stackmem.cli.screen.text import readable, say
 from stackmem.errors import UsageError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.settings.tools.plugins import load_plugins
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from stackmem.doors.listening.token import token_of
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.run.result import RunResult, read_result
 from stackmem.run.run_folder import RESULT
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from stackmem.core.state import State
 from stackmem.errors import StackmemError, UsageError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.play import play
 from stackmem.run.result import RunResult

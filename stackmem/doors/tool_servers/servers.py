@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from stackmem.errors import UsageError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.settings.mcp_servers import Server
 from stackmem.settings.tools.own_tools import NOTES, TOOLS, register
 

@@ -16,7 +16,7 @@ from stackmem.core.heap import Heap
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.state import Notice, State
 from stackmem.errors import UsageError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.review.measure.moments import Moment
 from stackmem.trace.record import Record
 

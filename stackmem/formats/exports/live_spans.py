@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from stackmem.core.facts import RunForked
 from stackmem.errors import StackmemError, UsageError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
 from stackmem.version import VERSION

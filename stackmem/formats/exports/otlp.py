@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from stackmem.errors import UsageError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.version import VERSION
 
 Json = dict[str, Any]

@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.errors import UsageError
+from stackmem.errors.installing import install_command
 from stackmem.foreign.files import read_start
-from stackmem.installing import install_command
 
 _MAX_BYTES = 1 << 20
 _VARIABLE = re.compile(r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])([^}]*))?\})")

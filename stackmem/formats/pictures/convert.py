@@ -19,7 +19,7 @@ from typing import Any
 
 from stackmem.core.images.vision import Vision
 from stackmem.errors import WorkspaceError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.run.companion.pictures import (
     MAX_FILE_BYTES,
     PDF,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from stackmem.core.facts import ChecksReturned, Ending
 from stackmem.core.messages import ReplyPart, ToolCall, Usage
 from stackmem.errors import UsageError
+from stackmem.errors.installing import install_command
 from stackmem.foreign.zips import opened_zip
-from stackmem.installing import install_command
 
 from .session import (
     RecordedReply,

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from stackmem.errors import UsageError, WorkspaceError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 
 from .engine import Lost, Report, TrialDone
 from .trial import Job, run_trial

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from stackmem.errors import UsageError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 
 CONFIDENCE = 0.95
 RESAMPLES = 4_999

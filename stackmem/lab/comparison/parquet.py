@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 from stackmem.errors import UsageError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.lab.bench.evidence import READS, RecordingEntry
 from stackmem.lab.bench.results import columns, stored_value
 

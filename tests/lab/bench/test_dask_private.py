@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from stackmem.errors import UsageError
-from stackmem.installing import install_command
+from stackmem.errors.installing import install_command
 from stackmem.lab.bench.engine_dask import DaskEngine
 from stackmem.lab.bench.results import read_results
 from tests.stage import ROOT

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem import installing
+from stackmem.errors import installing
 from tests.house.sources import ROOT
 
 
