@@ -17,7 +17,6 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from stackmem.neighbors import neighbor
-from stackmem.run.companion.find import find_run
 from stackmem.settings import directories
 from stackmem.settings.options import LIMIT_OPTIONS, OPTIONS
 from stackmem.settings.tools.plugins import PluginTable, load_plugins, no_function, open_table
@@ -125,6 +124,8 @@ def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[...,
 
 def run_folder(named: str, runs_dir: str | None) -> Path:
     """Find a run; raise ``UsageError`` if no run or several match."""
+    from stackmem.run.companion.find import find_run  # slow to import, and few commands need it
+
     load_plugins()
     return find_run(named, *directories.runs_places(runs_dir, os.environ, Path.cwd()))
 

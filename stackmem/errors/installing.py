@@ -10,7 +10,6 @@ import json
 import re
 import shlex
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -27,6 +26,8 @@ def install_command(extra: str) -> str:
     """
     if (_CHECKOUT / "pyproject.toml").is_file() and (_CHECKOUT / "stackmem" / "version.py").is_file():
         return _pip("-e", f"{_CHECKOUT}[{extra}]")
+    from importlib import metadata  # slow, and few processes need it
+
     try:
         distribution = metadata.distribution("stackmem")
     except metadata.PackageNotFoundError:

@@ -15,7 +15,6 @@ from base64 import b64decode
 from collections.abc import Iterable
 from functools import cache
 from importlib import resources
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -96,6 +95,8 @@ def learned_count(pairs: Iterable[tuple[int, int]]) -> LearnedCount | None:
     known = [(counted, reported) for counted, reported in pairs if counted > 0 and reported > 0][-_MAX_PAIRS:]
     if not known:
         return None
+    from statistics import median  # slow to import
+
     ratio = median(reported / counted for counted, reported in known)
     apart = max(counted for counted, _ in known) / _TELLING_SPAN
     slopes = [

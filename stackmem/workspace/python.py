@@ -12,8 +12,8 @@ import shutil
 import sys
 import tempfile
 from functools import cache
-from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -21,6 +21,9 @@ from stackmem.errors import WorkspaceError
 from stackmem.errors.installing import install_packages
 
 from .profile import Mount
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 INSIDE = "/opt/stackmem/python"
 _LAYOUT = "1"  # increment when the environment's content changes for the same packages
@@ -120,6 +123,8 @@ def _point(link: Path, name: str) -> None:
 
 @cache
 def _distributions(name: str) -> dict[str, metadata.Distribution]:
+    from importlib import metadata  # slow, and needed only to create the environment
+
     from packaging.requirements import Requirement  # a dependency of pytest
 
     found: dict[str, metadata.Distribution] = {}

@@ -30,8 +30,7 @@ Source: docs/strategies.md, When a frame pays.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from math import ceil, exp, sqrt
-from statistics import fmean
+from math import ceil, exp, fsum, sqrt
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -117,7 +116,7 @@ def phase_steps(prices: Rates, step_tokens: float, index_tokens: float) -> int:
 
 def looked_tokens(prices: Rates, growth: Collection[int]) -> float:
     """Return L: the cost of looking up a result again, after steps that added these numbers of tokens."""
-    result = sqrt(fmean(step * step for step in growth))
+    result = sqrt(fsum(step * step for step in growth) / len(growth))
     request = prices.read * prices.standing
     return request + prices.output * _LOOK_TOKENS + prices.write * (_LOOK_TOKENS + result)
 
@@ -153,7 +152,8 @@ def frame_advice(prices: Rates, growth: Iterable[int], index_tokens: float, clea
     history = sum(steps) - cleared
     if history < 1:
         return None
-    usual = fmean(steps[: -(-len(steps) * 3 // 4)])  # a long file is read once, not in each phase
+    short = steps[: -(-len(steps) * 3 // 4)]  # a long file is read once, not in each phase
+    usual = fsum(short) / len(short)
     phase = phase_steps(prices, usual, index_tokens)
     least = least_steps(prices, history, index_tokens, looked_tokens(prices, steps))
     return FrameAdvice(least, phase, usual) if least <= phase else None

@@ -9,7 +9,6 @@ from stackmem.core.text import clip_bytes
 from stackmem.core.tools import tool_name
 from stackmem.models.web_search import ALTERNATIVE, FORWARDING_HOST, MAX_DOMAINS, Hit, SearchAnswer, can_search
 from stackmem.workspace.clip import visible
-from stackmem.workspace.egress.fetching import fetch_page
 from stackmem.workspace.egress.hosts import AllowedHost, as_address, host_name
 from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.outcome import ToolOutcome
@@ -24,6 +23,8 @@ _TITLE_CHARS, _EXCERPT_CHARS, _ADDRESS_CHARS = 200, 700, 1_000
 def answer_web_call(call: WebCall, model: ModelPort, network: NetworkList | None, shown_bytes: int) -> ToolOutcome:
     """Return the page or the results of a search, or why there are none."""
     if isinstance(call, WebFetch):
+        from stackmem.workspace.egress.fetching import fetch_page  # slow to import: asyncio, TLS and HTTP
+
         return fetch_page(call.url, network, shown_bytes)
     if network is None:
         return ToolOutcome("web_search works only with --network list", failed=True)

@@ -60,7 +60,7 @@ def any_plugin() -> bool:
     for location in places():
         with suppress(OSError), os.scandir(location) as entries:
             for entry in entries:
-                if entry.name.endswith(".dist-info"):
+                if entry.name.endswith((".dist-info", ".egg-info")):
                     with suppress(OSError):
                         if GROUP.encode() in read_regular(f"{entry.path}/entry_points.txt"):
                             return True

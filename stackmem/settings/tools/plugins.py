@@ -17,10 +17,9 @@ from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from hashlib import sha256
-from importlib.metadata import Distribution, EntryPoint, distributions
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
@@ -35,7 +34,10 @@ from stackmem.workspace.isolation.levels import WORKSPACES
 from stackmem.workspace.memory import MemoryWorkspace
 
 from .own_tools import TOOLS, from_function, register
-from .plugin_places import GROUP, ignored_plugins, places
+from .plugin_places import GROUP, any_plugin, ignored_plugins, places
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution, EntryPoint  # its import takes longer than that of this module
 
 _WAY_OUT = "fix or uninstall that package"
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -262,6 +264,10 @@ def _installed(where: tuple[str, ...]) -> _Installed:
 
 @cache
 def _packages(where: tuple[str, ...]) -> tuple[Distribution, ...]:
+    if not any_plugin():
+        return ()
+    from importlib.metadata import distributions
+
     packages: dict[str, Distribution] = {}
     for package in distributions(path=list(where)):
         with suppress(UnicodeDecodeError):
