@@ -182,9 +182,9 @@ SETUPS = (
 )  # fmt: skip
 
 
-def measured(folder: Path, jobs: int = 1) -> Rows:
-    """Run the trials, whose tasks and runs are written to ``folder``. The rows of a setup are in the order of TASKS."""
-    work = [_job(folder, setup, task) for setup, task in product(SETUPS, TASKS)]
+def measured(folder: Path, jobs: int = 1, tasks: tuple[str, ...] = TASKS) -> Rows:
+    """Run the trials, and write their tasks and runs to ``folder``. A setup has a row per task, in their order."""
+    work = [_job(folder, setup, task) for setup, task in product(SETUPS, tasks)]
     if jobs > 1:
         with ProcessPoolExecutor(jobs) as pool:
             done = list(pool.map(run_trial, work))
@@ -192,7 +192,7 @@ def measured(folder: Path, jobs: int = 1) -> Rows:
         done = [run_trial(job) for job in work]
     if broken := next((row for row in done if row["outcome"] == "error"), None):
         raise RuntimeError(f"trial {broken['id']} failed: {broken['error']}")
-    size = len(TASKS)
+    size = len(tasks)
     return {setup: done[number * size : (number + 1) * size] for number, setup in enumerate(SETUPS)}
 
 
@@ -221,12 +221,13 @@ def table_rows(rows: Rows) -> Iterator[tuple[str, ...]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1, help="parallel trials")
-    jobs: int = parser.parse_args().jobs
+    parser.add_argument("--families", type=int, default=len(TASKS), help="use only the first families of tasks")
+    given = parser.parse_args()
     for row in published.table_rows():
         print(f"| {' | '.join(row)} |")
     print()
     with own_folder() as folder:
-        for row in table_rows(measured(folder, jobs)):
+        for row in table_rows(measured(folder, given.jobs, TASKS[: given.families])):
             print(f"| {' | '.join(row)} |")
 
 

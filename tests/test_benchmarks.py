@@ -97,7 +97,7 @@ TINY: dict[str, tuple[Callable[[Path], list[str]], list[str]]] = {
         words("--tasks", "2", "--latency", "0", "--rounds", "1"),
         [r"\| round", r"\|---", r"\| 1 \| ", "median ratio .* the files are equal"],
     ),
-    "published": (words("--jobs", "2"), [r"\| "] * 25),
+    "published": (words("--jobs", "2", "--families", "1"), [r"\| "] * 25),
     "real_arm": (
         words("--tiny"),
         [r"\| strategy", r"\|---", *[rf"\| `{name}" for name in ("full", "adaptive", "mask", "window", "rolling")],
