@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from .budgets import Budgets
 from .conversation.standing import Kind
-from .skills import Skill
+from .guidance.skills import Skill
 from .tools import HeapRead, StoreEntry
 
 NAME = re.compile(r"[A-Za-z0-9_./-]{1,64}")

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from stackmem.core.budgets import Budgets, Limits, SmallSize
 from stackmem.core.facts import RunResumed, RunStarted
 from stackmem.core.guidance.program_calls import SPEC
+from stackmem.core.guidance.skills import Skill
 from stackmem.core.jobs.offers import job_tools, with_command_fields
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, PromptText, Text, ToolSpec, View
-from stackmem.core.skills import Skill
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill

@@ -10,11 +10,11 @@ from msgspec import UNSET
 
 from stackmem import open_run, replay
 from stackmem.core.facts import CallRejected, FramePopped, RunStarted
+from stackmem.core.guidance.skills import Skill
 from stackmem.core.heap import Heap, line
 from stackmem.core.person_facts import PersonDecided, SessionRules
 from stackmem.core.program_facts import ProgramCalled, ProgramHalted, ProgramReturned
 from stackmem.core.requests import AskPermission
-from stackmem.core.skills import Skill
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
 from stackmem.run.run_folder import TRACE

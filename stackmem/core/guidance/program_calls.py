@@ -14,11 +14,11 @@ from msgspec import UNSET, json
 
 from stackmem.core import limits, session
 from stackmem.core.conversation import planning
+from stackmem.core.guidance.skills import Skill
 from stackmem.core.messages import ToolCall, ToolSpec
 from stackmem.core.program_facts import OfferedProgram, ProgramCalled, ProgramStarted
 from stackmem.core.requests import AskPermission
 from stackmem.core.schemas.json_schema import first_fault, read_json
-from stackmem.core.skills import Skill
 from stackmem.core.state import Pending, State
 from stackmem.core.tool_schemas import unreadable
 from stackmem.core.tools import Refusal

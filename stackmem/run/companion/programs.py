@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from stackmem.core.facts import RunStarted
 from stackmem.core.guidance.program_calls import TOOL, advice, as_skill
+from stackmem.core.guidance.skills import Skill
 from stackmem.core.program_facts import OfferedProgram
-from stackmem.core.skills import Skill
 from stackmem.core.strategy import BringsProgram, MemoryStrategy
 from stackmem.core.tools import HeapRead, tool_name
 from stackmem.errors import UsageError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stackmem.core.skills import Skill, advice
+from stackmem.core.guidance.skills import Skill, advice
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.tools import HeapRead, tool_name
 from stackmem.foreign.files import digest_of_regular

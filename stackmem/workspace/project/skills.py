@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.core.skills import Skill
+from stackmem.core.guidance.skills import Skill
 from stackmem.core.text import mark_cut
 from stackmem.foreign.files import read_start
 from stackmem.foreign.front_matter import read_front_matter
