@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from stackmem.neighbors import neighbor
+from stackmem.core.neighbors import neighbor
 from stackmem.settings import directories
 from stackmem.settings.options import LIMIT_OPTIONS, OPTIONS
 from stackmem.settings.tools.plugins import PluginTable, load_plugins, no_function, open_table

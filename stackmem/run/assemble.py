@@ -14,13 +14,13 @@ from stackmem.core.budgets import SmallSize
 from stackmem.core.conversation.hook_facts import Hook
 from stackmem.core.facts import RunStarted
 from stackmem.core.heap import KeptHeap
+from stackmem.core.neighbors import neighbor
 from stackmem.core.strategy import clearing_of, keeps_thinking
 from stackmem.history.history import History
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.inner_packs import LENT_AT
 from stackmem.history.layer import LENT
 from stackmem.models.registry import is_served
-from stackmem.neighbors import neighbor
 from stackmem.run.companion.kept_heap import HeapKeeper, heap_store
 from stackmem.run.tasks.find import shipped_tasks
 from stackmem.settings.network import secrets_of, spelled

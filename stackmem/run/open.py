@@ -18,6 +18,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core.facts import RunStarted
+from stackmem.core.neighbors import neighbor
 from stackmem.errors import UsageError
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.history import History, folder_under, share
@@ -27,7 +28,6 @@ from stackmem.history.lent_folders import lend_folders
 from stackmem.history.repository import CopyPlan, copy_planned
 from stackmem.history.restore import restore
 from stackmem.history.walk import path_bytes
-from stackmem.neighbors import neighbor
 from stackmem.settings.keys import signing_key
 from stackmem.settings.settings import Settings
 from stackmem.trace.lineage import RunReader

@@ -24,6 +24,7 @@ from stackmem.core.guidance.sizing import UNREAD
 from stackmem.core.images import ImageBytes, ImageRef, no_image
 from stackmem.core.jobs.calls import JobCall, ListJobs, ReadJob, StopJob
 from stackmem.core.messages import summary_of
+from stackmem.core.neighbors import neighbor
 from stackmem.core.network import WebFetch, WebSearch
 from stackmem.core.person_facts import PersonSaid, RecallFound
 from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered, Waited
@@ -31,7 +32,6 @@ from stackmem.core.state import State
 from stackmem.core.text import clip_bytes, mark_cut, tail
 from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, SearchFiles, WorkspaceCall, WriteFile
 from stackmem.errors import WorkspaceError
-from stackmem.neighbors import neighbor
 from stackmem.settings.tools.bounded_calls import next_of
 from stackmem.workspace.clip import visible
 from stackmem.workspace.outcome import ToolOutcome

@@ -11,6 +11,7 @@ from msgspec import Struct, UnsetType
 
 from stackmem.core.facts import ChecksReturned, Event, ModelFailed, ModelReplied
 from stackmem.core.images import Images
+from stackmem.core.neighbors import neighbor
 from stackmem.core.network import NetworkRequest, SearchBill
 from stackmem.core.person_facts import (
     PersonAccepted,
@@ -23,7 +24,6 @@ from stackmem.core.person_facts import (
 )
 from stackmem.core.requests import AskModel, AskPermission, AskUser, MergeFrames, RunFrames
 from stackmem.core.state import State
-from stackmem.neighbors import neighbor
 from stackmem.trace.record import Record
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import asdict, replace
 
 from stackmem.core.conversation.upkeep import QUESTION
 from stackmem.core.facts import RunStarted
+from stackmem.core.neighbors import neighbor
 from stackmem.core.person_facts import SessionRules
 from stackmem.core.session import SESSION_TASK
 from stackmem.core.tool_schemas import offers_jobs, offers_long_commands
@@ -20,7 +21,6 @@ from stackmem.errors import UsageError
 from stackmem.history.repository import CopyPlan
 from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import default_model
-from stackmem.neighbors import neighbor
 from stackmem.run.tasks.find import find_task
 from stackmem.run.tasks.reader import read_task
 from stackmem.settings.directories import checkout, runs_dir, sandbox_dir

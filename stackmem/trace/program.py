@@ -12,6 +12,7 @@ from stackmem.core.decider import AgentDecider, Decider, OpenCall, ProgramUnderW
 from stackmem.core.facts import Event, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
+from stackmem.core.neighbors import neighbor
 from stackmem.core.program_facts import ProgramCalled, ProgramStarted
 from stackmem.core.requests import AskModel, Effect, answered
 from stackmem.core.state import State
@@ -19,7 +20,6 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError
 from stackmem.foreign.files import read_regular
 from stackmem.memory import open_strategy
-from stackmem.neighbors import neighbor
 
 from .lineage import sources
 from .private import owners

@@ -9,8 +9,8 @@ import pytest
 
 from scripts.houses import KERNEL, forbidden_imports, house_of
 from stackmem.cli.catalog import COMMANDS
-from stackmem.neighbors import COMMANDS as NEIGHBORS_COMMANDS
-from stackmem.neighbors import NEIGHBORS, neighbor
+from stackmem.core.neighbors import COMMANDS as NEIGHBORS_COMMANDS
+from stackmem.core.neighbors import NEIGHBORS, neighbor
 from tests.house.sources import ROOT
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from stackmem.core.neighbors import neighbor
 from stackmem.core.pricing import Price
 from stackmem.errors import UsageError
 from stackmem.foreign.files import digest_of_regular
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.endpoint import without_login
 from stackmem.models.registry import open_model
-from stackmem.neighbors import neighbor
 from stackmem.review.measure.metrics import measure
 from stackmem.run.in_memory import MEMORY, is_world
 from stackmem.run.tasks.find import find_task

@@ -21,9 +21,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from stackmem.core.facts import ClockRead, Event, ModelFailed, RunStarted
+from stackmem.core.neighbors import neighbor
 from stackmem.core.state import State
 from stackmem.errors import StackmemError, UsageError
-from stackmem.neighbors import neighbor
 from stackmem.review.measure.cached_steps import with_prompts
 from stackmem.review.measure.first_loss import first_loss, literals
 from stackmem.review.measure.metrics import measure

@@ -16,6 +16,7 @@ from stackmem.cli.screen.progress import Progress
 from stackmem.cli.screen.result import say_kept, say_unsigned, show_patch
 from stackmem.cli.screen.text import echo_json, readable, say, spell_cost
 from stackmem.core.facts import Event, FramePopped, RunStarted
+from stackmem.core.neighbors import neighbor
 from stackmem.core.program_facts import ProgramEvent, ProgramHalted, Said, StepFailed
 from stackmem.core.state import State
 from stackmem.errors import Halted, TraceError
@@ -24,7 +25,6 @@ from stackmem.languages.debugger import DebugMoment, Watcher, together
 from stackmem.languages.frame.values import as_text
 from stackmem.languages.language import Announcer, Happening
 from stackmem.languages.operations import ReplyRefused
-from stackmem.neighbors import neighbor
 from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult
 from stackmem.run.stored_request import read_request

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from stackmem.core import facts
 from stackmem.core.decider import AgentDecider, Decider, ProgramUnderWay
 from stackmem.core.frames import partial_result
+from stackmem.core.neighbors import neighbor
 from stackmem.core.person_facts import WordsAsked
 from stackmem.core.program_facts import (
     ChunkKept,
@@ -38,7 +39,6 @@ from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import mark_cut
 from stackmem.errors import RulesDiffer, TraceError, UsageError
 from stackmem.memory import open_strategy
-from stackmem.neighbors import neighbor
 from stackmem.trace.difference import equal_facts
 from stackmem.trace.program import TextOf, called_programs, no_sources, program_of
 from stackmem.trace.record import Record

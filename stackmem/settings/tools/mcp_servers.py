@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from stackmem.neighbors import neighbor
+from stackmem.core.neighbors import neighbor
 from stackmem.settings.mcp_servers import servers
 
 

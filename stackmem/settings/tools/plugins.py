@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from stackmem.core.neighbors import neighbor
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import StackmemError, UsageError
 from stackmem.memory import STRATEGIES
 from stackmem.models.registry import MODELS, Model, ModelRequest
-from stackmem.neighbors import neighbor
 from stackmem.settings.options import OPTIONS
 from stackmem.workspace.isolation.launch import Level
 from stackmem.workspace.isolation.levels import WORKSPACES
