@@ -115,14 +115,33 @@ def importers() -> dict[str, set[str]]:
 
 
 def room_of(module: str) -> str:
-    """Return the top-level folder or module that a module belongs to; empty for the package itself."""
-    return module.split(".")[1] if "." in module else ""
+    """Return the top-level folder or module that a module belongs to; empty for the package itself and its entry."""
+    room = module.split(".")[1] if "." in module else ""
+    return "" if room == "__main__" else room
 
 
 def arrows() -> set[tuple[str, str]]:
     """Return ``(room, other)`` for each room that imports another."""
     found = {(room_of(name), room_of(each)) for name, used in imports().items() for each in used}
     return {(room, other) for room, other in found if room and other and room != other}
+
+
+def kernel_rooms() -> set[str]:
+    """Return the rooms that are not neighbors."""
+    from scripts.houses import NEIGHBORS
+
+    return {room_of(name) for name in modules()} - {"", *NEIGHBORS}
+
+
+def kernel_arrows() -> set[tuple[str, str]]:
+    """Return the arrows between the kernel's rooms."""
+    return {arrow for arrow in arrows() if kernel_rooms().issuperset(arrow)}
+
+
+def kernel_layers() -> list[set[str]]:
+    """Return the kernel's rooms by layer, the top first."""
+    ranks, rooms = _layers(), kernel_rooms()
+    return [{room for room in rooms if ranks[room] == rank} for rank in sorted({ranks[room] for room in rooms})][::-1]
 
 
 def upward_imports() -> list[str]:
@@ -350,6 +369,8 @@ def main(arguments: list[str]) -> int:
     rooms = {room_of(name) for name in modules()} - {""}
     print(f"lines of the kernel: {kernel:,}")
     print(f"rooms: {len(rooms)}, layers: {len(set(_layers().values()))}, arrows between rooms: {len(arrows())}")
+    inside = f"{len(kernel_rooms())}, layers: {len(kernel_layers())}, arrows between them: {len(kernel_arrows())}"
+    print(f"rooms of the kernel: {inside}")
     _shown("upward imports", upward_imports(), listed=listed)
     _shown("modules with one importer", single_importers(), listed=False)
     _shown(f"of them under {SMALL_LINES} lines", small_single_importers(), listed=listed)

@@ -8,6 +8,7 @@ import pytest
 from scripts import structure
 
 MAX_SMALL = 15
+MAX_ROOMS, MAX_LAYERS, MAX_ARROWS = 12, 6, 42
 # A package that lists alternatives: each has its own file, however small, and only the list imports it.
 LISTS = {
     "stackmem.lab.worlds.make": "one family of worlds a file",
@@ -49,6 +50,18 @@ def test_every_listed_reason_is_needed():
 
 def test_every_class_name_is_used_once():
     assert structure.doubled_classes() == {}
+
+
+def test_the_kernel_has_few_rooms_layers_and_arrows():
+    assert len(structure.kernel_rooms()) <= MAX_ROOMS
+    assert len(structure.kernel_layers()) <= MAX_LAYERS
+    assert len(structure.kernel_arrows()) <= MAX_ARROWS
+    assert structure.upward_imports() == []
+
+
+def test_the_layers_of_the_kernel_list_each_room_once():
+    assert sorted(room for layer in structure.kernel_layers() for room in layer) == sorted(structure.kernel_rooms())
+    assert structure.kernel_layers()[0] == {"cli"}
 
 
 def test_no_modules_import_each_other_in_a_circle():
