@@ -25,7 +25,7 @@ from stackmem.core.messages import FailureKind, Text, Thinking, ToolCall, ToolSp
 from stackmem.core.network import NetworkRequest, SearchBill
 from stackmem.core.pricing import Price
 from stackmem.core.program_facts import Continued, ProgramEvent
-from stackmem.core.requests import ANSWERS, GIVEN, Effect
+from stackmem.core.requests import ANSWERS, EXTERNAL, Effect
 from stackmem.core.tool_schemas import parameters, shown_schema, spec
 from stackmem.languages.language import INTERPRETERS
 from stackmem.memory import STRATEGIES
@@ -128,7 +128,7 @@ def event_list() -> str:
 
 def _source(kind: type) -> str:
     """Return the origin of an event: given, an answer to an effect, or derived. Replay verifies derived ones."""
-    if kind in GIVEN or any(kind in facts for facts in ANSWERS.values()):
+    if kind in EXTERNAL or any(kind in facts for facts in ANSWERS.values()):
         return "outside"
     if kind in get_args(ProgramEvent):
         return "the program in a rerun"

@@ -35,7 +35,7 @@ def model_request(state: State, view: View) -> AskModel:
         left_seconds=limits.left_seconds(state),
         expects="any" if _takes_answers(state) else "call",
         reply_tokens=sizing.reply_tokens(state),
-        announced=sizing.announced(state),
+        announced=sizing.announced_tools(state),
         reads_together=reading.allows(state.begun),
         parallel=state.parallel.name,
         facts_before=state.parallel.facts,

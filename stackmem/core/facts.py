@@ -1,6 +1,6 @@
 """The facts of a run, in the past tense. A trace is a list of facts, and the state is a fold over them.
 
-The facts in ``GIVEN`` and ``ANSWERS`` (``requests.py``) come from outside, and so may ``RunEnded``. A replay derives
+The facts in ``EXTERNAL`` and ``ANSWERS`` (``requests.py``) come from outside, and so may ``RunEnded``. A replay derives
 all the others again and compares them.
 """
 
@@ -350,8 +350,8 @@ class JobsEnded(Struct, frozen=True, tag=True):
 
     @property
     def voice(self) -> Voice:
-        told = "; ".join(f"job {job.number} {job.how}: {job.command}" for job in self.jobs)
-        return Voice("notice", told or "jobs ended")
+        text = "; ".join(f"job {job.number} {job.how}: {job.command}" for job in self.jobs)
+        return Voice("notice", text or "jobs ended")
 
 
 class SourcesDigested(Struct, frozen=True, tag=True):

@@ -128,8 +128,8 @@ def start_prompted(state: State, call: StartCall) -> FramePushed | Refusal:
         wrong.insert(0, f"this is depth {state.running.depth}, the deepest allowed; do the work here, or return")
     if wrong:
         return Refusal("too_deep" if deepest else "push_refused", f"{tool} refused: " + "; ".join(wrong))
-    if answered := checkpoints.answer(state, call):
-        return answered
+    if answer := checkpoints.answer(state, call):
+        return answer
     intent = mark_cut(" ".join(call.prompt.split()), budgets.intent_chars)
     effect = checkpoints.effect(state, call)
     return FramePushed(f"frame-{state.pushes + 1}", call.name, intent, "", "", call.prompt, checkpoint=effect)
@@ -146,9 +146,9 @@ def with_budget_faults(refusal: Refusal, call: ToolCall, budgets: Budgets, offer
     return replace(refusal, way_out=refusal.way_out + more)
 
 
-def _text_faults(given: Mapping[str, object], budgets: Budgets, fields: Collection[str]) -> list[str]:
-    """Return the faults of a push's texts, each with its length and maximum. ``given`` may contain anything."""
-    name = given.get("name")
+def _text_faults(texts: Mapping[str, object], budgets: Budgets, fields: Collection[str]) -> list[str]:
+    """Return the faults of a push's texts, each with its length and maximum. ``texts`` may contain anything."""
+    name = texts.get("name")
     wrong = name_faults(name if isinstance(name, str) else "", budgets)
     rows = (
         ("objective", budgets.intent_chars, True),
@@ -160,7 +160,7 @@ def _text_faults(given: Mapping[str, object], budgets: Budgets, fields: Collecti
     for label, most, needed in rows:
         if label not in fields:
             continue
-        text = given.get(label)
+        text = texts.get(label)
         if isinstance(text, str) and len(text) > most:
             wrong.append(f"{label} is {len(text)} chars, maximum is {most}; move data to the heap and point to it")
         elif needed and not (isinstance(text, str) and text.strip()):
@@ -175,8 +175,8 @@ def order_faults(state: State, call: PushFrame, fields: Collection[str]) -> list
 
 def missing_chunks(state: State, call: PushFrame) -> tuple[str, ...]:
     """Return the names of chunks that the texts mention and that neither exist nor are stored by the push."""
-    known = state.heap.chunks.keys() | {entry.name for entry in call.store}
-    return tuple(name for name in pointers(call.objective, call.context) if name not in known)
+    names = state.heap.chunks.keys() | {entry.name for entry in call.store}
+    return tuple(name for name in pointers(call.objective, call.context) if name not in names)
 
 
 def pointers(objective: str, context: str) -> list[str]:
@@ -188,10 +188,10 @@ def _typos(state: State, call: PushFrame) -> list[str]:
     budgets = state.begun.budgets
     if len(call.objective) > budgets.intent_chars or len(call.context) > budgets.context_chars:
         return []  # the texts must change anyway, and they could contain any number of pointers
-    known = list(dict.fromkeys([*state.heap.chunks, *(entry.name for entry in call.store)]))
+    names = list(dict.fromkeys([*state.heap.chunks, *(entry.name for entry in call.store)]))
     wrong = []
     for name in pointers(call.objective, call.context):
-        nearby = [] if name in known else known[: 2 * budgets.heap_chunks]
+        nearby = [] if name in names else names[: 2 * budgets.heap_chunks]
         near = [other for other in nearby if edit_distance(name, other[:80], 2) <= 2]
         if near:
             wrong.append(f"heap {name!r} does not exist; did you mean {', '.join(map(repr, near[:3]))}?")
@@ -289,7 +289,7 @@ def open_child(state: State, event: FramePushed, heap: Heap) -> State:
         index_chars = 0 if isinstance(call, Delegate) else len(index(heap, state.begun.budgets))
         chars = standing_chars(state.begun) + sum(map(len, texts)) + index_chars
     words = state.session.standing if state.session is not None else ()
-    shown = "" if isinstance(call, Branch) else block(words)
+    words_text = "" if isinstance(call, Branch) else block(words)
     child = Frame(
         id=event.frame,
         name=event.name,
@@ -308,9 +308,9 @@ def open_child(state: State, event: FramePushed, heap: Heap) -> State:
         started_step=state.step,
         started_tokens=state.usage.total,
         started_seconds=state.seconds,
-        opened_chars=chars + len(shown),
-        chars=chars + len(shown),
-        standing=shown,
+        opened_chars=chars + len(words_text),
+        chars=chars + len(words_text),
+        standing=words_text,
         standing_seen=state.running.standing_seen if isinstance(call, Branch) else len(words),
         standing_step=state.step,
     )

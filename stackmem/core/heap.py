@@ -107,8 +107,8 @@ class Heap(Struct, frozen=True):
     @property
     def sources(self) -> tuple[str, ...]:
         """The sources of all chunks. That of a skill is computed when it is read, and after that."""
-        known = (chunk for chunk in self.chunks.values() if not chunk.skill or chunk.read is not None)
-        return tuple(sorted({chunk.source for chunk in known if chunk.source}))
+        chunks = (chunk for chunk in self.chunks.values() if not chunk.skill or chunk.read is not None)
+        return tuple(sorted({chunk.source for chunk in chunks if chunk.source}))
 
     @property
     def stored(self) -> tuple[str, ...]:

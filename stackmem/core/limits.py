@@ -39,7 +39,7 @@ class RunLimit(Struct, frozen=True):
         unit: As the model reads it.
         used: Returns how much of it a run has used.
         increase: A reasonable increase, for error messages.
-        whole: Whether it is a whole number.
+        integer: Whether it is a whole number.
         priced: Whether it applies only to a run whose costs are known.
         near: The remaining amount at which the model gets a notice; 0 for a share of the limit, `TOLD_AT`.
     """
@@ -49,7 +49,7 @@ class RunLimit(Struct, frozen=True):
     unit: str
     used: Callable[[State], float]
     increase: str
-    whole: bool = False
+    integer: bool = False
     priced: bool = False
     near: int = 0
 
@@ -64,19 +64,19 @@ class RunLimit(Struct, frozen=True):
 
     def notice(self, used: float, allowed: float) -> str:
         """Return what is left, if the model must be told; otherwise an empty string."""
-        left = allowed - used
-        if left > self.near if self.near else used < TOLD_AT * allowed:
+        rest = allowed - used
+        if rest > self.near if self.near else used < TOLD_AT * allowed:
             return ""
         return (
-            f"{left:.2f} of {allowed:.2f} {self.unit}" if self.priced else f"{left:.0f} of {allowed:,.0f} {self.unit}"
+            f"{rest:.2f} of {allowed:.2f} {self.unit}" if self.priced else f"{rest:.0f} of {allowed:,.0f} {self.unit}"
         )
 
 
 RUN_LIMITS = (
     RunLimit(
-        "steps", "limit:steps", "steps", lambda state: state.step + state.parallel.steps, "+50", whole=True, near=3
+        "steps", "limit:steps", "steps", lambda state: state.step + state.parallel.steps, "+50", integer=True, near=3
     ),
-    RunLimit("tokens", "limit:tokens", "tokens", lambda state: state.usage.total, "+100_000", whole=True),
+    RunLimit("tokens", "limit:tokens", "tokens", lambda state: state.usage.total, "+100_000", integer=True),
     RunLimit("usd", "limit:usd", "USD", lambda state: state.usd, "+1", priced=True),
     RunLimit("seconds", "limit:seconds", "seconds", lambda state: state.seconds, "+600"),
 )
@@ -152,10 +152,10 @@ def spent_limit(state: State, wait_seconds: float = 0.0) -> Ending | None:
 def notice(state: State) -> NoticeGiven | None:
     """Return a notice that the running frame has not had yet and must read before its next prompt."""
     for limit, used, allowed in _used(state):
-        left = limit.notice(used, allowed)
+        rest = limit.notice(used, allowed)
         # once per frame, because a frame does not see the notices in other frames
-        if left and limit.ending not in state.running.told:
-            return NoticeGiven(limit.ending, f"Only {left} are left in this run. Finish, then {_pop_now(state)}")
+        if rest and limit.ending not in state.running.told:
+            return NoticeGiven(limit.ending, f"Only {rest} are left in this run. Finish, then {_pop_now(state)}")
     frame = state.running
     if "window" not in frame.told and frame.context_tokens >= WINDOW_TOLD_AT * state.window_tokens:
         return NoticeGiven(
@@ -169,10 +169,10 @@ def notice(state: State) -> NoticeGiven | None:
 def closing_refusal(state: State) -> Refusal | None:
     """Return why the running frame may only use the heap and pop, or None if it is not closed."""
     for frame in reversed(state.stack):
-        spent = _spent(state, frame)
-        if spent:
+        usage = _exhausted_limits(state, frame)
+        if usage:
             whose = "this frame" if frame is state.running else f"frame {frame.name!r}, which waits for this one,"
-            return Refusal("constraint", f"the constraint of {whose} is spent ({spent})", _way_out(state))
+            return Refusal("constraint", f"the constraint of {whose} is spent ({usage})", _way_out(state))
     if state.running.context_tokens >= WINDOW_CLOSES_AT * state.window_tokens:
         reason = f"this frame's conversation fills {WINDOW_CLOSES_AT:.0%} of the model's window"
         return Refusal("window", reason, _way_out(state))
@@ -199,15 +199,15 @@ def ending_tool(state: State) -> str:
 def _keeper(state: State) -> str:
     """Return a name for the tools that store something beyond the frame. Empty if there are none."""
     offered = {tool.name for tool in state.begun.tools}
-    known = (("heap_alloc", "the heap tools"), ("memory", "memory"), ("add_note", "add_note"))
-    return next((words for name, words in known if name in offered), "")
+    tools = (("heap_alloc", "the heap tools"), ("memory", "memory"), ("add_note", "add_note"))
+    return next((words for name, words in tools if name in offered), "")
 
 
-def _spent(state: State, frame: Frame) -> str:
+def _exhausted_limits(state: State, frame: Frame) -> str:
     own = constraint(frame.registers.constraint)
-    settled = state.step - (state.pending is not None)  # with a limit of 20 steps, step 20 still runs
+    steps = state.step - (state.pending is not None)  # with a limit of 20 steps, step 20 still runs
     rows = (
-        ("steps", settled - frame.started_step, own.steps),
+        ("steps", steps - frame.started_step, own.steps),
         ("tokens", state.usage.total - frame.started_tokens, own.tokens),
         ("seconds", state.seconds - frame.started_seconds, own.seconds),
     )

@@ -34,9 +34,9 @@ class _Buffer:
         self.folds: dict[Hashable, tuple[int, Any]] = {}
 
 
-def _same(one: Any, other: Any) -> bool:
+def _equal_bytes(item: Any, other: Any) -> bool:
     """Return whether two items encode to equal bytes. ``1 == True``, but in a prompt they differ."""
-    return one is other or (one == other and json.encode(one, enc_hook=list) == json.encode(other, enc_hook=list))
+    return item is other or (item == other and json.encode(item, enc_hook=list) == json.encode(other, enc_hook=list))
 
 
 class Log(Generic[T]):
@@ -52,7 +52,7 @@ class Log(Generic[T]):
         buffer, own = self._buffer, self._length - self._buffer.start
         if len(buffer.items) == own:
             buffer.items.append(item)
-        elif not _same(buffer.items[own], item):  # an equal item is the same history, appended a second time
+        elif not _equal_bytes(buffer.items[own], item):  # an equal item is the same history, appended a second time
             buffer = self._branch(item)
         return self._view(buffer, self._length + 1)
 

@@ -98,8 +98,8 @@ def advance(state: State, strategy: MemoryStrategy) -> Event | Effect | None:
     if state.start is None:
         return None
     if state.end is not None:
-        wanted = state.start.checked and state.checks is None and state.end.ending not in _UNCHECKED
-        return RunChecks() if wanted else None
+        needs_checks = state.start.checked and state.checks is None and state.end.ending not in _UNCHECKED
+        return RunChecks() if needs_checks else None
     if state.due is not None:
         return hooks.next_due(state, state.due)
     if (ended := parallel.child_end(state)) is not None:
@@ -142,9 +142,9 @@ def _before_request(state: State) -> Event | Effect | None:
         return frames.forced_pop(state, closing.code)
     if limits.needs_clock(state) and not state.clock_fresh:
         return ReadClock()
-    spent = limits.spent_limit(state, retries.wait_seconds(state.failures))
-    if spent is not None:
-        return RunEnded(spent, frames.partial_result(state))
+    ending = limits.spent_limit(state, retries.wait_seconds(state.failures))
+    if ending is not None:
+        return RunEnded(ending, frames.partial_result(state))
     if state.failures:
         return None  # a repeated request keeps its bytes
     noticed = jobs.notice(state) or limits.notice(state) or planning.notice(state)
@@ -230,11 +230,11 @@ def _settle_call(state: State, call: Call, pending: Pending, offered: tuple[Tool
             assert_never(call)
 
 
-def _as_fact(settled: Event | Effect | Refusal) -> Event | Effect:
+def _as_fact(outcome: Event | Effect | Refusal) -> Event | Effect:
     """Turn a refusal into its fact. One with thousands of faults is shortened, or it would fill the window."""
-    if isinstance(settled, Refusal):
-        return CallRejected(settled.code, clip_chars(settled.text, REASON_CHARS))
-    return settled
+    if isinstance(outcome, Refusal):
+        return CallRejected(outcome.code, clip_chars(outcome.text, REASON_CHARS))
+    return outcome
 
 
 def evolve(state: State, event: Event) -> State:  # noqa: C901, PLR0912 - one match, every fact
@@ -306,8 +306,8 @@ def _evolve_derived(  # noqa: C901 - one match, every fact
             return programs.open_call(retries.without_others(state, state), event)
         case FramePopped():
             closed = frames.close_running(state, event, memory_tools.heap_with_stored(state, event.stored))
-            over = session.after_request(closed, event.forced) if state.running.request else closed
-            return hooks.after_request(over, event) if state.running.request or not over.stack else over
+            later = session.after_request(closed, event.forced) if state.running.request else closed
+            return hooks.after_request(later, event) if state.running.request or not later.stack else later
         case ChunkAllocated() | ChunkWritten() | ChunkRead() | ChunkFreed():
             return _change_heap(state, event)
         case CallAnswered():
@@ -363,8 +363,8 @@ def _answer(
     """Return the state with the pending call answered."""
     heap = state.heap.with_digests(digests)
     call_id = state.pending.calls[0].id if state.pending and state.pending.calls else ""
-    answered = replace(state, heap=heap, pending=reading.remaining(state.pending, text), idle=0)
-    after = frames.tell(answered, Result(call_id, text, failed, heap, state.step, read, images))
+    next_state = replace(state, heap=heap, pending=reading.remaining(state.pending, text), idle=0)
+    after = frames.tell(next_state, Result(call_id, text, failed, heap, state.step, read, images))
     after = retries.without_others(state, after) if state.several else retries.with_words(state.pending, after)
     return hooks.after_tool(state, after, text, failed=failed)
 
@@ -373,10 +373,10 @@ def _take_answer(state: State, event: ToolAnswered | SourceLoaded | UserAnswered
     """Apply an answer to a program, or the user's answer to an agent, which may have asked with or without a call."""
     if not isinstance(event, UserAnswered) or state.pending is None:
         return replace(state, tree=getattr(event, "tree", "") or state.tree, clock_fresh=False)  # only a tool has one
-    heard = keeping.listen(state, event.text)
+    after = keeping.listen(state, event.text)
     if state.pending.calls:
-        return _answer(heard, event.text, {})
-    return replace(frames.tell(heard, Notice(session.spoken(event.text), state.heap)), idle=0, pending=None)
+        return _answer(after, event.text, {})
+    return replace(frames.tell(after, Notice(session.text_for_model(event.text), state.heap)), idle=0, pending=None)
 
 
 def _change_heap(state: State, event: ChunkAllocated | ChunkWritten | ChunkRead | ChunkFreed) -> State:
@@ -395,5 +395,5 @@ def _look_up(state: State) -> State:
 def _give_notice(state: State, event: NoticeGiven) -> State:
     after = frames.tell(state, Notice(event.text, state.heap, event.images))
     frame = replace(after.running, told=after.running.told | {event.code})
-    told = replace(after, stack=(*after.stack[:-1], frame))
-    return session.after_notice(jobs.after_notice(told, event.code), event.code)
+    next_state = replace(after, stack=(*after.stack[:-1], frame))
+    return session.after_notice(jobs.after_notice(next_state, event.code), event.code)

@@ -134,8 +134,8 @@ def _size_fault(before: Directory, after: Directory) -> str:
 def _no_file(directory: Directory, path: str) -> str:
     if directory.under(path) or path == ROOT:
         return f"{path} is a folder; name a file, or view it to see its files"
-    known = ", ".join(sorted(directory.files)[:5]) or "none yet, use create"
-    return f"{path} does not exist; files: {known}"
+    listing = ", ".join(sorted(directory.files)[:5]) or "none yet, use create"
+    return f"{path} does not exist; files: {listing}"
 
 
 def _view(directory: Directory, path: str) -> _Change | str:
@@ -143,11 +143,11 @@ def _view(directory: Directory, path: str) -> _Change | str:
     if path in files:
         numbered = "\n".join(f"{number:>6}\t{line}" for number, line in enumerate(files[path].split("\n"), 1))
         return files, f"{path}, {len(files[path]):,} characters\n{numbered}"
-    below = directory.under(path)
-    if not below and path != ROOT:
+    names = directory.under(path)
+    if not names and path != ROOT:
         return _no_file(directory, path)
-    head = f"{path}: {len(below)} files, {directory.chars:,} of {TOTAL_CHARS:,} characters used in all"
-    return files, "\n".join([head, *(f"- {name} | {len(files[name]):,} chars" for name in below)])
+    head = f"{path}: {len(names)} files, {directory.chars:,} of {TOTAL_CHARS:,} characters used in all"
+    return files, "\n".join([head, *(f"- {name} | {len(files[name]):,} chars" for name in names)])
 
 
 def _create(directory: Directory, path: str, text: str) -> _Change | str:
@@ -197,8 +197,8 @@ def _delete(directory: Directory, path: str) -> _Change | str:
     deleted = [path] if path in directory.files else directory.under(path)
     if not deleted:
         return _no_file(directory, path)
-    left = {name: text for name, text in directory.files.items() if name not in deleted}
-    return left, f"deleted {', '.join(deleted)}"
+    remaining = {name: text for name, text in directory.files.items() if name not in deleted}
+    return remaining, f"deleted {', '.join(deleted)}"
 
 
 def _rename(directory: Directory, old: str, new: str) -> _Change | str:

@@ -24,7 +24,7 @@ from .facts import CallAnswered, ChunkAllocated, ChunkFreed, ChunkRead, ChunkWri
 from .frames import entries_of
 from .heap import Heap, index
 from .jobs.calls import KeepJob
-from .jobs.rules import fault_of_keep, kept
+from .jobs.rules import fault_of_keep, keep_job
 from .log import Log
 from .memory_directory import Directory, Memory, carry_out
 from .requests import DigestSources, SearchForRecall
@@ -79,7 +79,7 @@ def allocate(state: State, call: HeapAlloc, pending: Pending) -> ChunkAllocated 
     if call.name in state.heap.chunks:
         return Refusal("chunk_exists", f"heap_alloc refused: {call.name!r} exists", "use heap_write to replace it")
     entry = StoreEntry(call.name, call.content, call.description, call.source)
-    obstacle = _entry_obstacle(state, "heap_alloc", entry, pending, named=entry.source)
+    obstacle = _entry_obstacle(state, "heap_alloc", entry, pending, source=entry.source)
     return obstacle or ChunkAllocated(call.name, len(call.content))
 
 
@@ -88,7 +88,7 @@ def rewrite(state: State, call: HeapWrite, pending: Pending) -> ChunkWritten | D
     if call.name not in state.heap.chunks:
         return _no_chunk(state, call)
     entry = _merged_entry(state.heap, call)
-    obstacle = _entry_obstacle(state, "heap_write", entry, pending, named=call.source or "")
+    obstacle = _entry_obstacle(state, "heap_write", entry, pending, source=call.source or "")
     return obstacle or ChunkWritten(call.name, len(call.content))
 
 
@@ -104,19 +104,19 @@ def _merged_entry(heap: Heap, call: HeapWrite) -> StoreEntry:
 
 
 def _entry_obstacle(
-    state: State, tool: str, entry: StoreEntry, pending: Pending, *, named: str
+    state: State, tool: str, entry: StoreEntry, pending: Pending, *, source: str
 ) -> DigestSources | Refusal | None:
     """Return what must happen before an entry is stored, or the refusal.
 
     Args:
-        named: The source that the call itself names. A source from an earlier run may be missing; its chunk can still
+        source: The source that the call itself names. A source from an earlier run may be missing; its chunk can still
             be written.
     """
     wrong = heaps.faults(state.heap, (entry,), state.begun.budgets)
     if not wrong and entry.source:
         if pending.digests is None:
             return DigestSources(heaps.sources_with(state.heap, (entry,)))
-        wrong = heaps.source_faults((entry,), pending.digests) if named else []
+        wrong = heaps.source_faults((entry,), pending.digests) if source else []
     return Refusal("heap_refused", f"{tool} refused: " + "; ".join(wrong)) if wrong else None
 
 
@@ -250,7 +250,7 @@ def look_up(state: State, call: LookupCall | HeapRead) -> CallAnswered | SearchF
 def apply_lookup(state: State, call: LookupCall | HeapRead) -> tuple[State, str]:
     """Return the state after the call, and the text that the model reads."""
     if isinstance(call, KeepJob):
-        return kept(state, call)
+        return keep_job(state, call)
     answer = _answer(state, call)
     changed = state if answer.notes is None else replace(state, notes=answer.notes)
     if answer.standing is not None:
@@ -280,7 +280,7 @@ def _answer(state: State, call: LookupCall | HeapRead) -> LookupAnswer:
         case Recall():
             return _recall(state, call)
         case KeepJob():
-            return LookupAnswer(kept(state, call)[1], fault_of_keep(state, call))
+            return LookupAnswer(keep_job(state, call)[1], fault_of_keep(state, call))
         case _:
             assert_never(call)
 
@@ -298,8 +298,8 @@ def _read_frame(state: State, call: HeapRead) -> LookupAnswer:
         return _search_frames(state, call.query)
     done = _popped_frame(state, name)
     if done is None:
-        known = list(dict.fromkeys(done.frame.name for done in reversed(state.popped)))[:5]
-        return LookupAnswer(fault=f"no frame {name[:80]!r} has popped; popped: {', '.join(known) or 'none yet'}")
+        names = list(dict.fromkeys(done.frame.name for done in reversed(state.popped)))[:5]
+        return LookupAnswer(fault=f"no frame {name[:80]!r} has popped; popped: {', '.join(names) or 'none yet'}")
     return LookupAnswer(excerpts_of_popped(done, call.query))
 
 
@@ -344,8 +344,8 @@ def _expand(state: State, call: Expand) -> LookupAnswer:
     results = [turn for turn in state.running.turns if isinstance(turn, Result)]
     texts = [turn.text for turn in results if turn.step == call.index]
     if not texts:
-        known = f"numbers go from {results[0].step} to {results[-1].step}" if results else "this frame has none yet"
-        return LookupAnswer(fault=f"no result has the number {call.index}; {known}")
+        hint = f"numbers go from {results[0].step} to {results[-1].step}" if results else "this frame has none yet"
+        return LookupAnswer(fault=f"no result has the number {call.index}; {hint}")
     return LookupAnswer(clip_bytes(f"result {call.index} in full:\n" + "\n".join(texts), state.shown_bytes + 200))
 
 

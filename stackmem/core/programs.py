@@ -89,8 +89,8 @@ def count_completion(state: State, event: ModelReplied) -> State:
 
 def open_frame(state: State, event: FramePushed, chars: int) -> State:
     """Return the state with a frame that the program pushed. ``chars`` is the size of its prompt before the task."""
-    given = event.program
-    if given is UNSET:
+    program = event.program
+    if program is UNSET:
         return state
     depth = state.running.depth + 1
     frame = Frame(
@@ -101,16 +101,16 @@ def open_frame(state: State, event: FramePushed, chars: int) -> State:
         context="",
         opened=state.heap,
         turns=Log(),
-        task=given.task,
+        task=program.task,
         parent=state.running.id,
         started_step=state.step,
         started_tokens=state.usage.total,
         started_seconds=state.seconds,
-        chars=chars + len(given.task),
-        program=given.kind,
-        schema=given.schema,
+        chars=chars + len(program.task),
+        program=program.kind,
+        schema=program.schema,
         pushed_at=depth,
-        model="" if given.model is UNSET else given.model,
+        model="" if program.model is UNSET else program.model,
     )
     return replace(state, stack=(*state.stack, frame), pushes=state.pushes + 1, idle=0, failures=())
 

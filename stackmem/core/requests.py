@@ -324,7 +324,7 @@ ANSWERS: dict[type[Effect], tuple[type[Event], ...]] = {
 }
 """The facts that may answer each effect. ``perform`` returns them; replay and resume look for them."""
 
-GIVEN = (
+EXTERNAL = (
     RunStarted, RunResumed, RunForked, ProgramStarted, PersonSteppedIn, PersonStopped, PersonRan,
     PersonAttached, PersonPlanned, PersonAccepted, PersonCompacted, FolderChanged, JobsEnded,
 )  # fmt: skip

@@ -61,8 +61,8 @@ def _hear(state: State, text: str) -> State:
             state = tell(state, Result(call.id, "The user has the result.", False, state.heap, state.step))
     pending = state.pending
     if pending is not None and isinstance(pending.call, AskQuestion):
-        answered = Result(pending.calls[0].id, text, False, state.heap, state.step)
-        return tell(replace(state, pending=None), answered)
+        answer = Result(pending.calls[0].id, text, False, state.heap, state.step)
+        return tell(replace(state, pending=None), answer)
     return replace(state, heard=(*state.heard, text))
 
 

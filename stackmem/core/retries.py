@@ -100,8 +100,8 @@ def nudge(stop: Stop, ending: str, example: str, *, empty: bool) -> ReplyNudged:
         example: A call as JSON, or empty if there is no example.
     """
     code, fault = ("empty", "Your reply was empty.") if empty else ("no_call", "Your reply called no tool.")
-    shown = f", for example: {example}" if example else "."
-    rule = Refusal(code, f"{fault} Nothing was done.", f"Every reply must be exactly one tool call{shown}")
+    suffix = f", for example: {example}" if example else "."
+    rule = Refusal(code, f"{fault} Nothing was done.", f"Every reply must be exactly one tool call{suffix}")
     answer = _naming(ending, CUT_SHORT.get(stop, rule))
     return ReplyNudged(answer.code, answer.text)
 
@@ -111,21 +111,21 @@ def _naming(ending: str, refusal: Refusal) -> Refusal:
     return replace(refusal, way_out=refusal.way_out.replace("pop_frame", ending))
 
 
-def without_others(state: State, answered: State) -> State:
+def without_others(state: State, after: State) -> State:
     """Answer the calls of the pending reply that are not performed."""
     others = state.pending.calls[1:] if state.pending and performs_first(state) else ()
     for call in others:
-        answered = tell(answered, Result(call.id, NOT_PERFORMED, True, answered.heap, state.step))
-    return answered
+        after = tell(after, Result(call.id, NOT_PERFORMED, True, after.heap, state.step))
+    return after
 
 
-def with_words(before: Pending | None, answered: State) -> State:
+def with_words(before: Pending | None, after: State) -> State:
     """Return the state with the notices about the calls of a reply, once its last call is answered."""
-    if before is None or answered.pending is not None:
-        return answered
+    if before is None or after.pending is not None:
+        return after
     for words in before.words:
-        answered = tell(answered, Notice(words, answered.heap))
-    return answered
+        after = tell(after, Notice(words, after.heap))
+    return after
 
 
 def reject(state: State, event: CallRejected) -> State:

@@ -67,8 +67,8 @@ def opened(start: RunStarted) -> Session | None:
     if start.session is UNSET:
         return None
     standing: Changes = ()
-    for kept in () if start.heap is UNSET else start.heap.standing:
-        standing = add(standing, StandingChange(0, 0, 0, kept.text, kept.kind, earlier=True)).changes
+    for entry in () if start.heap is UNSET else start.heap.standing:
+        standing = add(standing, StandingChange(0, 0, 0, entry.text, entry.kind, earlier=True)).changes
     return Session(start.session, standing=standing, planning=start.session.mode == "plan")
 
 
@@ -85,8 +85,8 @@ def next_turn(state: State, session: Session) -> Event | Effect | None:
         return words_given(state)
     if notice := keeping.notice(state, session):
         return notice
-    if asked := upkeep.question(state, session):
-        return asked
+    if effect := upkeep.question(state, session):
+        return effect
     if session.request:
         return _request_frame(state, session)
     if session.steps and not session.working:
@@ -196,11 +196,11 @@ def _permission_for(state: State, call: WorkspaceCall | ToolCall) -> AskPermissi
     if isinstance(call, ToolCall):
         outside = bool(state.begun.registered)
         return AskPermission(call.name, json.encode(call.arguments, order="deterministic").decode(), outside=outside)
-    about = getattr(call, call.__struct_fields__[0])
+    subject = getattr(call, call.__struct_fields__[0])
     detail = call.content if isinstance(call, WriteFile) else ""
     if isinstance(call, EditFile):
         detail = f"- {call.old_string}\n+ {call.new_string}"
-    return AskPermission(tool_name(call), about, detail)
+    return AskPermission(tool_name(call), subject, detail)
 
 
 def covers(grant: Grant, request: AskPermission, state: State) -> bool:
@@ -228,8 +228,8 @@ def apply_person_event(
     if isinstance(event, WordsGiven):
         quiet = replace(state, heard=())
         if session is not None and not session.working:
-            left = session.steps[1:] if session.steps[:1] == (event.text,) else session.steps
-            return _begin_request(quiet, replace(session, steps=left), event.text)
+            steps = session.steps[1:] if session.steps[:1] == (event.text,) else session.steps
+            return _begin_request(quiet, replace(session, steps=steps), event.text)
         return keeping.listen(tell(quiet, Notice(f"The user says:\n{event.text}", state.heap)), event.text)
     if isinstance(event, PersonSteppedIn):
         return replace(state, heard=(*state.heard, event.text))
@@ -258,13 +258,13 @@ def apply_person_event(
             assert_never(event)
 
 
-def spoken(text: str) -> str:
+def text_for_model(text: str) -> str:
     """Return the user's text as the model reads it. Providers refuse blank text."""
     return text if text.strip() else "(the user said nothing)"
 
 
 def _begin_request(state: State, session: Session, text: str) -> State:
-    text = spoken(text)
+    text = text_for_model(text)
     unasked = upkeep.waits_for_question(session, text)
     updated = replace(session, requests=session.requests + 1, working=True, unasked=unasked)
     if session.rules.policy == "frame":

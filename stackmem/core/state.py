@@ -330,8 +330,8 @@ class State(Struct, frozen=True):
     @property
     def cost_usd(self) -> float | None:
         """The cost so far. None if a price is unknown."""
-        known = not self.unpriced and (self.usd or self.begun.price is not None)
-        return self.usd if known else None
+        priced = not self.unpriced and (self.usd or self.begun.price is not None)
+        return self.usd if priced else None
 
     def with_cost(self, event: ModelReplied | ContextCompacted | WordsAsked) -> State:
         """Return the state with the tokens and the cost of a reply or a compaction, and without earlier failures."""

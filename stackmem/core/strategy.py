@@ -52,7 +52,7 @@ class MemoryStrategy(Protocol):
 class ChangesBudgets(Protocol):
     """A strategy that changes the budgets. ``RunStarted`` records the resulting ones."""
 
-    def budgets(self, asked: Budgets) -> Budgets:
+    def budgets(self, base: Budgets) -> Budgets:
         """Return the budgets of a run under this strategy, given the configured ones."""
 
 
@@ -64,9 +64,9 @@ class SummaryStrategy(Protocol):
         """Return the request for a summary of all that may be summarized now, or None if that is nothing."""
 
 
-def budgets_of(strategy: MemoryStrategy, asked: Budgets) -> Budgets:
+def budgets_of(strategy: MemoryStrategy, base: Budgets) -> Budgets:
     """Return the budgets of a run under this strategy, given the configured ones."""
-    return strategy.budgets(asked) if isinstance(strategy, ChangesBudgets) else asked
+    return strategy.budgets(base) if isinstance(strategy, ChangesBudgets) else base
 
 
 @runtime_checkable

@@ -53,12 +53,12 @@ def tail(text: str, lines: int, chars: int) -> str:
     return "\n".join(text.splitlines()[-lines:])[-chars:]
 
 
-def edit_distance(one: str, other: str, most: int) -> int:
+def edit_distance(text: str, other: str, most: int) -> int:
     """Return the Levenshtein distance, or ``most + 1`` as soon as it certainly exceeds ``most``."""
-    if abs(len(one) - len(other)) > most:
+    if abs(len(text) - len(other)) > most:
         return most + 1
     row = list(range(len(other) + 1))
-    for number, left in enumerate(one, 1):
+    for number, left in enumerate(text, 1):
         before, row[0] = row[0], number
         for index, right in enumerate(other, 1):
             before, row[index] = row[index], min(row[index] + 1, row[index - 1] + 1, before + (left != right))

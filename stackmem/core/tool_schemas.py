@@ -57,7 +57,7 @@ _ITEMS: dict[Any, type[Struct]] = {_ENTRIES: StoreEntry, tuple[FrameOrder, ...]:
 _TEXTS = tuple[str, ...]
 _TEXT = (str, str | None)
 _SCALARS = (*_TEXT, int, int | None, bool)
-_WANTED: dict[Any, str] = {
+_TYPE_WORDS: dict[Any, str] = {
     str: "a string",
     str | None: "a string",
     int: "an integer",
@@ -100,14 +100,14 @@ def _spelled(tool: Offer) -> str:
     return f"{{{' '.join(names)}}}"
 
 
-def shown_schema(shown: ToolSpec) -> dict[str, Any]:
+def shown_schema(tool: ToolSpec) -> dict[str, Any]:
     """Return the schema of a tool. Fields that its description lists become properties.
 
     The chunks of a ``store`` get a full schema: without it small models gave file names instead, and were refused.
     """
-    schema = shown.parameters
-    spelled_ours = shown.name in CALLS and shown.schema == _ANY_OBJECT
-    match = _SPELLED.search(shown.description) if spelled_ours else None
+    schema = tool.parameters
+    spelled_ours = tool.name in CALLS and tool.schema == _ANY_OBJECT
+    match = _SPELLED.search(tool.description) if spelled_ours else None
     if match is None:
         return schema
     fields = {name.rstrip("?[]"): name for name in match[1].replace(",", "").split()}
@@ -120,12 +120,12 @@ def shown_schema(shown: ToolSpec) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def field_types(shown: ToolSpec) -> tuple[Mapping[str, str], frozenset[str]]:
+def field_types(tool: ToolSpec) -> tuple[Mapping[str, str], frozenset[str]]:
     """Map each parameter to its JSON type, in order, and return the names of the required ones."""
-    schema: dict[str, Any] = shown_schema(shown)
-    if shown.name in CALLS and shown.schema == _ANY_OBJECT:  # fields are in the description, without types
+    schema: dict[str, Any] = shown_schema(tool)
+    if tool.name in CALLS and tool.schema == _ANY_OBJECT:  # fields are in the description, without types
         spelled = schema.get("properties", {})
-        schema = {**_schema(_every_field(CALLS[shown.name])), "required": schema.get("required", [])}
+        schema = {**_schema(_every_field(CALLS[tool.name])), "required": schema.get("required", [])}
         schema["properties"] = {name: schema["properties"].get(name, {}) for name in spelled}
     properties, required = schema.get("properties"), schema.get("required")
     fields = properties if isinstance(properties, dict) else {}
@@ -139,26 +139,26 @@ def read(call: ToolCall) -> Call | None:
     The facts that follow from a call refer to this instance.
     """
     kind = CALLS.get(call.name)
-    given = call.arguments
-    if kind is None or call.malformed is not None or not isinstance(given, dict):
+    arguments = call.arguments
+    if kind is None or call.malformed is not None or not isinstance(arguments, dict):
         return None
     # Every fold reads every call. So a call with only plain fields is built without collecting faults.
     plain, blank = _plain(kind)
-    for name, value in given.items():
+    for name, value in arguments.items():
         if type(value) is not plain.get(name):
-            return None if _faults(_widest(kind), given, "") else _build(kind, given)
+            return None if _faults(_widest(kind), arguments, "") else _build(kind, arguments)
     try:
-        return kind(**{**blank, **given}) if blank else kind(**given)
+        return kind(**{**blank, **arguments}) if blank else kind(**arguments)
     except TypeError:  # a required field is missing
         return None
 
 
-def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) -> Call | Refusal:
+def parse(call: ToolCall, offered: tuple[Tool, ...], instance: Call | None = None) -> Call | Refusal:
     """Return the call as an instance of its class, or a refusal with every fault.
 
     Args:
         offered: The available tools.
-        known: The result of ``read`` for this call.
+        instance: The result of ``read`` for this call.
     """
     tool = tool_named(call.name, offered)
     if tool is None:
@@ -169,7 +169,7 @@ def parse(call: ToolCall, offered: tuple[Tool, ...], known: Call | None = None) 
     faults = _faults(_form(tool), call.arguments, "")
     if faults:
         return Refusal("bad_arguments", f"{call.name}: {'; '.join(faults)}.", f"Accepted: {_accepted(tool)}")
-    return _build(_call(tool), call.arguments) if known is None else known
+    return _build(_call(tool), call.arguments) if instance is None else instance
 
 
 def unreadable(call: ToolCall) -> str:
@@ -296,16 +296,16 @@ def _every_field(kind: type[Struct]) -> dict[str, _Parameter]:
     }
 
 
-def _faults(form: dict[str, _Parameter], given: dict[str, Any], path: str) -> list[str]:
-    """Return why ``given`` does not have this form, in the order of its fields."""
+def _faults(form: dict[str, _Parameter], arguments: dict[str, Any], path: str) -> list[str]:
+    """Return why ``arguments`` do not have this form, in the order of its fields."""
     faults = []
     for field in form.values():
-        value = given.get(field.name)
+        value = arguments.get(field.name)
         if value is not None:
             faults += _type_faults(field.hint, value, path + field.name)
         elif field.required:
             faults.append(f"{path}{field.name} is missing")
-    faults += [f"{path}{str(name)[:80]} is not a parameter" for name in given if name not in form]
+    faults += [f"{path}{str(name)[:80]} is not a parameter" for name in arguments if name not in form]
     return faults
 
 
@@ -337,12 +337,12 @@ def _entry_faults(kind: type[Struct], entry: object, path: str) -> list[str]:
 
 
 def _type_words(hint: object) -> str:
-    return f"one of {', '.join(get_args(hint))}" if get_origin(hint) is Literal else _WANTED[hint]
+    return f"one of {', '.join(get_args(hint))}" if get_origin(hint) is Literal else _TYPE_WORDS[hint]
 
 
-def _build(kind: type[Call], given: dict[str, Any]) -> Call:
+def _build(kind: type[Call], arguments: dict[str, Any]) -> Call:
     values: dict[str, Any] = dict.fromkeys(kind.behavior.blank, "")
-    values |= {name: value for name, value in given.items() if value is not None}
+    values |= {name: value for name, value in arguments.items() if value is not None}
     for name in values.keys() & _text_lists(kind):
         values[name] = tuple(values[name])
     for name, item in _item_lists(kind).items():

@@ -372,7 +372,8 @@ CALLS: dict[str, type[Call]] = {tool_name(call): call for call in get_args(Call)
 """Every tool by its name."""
 
 OPTIONAL_TOOLS: dict[str, type[Call]] = {
-    tool_name(one): one for one in (EditFile, SearchFiles, AskQuestion, HeapLoad, Remember, Recall, WebFetch, WebSearch)
+    tool_name(kind): kind
+    for kind in (EditFile, SearchFiles, AskQuestion, HeapLoad, Remember, Recall, WebFetch, WebSearch)
 }
 """Tools that a strategy does not offer itself. A run offers those that its settings name, see ``RunStarted.tools``."""
 

@@ -65,9 +65,9 @@ class StackHeap(Struct, frozen=True):
     def prefix_stable(self) -> bool:
         return self.place not in ("tail", "system")
 
-    def budgets(self, asked: Budgets) -> Budgets:
+    def budgets(self, base: Budgets) -> Budgets:
         size = self.registers or Budgets().intent_chars
-        return replace(asked, intent_chars=size, return_chars=size)
+        return replace(base, intent_chars=size, return_chars=size)
 
     def render(self, state: State) -> View:
         start, frame = state.begun, state.running

@@ -146,7 +146,7 @@ def perform(effect: requests.Effect, world: World) -> facts.Event:  # noqa: C901
             return _compact(effect, world)
         case requests.AskWords():
             world.sync()
-            return upkeep.answered(_ask(effect.ask, world), world.scrub)
+            return upkeep.fact_of_reply(_ask(effect.ask, world), world.scrub)
         case requests.UseTool():
             outcome = _shown_instead(effect, world) or _use(effect.call, effect.shown_bytes, world, effect.longest)
             digests = _digests(effect.sources, world)

@@ -77,8 +77,8 @@ def _left_out(start: RunStarted, log: _Requests) -> str:
     missing = [f"requests 1 to {first - 1} are not listed"] if first > 1 else []
     if log.shortened >= first:
         missing.append(f"requests up to {log.shortened} may be cut to one line")
-    found = any(tool.name == "recall" for tool in start.tools)
-    how = "recall searches the whole conversation" if found else "ask the user if you need them"
+    can_recall = any(tool.name == "recall" for tool in start.tools)
+    how = "recall searches the whole conversation" if can_recall else "ask the user if you need them"
     return f"({'; '.join(missing)}; {how})"
 
 
@@ -135,9 +135,9 @@ def _with_request(log: _Requests, popped: PoppedFrame) -> _Requests:
     number, forced = request_number(frame), f" ({popped.forced})" if popped.forced else ""
     verbatim = int(log.most * _VERBATIM_SHARE)
     task, result = own_words(frame.task), own_words(popped.result)
-    whole = f"REQUEST {number}: {mark_cut(task, verbatim)}\nRESULT {number}{forced}: {mark_cut(result, verbatim)}"
+    text = f"REQUEST {number}: {mark_cut(task, verbatim)}\nRESULT {number}{forced}: {mark_cut(result, verbatim)}"
     line = f"REQUEST {number}: {_one_line(task, _REQUEST_CHARS)} -> {_one_line(result, _RESULT_CHARS)}"
-    entry = _LoggedRequest(number, whole, min(line, whole, key=len))
+    entry = _LoggedRequest(number, text, min(line, text, key=len))
     grown = _Requests(log.most, log.shortened, (*log.entries, entry))
     return grown if _length(grown.entries) <= log.most else _shortened(grown)
 
@@ -174,12 +174,12 @@ def own_words(text: str) -> str:
 
 def _old_log(state: State) -> str:
     """Return the log of a conversation recorded before ``SessionRules.words``: at most about 4,000 characters."""
-    initial = _Exchanges(left=3 if state.heap.brief else 2)
-    folded = state.popped.fold(_with_exchange, initial, f"exchanges, one in {initial.left} left")
-    if not folded.shown:
+    initial = _Exchanges(divisor=3 if state.heap.brief else 2)
+    folded = state.popped.fold(_with_exchange, initial, f"exchanges, one in {initial.divisor} left")
+    if not folded.texts:
         return ""
     before = f"(requests 1 to {folded.dropped} are no longer listed)\n" if folded.dropped else ""
-    return before + "\n".join(folded.shown)
+    return before + "\n".join(folded.texts)
 
 
 class _Exchanges(Struct, frozen=True):
@@ -188,8 +188,8 @@ class _Exchanges(Struct, frozen=True):
     count: int = 0  # requests so far
     dropped: int = 0  # number of requests that are no longer listed
     short: tuple[str, ...] = ()  # the listed ones, each shortened to one line
-    shown: tuple[str, ...] = ()  # the listed ones as they are shown
-    left: int = 2  # if the log is too long even so, one entry in this many is kept
+    texts: tuple[str, ...] = ()  # the listed ones as they are shown
+    divisor: int = 2  # if the log is too long even so, one entry in this many is kept
 
 
 def _with_exchange(log: _Exchanges, popped: PoppedFrame) -> _Exchanges:
@@ -197,16 +197,16 @@ def _with_exchange(log: _Exchanges, popped: PoppedFrame) -> _Exchanges:
     if not frame.request:
         return log
     number, forced = log.count + 1, f" ({popped.forced})" if popped.forced else ""
-    whole = (
+    text = (
         f"REQUEST {number}: {mark_cut(frame.task, _OLD_VERBATIM_CHARS)}\n"
         f"RESULT {number}{forced}: {mark_cut(result, _OLD_VERBATIM_CHARS)}"
     )
     line = f"REQUEST {number}: {_one_line(frame.task, _OLD_SHORT_CHARS)} -> {_one_line(result, _OLD_SHORT_CHARS)}"
-    short, shown, dropped = (*log.short, line), (*log.shown, whole), log.dropped
-    if sum(map(len, shown)) > _OLD_LOG_CHARS:
-        half = len(shown) // 2
-        shown = (*short[:half], *shown[half:])
-        if sum(map(len, shown)) > _OLD_LOG_CHARS:  # its older half is short already
-            removed = len(shown) * (log.left - 1) // log.left
-            shown, short, dropped = shown[removed:], short[removed:], dropped + removed
-    return _Exchanges(number, dropped, short, shown, log.left)
+    short, texts, dropped = (*log.short, line), (*log.texts, text), log.dropped
+    if sum(map(len, texts)) > _OLD_LOG_CHARS:
+        half = len(texts) // 2
+        texts = (*short[:half], *texts[half:])
+        if sum(map(len, texts)) > _OLD_LOG_CHARS:  # its older half is short already
+            removed = len(texts) * (log.divisor - 1) // log.divisor
+            texts, short, dropped = texts[removed:], short[removed:], dropped + removed
+    return _Exchanges(number, dropped, short, texts, log.divisor)

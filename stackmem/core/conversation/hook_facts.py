@@ -62,8 +62,8 @@ class HookRan(Struct, frozen=True, tag=True):
 
     @property
     def voice(self) -> Voice:
-        shown = self.outcome != "passed"
-        return Voice("notice" if shown else "internal", f"{self.hook.name} {self.outcome}", self.text, failed=shown)
+        failed = self.outcome != "passed"
+        return Voice("notice" if failed else "internal", f"{self.hook.name} {self.outcome}", self.text, failed=failed)
 
 
 class HookDue(Struct, frozen=True):

@@ -49,11 +49,11 @@ def _names(hook: Hook, tool: str) -> bool:
     return not hook.tools or any(matches(pattern, tool) for pattern in hook.tools)
 
 
-def guarded(state: State, pending: Pending, settled: Event | Effect | Refusal) -> Event | Effect | Refusal:
+def guarded(state: State, pending: Pending, outcome: Event | Effect | Refusal) -> Event | Effect | Refusal:
     """Return what the hooks make of the outcome of a reply: a hook to run first, a refusal, or the outcome itself."""
-    event = None if state.begun.hooks is UNSET else _event_before(pending, settled)
+    event = None if state.begun.hooks is UNSET else _event_before(pending, outcome)
     if event is None:
-        return settled
+        return outcome
     call = pending.calls[0] if pending.calls else None
     hooks = hooks_of(state, event, call.name if call is not None else "")
     ran = pending.hooked
@@ -61,17 +61,17 @@ def guarded(state: State, pending: Pending, settled: Event | Effect | Refusal) -
     if stopped is not None:
         return _refusal(stopped, call)
     if len(ran) >= len(hooks):
-        return settled
-    return RunHook(hooks[len(ran)], _given_before(state, event, call, settled), state.heap.sources)
+        return outcome
+    return RunHook(hooks[len(ran)], _payload_before(state, event, call, outcome), state.heap.sources)
 
 
-def _event_before(pending: Pending, settled: Event | Effect | Refusal) -> HookEvent | None:
-    match settled:
+def _event_before(pending: Pending, outcome: Event | Effect | Refusal) -> HookEvent | None:
+    match outcome:
         case FramePushed() | FramesPushed():
             return "before_push"
         case FramePopped(forced="") | TurnEnded(forced=""):
             return "before_pop"
-        case _ if isinstance(settled, _CALLED) and pending.calls:
+        case _ if isinstance(outcome, _CALLED) and pending.calls:
             return "before_tool"
         case _:
             return None
@@ -84,16 +84,16 @@ def _refusal(ran: HookRan, call: ToolCall | None) -> Refusal | ReplyNudged:
     return Refusal("hook_refused", f"{call.name} refused by {ran.hook.name}: {reason}")
 
 
-def _given_before(state: State, event: HookEvent, call: ToolCall | None, settled: Event | Effect | Refusal) -> str:
+def _payload_before(state: State, event: HookEvent, call: ToolCall | None, outcome: Event | Effect | Refusal) -> str:
     """Return the input of the hooks before a call or before the end of a frame, as JSON."""
-    given: dict[str, object] = {"hook_event_name": event, "frame": state.running.name, "step": state.step}
+    payload: dict[str, object] = {"hook_event_name": event, "frame": state.running.name, "step": state.step}
     if call is not None:
-        given |= {"tool_name": call.name, "tool_input": call.arguments, "tool_use_id": call.id}
-    if isinstance(settled, FramePopped):
-        given |= {"result": settled.result, "verified": settled.verified}
-    elif isinstance(settled, TurnEnded):
-        given |= {"result": settled.result}
-    return json.encode(given).decode()
+        payload |= {"tool_name": call.name, "tool_input": call.arguments, "tool_use_id": call.id}
+    if isinstance(outcome, FramePopped):
+        payload |= {"result": outcome.result, "verified": outcome.verified}
+    elif isinstance(outcome, TurnEnded):
+        payload |= {"result": outcome.result}
+    return json.encode(payload).decode()
 
 
 def after_tool(before: State, after: State, text: str, *, failed: bool) -> State:
@@ -103,22 +103,22 @@ def after_tool(before: State, after: State, text: str, *, failed: bool) -> State
     call = before.pending.calls[0]
     if not hooks_of(before, "after_tool", call.name):
         return after
-    given = {
+    payload = {
         "hook_event_name": "after_tool", "frame": before.running.name, "step": before.step, "tool_name": call.name,
         "tool_input": call.arguments, "tool_use_id": call.id, "tool_response": {"text": text, "failed": failed},
     }  # fmt: skip
-    return replace(after, due=HookDue("after_tool", call.name, json.encode(given).decode()))
+    return replace(after, due=HookDue("after_tool", call.name, json.encode(payload).decode()))
 
 
 def after_request(after: State, event: FramePopped | TurnEnded) -> State:
     """Return the state after a request has its result, with the hooks that now run."""
     if after.begun.hooks is UNSET or not hooks_of(after, "after_request"):
         return after
-    given = {
+    payload = {
         "hook_event_name": "after_request", "step": after.step, "result": event.result, "forced": event.forced,
         "usd": after.cost_usd, "tokens": after.usage.total,
     }  # fmt: skip
-    return replace(after, due=HookDue("after_request", "", json.encode(given).decode()))
+    return replace(after, due=HookDue("after_request", "", json.encode(payload).decode()))
 
 
 def next_due(state: State, due: HookDue) -> RunHook:

@@ -69,8 +69,8 @@ def messages_about(event: Event, before: State, after: State) -> tuple[str, ...]
         return ()
     if isinstance(event, PersonSaid | PersonSteppedIn) and (line := command(before.session, event)) is not None:
         return (outcome_of(before.session, line).message,)
-    known = len(before.session.standing)
-    return tuple(f"{change.line} (/forget {change.number} removes it)" for change in after.session.standing[known:])
+    count = len(before.session.standing)
+    return tuple(f"{change.line} (/forget {change.number} removes it)" for change in after.session.standing[count:])
 
 
 def listen(state: State, text: str) -> State:
@@ -84,12 +84,12 @@ def listen(state: State, text: str) -> State:
     changes, number = session.standing, session.requests
     for sentence in standing_sentences(text):
         changes = add(changes, StandingChange(0, number, number, sentence, by="wording")).changes
-    said = session.said.append(UserMessage(number, text))
+    messages = session.said.append(UserMessage(number, text))
     seen = len(changes) - len(session.standing)
-    heard = replace(state, session=replace(session, standing=changes, said=said))
-    frame = heard.running
+    after = replace(state, session=replace(session, standing=changes, said=messages))
+    frame = after.running
     up_to_date = frame.standing_seen == len(session.standing)
-    return _with_seen(heard, frame.standing_seen + seen) if seen and up_to_date else heard
+    return _with_seen(after, frame.standing_seen + seen) if seen and up_to_date else after
 
 
 def remembered(session: Session, call: Remember) -> StandingOutcome:
@@ -97,14 +97,14 @@ def remembered(session: Session, call: Remember) -> StandingOutcome:
 
     It may replace an entry only with words from the current request, because only then did the user contradict it.
     """
-    spoken = [message for message in session.said if quotes(call.words, message.text)]
-    if not spoken:
+    messages = [message for message in session.said if quotes(call.words, message.text)]
+    if not messages:
         reason = (
             "the user did not say these words; copy a passage of the user's own messages exactly. Text from files, "
             "commands and results is never kept"
         )
         return StandingOutcome(session.standing, reason, done=False)
-    source = spoken[-1].request
+    source = messages[-1].request
     if call.replaces and source != session.requests:
         reason = f"these words are from request {source}; only words of the current request can replace an entry"
         return StandingOutcome(session.standing, reason, done=False)
@@ -118,8 +118,8 @@ def with_entry(state: State, changes: Changes) -> State:
     if session is None:
         return state
     frame = state.running
-    kept = replace(state, session=replace(session, standing=changes))
-    return _with_seen(kept, len(changes)) if frame.standing_seen == len(session.standing) else kept
+    after = replace(state, session=replace(session, standing=changes))
+    return _with_seen(after, len(changes)) if frame.standing_seen == len(session.standing) else after
 
 
 def up_to_date(state: State) -> State:
@@ -142,5 +142,5 @@ def notice(state: State, session: Session) -> NoticeGiven | None:
         behind = behind or state.step - frame.standing_step >= REPEATED_AFTER
     if behind:
         return NoticeGiven(NOTICE, block(session.standing)) if active(session.standing) else None
-    unseen = session.standing[frame.standing_seen :]
-    return NoticeGiven(NOTICE, "\n".join(change.line for change in unseen)) if unseen else None
+    changes = session.standing[frame.standing_seen :]
+    return NoticeGiven(NOTICE, "\n".join(change.line for change in changes)) if changes else None

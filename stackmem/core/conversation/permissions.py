@@ -54,14 +54,14 @@ def rule_for(state: State, call: WorkspaceCall | ToolCall) -> PermissionRule | N
     return _decide(state, name_of(call), call.path)
 
 
-def rule_of_step(state: State, tool: str, about: str) -> PermissionRule | None:
+def rule_of_step(state: State, tool: str, subject: str) -> PermissionRule | None:
     """Return the rule that decides about a step of a program, or None.
 
     Args:
         tool: The tool of an agent that does the same.
-        about: The command, the path, or the arguments as JSON.
+        subject: The command, the path, or the arguments as JSON.
     """
-    return None if state.begun.permissions is UNSET else _decide(state, tool, about)
+    return None if state.begun.permissions is UNSET else _decide(state, tool, subject)
 
 
 def verify_refusal(state: State, call: PushFrame) -> Refusal | None:
@@ -148,11 +148,11 @@ def _spellings(state: State, path: str) -> tuple[str, str]:
     """
     root = posixpath.normpath(state.begun.workspace)
     location = root if state.begun.place is UNSET else posixpath.join(root, state.begun.place)
-    whole = posixpath.normpath(posixpath.join(location, path))
-    return _below(whole, location), _below(whole, root)
+    full_path = posixpath.normpath(posixpath.join(location, path))
+    return _relative(full_path, location), _relative(full_path, root)
 
 
-def _below(path: str, folder: str) -> str:
+def _relative(path: str, folder: str) -> str:
     inside = path == folder or path.startswith(folder.rstrip("/") + "/")
     return posixpath.relpath(path, folder) if inside else path
 
@@ -171,10 +171,10 @@ def matches(pattern: str, text: str, *, anywhere: bool = False) -> bool:
         return False
     at += len(first)
     for part in others[:-1]:
-        found = text.find(part, at)
-        if found < 0:
+        index = text.find(part, at)
+        if index < 0:
             return False
-        at = found + len(part)
+        at = index + len(part)
     return len(text) - len(others[-1]) >= at and text.endswith(others[-1])
 
 

@@ -76,15 +76,15 @@ def notice(state: State) -> NoticeGiven | None:
 
 def steps_of(plan: str) -> tuple[str, ...]:
     """Return the requests for the steps of a plan: its numbered items, or the whole plan if there are none."""
-    found = list(_STEP.finditer(plan))
-    starts = [each.start() for each in found if each[1] == found[0][1]][:MAX_STEPS]  # the others are parts of steps
+    items = list(_STEP.finditer(plan))
+    starts = [each.start() for each in items if each[1] == items[0][1]][:MAX_STEPS]  # the others are parts of steps
     ends = [*starts[1:], len(plan)]
     steps = [_STEP.sub("", plan[start:end], count=1).strip() for start, end in zip(starts, ends, strict=False)]
     steps = [step for step in steps if step] or [plan.strip()]
-    whole = mark_cut(plan.strip(), _PLAN_CHARS)
+    text = mark_cut(plan.strip(), _PLAN_CHARS)
     if len(steps) == 1:
-        return (f"Carry out the accepted plan:\n\n{whole}",)
+        return (f"Carry out the accepted plan:\n\n{text}",)
     return tuple(
-        f"Step {number} of {len(steps)} of the accepted plan: {step}\n\nDo only this step. The whole plan:\n\n{whole}"
+        f"Step {number} of {len(steps)} of the accepted plan: {step}\n\nDo only this step. The whole plan:\n\n{text}"
         for number, step in enumerate(steps, 1)
     )

@@ -129,9 +129,9 @@ def excerpts_of_frames(frames: list[Frame], query: str) -> str:
     """Return what fits in several conversations, each passage once, without the results of earlier searches."""
     turns = [turn for frame in frames for turn in frame.turns]
     searched = {turn.step for turn in turns if isinstance(turn, Reply) and _searches(turn)}
-    shown = (turn for turn in turns if not (isinstance(turn, Reply | Result) and turn.step in searched))
+    candidates = (turn for turn in turns if not (isinstance(turn, Reply | Result) and turn.step in searched))
     head = f"found in {len(frames):,} other frames for {mark_cut(query, 100)!r}; newer facts count:"
-    return excerpts(shown, query, head, once=True)
+    return excerpts(candidates, query, head, once=True)
 
 
 def _searches(reply: Reply) -> bool:
@@ -149,20 +149,20 @@ def excerpts(turns: Iterable[Turn], query: str, head: str, *, once: bool = False
         passages = list({passage.text: passage for passage in passages}.values())
     ranked: Iterable[int] = range(len(passages) - 1, -1, -1)
     if query.strip():
-        known = Index()
+        index = Index()
         for passage in passages:
-            known = known.add(passage.text)
-        ranked = known.ranked(query)
+            index = index.add(passage.text)
+        ranked = index.ranked(query)
     remaining = EXCERPT_CHARS - len(head) - 100
-    chosen = []
+    numbers = []
     for number in ranked:
         length = len(_line(passages[number]))
         if length > remaining:
             break
-        chosen.append(number)
+        numbers.append(number)
         remaining -= length
-    lines = [_line(passages[number]) for number in sorted(chosen)]
-    note = f"[{len(chosen):,} of {len(passages):,} passages]" if chosen else "[no passage matches; try other words]"
+    lines = [_line(passages[number]) for number in sorted(numbers)]
+    note = f"[{len(numbers):,} of {len(passages):,} passages]" if numbers else "[no passage matches; try other words]"
     return "\n".join([head, note, *lines])[:EXCERPT_CHARS]
 
 

@@ -13,7 +13,7 @@ from stackmem.core.text import mark_cut
 from .earlier import last_shortened, own_words, request_number
 from .ranking import Index, words
 
-_SHOWN = 2
+_MAX_REQUESTS = 2
 _TEXT_CHARS = 400
 _MIN_SHARED = 2
 """Rare words that a request must share with the new one."""
@@ -32,16 +32,16 @@ def related_requests(state: State, text: str) -> str:
     last = last_shortened(state)
     if not last:
         return ""
-    known = state.popped.fold(_with_request, _Indexed(Index(), Log()), "requests by their words")
-    count = bisect_right(range(len(known.frames)), last, key=lambda position: _number(known.frames[position]))
-    asked = {word for word in words(text) if len(word) >= _MIN_WORD_CHARS}
-    rare = {word: known.index.rarity(word) for word in sorted(asked) if _is_rare(known.index, word)}
-    fits = known.index.fits(rare, count)
+    history = state.popped.fold(_with_request, _Indexed(Index(), Log()), "requests by their words")
+    count = bisect_right(range(len(history.frames)), last, key=lambda position: _number(history.frames[position]))
+    terms = {word for word in words(text) if len(word) >= _MIN_WORD_CHARS}
+    rare = {word: history.index.rarity(word) for word in sorted(terms) if _is_rare(history.index, word)}
+    fits = history.index.fits(rare, count)
     lines: list[str] = []
     for position in sorted(range(count), key=lambda position: -fits[position]):
-        if len(lines) >= 2 * _SHOWN or not fits[position]:
+        if len(lines) >= 2 * _MAX_REQUESTS or not fits[position]:
             break
-        frame = known.frames[position]
+        frame = history.frames[position]
         if len(rare.keys() & set(words(_text(frame)))) >= _MIN_SHARED:
             number = _number(frame)
             lines.append(f"REQUEST {number}: {mark_cut(own_words(frame.frame.task), _TEXT_CHARS)}")
@@ -49,10 +49,10 @@ def related_requests(state: State, text: str) -> str:
     return "\n".join(["EARLIER REQUESTS THAT MAY MATTER", *lines]) if lines else ""
 
 
-def _with_request(known: _Indexed, frame: PoppedFrame) -> _Indexed:
+def _with_request(history: _Indexed, frame: PoppedFrame) -> _Indexed:
     if not frame.frame.request:
-        return known
-    return _Indexed(known.index.add(_text(frame)), known.frames.append(frame))
+        return history
+    return _Indexed(history.index.add(_text(frame)), history.frames.append(frame))
 
 
 def _text(frame: PoppedFrame) -> str:

@@ -71,33 +71,33 @@ class StandingOutcome(Struct, frozen=True):
 
 def active(changes: Changes) -> dict[int, StandingChange]:
     """Return the entries that apply, by number."""
-    found: dict[int, StandingChange] = {}
+    entries: dict[int, StandingChange] = {}
     for change in changes:
-        found.pop(change.number, None)
-        found.pop(change.replaces, None)
+        entries.pop(change.number, None)
+        entries.pop(change.replaces, None)
         if change.text:
-            found[change.number] = change
-    return found
+            entries[change.number] = change
+    return entries
 
 
 def block(changes: Changes) -> str:
     """Return the entries that apply, as a prompt shows them. Empty if there are none."""
-    found = active(changes)
-    return "\n".join([HEADING, *(entry.line for entry in found.values())]) if found else ""
+    entries = active(changes)
+    return "\n".join([HEADING, *(entry.line for entry in entries.values())]) if entries else ""
 
 
 def add(changes: Changes, entry: StandingChange) -> StandingOutcome:
     """Store an entry under the next number, or return why it is not stored."""
     text = " ".join(entry.text.split())
-    found = active(changes)
-    same = next((kept for kept in found.values() if same_words(kept.text, text)), None)
-    used = sum(len(kept.line) for number, kept in found.items() if number != entry.replaces)
+    entries = active(changes)
+    duplicate = next((other for other in entries.values() if same_words(other.text, text)), None)
+    used = sum(len(other.line) for number, other in entries.items() if number != entry.replaces)
     if not text:
         return StandingOutcome(changes, "nothing to remember: the text is empty", done=False)
-    if entry.replaces and entry.replaces not in found:
-        return StandingOutcome(changes, f"R{entry.replaces} is not a kept entry; {_known(found)}", done=False)
-    if same is not None:
-        return StandingOutcome(changes, f"R{same.number} already says this", done=False)
+    if entry.replaces and entry.replaces not in entries:
+        return StandingOutcome(changes, f"R{entry.replaces} is not a kept entry; {_numbers(entries)}", done=False)
+    if duplicate is not None:
+        return StandingOutcome(changes, f"R{duplicate.number} already says this", done=False)
     if len(text) > ENTRY_CHARS:
         reason = f"the entry has {len(text):,} characters, maximum is {ENTRY_CHARS:,}; shorten it"
         return StandingOutcome(changes, reason, done=False)
@@ -114,33 +114,33 @@ def add(changes: Changes, entry: StandingChange) -> StandingOutcome:
 
 def remove(changes: Changes, number: int, request: int) -> StandingOutcome:
     """Remove an entry by the user's word, or return why there is none to remove."""
-    found = active(changes)
+    entries = active(changes)
     if not number:
-        return StandingOutcome(changes, f"missing number: /forget N; {_known(found)}", done=False)
-    if number not in found:
-        return StandingOutcome(changes, f"R{number} is not a kept entry; {_known(found)}", done=False)
-    message = f"removed R{number}: {mark_cut(found[number].text, _QUOTED_CHARS)}"
+        return StandingOutcome(changes, f"missing number: /forget N; {_numbers(entries)}", done=False)
+    if number not in entries:
+        return StandingOutcome(changes, f"R{number} is not a kept entry; {_numbers(entries)}", done=False)
+    message = f"removed R{number}: {mark_cut(entries[number].text, _QUOTED_CHARS)}"
     return StandingOutcome((*changes, StandingChange(number, request)), message)
 
 
-def _known(changes: dict[int, StandingChange]) -> str:
+def _numbers(changes: dict[int, StandingChange]) -> str:
     return f"kept: {', '.join(f'R{number}' for number in list(changes)[-8:])}" if changes else "nothing is kept yet"
 
 
-def same_words(one: str, other: str) -> bool:
-    return _plain(one) == _plain(other)
+def same_words(text: str, other: str) -> bool:
+    return _plain(text) == _plain(other)
 
 
 def _plain(text: str) -> str:
     return " ".join(text.casefold().split()).strip(" .!")
 
 
-def quotes(words: str, spoken: str) -> bool:
+def quotes(words: str, message: str) -> bool:
     """Return whether ``words`` is a passage of what the user said, regardless of white space and case.
 
     It must consist of whole words, and of at least two unless it is the whole text.
     """
-    passage, text = _plain(words), _plain(spoken)
+    passage, text = _plain(words), _plain(message)
     if not passage or (len(passage.split()) < _MIN_QUOTED_WORDS and passage != text):
         return False
     return re.search(rf"(?<!\w){re.escape(passage)}(?!\w)", text) is not None
@@ -174,13 +174,13 @@ def standing_sentences(text: str) -> tuple[str, ...]:
     It knows the usual English and German wordings. Questions, quoted lines and fenced code do not count.
     """
     own = _FENCE.sub("\n", text[:_SEARCHED_CHARS])
-    found: list[str] = []
+    sentences: list[str] = []
     for sentence in _SENTENCE_END.split(own):
         plain = " ".join(sentence.split())
         ignored = not plain or len(plain) > ENTRY_CHARS or plain.endswith("?") or plain.startswith((">", "|"))
         if not ignored and _STANDING.search(plain):
-            found.append(plain)
-    return tuple(found[:_HEARD_SENTENCES])
+            sentences.append(plain)
+    return tuple(sentences[:_HEARD_SENTENCES])
 
 
 def own_words(text: str) -> str:

@@ -56,11 +56,11 @@ def question(state: State, session: Session) -> AskWords | None:
         f"ENTRIES SO FAR\n{entries or 'none'}\n\nMESSAGE\n{clip_chars(own_words(session.unasked), _MESSAGE_CHARS)}"
     )
     view = View(session.rules.upkeep, (), Log([Message("user", (Text(message),))]))
-    asked = replace(model_request(state, view), expects="text", reply_tokens=_REPLY_TOKENS, announced=())
-    return AskWords(asked)
+    request = replace(model_request(state, view), expects="text", reply_tokens=_REPLY_TOKENS, announced=())
+    return AskWords(request)
 
 
-def answered(answer: ModelReplied | ModelFailed, scrub: Callable[[str], str]) -> WordsAsked:
+def fact_of_reply(answer: ModelReplied | ModelFailed, scrub: Callable[[str], str]) -> WordsAsked:
     """Return the text of a reply. After a failure it is empty, and ``detail`` says why."""
     if isinstance(answer, ModelFailed):
         used = Usage() if answer.usage is UNSET else answer.usage
@@ -74,8 +74,8 @@ def take(state: State, session: Session, event: WordsAsked) -> State:
     own, changes = own_words(session.unasked), session.standing
     for kind, number, words in list(_LINE.findall(event.text))[:_ENTRIES]:
         passage = words.strip().strip("\"'`“”„")
-        known = any(quotes(passage, entry.text) for entry in active(changes).values())
-        if not quotes(passage, own) or known:
+        is_stored = any(quotes(passage, entry.text) for entry in active(changes).values())
+        if not quotes(passage, own) or is_stored:
             continue
         replaced = int(number) if number and int(number) in active(changes) else 0
         entry = StandingChange(0, session.requests, session.requests, passage, kind.lower(), "upkeep", replaced)

@@ -40,7 +40,7 @@ from stackmem.core.tools import (
 CODE = "checkpoint"
 HandOver = PushFrame | StartCall | PopCall
 
-_ANSWERED = "checkpoint: "  # begins the answers, which do not count as results
+_PREFIX = "checkpoint: "  # begins the answers, which do not count as results
 _STARTING = tools_that(lambda behavior: behavior.frame == "starts")
 _STEPS_KEPT_FREE = 3
 _LISTED = 4  # per kind, the newest
@@ -62,13 +62,13 @@ class FrameFinding(Struct, frozen=True):
     """Something that a frame discovered.
 
     Attributes:
-        shown: How the model reads it.
+        text: How the model reads it.
         mentions: Texts of which one must occur in what is handed over. Words separated by blanks may be apart.
         turn: Position of the turn in which it was found.
     """
 
     kind: Literal["command", "file", "result", "rule"]
-    shown: str
+    text: str
     mentions: tuple[str, ...]
     turn: int
 
@@ -79,29 +79,29 @@ class _Exchange(Struct, frozen=True):
     turn: int
 
     def text(self, argument: str) -> str:
-        given = self.call.arguments
-        value = given.get(argument) if isinstance(given, Mapping) else None
+        arguments = self.call.arguments
+        value = arguments.get(argument) if isinstance(arguments, Mapping) else None
         return value.strip() if isinstance(value, str) else ""
 
 
 def answer(state: State, call: HandOver) -> Refusal | None:
     """Return the answer to the first attempt of a push or pop. None if it passes."""
-    if not _applies(state, call) or _answered(state, call) is not None:
+    if not _applies(state, call) or _earlier_attempt(state, call) is not None:
         return None
     missing = left_out(state, call)
     if not missing:
         return None
     tool = tool_name(call)
     reader = "the child" if tool in _STARTING else "a later frame"
-    lines = [f"{_ANSWERED}{tool} was not made yet. This frame found the following, and {reader} does not learn it:"]
-    lines += [f"- {_HEADS[each.kind]}: {each.shown}" for each in missing]
+    lines = [f"{_PREFIX}{tool} was not made yet. This frame found the following, and {reader} does not learn it:"]
+    lines += [f"- {_HEADS[each.kind]}: {each.text}" for each in missing]
     way = "Store or name what is needed there, then call it again. The next attempt passes, changed or not."
     return Refusal(CODE, "\n".join([*lines, way]))
 
 
 def effect(state: State, call: HandOver) -> Checkpoint | UnsetType:
     """Return whether the answer to the first attempt changed what is handed over. UNSET if there was no answer."""
-    first = _answered(state, call) if _applies(state, call) else None
+    first = _earlier_attempt(state, call) if _applies(state, call) else None
     if first is None or state.pending is None:
         return UNSET
     stored = _contents(first.answer.heap) != _contents(state.heap)
@@ -116,12 +116,16 @@ def left_out(state: State, call: HandOver) -> tuple[FrameFinding, ...]:
     starts = tool_name(call) in _STARTING
     since = max((each.turn for each in exchanges if starts and _is_answer(each, tool_name(call))), default=-1)
     text = _plain("\n".join(_texts(state, call)))
-    found = [*_commands(exchanges), *_files(exchanges), *_results(exchanges)]
-    worked = {each.turn for each in found if each.kind == "command"}
-    found = [each for each in found if each.kind != "result" or each.turn not in worked]
-    found = [each for each in found if each.turn > since and not _named(each, text)]
+    findings = [*_commands(exchanges), *_files(exchanges), *_results(exchanges)]
+    worked = {each.turn for each in findings if each.kind == "command"}
+    findings = [each for each in findings if each.kind != "result" or each.turn not in worked]
+    findings = [each for each in findings if each.turn > since and not _is_mentioned(each, text)]
     rules = list(_rules(state, call, text)) if starts and since < 0 else []
-    return tuple(each for kind in _HEADS for each in [one for one in (*found, *rules) if one.kind == kind][-_LISTED:])
+    return tuple(
+        each
+        for kind in _HEADS
+        for each in [finding for finding in (*findings, *rules) if finding.kind == kind][-_LISTED:]
+    )
 
 
 def _applies(state: State, call: HandOver) -> bool:
@@ -137,7 +141,7 @@ def _applies(state: State, call: HandOver) -> bool:
     return (steps is None or steps - state.step > _STEPS_KEPT_FREE) and closing_refusal(state) is None
 
 
-def _answered(state: State, call: HandOver) -> _Exchange | None:
+def _earlier_attempt(state: State, call: HandOver) -> _Exchange | None:
     """Return the attempt of this push or pop that was answered, or None."""
     tool, frame = tool_name(call), state.running
     returned = {done.frame.call_id for done in state.popped if done.frame.parent == frame.id}
@@ -152,7 +156,7 @@ def _answered(state: State, call: HandOver) -> _Exchange | None:
 
 
 def _is_answer(each: _Exchange, tool: str) -> bool:
-    return each.call.name == tool and each.answer.failed and each.answer.text.startswith(_ANSWERED)
+    return each.call.name == tool and each.answer.failed and each.answer.text.startswith(_PREFIX)
 
 
 def _exchanges(frame: Frame) -> Iterator[_Exchange]:
@@ -176,8 +180,8 @@ def _commands(exchanges: list[_Exchange]) -> Iterator[FrameFinding]:
             continue
         similar = [other for other in failing if other != command and _telling(other) & _telling(command)]
         if similar and command not in failing:
-            shown = f"{_short(command)} (failed before: {_short(similar[-1])})"
-            yield FrameFinding("command", shown, (command, _words(command)), each.turn)
+            text = f"{_short(command)} (failed before: {_short(similar[-1])})"
+            yield FrameFinding("command", text, (command, _words(command)), each.turn)
         failing = [other for other in failing if other not in similar]
 
 
@@ -201,45 +205,47 @@ def _results(exchanges: list[_Exchange]) -> Iterator[FrameFinding]:
         output = _EXITED.sub("", each.answer.text).strip()
         newest.pop(command, None)
         if output and len(output) <= _RESULT_CHARS and output.count("\n") < _RESULT_LINES and re.search(r"\d", output):
-            shown = f"{_short(command)} printed {_short(' '.join(output.split()))}"
-            newest[command] = FrameFinding("result", shown, (output, output.splitlines()[-1], command), each.turn)
+            text = f"{_short(command)} printed {_short(' '.join(output.split()))}"
+            newest[command] = FrameFinding("result", text, (output, output.splitlines()[-1], command), each.turn)
     yield from newest.values()
 
 
 def _rules(state: State, call: HandOver, text: str) -> Iterator[FrameFinding]:
     """Yield the standing words of the user that share a long word with the call and are not named in it."""
-    own = _long_words("\n".join(_given(call)))
+    own = _long_words("\n".join(_call_texts(call)))
     for entry in active(state.session.standing if state.session is not None else ()).values():
         if own & _long_words(entry.text):
             finding = FrameFinding(
                 "rule", f"R{entry.number}, {_short(entry.text)}", (f"R{entry.number}", entry.text), 0
             )
-            if not _named(finding, text):
+            if not _is_mentioned(finding, text):
                 yield finding
 
 
 def _texts(state: State, call: HandOver) -> Iterator[str]:
     """Yield the texts that the next frame can see or read: those of the call, and the chunks on the heap."""
-    yield from _given(call)
+    yield from _call_texts(call)
     for chunk in state.heap.chunks.values():
         if not chunk.skill:
             yield from (chunk.name, chunk.description, chunk.source, chunk.content)
 
 
-def _given(call: HandOver) -> Iterator[str]:
+def _call_texts(call: HandOver) -> Iterator[str]:
     for name in ("objective", "context", "return_spec", "prompt", "result"):
         yield getattr(call, name, "")
     for entry in getattr(call, "store", ()):
         yield from (entry.name, entry.content, entry.description, entry.source)
 
 
-def _named(finding: FrameFinding, told: str) -> bool:
+def _is_mentioned(finding: FrameFinding, haystack: str) -> bool:
     for text in finding.mentions:
         mention = _plain(text)
         words = mention.split()
-        if mention and (mention in told if finding.kind != "rule" else re.search(rf"\b{re.escape(mention)}\b", told)):
+        if mention and (
+            mention in haystack if finding.kind != "rule" else re.search(rf"\b{re.escape(mention)}\b", haystack)
+        ):
             return True
-        if finding.kind == "command" and words and all(word in told for word in words):
+        if finding.kind == "command" and words and all(word in haystack for word in words):
             return True
     return False
 

@@ -108,20 +108,20 @@ def _meant_call(state: State) -> str:
     if not 0 <= begin < end <= begin + _MAX_READ_CHARS:
         return ""
     try:
-        given = json.decode(text[begin : end + 1])
+        arguments = json.decode(text[begin : end + 1])
     except (DecodeError, RecursionError, ValueError):
         return ""
-    if not isinstance(given, dict) or not given:
+    if not isinstance(arguments, dict) or not arguments:
         return ""
-    fitting = [tool.name for tool in state.begun.tools if _takes(tool, given)]
+    fitting = [tool.name for tool in state.begun.tools if _takes(tool, arguments)]
     if len(fitting) != 1:
         return ""
-    return _written(fitting[0], {name: _short(value) for name, value in given.items()})
+    return _written(fitting[0], {name: _short(value) for name, value in arguments.items()})
 
 
-def _takes(tool: ToolSpec, given: dict[str, Any]) -> bool:
+def _takes(tool: ToolSpec, arguments: dict[str, Any]) -> bool:
     types, required = field_types(tool)
-    return required <= given.keys() <= types.keys()
+    return required <= arguments.keys() <= types.keys()
 
 
 def _changed_program(state: State) -> str:
@@ -129,8 +129,8 @@ def _changed_program(state: State) -> str:
     for turn in reversed(state.running.turns):
         calls = [part for part in turn.parts if isinstance(part, ToolCall)] if isinstance(turn, Reply) else []
         if calls:
-            given = calls[0].arguments if isinstance(calls[0].arguments, dict) else {}
-            path = given.get("path")
+            arguments = calls[0].arguments if isinstance(calls[0].arguments, dict) else {}
+            path = arguments.get("path")
             if calls[0].name in {"write_file", "edit_file"} and isinstance(path, str) and _PROGRAM.fullmatch(path):
                 return path
             return ""
@@ -148,10 +148,12 @@ def _last_path(state: State) -> str:
 
 
 def _corrected(call: ToolCall, tool: Tool) -> str:
-    given = call.arguments if isinstance(call.arguments, dict) else {}
+    values = call.arguments if isinstance(call.arguments, dict) else {}
     arguments: dict[str, Any] = {}
     for name in parameters(tool):
-        value = next((given[alias] for alias in (name, *_ALIASES.get(name, ())) if given.get(alias) is not None), None)
+        value = next(
+            (values[alias] for alias in (name, *_ALIASES.get(name, ())) if values.get(alias) is not None), None
+        )
         if value is not None:
             arguments[name] = _short(value)
         elif name in required_parameters(tool):

@@ -47,13 +47,13 @@ SPEC = ToolSpec(
 
 def settle_call(state: State, call: ToolCall, pending: Pending) -> ProgramCalled | AskPermission | Refusal:
     """Return the start of the called program, the question whether it may start, or the refusal."""
-    given = call.arguments
-    if call.malformed is not None or not isinstance(given, dict):
+    arguments = call.arguments
+    if call.malformed is not None or not isinstance(arguments, dict):
         return Refusal("bad_arguments", f"{unreadable(call)} one JSON object with path and inputs")
     obstacle = limits.closing_refusal(state) or repetition.refusal(state) or planning.refusal(state, call)
     if obstacle is not None:
         return obstacle
-    start = _start(state, given)
+    start = _start(state, arguments)
     if isinstance(start, Refusal):
         return start
     depth = sum(1 for frame in state.stack if frame.program == "steps" and frame.call_id)
@@ -62,21 +62,21 @@ def settle_call(state: State, call: ToolCall, pending: Pending) -> ProgramCalled
     return session.permission(state, pending, call) or ProgramCalled(f"frame-{state.pushes + 1}", start)
 
 
-def _start(state: State, given: dict[str, Any]) -> ProgramStarted | Refusal:
+def _start(state: State, arguments: dict[str, Any]) -> ProgramStarted | Refusal:
     """Return the program that a call names, with its inputs."""
     programs = () if state.begun.programs is UNSET else state.begun.programs
-    path, inputs = given.get("path"), given.get("inputs")
-    unknown = next((name for name in given if name not in ("path", "inputs")), None)
+    path, inputs = arguments.get("path"), arguments.get("inputs")
+    unknown = next((name for name in arguments if name not in ("path", "inputs")), None)
     if unknown is not None:
         return Refusal("bad_arguments", f"run_program: {unknown[:80]!r} is not a parameter; it takes path and inputs")
     if not isinstance(path, str):
         return Refusal("bad_arguments", "run_program: path must be a string, the name of a program")
-    named = path.strip().removeprefix(PREFIX)
-    program = next((each for each in programs if named in (each.name, each.path, posixpath.basename(each.path))), None)
+    key = path.strip().removeprefix(PREFIX)
+    program = next((each for each in programs if key in (each.name, each.path, posixpath.basename(each.path))), None)
     if program is None:
-        known = ", ".join(each.name for each in programs)
+        names = ", ".join(each.name for each in programs)
         return Refusal(
-            "bad_arguments", f"run_program: the program {path[:80]!r} is unknown", f"the programs are {known}"
+            "bad_arguments", f"run_program: the program {path[:80]!r} is unknown", f"the programs are {names}"
         )
     inputs = {} if inputs is None else inputs
     fault = first_fault(inputs, read_json(program.schema)[0]) if isinstance(inputs, dict) else "inputs: not an object"

@@ -20,7 +20,7 @@ from stackmem.core.tools import HeapRead, ListFiles, ReadFile, Refusal, SearchFi
 MOST = 16
 """Maximum number of calls in one reply."""
 _READS = tuple(tool_name(tool) for tool in (ReadFile, ListFiles, SearchFiles, HeapRead))
-_LEAST_BYTES = 1_024
+_MIN_BYTES = 1_024
 """With less room than this, or than half a result, a call is refused instead of answered with a fragment."""
 
 
@@ -67,12 +67,12 @@ def no_room(state: State, pending: Pending) -> Refusal | None:
     """Return the refusal of a call for which earlier results of the same reply left no room."""
     if not pending.together:
         return None
-    whole = replace(state, pending=None).shown_bytes
-    if state.shown_bytes >= min(_LEAST_BYTES, whole // 2):
+    most = replace(state, pending=None).shown_bytes
+    if state.shown_bytes >= min(_MIN_BYTES, most // 2):
         return None
     return Refusal(
         "too_large",
-        f"not read: the results of this reply already have {pending.used:,} bytes, and their maximum is {2 * whole:,}",
+        f"not read: the results of this reply already have {pending.used:,} bytes, and their maximum is {2 * most:,}",
         "make this call in the next reply",
     )
 

@@ -41,14 +41,14 @@ def offered(state: State, strategy_tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
     small = start.small
     if small is UNSET or not small.later:
         return with_optional(strategy_tools, start.tools, start.registered)
-    tools = with_optional(strategy_tools, (*start.tools, *announced(state)), start.registered)
+    tools = with_optional(strategy_tools, (*start.tools, *announced_tools(state)), start.registered)
     if _is_announced(state):
         return tools
     held_back = {tool.name for tool in small.later}
     return tuple(tool for tool in tools if tool_name(tool) not in held_back)
 
 
-def announced(state: State) -> tuple[ToolSpec, ...]:
+def announced_tools(state: State) -> tuple[ToolSpec, ...]:
     """Return the tools that a notice has announced."""
     small = state.begun.small
     return small.later if small is not UNSET and _is_announced(state) else ()
@@ -65,13 +65,13 @@ def notice(state: State) -> NoticeGiven | None:
     half_used = frame.context_tokens >= TOLD_AT * state.window_tokens
     if not half_used and not any(_CODE in other.told for other in state.stack):
         return None
-    named = {tool.name for tool in small.later}
-    example = next((name for name in _EXAMPLES if name in named), "")
-    shown = json.encode({"name": example, "arguments": _EXAMPLES[example]}).decode() if example else ""
+    names = {tool.name for tool in small.later}
+    example = next((name for name in _EXAMPLES if name in names), "")
+    example_call = json.encode({"name": example, "arguments": _EXAMPLES[example]}).decode() if example else ""
     begins = f"{TOLD_AT:.0%} of the model's window is used. These" if half_used else "Besides the others, these"
     lines = [f"{begins} tools keep facts and let you work on a part in a new conversation:"]
     lines += [f"- {tool.name}: {tool.description}" for tool in small.later]
-    return NoticeGiven(_CODE, "\n".join([*lines, *([f"For example: {shown}"] if shown else [])]))
+    return NoticeGiven(_CODE, "\n".join([*lines, *([f"For example: {example_call}"] if example_call else [])]))
 
 
 def reply_tokens(state: State) -> int | None:
@@ -95,14 +95,14 @@ def changes_unread(state: State, call: Call) -> bool:
 
 def _seen_paths(frame: Frame) -> set[str]:
     """Return the paths of the calls that succeeded or that were answered with the file."""
-    answered = {
+    call_ids = {
         turn.call_id for turn in frame.turns if isinstance(turn, Result) and (not turn.failed or UNREAD in turn.text)
     }
     calls = (part for turn in frame.turns if isinstance(turn, Reply) for part in turn.parts)
     return {
         _plain(path)
         for part in calls
-        if isinstance(part, ToolCall) and part.id in answered and isinstance(part.arguments, dict)
+        if isinstance(part, ToolCall) and part.id in call_ids and isinstance(part.arguments, dict)
         if isinstance(path := part.arguments.get("path"), str)
     }
 

@@ -27,7 +27,7 @@ _COMMANDS = {
     ),
     (False, True): Offer(RunCommand, hidden=("seconds",), text=" ".join((RunCommand.__doc__ or "").split()) + _JOB),
 }
-JOB_TOOLS: dict[str, Tool] = {tool_name(one): one for one in (ListJobs, ReadJob, StopJob, KeepJob)}
+JOB_TOOLS: dict[str, Tool] = {tool_name(tool): tool for tool in (ListJobs, ReadJob, StopJob, KeepJob)}
 """The tools for jobs. Only a strategy with frames offers the last one."""
 
 
@@ -43,5 +43,5 @@ def job_tools(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
     """Return the tools for jobs that go with a strategy's tools; none if it does not offer the plain command."""
     if RunCommand not in tools:
         return ()
-    frames = any((one.call if isinstance(one, Offer) else one).behavior.frame == "starts" for one in tools)
+    frames = any((tool.call if isinstance(tool, Offer) else tool).behavior.frame == "starts" for tool in tools)
     return (ListJobs, ReadJob, StopJob, KeepJob) if frames else (ListJobs, ReadJob, StopJob)

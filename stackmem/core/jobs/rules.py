@@ -67,10 +67,10 @@ def after_end(state: State, event: JobsEnded) -> State:
 def after_stop(state: State) -> State:
     """Return the state of a run that continues in another process: its jobs are gone."""
     open_frames = {frame.id for frame in state.stack}
-    gone = tuple(job for job in state.jobs.running if job.frame in open_frames)
+    lost_jobs = tuple(job for job in state.jobs.running if job.frame in open_frames)
     if not state.jobs.running:
         return state
-    return replace(state, jobs=RunJobs(state.jobs.started, lost=(*state.jobs.lost, *gone)))
+    return replace(state, jobs=RunJobs(state.jobs.started, lost=(*state.jobs.lost, *lost_jobs)))
 
 
 def notice(state: State) -> NoticeGiven | None:
@@ -107,14 +107,14 @@ def after_notice(state: State, code: str) -> State:
 def fault_of_keep(state: State, call: KeepJob) -> str:
     """Return why a job cannot be handed to the parent frame, or an empty string."""
     if all(job.number != call.job for job in living(state)):
-        known = ", ".join(str(job.number) for job in living(state)) or "none"
-        return f"no job {str(call.job)[:20]} runs; running jobs: {known}"
+        numbers = ", ".join(str(job.number) for job in living(state)) or "none"
+        return f"no job {str(call.job)[:20]} runs; running jobs: {numbers}"
     if state.running.depth == 0:
         return "this frame has no parent; its jobs run until the run ends"
     return ""
 
 
-def kept(state: State, call: KeepJob) -> tuple[State, str]:
+def keep_job(state: State, call: KeepJob) -> tuple[State, str]:
     """Return the state with a job handed to the parent frame, and the answer."""
     if len(state.stack) < 2 or fault_of_keep(state, call):
         return state, ""

@@ -42,10 +42,10 @@ def portable(tool: ToolSpec) -> tuple[ToolSpec, tuple[str, ...]]:
     if not tool.schema:
         return tool, ()
     try:
-        given = json.decode(tool.schema)
+        raw = json.decode(tool.schema)
     except (DecodeError, RecursionError) as error:
         raise ValueError(f"its schema cannot be read: {error}") from None
-    schema, notes, hint = _portable(given)
+    schema, notes, hint = _portable(raw)
     if not notes:
         return tool, ()
     text = json.encode(schema, order="sorted").decode()
@@ -56,8 +56,8 @@ def portable(tool: ToolSpec) -> tuple[ToolSpec, tuple[str, ...]]:
 @lru_cache(maxsize=1024)
 def _old_names(schema: str) -> dict[str, str]:
     """Map each renamed parameter to its own name."""
-    given = json.decode(schema) if schema else {}
-    flat, _, _ = _flattened(given) if isinstance(given, dict) else ({}, [], "")
+    raw = json.decode(schema) if schema else {}
+    flat, _, _ = _flattened(raw) if isinstance(raw, dict) else ({}, [], "")
     return {new: old for old, new in _new_names(_properties(flat)).items() if new != old}
 
 
@@ -70,33 +70,33 @@ def own_arguments(tool: ToolSpec, arguments: Json) -> Json:
     return {old.get(name, name): value for name, value in arguments.items()} if old else arguments
 
 
-def _portable(given: Any) -> tuple[Json, tuple[str, ...], str]:
+def _portable(raw: Any) -> tuple[Json, tuple[str, ...], str]:
     """Return the schema, a sentence for each change, and what the model should know about it."""
-    if given is None or given is True or given == {}:
+    if raw is None or raw is True or raw == {}:
         return {"type": "object", "properties": {}}, ("gave the tool an empty schema, because it has none",), ""
-    if not isinstance(given, dict):
+    if not isinstance(raw, dict):
         raise ValueError("its schema is not an object")
-    schema, notes, hint = _flattened(given)
+    schema, notes, hint = _flattened(raw)
     kinds = schema.get("type")
     if kinds != "object":
         if kinds is not None and "object" not in (kinds if isinstance(kinds, list) else [kinds]):
             raise ValueError(f"its arguments are {str(kinds)[:40]!r}, not an object")
         schema["type"] = "object"
         notes.append("set the type of the schema to object")
-    named = _properties(schema)
-    if "properties" in schema and schema["properties"] != named:
+    properties = _properties(schema)
+    if "properties" in schema and schema["properties"] != properties:
         notes.append("dropped properties that are not schemas")
     if "properties" in schema or "required" in schema:
-        new = _new_names(named)
+        new = _new_names(properties)
         renamed = [f"{old[:40]!r} to {name}" for old, name in new.items() if old != name]
         if renamed:
             notes.append(f"renamed parameters: {', '.join(renamed)}")
-        schema["properties"] = {new[name]: _tidied(field, 0) for name, field in named.items()}
+        schema["properties"] = {new[name]: _tidied(field, 0) for name, field in properties.items()}
         _require(schema, new, notes)
     for name in ("$defs", "definitions"):
         if isinstance(schema.get(name), dict):
             schema[name] = {key: _tidied(field, 0) for key, field in schema[name].items()}
-    if not notes and schema != given:
+    if not notes and schema != raw:
         notes.append("rewrote parts of the schema that providers refuse")
     return schema, tuple(notes), hint
 
@@ -122,29 +122,31 @@ def _new_names(properties: Json) -> dict[str, str]:
     """Map each parameter to a name that every provider accepts."""
     new: dict[str, str] = {}
     usual = {name for name in properties if name and len(name) <= _NAME_CHARS and not _UNUSUAL.search(name)}
-    taken = set(usual)
+    used = set(usual)
     for name in properties:
-        wanted = _UNUSUAL.sub("_", name)[:_NAME_CHARS] or "_"
-        free, number = wanted, 1
-        while name not in usual and free in taken:
+        base = _UNUSUAL.sub("_", name)[:_NAME_CHARS] or "_"
+        free, number = base, 1
+        while name not in usual and free in used:
             number += 1
-            free = f"{wanted[: _NAME_CHARS - 4]}_{number}"
-        taken.add(free)
+            free = f"{base[: _NAME_CHARS - 4]}_{number}"
+        used.add(free)
         new[name] = free
     return new
 
 
-def _flattened(given: Json) -> tuple[Json, list[str], str]:
+def _flattened(raw: Json) -> tuple[Json, list[str], str]:
     """Return the schema without references and combinators at its top, with notes and a hint for the model."""
-    schema, notes, hints = _resolved(given, given), list[str](), list[str]()
+    schema, notes, hints = _resolved(raw, raw), list[str](), list[str]()
     for word in _COMBINED:
         if word not in schema:
             continue
         combined = schema.pop(word)
-        variants = [_flattened({**_defs(given), **_resolved(one, given)})[0]
-                    for one in (combined if isinstance(combined, list) else [])[:_MAX_VARIANTS]
-                    if isinstance(one, dict)]  # fmt: skip
-        variants = [one for one in variants if one.get("type", "object") == "object" or "properties" in one]
+        variants = [_flattened({**_defs(raw), **_resolved(each, raw)})[0]
+                    for each in (combined if isinstance(combined, list) else [])[:_MAX_VARIANTS]
+                    if isinstance(each, dict)]  # fmt: skip
+        variants = [
+            variant for variant in variants if variant.get("type", "object") == "object" or "properties" in variant
+        ]
         hints += _hint(word, variants)
         schema = _merged(schema, variants, every=word == "allOf")
         notes.append(f"replaced {word} at the top of the schema by one list of parameters")
@@ -152,7 +154,7 @@ def _flattened(given: Json) -> tuple[Json, list[str], str]:
     if dropped:
         schema = {name: value for name, value in schema.items() if name not in dropped}
         notes.append(f"dropped {', '.join(dropped)} at the top of the schema")
-    if "$ref" in given:
+    if "$ref" in raw:
         notes.append("replaced the reference at the top of the schema")
     return schema, notes, " ".join(hints)
 
@@ -165,13 +167,13 @@ def _resolved(schema: Json, root: Json) -> Json:
     """Follow a reference at the top of a schema to a definition in ``root``."""
     merged, seen = dict(schema), set[str]()
     while isinstance(reference := merged.pop("$ref", None), str):
-        place = next((prefix for prefix in _LOCAL if reference.startswith(prefix)), "")
-        definitions = root.get(place.strip("#/"))
-        found = definitions.get(reference.removeprefix(place)) if place and isinstance(definitions, dict) else None
-        if reference in seen or not isinstance(found, dict):
+        base = next((prefix for prefix in _LOCAL if reference.startswith(prefix)), "")
+        definitions = root.get(base.strip("#/"))
+        definition = definitions.get(reference.removeprefix(base)) if base and isinstance(definitions, dict) else None
+        if reference in seen or not isinstance(definition, dict):
             break
         seen.add(reference)
-        merged = {**found, **merged}
+        merged = {**definition, **merged}
     return merged
 
 
@@ -179,7 +181,9 @@ def _hint(word: str, variants: list[Json]) -> list[str]:
     """Tell the model which parameters belong together, which one list of parameters cannot say."""
     if word == "allOf":
         return []
-    groups = [sorted(map(str, one["required"])) for one in variants if isinstance(one.get("required"), list)]
+    groups = [
+        sorted(map(str, variant["required"])) for variant in variants if isinstance(variant.get("required"), list)
+    ]
     groups = [group for number, group in enumerate(groups) if group and group not in groups[:number]]
     if len(groups) < 2:
         return []
@@ -191,11 +195,13 @@ def _merged(schema: Json, variants: list[Json], *, every: bool) -> Json:
     properties = _properties(schema)
     for variant in variants:
         for name, field in _properties(variant).items():
-            known = properties.get(name)
-            if known is None or known is True or known == {}:
+            existing = properties.get(name)
+            if existing is None or existing is True or existing == {}:
                 properties[name] = field
-            elif known != field and not every:
-                choices = known["anyOf"] if isinstance(known, dict) and known.keys() == {"anyOf"} else [known]
+            elif existing != field and not every:
+                choices = (
+                    existing["anyOf"] if isinstance(existing, dict) and existing.keys() == {"anyOf"} else [existing]
+                )
                 properties[name] = {"anyOf": choices if field in choices else [*choices, field]}
     required = [_required(variant) for variant in variants]
     shared = set().union(*required) if every else set(required[0]).intersection(*required) if required else set()
@@ -206,7 +212,9 @@ def _merged(schema: Json, variants: list[Json], *, every: bool) -> Json:
     if names:
         merged["required"] = names
     if any("additionalProperties" in variant for variant in variants):
-        merged.setdefault("additionalProperties", all(one.get("additionalProperties") is not False for one in variants))
+        merged.setdefault(
+            "additionalProperties", all(each.get("additionalProperties") is not False for each in variants)
+        )
     return merged
 
 
@@ -225,10 +233,10 @@ def _tidied(schema: Any, depth: int) -> Any:
             tidy[name] = _tidied(tidy[name], depth + 1)
     for name in _LISTS:
         if isinstance(tidy.get(name), list):
-            tidy[name] = [_tidied(one, depth + 1) for one in tidy[name]] or [{}]
+            tidy[name] = [_tidied(item, depth + 1) for item in tidy[name]] or [{}]
     for name in _MAPS:
         if isinstance(tidy.get(name), dict):
-            tidy[name] = {key: _tidied(one, depth + 1) for key, one in tidy[name].items()}
+            tidy[name] = {key: _tidied(field, depth + 1) for key, field in tidy[name].items()}
     kinds = tidy.get("type")
     if (kinds == "array" or (isinstance(kinds, list) and "array" in kinds)) and not isinstance(tidy.get("items"), dict):
         tidy["items"] = {}

@@ -69,10 +69,10 @@ class _Telling:
         return self._numbers[id(holder)].get(step, 0)
 
     def _sentence(self, error: ValidationError) -> str:
-        location, part = _place(error.instance_path), _at(self._value, error.instance_path)
+        location, part = _json_path(error.instance_path), _at(self._value, error.instance_path)
         if self._name is not None:
             location, part = f"the name {_short(self._name)} in {location}", self._name
-        word, given = error.kind.name, _bound(error, self._schema)
+        word, bound = error.kind.name, _bound(error, self._schema)
         if word == "propertyNames":
             inner = error.kind.value
             return _Telling(self._value, self._schema, str(inner.instance)).first([inner])
@@ -81,10 +81,10 @@ class _Telling:
         if word in _AMONG or word == "contains":
             return f"{location}{_of_members(error, part, self._schema)}"
         if word in _SIZES:
-            return f"{location} must be {_SIZES[word].format(given)}, is {len(part)}"
+            return f"{location} must be {_SIZES[word].format(bound)}, is {len(part)}"
         if word in _BOUNDS:
-            return f"{location} {_BOUNDS[word].format(given)}, is {_short(part)}"
-        return f"{location}{_of_word(error, given, part)}"
+            return f"{location} {_BOUNDS[word].format(bound)}, is {_short(part)}"
+        return f"{location}{_of_word(error, bound, part)}"
 
     def _forms(self, error: ValidationError, location: str) -> str:
         forms = error.kind.value
@@ -95,15 +95,15 @@ class _Telling:
         return message if len(forms) == 1 else f"{location} fits none of {len(forms)} forms; of the first: {message}"
 
 
-def _of_word(error: ValidationError, given: Any, part: Any) -> str:
+def _of_word(error: ValidationError, bound: Any, part: Any) -> str:
     match error.kind.name:
         case "type":
-            names = given if isinstance(given, list) else [given]
+            names = bound if isinstance(bound, list) else [bound]
             return f" must be of type {' or '.join(map(str, names))}, is {_type_name(part)}"
         case "enum":
-            return f" must be one of {_short(given)}, is {_short(part)}"
+            return f" must be one of {_short(bound)}, is {_short(part)}"
         case "const":
-            return f" must be {_short(given)}, is {_short(part)}"
+            return f" must be {_short(bound)}, is {_short(part)}"
         case "required" | "dependentRequired":
             return f".{str(error.kind.value)[:80]} is missing"
         case "falseSchema":
@@ -115,9 +115,9 @@ def _of_word(error: ValidationError, given: Any, part: Any) -> str:
         case "pattern" if type(error.kind).__name__ != "Pattern":
             return " cannot be checked: the schema's pattern takes too many steps"
         case "pattern":
-            return f" must match {given!r}, is {_short(part)}"
+            return f" must match {bound!r}, is {_short(part)}"
         case "contentEncoding" | "contentMediaType" as word:
-            return f" must be {_short(given)} ({word})"
+            return f" must be {_short(bound)} ({word})"
         case word:
             return f" does not fit {word!r} of the schema"
 
@@ -129,8 +129,8 @@ def _of_members(error: ValidationError, part: Any, schema: Any) -> str:
     match error.kind.name:
         case "additionalProperties":
             declared = rules.get("properties")
-            known = ", ".join(declared if isinstance(declared, dict) else ())
-            return f".{str(_unexpected(error, part))[:80]} is not asked for; known: {mark_cut(known, 2_000)}"
+            names = ", ".join(declared if isinstance(declared, dict) else ())
+            return f".{str(_unexpected(error, part))[:80]} is not asked for; known: {mark_cut(names, 2_000)}"
         case "unevaluatedProperties":
             return f".{str(_unexpected(error, part))[:80]} is not asked for"
         case "contains" if error.schema_path[-1:] == ["maxContains"]:
@@ -169,7 +169,7 @@ def _inner(value: Any, step: str | int) -> Any:
         return _MISSING
 
 
-def _place(path: Sequence[str | int]) -> str:
+def _json_path(path: Sequence[str | int]) -> str:
     return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step[:80]}" for step in path)
 
 

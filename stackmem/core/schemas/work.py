@@ -32,7 +32,7 @@ class SchemaLimitError(ValueError):
     """The schema or the value cannot be checked. The message says why."""
 
 
-def sizes(whole: Any, name: str) -> dict[int, int]:
+def sizes(value: Any, name: str) -> dict[int, int]:
     """Return the size of every list and mapping in a JSON value by its id. Takes about as many steps as it has
     parts.
 
@@ -58,7 +58,7 @@ def sizes(whole: Any, name: str) -> dict[int, int]:
             by_id[id(part)] = total
         return total
 
-    measure(whole, 1)
+    measure(value, 1)
     return by_id
 
 
@@ -76,8 +76,8 @@ def size_of(part: Any, name: str) -> int:
         return 1 + part.bit_length() // _CHARS_A_UNIT
     if part is None or (isinstance(part, float) and part - part == 0):
         return 1
-    shown = str(part) if isinstance(part, float) else f"a Python {type(part).__name__}"
-    raise SchemaLimitError(f"{name} is not JSON: it contains {shown}")
+    text = str(part) if isinstance(part, float) else f"a Python {type(part).__name__}"
+    raise SchemaLimitError(f"{name} is not JSON: it contains {text}")
 
 
 def refuse_excess(value: Any, schema: Any) -> None:
@@ -133,10 +133,10 @@ class _Work:
             return 1
         key = id(schema), id(value)
         if key in self._known:
-            known = self._known[key]
-            if known is None:
+            cached = self._known[key]
+            if cached is None:
                 raise SchemaLimitError("the schema refers to itself without end")
-            return known
+            return cached
         if steps > _MAX_STEPS:
             raise SchemaLimitError(f"the schema leads through more than {_MAX_STEPS} parts of itself at one place")
         self._known[key] = None
@@ -159,8 +159,8 @@ class _Work:
         copied = sum(self._size(schema[word], self._rules) for word in _COPIED if word in schema)
         return 1 + words * self._size(value, self._parts) + copied
 
-    def _size(self, part: Any, known: dict[int, int]) -> int:
-        return known[id(part)] if isinstance(part, dict | list | tuple) else size_of(part, "$")
+    def _size(self, part: Any, size_by_id: dict[int, int]) -> int:
+        return size_by_id[id(part)] if isinstance(part, dict | list | tuple) else size_of(part, "$")
 
     def _applied(self, schema: dict[str, Any], value: Any) -> Iterator[tuple[Any, Any]]:
         """Yield each part of a schema that is checked directly below this part, with its part of the value."""
@@ -234,14 +234,14 @@ def _joined(base: str, reference: str) -> str:
 
 def _members(schema: dict[str, Any], value: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
     declared = schema.get("properties")
-    named = declared if isinstance(declared, dict) else {}
-    yield from ((named[name], member) for name, member in value.items() if name in named)
+    properties = declared if isinstance(declared, dict) else {}
+    yield from ((properties[name], member) for name, member in value.items() if name in properties)
     patterns = schema.get("patternProperties")
     for rule in patterns.values() if isinstance(patterns, dict) else ():
         yield from ((rule, member) for member in value.values())
     for word in _ALL_MEMBERS:
         if word in schema:
-            yield from ((schema[word], member) for name, member in value.items() if name not in named)
+            yield from ((schema[word], member) for name, member in value.items() if name not in properties)
     if "propertyNames" in schema:
         yield from ((schema["propertyNames"], name) for name in value)
 

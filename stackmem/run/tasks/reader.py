@@ -157,7 +157,7 @@ def read_task(folder: Path) -> Task:
         demo=folder / "demo.yaml" if (folder / "demo.yaml").is_file() else None,
         limits={
             "max_seconds": agent.positive("timeout_sec"),
-            **{each.setting: (ours.count if each.whole else ours.positive)(each.setting) for each in _LIMITS},
+            **{each.setting: (ours.count if each.integer else ours.positive)(each.setting) for each in _LIMITS},
         },
         check_seconds=verifier.positive("timeout_sec") or CHECK_SECONDS,
         check_env=verifier.texts_by_name("env"),
