@@ -20,8 +20,8 @@ class Rival:
         self._name = name
 
     def factory(self) -> Callable[[str], MemoryStrategy]:
-        made: Callable[[str], MemoryStrategy] = neighbor("lab: memory strategies")[self._name]
-        return made
+        strategy: Callable[[str], MemoryStrategy] = neighbor("lab: memory strategies")[self._name]
+        return strategy
 
     def __call__(self, parameters: str) -> MemoryStrategy:
         return self.factory()(parameters)

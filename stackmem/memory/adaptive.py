@@ -77,7 +77,7 @@ SHOWN_CHARS = 4_000
 """Maximum characters of the chunks that a frame gets because its objective or context names them."""
 _EMPTY = "HEAP INDEX: empty"
 _INDEX_LINE_CHARS = 60
-KEPT_RESULTS, _AGAIN = 3, 0.5
+KEPT_RESULTS, _REREAD_SHARE = 3, 0.5
 """Exchanges whose results are never cleared, and the share of cleared results that is expected to be looked up. Both
 were chosen on recordings that were set aside for that (decision 37); Anthropic's context editing keeps three as well.
 """
@@ -155,11 +155,11 @@ def without_old_results(before: AdvisedConversation, now: float) -> AdvisedConve
     cold = before.reply_step > 0 and now - before.asked_at > prices.life_seconds
     if not cold and not clearing_risked(prices, clearing, before.cost):
         return before
-    if not clearing_pays(prices, clearing, len(before.growth) + 1, before.pauses, _AGAIN, cold=cold):
+    if not clearing_pays(prices, clearing, len(before.growth) + 1, before.pauses, _REREAD_SHARE, cold=cold):
         return before
-    shown = Log([*map(without_thoughts, messages[: before.border]), *shorter, *map(without_thoughts, messages[end:])])
+    log = Log([*map(without_thoughts, messages[: before.border]), *shorter, *map(without_thoughts, messages[end:])])
     return replace(
-        before, messages=replace(closed, messages=shown), border=end, last_border=before.border,
+        before, messages=replace(closed, messages=log), border=end, last_border=before.border,
         freed=before.freed + freed, tokens=max(0, before.tokens - freed),
     )  # fmt: skip
 
@@ -263,12 +263,14 @@ class Adaptive(Struct, frozen=True):
         constants, thoughts = run_constants(start), start.thinking == "kept"
 
         def begin() -> AdvisedConversation:
-            return self._begun(start, frame, prices, step_tokens)
+            return self._first_conversation(start, frame, prices, step_tokens)
 
         key = (self.name, constants, thoughts, start.budgets, start.texts, prices, step_tokens)
         return frame.turns.fold_from(grow, begin, key)
 
-    def _begun(self, start: RunStarted, frame: Frame, prices: Rates, step_tokens: float) -> AdvisedConversation:
+    def _first_conversation(
+        self, start: RunStarted, frame: Frame, prices: Rates, step_tokens: float
+    ) -> AdvisedConversation:
         budgets = start.budgets
         small = start.small is not UNSET  # a small model reads about frames in a notice, and gets no advice
         may_push = frame.depth - frame.pushed_at < budgets.depth and not small
@@ -317,7 +319,7 @@ def _recorded(start: RunStarted, name: str) -> str:
 
 
 def adaptive(parameters: str) -> Adaptive:
-    chosen = parse("adaptive", parameters, PARAMETERS)
-    read = chosen.words["read"]
+    options = parse("adaptive", parameters, PARAMETERS)
+    read = options.words["read"]
     price = None if read == "run" else float(read)
-    return Adaptive(chosen.name, price, chosen.words["standing"], chosen.words["results"])
+    return Adaptive(options.name, price, options.words["standing"], options.words["results"])

@@ -50,9 +50,9 @@ def window(parameters: str) -> OneConversation:
 
     Source: the sliding window of most chat applications; Anthropic's cost guide for the cost of moving it.
     """
-    chosen = parse("window", parameters, (Count("turns", 20), Count("step", 10)))
-    keep, step = chosen.counts.values()
-    return OneConversation(chosen.name, Rules(Partial(newest_shown, (keep, step)), left_out))
+    options = parse("window", parameters, (Count("turns", 20), Count("step", 10)))
+    keep, step = options.counts.values()
+    return OneConversation(options.name, Rules(Partial(newest_shown, (keep, step)), left_out))
 
 
 def truncate(parameters: str) -> OneConversation:
@@ -68,9 +68,9 @@ def truncate(parameters: str) -> OneConversation:
 
     Source: the truncation of the oldest messages in chat frameworks.
     """
-    chosen = parse("truncate", parameters, (Count("tokens", 8_000), Count("to", 0, low=0)))
-    most, to = chosen.counts.values()
-    return OneConversation(chosen.name, Rules(Partial(_cut, (most, min(to or most // 2, most))), left_out))
+    options = parse("truncate", parameters, (Count("tokens", 8_000), Count("to", 0, low=0)))
+    most, to = options.counts.values()
+    return OneConversation(options.name, Rules(Partial(_cut, (most, min(to or most // 2, most))), left_out))
 
 
 def _cut(most: int, to: int, conversation: Linear) -> Cut:
@@ -103,11 +103,11 @@ def notes(parameters: str) -> OneConversation:
     Source: ours, after scratchpads of ReAct agents. The scaffold that lowered success in "Beyond pass@1" (2026) is a
     different one.
     """
-    chosen = parse("notes", parameters, (Count("window", 0, low=0),))
-    turns = chosen.counts["window"]
+    options = parse("notes", parameters, (Count("window", 0, low=0),))
+    turns = options.counts["window"]
     rules = Rules(Partial(newest_shown, (turns, _NOTES_STEP)) if turns else unmoved, left_out)
     tools = (*ONE_FRAME[:-1], AddNote, ONE_FRAME[-1])
-    return OneConversation(chosen.name, rules, tools, "notes", _scratchpad)
+    return OneConversation(options.name, rules, tools, "notes", _scratchpad)
 
 
 def _scratchpad(state: State, conversation: Linear) -> str:
@@ -128,12 +128,14 @@ def mem1(parameters: str) -> OneConversation:
     Source: MEM1 (2025), whose model is trained to rewrite its internal state at each turn; here it is only instructed
     to.
     """
-    chosen = parse("mem1", parameters, (Count("chars", 4_000, low=200),))
+    options = parse("mem1", parameters, (Count("chars", 4_000, low=200),))
     rules = Rules(Partial(newest_shown, (1, 1)))
-    return OneConversation(chosen.name, rules, prompt="full+state", tail=Partial(_state_due, (chosen.counts["chars"],)))
+    return OneConversation(
+        options.name, rules, prompt="full+state", tail=Partial(_state_due, (options.counts["chars"],))
+    )
 
 
-def _state_due(chars: int, state: State, shown: Linear) -> str:
+def _state_due(chars: int, state: State, linear: Linear) -> str:
     return (
         f"STATE DUE: with the call, write under the heading STATE what later steps need; at most {chars:,} characters. "
         "You will see only that reply of this conversation and its answer."

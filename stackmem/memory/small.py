@@ -78,12 +78,12 @@ def has_small_size(strategy: MemoryStrategy) -> bool:
 def small_offer(strategy: MemoryStrategy, optional: tuple[Tool, ...]) -> SmallOffer:
     """Return the offer for a strategy that has one."""
     every = (*strategy.tools, *optional)
-    shown = sorted((tool for tool in every if tool_name(tool) not in _LATER), key=_ends)
+    tools = sorted((tool for tool in every if tool_name(tool) not in _LATER), key=_ends)
     later = (tool for tool in every if tool_name(tool) in _LATER)
     edits = any(tool_name(tool) == tool_name(EditFile) for tool in optional)
     return SmallOffer(
         prompt="small+edit" if edits else "small",
-        tools=tuple(_TOOLS.get(tool_name(tool), tool) for tool in shown),
+        tools=tuple(_TOOLS.get(tool_name(tool), tool) for tool in tools),
         later=tuple(_in_one_line(tool) for tool in later),
     )
 

@@ -139,8 +139,8 @@ def configured(strategy: str, parameters: str, reading: Tool = HeapRead, traits:
         reading: The tool that reads the heap.
         traits: Traits of the prompt, each with ``+`` before it.
     """
-    chosen = parse(strategy, parameters, PARAMETERS)
-    words = chosen.words
+    options = parse(strategy, parameters, PARAMETERS)
+    words = options.words
     listed, described = words["index"] == "listed", words["descriptions"] == "on"
     if listed and not described:
         raise UsageError(f"{strategy}:index=listed always shows descriptions (in heap_list); remove descriptions=off")
@@ -159,7 +159,7 @@ def configured(strategy: str, parameters: str, reading: Tool = HeapRead, traits:
     marks = {"listed": listed, "undescribed": not described, "unregistered": not registers, "unstored": not stores}
     prompt = "stackheap" + traits + "".join(f"+{mark}" for mark, holds in marks.items() if holds)
     return StackHeap(
-        name=chosen.name,
+        name=options.name,
         place=words["index"],
         described=described,
         registers=int(words["registers"]) if registers else 0,

@@ -53,7 +53,7 @@ from .request import Request
 from .run_folder import HISTORY
 
 CHECK_SECONDS = 600.0
-_NAMED = 8
+_MAX_NAMES = 8
 
 
 def scrubber_of(environ: Mapping[str, str], network: NetworkList | None = None) -> Scrubber:
@@ -130,10 +130,10 @@ def _started(
         place=subject.place or UNSET, window_source=window_source(plan.model),
         session=request.session or UNSET, permissions=request.permissions or UNSET, hooks=hooks or UNSET,
         questions="end", read_calls="many" if settings.read_calls == "many" else UNSET,
-        heap=UNSET if keeper is None else _kept(keeper, plan, workspace),
+        heap=UNSET if keeper is None else _kept_heap(keeper, plan, workspace),
         allowed=spelled(plan.network),
         index="escaped", guards="programs" if request.permissions or request.hooks.hooks else UNSET,
-        unseen=tuple(scrubber.scrub(line) for line in _unseen(plan)) or UNSET,
+        unseen=tuple(scrubber.scrub(line) for line in _visibility_notes(plan)) or UNSET,
         checkpoints=checkpoints_of(settings.checkpoints, plan.strategy, plan.model.name),
         skills=tuple(companion_skills.scrubbed(skill, scrubber.scrub) for skill in plan.skills) or UNSET,
         programs=companion_programs.recorded(plan.programs, workspace.path, run_dir, scrubber.scrub) or UNSET,
@@ -147,7 +147,7 @@ def _learn(request: Request) -> Literal["off", "on"]:
     return request.resolved.settings.learn if request.subject.folder is not None else "off"
 
 
-def _kept(keeper: HeapKeeper, plan: Plan, workspace: WorkspacePort) -> KeptHeap:
+def _kept_heap(keeper: HeapKeeper, plan: Plan, workspace: WorkspacePort) -> KeptHeap:
     """Return what the run takes over from earlier runs; a conversation also takes over the user's standing words."""
     names = {tool.name for tool in plan.tools}
     heap = keeper.taken_over(plan.budgets, workspace.digest) if "heap_read" in names else KeptHeap()
@@ -155,13 +155,13 @@ def _kept(keeper: HeapKeeper, plan: Plan, workspace: WorkspacePort) -> KeptHeap:
     return heap if plan.request.session is None else replace(heap, standing=keeper.kept_words())
 
 
-def _unseen(plan: Plan) -> tuple[str, ...]:
+def _visibility_notes(plan: Plan) -> tuple[str, ...]:
     """Return what the agent does not see or sees changed, one sentence each."""
     request = plan.request
     skipped = request.copy.skipped if request.copy is not None else ()
-    more = f" and {len(skipped) - _NAMED:,} more" if len(skipped) > _NAMED else ""
+    more = f" and {len(skipped) - _MAX_NAMES:,} more" if len(skipped) > _MAX_NAMES else ""
     withheld = (
-        (f"not in the workspace, although in the folder: {', '.join(skipped[:_NAMED])}{more}",) if skipped else ()
+        (f"not in the workspace, although in the folder: {', '.join(skipped[:_MAX_NAMES])}{more}",) if skipped else ()
     )
     return (*request.unseen, *withheld, *plan.instructions.notes, *NOTES)
 
@@ -176,10 +176,10 @@ def heap_keeper(request: Request, scrubber: Scrubber, environ: Mapping[str, str]
     """Return the keeper of a persistent heap, or None if none was requested. Raises ``UsageError`` if it cannot be
     used.
     """
-    named, subject = request.resolved.settings.heap, request.subject
-    if named is None:
+    name, subject = request.resolved.settings.heap, request.subject
+    if name is None:
         return None
-    return HeapKeeper(heap_store(named, subject.begins, request.cwd, environ), scrubber.scrub)
+    return HeapKeeper(heap_store(name, subject.begins, request.cwd, environ), scrubber.scrub)
 
 
 def _opened(plan: Plan, places: RunPlaces, scrubber: Scrubber) -> tuple[Workspace | MemoryWorkspace, Checks | None]:

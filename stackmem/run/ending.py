@@ -44,7 +44,7 @@ from .run_folder import APPLIED, CHANGES, HISTORY, PATCH, RESULT
 from .stopped import Stopped
 from .stored_request import read_request
 
-_NAMED = 10  # maximum number of files named in one message
+_MAX_NAMES = 10  # maximum number of files named in one message
 
 
 def missing_of_end(run_dir: Path, digest: str) -> tuple[str, ...]:
@@ -138,13 +138,13 @@ def _apply(result: RunResult, folder: str, signer: Signer) -> RunResult:
         return result
     try:
         run_dir = Path(result.run_dir)
-        brought = apply_run(run_dir, may_lose=bool(read_request(run_dir).flags.get("yes")))
+        report = apply_run(run_dir, may_lose=bool(read_request(run_dir).flags.get("yes")))
     except (UsageError, WorkspaceError) as error:
         raise type(error)(
             f"{result.run} ended ({result.outcome}) and is saved, but its patch is not applied: {error}"
         ) from error
-    if brought.not_applied:
-        raise UsageError(f"{result.run} ended ({result.outcome}) and is saved; {brought.describe()}")
+    if report.not_applied:
+        raise UsageError(f"{result.run} ended ({result.outcome}) and is saved; {report.describe()}")
     return _save(replace(result, applied_to=folder), signer)
 
 
@@ -174,7 +174,7 @@ def _keep_patch(result: RunResult, folder: str, history: History, trees: tuple[s
     return replace(
         result,
         changed=tuple(change.path for change in changes),
-        not_kept=(*(f"{left.path} ({left.reason})" for left in history.left_out), *packages),
+        not_kept=(*(f"{file.path} ({file.reason})" for file in history.left_out), *packages),
         changed_meanwhile=history.changed_meanwhile(),
         executed_by_host=tuple(executed_by_host(list(changes))),
     )
@@ -183,7 +183,7 @@ def _keep_patch(result: RunResult, folder: str, history: History, trees: tuple[s
 def _has_patch(run_dir: Path) -> bool:
     """Return whether the patch is present and complete."""
     try:
-        changes = _kept(run_dir).changes
+        changes = _read_changes(run_dir).changes
         return (run_dir / PATCH).stat().st_size > 0 or not changes
     except (OSError, msgspec.DecodeError):
         return False
@@ -252,10 +252,10 @@ class Brought(msgspec.Struct, frozen=True):
 
 
 def _names(paths: Sequence[str]) -> str:
-    return ", ".join(paths[:_NAMED]) + (f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else "")
+    return ", ".join(paths[:_MAX_NAMES]) + (f" and {len(paths) - _MAX_NAMES} more" if len(paths) > _MAX_NAMES else "")
 
 
-def _kept(run_dir: Path) -> Kept:
+def _read_changes(run_dir: Path) -> Kept:
     return decode_json(read_regular(run_dir / CHANGES), Kept)
 
 
@@ -274,7 +274,7 @@ def apply_run(run_dir: Path, only: Sequence[str] = (), *, may_lose: bool = False
     """
     result = read_result(run_dir / RESULT)
     try:
-        kept = _kept(run_dir)
+        record = _read_changes(run_dir)
         patch = read_regular(run_dir / PATCH, MAX_SIGNED_BYTES)
     except (OSError, msgspec.DecodeError) as error:
         if result is not None and result.isolation == MEMORY:
@@ -284,66 +284,66 @@ def apply_run(run_dir: Path, only: Sequence[str] = (), *, may_lose: bool = False
         else:
             reason = "only finished runs have one"
         raise UsageError(f"the run {run_dir.name} has no patch to apply; {reason}") from error
-    if not kept.folder:
+    if not record.folder:
         raise UsageError(
             f"the run {run_dir.name} worked on a task, not on a folder of yours; its patch is {run_dir / PATCH}"
         )
     first = first_of_family(run_dir)
-    whole = Patch(patch, kept.changes)
-    since = _since_applied(run_dir, kept, first) if kept.tree else None
-    ways = [whole] if since is None else [since, whole]  # the user may have restored files to their initial state
+    full = Patch(patch, record.changes)
+    since = _since_applied(run_dir, record, first) if record.tree else None
+    ways = [full] if since is None else [since, full]  # the user may have restored files to their initial state
     left_out = [change for change in ways[0].changes if not _is_wanted(change.path, only)]
     if only and len(left_out) == len(ways[0].changes):
         raise UsageError(f"the run has no changes to apply in {_names(only)}; omit the names to apply everything")
     last = applied_last(run_dir, first)
     read = partial(_content, run_dir, last)
-    again = last is not None and last.tree == kept.tree
+    is_repeat = last is not None and last.tree == record.tree
     if pick is not None:
-        chosen = _picked(run_dir, kept, last, ways[0], left_out, pick)
-        kept = replace(kept, tree=chosen[0])
-        ways, left_out, again = [chosen[1]], [], False
-    folder, wanted = Path(kept.folder), partial(_is_wanted, only=only)
+        choice = _picked(run_dir, record, last, ways[0], left_out, pick)
+        record = replace(record, tree=choice[0])
+        ways, left_out, is_repeat = [choice[1]], [], False
+    folder, selects = Path(record.folder), partial(_is_wanted, only=only)
     files = [change.path for change in ways[0].changes if change not in left_out]
     must_be_appliable(run_dir, folder, files, os.environ)
-    work = UncommittedWork(folder, _users_versions(run_dir, kept))
+    work = UncommittedWork(folder, _users_versions(run_dir, record))
     lossless = () if may_lose else (work.would_lose,)
-    done = apply_patches(ways, folder, read, wanted, *lossless, again=again)
-    if kept.tree and not again:  # otherwise the common version is this tree already, whatever was spared
-        missed = {*done.refused, *done.conflicts, *done.spared}
-        missed_changes = [*left_out, *(change for change in ways[0].changes if change.path in missed)]
+    done = apply_patches(ways, folder, read, selects, *lossless, again=is_repeat)
+    if record.tree and not is_repeat:  # otherwise the common version is this tree already, whatever was spared
+        paths = {*done.refused, *done.conflicts, *done.spared}
+        missed_changes = [*left_out, *(change for change in ways[0].changes if change.path in paths)]
         with suppress(OSError, WorkspaceError):  # the run may be on read-only media
-            tree = _tree_applied(run_dir, kept.tree, missed_changes, read) if missed_changes else kept.tree
+            tree = _tree_applied(run_dir, record.tree, missed_changes, read) if missed_changes else record.tree
             write_json(first / APPLIED, Applied(tree, run_dir.name))
-    own = {change.path for change in kept.changes}
+    own = {change.path for change in record.changes}
     reverted = tuple(path for path in done.changed if path not in own)
     outcome = result.outcome if result is not None else ""
-    return Brought(Path(kept.folder), done, bool(kept.changes), reverted, outcome)
+    return Brought(Path(record.folder), done, bool(record.changes), reverted, outcome)
 
 
 def _picked(
-    run_dir: Path, kept: Kept, last: Applied | None, way: Patch, left_out: Sequence[PathChange], pick: Pick
+    run_dir: Path, record: Kept, last: Applied | None, way: Patch, left_out: Sequence[PathChange], pick: Pick
 ) -> tuple[str, Patch]:
     """Return the run's tree with only what the user chose, and the patch from the common version to it."""
-    if not kept.tree:
+    if not record.tree:
         raise UsageError("an older version made this patch, so its hunks cannot be chosen; apply it without -p")
     history, read = history_of(run_dir), partial(_content, run_dir, last)
-    tree = common = _tree_applied(run_dir, kept.tree, way.changes, read)
-    chosen: dict[bytes, Node | None] = {}
+    tree = common = _tree_applied(run_dir, record.tree, way.changes, read)
+    nodes: dict[bytes, Node | None] = {}
     for change, section in zip(way.changes, sections(way.text), strict=True):
         before, after = (read(name) if name else None for name in (change.before, change.after))
         answer = False if change in left_out else pick(change, section, before, after)
         if isinstance(answer, bytes):
-            chosen[path_bytes(change.path)] = Node(change.after_mode, history.keep(answer))
+            nodes[path_bytes(change.path)] = Node(change.after_mode, history.keep(answer))
         elif answer:
-            chosen[path_bytes(change.path)] = Node(change.after_mode, change.after) if change.after else None
-    tree = history.replaced(common, chosen)
+            nodes[path_bytes(change.path)] = Node(change.after_mode, change.after) if change.after else None
+    tree = history.replaced(common, nodes)
     return tree, patch_across(history, common, history, tree)
 
 
-def _users_versions(run_dir: Path, kept: Kept) -> dict[bytes, set[str]]:
+def _users_versions(run_dir: Path, record: Kept) -> dict[bytes, set[str]]:
     """Return the contents that the changed files had initially or got from the user since, by path."""
     versions: dict[bytes, set[str]] = {}
-    for change in [each for each in kept.changes if each.before]:
+    for change in [each for each in record.changes if each.before]:
         versions.setdefault(path_bytes(change.path), set()).add(change.before)
     with suppress(TraceError, WorkspaceError, OSError):  # without its history, a run has only its patch
         family = Family(run_dir, history_of(run_dir))
@@ -365,11 +365,11 @@ def _content(run_dir: Path, last: Applied | None, name: str) -> bytes | None:
     return None
 
 
-def _tree_applied(run_dir: Path, tree: str, missed: Sequence[PathChange], read: Callable[[str], bytes | None]) -> str:
+def _tree_applied(run_dir: Path, tree: str, changes: Sequence[PathChange], read: Callable[[str], bytes | None]) -> str:
     """Return the run's tree, with the previous version of the files that were not applied."""
     history = history_of(run_dir)
     before: dict[bytes, Node | None] = {}
-    for change in missed:
+    for change in changes:
         content = read(change.before) if change.before else None
         if content is not None:
             history.keep(content)  # it may be in the store of another run
@@ -377,16 +377,16 @@ def _tree_applied(run_dir: Path, tree: str, missed: Sequence[PathChange], read: 
     return history.replaced(tree, before)
 
 
-def _since_applied(run_dir: Path, kept: Kept, first: Path) -> Patch | None:
+def _since_applied(run_dir: Path, record: Kept, first: Path) -> Patch | None:
     """Return the patch from the last applied tree to the run's tree.
 
     None if no tree or this tree was applied last, or if the run of that tree no longer exists.
     """
     last = applied_last(run_dir, first)
-    if last is None or last.tree == kept.tree:
+    if last is None or last.tree == record.tree:
         return None
     try:
         before, after = (history_of(path) for path in (run_dir.parent / last.run, run_dir))
-        return patch_across(before, last.tree, after, kept.tree)
+        return patch_across(before, last.tree, after, record.tree)
     except (TraceError, WorkspaceError, OSError):
         return None

@@ -79,7 +79,7 @@ class ForkChanges(Struct, frozen=True):
 
     def settings(self) -> dict[str, Any]:
         """Return the changed settings by name."""
-        given = {
+        values = {
             "strategy": self.strategy,
             "model": self.model,
             "base_url": self.base_url,
@@ -91,8 +91,8 @@ class ForkChanges(Struct, frozen=True):
             "read_calls": self.read_calls,
         }
         if self.model is not None:  # address, window and price belong to the old model, so reset them too
-            return {name: value for name, value in given.items() if value is not None or name in _OF_A_MODEL}
-        return {name: value for name, value in given.items() if value is not None}
+            return {name: value for name, value in values.items() if value is not None or name in _OF_A_MODEL}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 FORK_SETTINGS = (
@@ -241,8 +241,8 @@ def forked_start(moment: StepMoment, changes: ForkChanges, plan: Plan, opened: O
         checkpoints=opened.start.checkpoints if changes.strategy or changes.checkpoints else base.checkpoints,
     )
     # A provider may sign the model's thinking together with the preceding prompt and reject it after a change.
-    same = (start.model, start.system, start.tools) == (base.model, base.system, base.tools)
-    if not same or run_constants(start) != run_constants(base) or not keeps_thinking(plan.strategy):
+    unchanged = (start.model, start.system, start.tools) == (base.model, base.system, base.tools)
+    if not unchanged or run_constants(start) != run_constants(base) or not keeps_thinking(plan.strategy):
         start = replace(start, thinking="dropped")
     return start
 
@@ -303,17 +303,17 @@ def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[s
     Raises:
         UsageError: A flag is not accepted, or a file cannot be read.
     """
-    known = {}
+    values = {}
     for name in FORK_SETTINGS:
         text = flags.get(name)
         if text is not None:
-            place = ValuePlace(OPTIONS[name].flag, folder=cwd, home=os.environ.get("HOME", ""))
-            known[name] = read_value(OPTIONS[name], text, place)
+            source = ValuePlace(OPTIONS[name].flag, folder=cwd, home=os.environ.get("HOME", ""))
+            values[name] = read_value(OPTIONS[name], text, source)
     chunks: dict[str, str] = {}
-    for given in sets:
-        name, equals, value = given.partition("=")
+    for setting in sets:
+        name, equals, value = setting.partition("=")
         if not equals or not name.startswith(_HEAP):
-            raise UsageError(f"--set {given[:60]!a} is not a chunk; write heap.NAME=TEXT or heap.NAME=@FILE")
+            raise UsageError(f"--set {setting[:60]!a} is not a chunk; write heap.NAME=TEXT or heap.NAME=@FILE")
         if name.removeprefix(_HEAP) in chunks:
             raise UsageError(f"--set {name[:80]} is given twice; set each chunk once")
         chunks[name.removeprefix(_HEAP)] = _content(value, cwd) if value.startswith("@") else value
@@ -321,7 +321,7 @@ def read_changes(flags: Mapping[str, str | None], sets: list[str], drops: list[s
     if wrong is not None:
         raise UsageError(f"--drop {wrong[:60]!a} is not a chunk; write heap.NAME")
     dropped = tuple(dict.fromkeys(name.removeprefix(_HEAP) for name in drops))
-    return ForkChanges(**known, chunks=chunks, dropped=dropped, limits={n: flags.get(n) for n in LIMITS})
+    return ForkChanges(**values, chunks=chunks, dropped=dropped, limits={n: flags.get(n) for n in LIMITS})
 
 
 def requests_of(records: Iterable[Record]) -> list[tuple[int, str]]:
@@ -329,14 +329,14 @@ def requests_of(records: Iterable[Record]) -> list[tuple[int, str]]:
 
     A fork after that record undoes the request.
     """
-    found: list[tuple[int, str]] = []
+    pairs: list[tuple[int, str]] = []
     state = State()
     for record in records:
         before, state = state, state_after(state, record)
         requests = state.session.requests if state.session else 0
         if isinstance(record.event, PersonSaid | WordsGiven) and before.session and requests > before.session.requests:
-            found.append((record.seq - 1, record.event.text))
-    return found
+            pairs.append((record.seq - 1, record.event.text))
+    return pairs
 
 
 def _content(value: str, cwd: Path) -> str:

@@ -142,10 +142,10 @@ def program_text() -> str:
 
 
 @lru_cache(maxsize=16)
-def _files(place: Path, changed: int) -> dict[str, str]:
+def _files(folder: Path, changed: int) -> dict[str, str]:
     """Read all files of a world's workspace. Cached per path and modification time."""
-    paths = sorted(path for path in place.rglob("*") if path.is_file() and not path.is_symlink())
-    return {path.relative_to(place).as_posix(): read_regular(path).decode("utf-8") for path in paths}
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return {path.relative_to(folder).as_posix(): read_regular(path).decode("utf-8") for path in paths}
 
 
 @lru_cache(maxsize=16)

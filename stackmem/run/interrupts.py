@@ -74,11 +74,11 @@ class Interrupts:
             self.open = False
 
     @contextmanager
-    def setting_up(self, what: str, scratch: Path) -> Iterator[None]:
+    def setting_up(self, subject: str, scratch: Path) -> Iterator[None]:
         """Like ``allowed``, with error handling for the setup of a run.
 
         Args:
-            what: What is set up, for messages: the run, the fork.
+            subject: What is set up, for messages: the run, the fork.
             scratch: The folder for an error that does not name a file.
 
         Raises:
@@ -93,9 +93,9 @@ class Interrupts:
                 raise SystemExit(128 + self.signal) from None
             raise
         except OSError as error:
-            place = error.filename or scratch
+            path = error.filename or scratch
             raise WorkspaceError(
-                f"the {what} cannot be set up at {place} ({error.strerror}); {way_out(error)}"
+                f"the {subject} cannot be set up at {path} ({error.strerror}); {way_out(error)}"
             ) from error
 
     def _came(self, number: int, frame: FrameType | None) -> None:

@@ -45,13 +45,13 @@ def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
     """
     limits = Limits(**{field: getattr(resolved.settings, name) for name, field in LIMITS.items()})
     usd = resolved.value("max_usd")
-    return check_usd(limits, model, price, chosen=resolved.is_chosen("max_usd"), source=f"{usd.source}: ")
+    return check_usd(limits, model, price, explicit=resolved.is_chosen("max_usd"), source=f"{usd.source}: ")
 
 
 def later_limits(
-    limits: Limits, wanted: Mapping[str, str | None], model: str, price: Price | None, *, usd_chosen: bool = True
+    limits: Limits, changes: Mapping[str, str | None], model: str, price: Price | None, *, usd_chosen: bool = True
 ) -> Limits:
-    """Return the limits of a resumed run: ``limits`` updated with ``wanted``, whose values are spelled as on the
+    """Return the limits of a resumed run: ``limits`` updated with ``changes``, whose values are spelled as on the
     command line.
 
     Args:
@@ -61,22 +61,22 @@ def later_limits(
         UsageError: A value is not valid, a limit to raise does not exist, or a cost limit cannot be enforced.
     """
     values = {
-        field: _value(name, str(wanted[name]), getattr(limits, field), field)
+        field: _value(name, str(changes[name]), getattr(limits, field), field)
         for name, field in LIMITS.items()
-        if wanted.get(name) is not None
+        if changes.get(name) is not None
     }
     now = replace(limits, **values)
-    return check_usd(now, model, price, chosen=usd_chosen or values.get("usd") is not None)
+    return check_usd(now, model, price, explicit=usd_chosen or values.get("usd") is not None)
 
 
-def _value(name: str, given: str, had: float | None, field: str) -> float | None:
+def _value(name: str, raw: str, had: float | None, field: str) -> float | None:
     option = OPTIONS[name]
-    text = given.strip()
-    place = ValuePlace(option.flag, folder=Path(), home="")
+    text = raw.strip()
+    source = ValuePlace(option.flag, folder=Path(), home="")
     if not text.startswith("+"):
-        number: float | None = read_value(option, text, place)
+        number: float | None = read_value(option, text, source)
         return number
-    more: Any = read_value(option, text[1:].strip(), place)
+    more: Any = read_value(option, text[1:].strip(), source)
     if more is None:
         raise UsageError(f"{option.flag} {text[:20]!a} is not a number; write +N, N, or none for no limit")
     if had is None:
@@ -87,22 +87,22 @@ def _value(name: str, given: str, had: float | None, field: str) -> float | None
 
 
 def check_usd(
-    limits: Limits, model: str, price: Price | None, *, chosen: bool, source: str = "", named: str = "the model"
+    limits: Limits, model: str, price: Price | None, *, explicit: bool, source: str = "", label: str = "the model"
 ) -> Limits:
     """Return ``limits`` without a cost limit that cannot be enforced for this model.
 
     Args:
         source: The setting of the cost limit, at the start of the message.
-        named: The name of the model in the message.
+        label: The name of the model in the message.
 
     Raises:
         UsageError: The user chose a cost limit that cannot be enforced.
     """
     if limits.usd is None or is_known(price) or is_free(model):
         return limits
-    if chosen:
+    if explicit:
         raise UsageError(
-            f"{source}a limit of {limits.usd:g} USD cannot be enforced, because the price of {named} is unknown; "
+            f"{source}a limit of {limits.usd:g} USD cannot be enforced, because the price of {label} is unknown; "
             "use --max-usd none and --max-tokens"
         )
     return replace(limits, usd=None)
@@ -114,9 +114,9 @@ def refuse_spent(state: State, has: str = "the run has") -> None:
     Raises:
         UsageError: The message names the limit and how to raise it.
     """
-    spent = core_limits.spent_limit(state)
-    if spent is not None:
-        word = spent.removeprefix("limit:")
+    ending = core_limits.spent_limit(state)
+    if ending is not None:
+        word = ending.removeprefix("limit:")
         raise UsageError(f"{has} used up its limit of {word}; raise it, for example --max-{word} {MORE[word]}")
 
 

@@ -55,8 +55,8 @@ class Nobody(Struct, frozen=True):
 def is_small(size: str, model: Model, strategy: MemoryStrategy) -> bool:
     """Return whether the run uses the small prompts and tools."""
     if size == "small" and not has_small_size(strategy):
-        known = ", ".join(STRATEGIES_FOR_SMALL)
-        raise UsageError(f"the strategy {strategy.name} has no small size; leave --size out, or choose one of {known}")
+        names = ", ".join(STRATEGIES_FOR_SMALL)
+        raise UsageError(f"the strategy {strategy.name} has no small size; leave --size out, or choose one of {names}")
     if size != "auto":
         return size == "small"
     if not is_served(model.name) or not has_small_size(strategy):
@@ -87,11 +87,11 @@ def vision_in_force(model: Model, request: Request) -> Vision | None:
 
 
 def checkpoints_of(
-    chosen: Literal["auto", "on", "off"], strategy: MemoryStrategy, model: str
+    setting: Literal["auto", "on", "off"], strategy: MemoryStrategy, model: str
 ) -> Literal["on", "pops"] | UnsetType:
     """Return which hand-overs of a run are answered once. A child that inherits the conversation misses nothing."""
     default = strategy.name.partition(":")[0] == "stackheap" and is_served(model)
-    if chosen == "off" or not has_frames(strategy) or (chosen == "auto" and not default):
+    if setting == "off" or not has_frames(strategy) or (setting == "auto" and not default):
         return UNSET
     return "pops" if inherits(strategy.tools) else "on"
 
@@ -129,7 +129,7 @@ def open_other(name: str, settings: Settings, cwd: Path, limits: Limits, environ
     url = settings.base_url if takes_address(name) else None
     options = asked_of(settings, environ)
     model = introduced(open_model(name, environ, base_url=url, seed=settings.seed, asked=options))
-    check_usd(limits, model.name, model.price, chosen=True, named=f"{model.name}, which the program uses,")
+    check_usd(limits, model.name, model.price, explicit=True, label=f"{model.name}, which the program uses,")
     return model
 
 
@@ -147,7 +147,7 @@ class Models:
         if request.model in ("", self._own.name):
             return self._own.reply(request)
         try:
-            model = self._named(request.model)
+            model = self._model_of(request.model)
         except UsageError as error:
             return ModelFailed("rejected", f"the model {request.model[:80]!r} of {request.frame!r}: {error}")
         answer = model.reply(request)
@@ -163,7 +163,7 @@ class Models:
         answer: SearchAnswer = search(query, domains)
         return replace(answer, fee_usd=0.0) if is_free(self._own.price) else answer
 
-    def _named(self, name: str) -> Model:
+    def _model_of(self, name: str) -> Model:
         with self._lock:  # completions of a group run in parallel threads
             if name not in self._opened:
                 self._opened[name] = self._open(name)

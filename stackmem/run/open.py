@@ -53,8 +53,8 @@ from .request import Request
 from .run_folder import HISTORY, TRACE, new_folder, new_run
 from .stored_request import StoredRequest, write_request
 
-_WHAT: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}  # in error messages; any other kind is a run
-_Over = tuple[Path, tuple[bytes, ...]]
+_NOUNS: dict[type, str] = {Forked: "fork", Rehearsed: "workspace"}  # in error messages; any other kind is a run
+_Base = tuple[Path, tuple[bytes, ...]]
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def open_run(
             stack.callback(remove_tree, places.scratch)
         elif not isinstance(plan.begins, Resumed):
             stack.callback(_remove_unbegun, places)
-        with interrupts.setting_up(_WHAT.get(type(plan.begins), "run"), places.scratch):
+        with interrupts.setting_up(_NOUNS.get(type(plan.begins), "run"), places.scratch):
             opened = _opened(plan, places, environ, (stack, interrupts, person), lock)
         yield opened
 
@@ -114,10 +114,10 @@ def _opened(
     plan: Plan,
     places: RunPlaces,
     environ: Mapping[str, str],
-    held: tuple[ExitStack, Interrupts, Person],
+    resources: tuple[ExitStack, Interrupts, Person],
     lock: Lock | None,
 ) -> Opened:
-    stack, interrupts, person = held
+    stack, interrupts, person = resources
     begins, settings, scrubber = plan.begins, plan.request.resolved.settings, scrubber_of(environ, plan.network)
     stored = _stored(plan, places, scrubber.scrub)
     writer = _new_writer(plan, places, person.clock)
@@ -140,7 +140,7 @@ def _opened(
     # opened last because it cuts off a torn record, so every other failure must come first
     if isinstance(begins, Resumed) and lock is not None:
         held_from = lock, begins.stopped.end
-        writer = TraceWriter(places.run / TRACE, person.clock.wall, held=held_from, reserves=True)
+        writer = TraceWriter(places.run / TRACE, person.clock.wall, resume_from=held_from, reserves=True)
         stack.callback(writer.close)
     signer = None if writer is None else Signer(places.run, partial(signing_key, environ), writer.count, writer.digest)
     _connect(world, writer, history, settings, person)
@@ -164,15 +164,15 @@ def _opened(
 def _open_files(plan: Plan, files: _DiskFiles, scrubber: Scrubber, stack: ExitStack, person: Person) -> _DiskFiles:
     """Fill the workspace on disk, create its repository, and open its history."""
     places, stored = files.places, files.stored
-    over, missing = _fill(plan, places, person)
-    lent, gone = _lent(plan, stored, places)
-    missing += gone
-    work = places.work if over is None else places.scratch / UPPER
-    into = work if over is None else repository_place(over[0], places.scratch)
+    base, missing = _fill(plan, places, person)
+    lent, absent = _lent(plan, stored, places)
+    missing += absent
+    work = places.work if base is None else places.scratch / UPPER
+    into = work if base is None else repository_place(base[0], places.scratch)
     inside = RepositoryPlaces(places.run, into, scrubber, person.notice, into != work, lambda: layer.view.fd)
-    stored, late, gone = _with_repository(plan, stored, work, inside)
-    missing += gone
-    layer: Layer = OwnFolder(places.work, lent) if over is None else Overlay(over[0], places.scratch, over[1])
+    stored, late, absent = _with_repository(plan, stored, work, inside)
+    missing += absent
+    layer: Layer = OwnFolder(places.work, lent) if base is None else Overlay(base[0], places.scratch, base[1])
     stack.callback(layer.close)
     if late is not None:
         layer.ready = stack.enter_context(closing(late)).wait
@@ -233,47 +233,47 @@ def _new_writer(plan: Plan, places: RunPlaces, clock: Clock) -> TraceWriter | No
 def _history(plan: Plan, places: RunPlaces, leave_out: tuple[str, ...], scrubber: Scrubber) -> History:
     """Open the history of the workspace. For an overlay, this also restores the files that the run continues from."""
     git_dir, begins = places.run / HISTORY, plan.begins
-    over = places.layer if isinstance(places.layer, Overlay) else None
+    overlay = places.layer if isinstance(places.layer, Overlay) else None
     if isinstance(begins, Forked | Edited | Rehearsed):
         share(begins.run.folder / HISTORY, git_dir, begins.state.tree)
-    history = History(git_dir, places.work, leave_out, over=over)
-    if over is not None and isinstance(begins, Forked | Edited | Rehearsed):
+    history = History(git_dir, places.work, leave_out, over=overlay)
+    if overlay is not None and isinstance(begins, Forked | Edited | Rehearsed):
         history.withhold(scrubber.held_in)
         restore(history, git_dir, places.work, begins.state.tree, time.time())
     return history
 
 
-def _fill(plan: Plan, places: RunPlaces, person: Person) -> tuple[_Over | None, tuple[str, ...]]:
+def _fill(plan: Plan, places: RunPlaces, person: Person) -> tuple[_Base | None, tuple[str, ...]]:
     """Fill the workspace with the initial files, or prepare an overlay.
 
     Returns the overlay's folder with the paths to hide in it, and the dependency folders that no longer exist.
     """
     request, begins = plan.request, plan.begins
-    over: _Over | None = None
+    base: _Base | None = None
     missing: tuple[str, ...] = ()
     match begins:
         case Fresh():
             _make_scratch(places)
             if isinstance(request.copy, LayerPlan) and request.subject.folder is not None:
-                over = request.subject.folder, request.copy.hidden
+                base = request.subject.folder, request.copy.hidden
             else:
                 _copy_subject(request, places, person.notice)
         case Resumed(stored=stored, run_dir=run_dir):
-            for left in places.scratch.glob("check-*"):
-                remove_tree(left)  # left over from checks that were killed
+            for leftover in places.scratch.glob("check-*"):
+                remove_tree(leftover)  # left over from checks that were killed
             if folder := folder_under(run_dir / HISTORY):
-                over = folder, hidden_again(folder, stored.include, request.folders)
+                base = folder, hidden_again(folder, stored.include, request.folders)
         case Forked(stored, run) | Edited(stored, run) | Rehearsed(stored, run):
             if not begins.state.tree:
                 raise UsageError(f"the run {run.id} has no stored files, so it cannot be continued")
             _make_scratch(places)
             if folder := folder_under(run.folder / HISTORY):
-                over = folder, hidden_again(folder, stored.include, request.folders)
+                base = folder, hidden_again(folder, stored.include, request.folders)
             else:
                 missing = _refill(begins, places)
-    if over is not None:
-        make_upper(over[0], places.scratch)
-    return over, missing
+    if base is not None:
+        make_upper(base[0], places.scratch)
+    return base, missing
 
 
 def _with_repository(
@@ -309,8 +309,8 @@ def _make_scratch(places: RunPlaces) -> None:
         # Closed to other users: a command that root runs could leave setuid programs in it.
         places.scratch.mkdir(mode=0o700, parents=True)
     except OSError as error:
-        why = f"{places.scratch.parent} cannot be written ({error.strerror}); choose one with --sandbox-dir"
-        raise UsageError(f"the sandbox directory {why}") from error
+        reason = f"{places.scratch.parent} cannot be written ({error.strerror}); choose one with --sandbox-dir"
+        raise UsageError(f"the sandbox directory {reason}") from error
 
 
 def _copy_subject(request: Request, places: RunPlaces, notice: Callable[[str], object]) -> None:
@@ -330,11 +330,11 @@ def _refill(begins: Forked | Edited | Rehearsed, places: RunPlaces) -> tuple[str
     places.work.mkdir()
     run.snapshot(state).write_into(places.work)
     missing = []
-    for shown in (each for each in stored.leave_out if each not in stored.lent):
-        path = os.fsdecode(path_bytes(shown))
-        there = [Path(place) / path for place in (stored.workspace, stored.subject) if (Path(place) / path).is_dir()]
+    for name in (each for each in stored.leave_out if each not in stored.lent):
+        path = os.fsdecode(path_bytes(name))
+        there = [Path(root) / path for root in (stored.workspace, stored.subject) if (Path(root) / path).is_dir()]
         if not there:
-            missing.append(shown)
+            missing.append(name)
         elif not (places.work / path).exists():
             (places.work / path).parent.mkdir(parents=True, exist_ok=True)
             copy_folder(there[0], places.work / path)

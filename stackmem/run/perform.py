@@ -320,8 +320,8 @@ def _invoke(call: requests.InvokeTool, world: World, program: ProgramWorld) -> T
         return use_built_in(call, program.context)
     own = program.own_tools.get(call.tool)
     if own is None:
-        known = ", ".join([*BUILT_IN, *program.own_tools])
-        return ToolAnswered(None, "unknown_tool", f"unknown tool {call.tool[:80]!r}; known: {known}")
+        names = ", ".join([*BUILT_IN, *program.own_tools])
+        return ToolAnswered(None, "unknown_tool", f"unknown tool {call.tool[:80]!r}; known: {names}")
     answer = own.answer(call.arguments)
     return replace(answer, value=scrub_value(answer.value, world.scrub), detail=world.scrub(answer.detail))
 
@@ -365,13 +365,13 @@ Branch = tuple[int, requests.AskModel | requests.InvokeTool | requests.LoadSourc
 
 def _side_by_side(branches: list[Branch], most: int, world: World, program: ProgramWorld) -> Iterator[facts.Event]:
     """Yield each answer as it arrives. Daemon threads, so that a hanging call does not keep the process alive."""
-    left = deque(branches)
+    queue = deque(branches)
     arrived: SimpleQueue[facts.Event | BaseException] = SimpleQueue()
 
     def work() -> None:
         while True:
             try:
-                branch = left.popleft()
+                branch = queue.popleft()
             except IndexError:
                 return
             try:
@@ -388,7 +388,7 @@ def _side_by_side(branches: list[Branch], most: int, world: World, program: Prog
                 raise answer
             yield answer
     finally:
-        left.clear()
+        queue.clear()
 
 
 def _branch_answer(branch: Branch, world: World, program: ProgramWorld) -> facts.Event:

@@ -160,8 +160,8 @@ def plan_run(request: Request, environ: Mapping[str, str]) -> Plan:
     profile = _profile(request, environ)
     slots = prompt_slots(budgets, profile.command_seconds)
     reads = HeapRead in strategy.tools
-    wanted = optional_offers(request.tools, reads=reads, earlier=request.earlier)
-    tools, prompt, small = _shown(request, model, strategy, wanted, slots)
+    optional = optional_offers(request.tools, reads=reads, earlier=request.earlier)
+    tools, prompt, small = _model_offer(request, model, strategy, optional, slots)
     system = _system(settings, prompt, slots)
     instructions = request.instructions.fitted(int(model.window_tokens * CHARS_PER_TOKEN) // _WINDOW_SHARE)
     skills, advice = companion_skills.offered(request.skills.skills, strategy, small=small is not UNSET)
@@ -180,7 +180,7 @@ def plan_run(request: Request, environ: Mapping[str, str]) -> Plan:
     )  # fmt: skip
 
 
-def _shown(
+def _model_offer(
     request: Request, model: Model, strategy: MemoryStrategy, optional: tuple[Tool, ...], slots: Mapping[str, str]
 ) -> tuple[tuple[ToolSpec, ...], str, SmallSize | UnsetType]:
     """Return the tools as the model sees them, the name of its prompt, and what the small size adds."""
@@ -293,8 +293,8 @@ def _system(settings: Settings, prompt: str, slots: Mapping[str, str]) -> str:
     try:
         return fill(read_regular_text(settings.prompt, _MAX_PROMPT_BYTES), slots).strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"the prompt {settings.prompt} cannot be read ({why}); name a text file") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"the prompt {settings.prompt} cannot be read ({reason}); name a text file") from error
     except KeyError as error:
         raise UsageError(
             f"the prompt {settings.prompt} has the unknown slot {error}; known: {', '.join(sorted(slots))}"
@@ -318,7 +318,7 @@ def _toolchain(task: Task, path: str) -> Mount:
     Tasks come from third parties, so they may mount only system program folders, never a user's files.
     """
     real = Path(path).resolve()
-    if not any(real.is_relative_to(place) for place in _TOOLCHAIN_PLACES):
+    if not any(real.is_relative_to(root) for root in _TOOLCHAIN_PLACES):
         places = ", ".join(map(str, _TOOLCHAIN_PLACES))
         raise UsageError(
             f"the task {task.short_name} needs the toolchain {path}, which is not under {places}; "

@@ -47,13 +47,13 @@ _NOTED = {*_FROM_THE_WORKSPACE, RunStarted, RunForked, RunResumed, RunEnded, Mod
 Play = Callable[[Event, State, Opened], object]
 
 
-def play(first: Event | Effect | None, state: State, opened: Opened, known: tuple[Event, ...] = ()) -> RunResult:
+def play(first: Event | Effect | None, state: State, opened: Opened, events: tuple[Event, ...] = ()) -> RunResult:
     """Play the run from ``state`` with ``first`` as the next event or effect, and save its result next to its patch.
 
     If ``first`` is None, the run had already ended and only its result is missing.
 
     Args:
-        known: Known facts that follow ``state``. They are recorded first, without a call to an observer.
+        events: Known facts that follow ``state``. They are recorded first, without a call to an observer.
 
     Raises:
         TraceError: The trace or the result cannot be written. Earlier records are complete.
@@ -79,9 +79,9 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     world.person.attend(places.run)
     if not isinstance(opened.history, NoHistory):
         world.parallel = neighbor("kernel: parallel frames")(opened, play)
-    world.started = (begun := world.clock()) - opened.seconds_before
+    world.started = (begin := world.clock()) - opened.seconds_before
     decider: Decider = opened.program or _agent(opened)
-    for event in known:
+    for event in events:
         state = evolve(state, event)
         record(event, state)  # the program has already noted it
     state = run(first, state, decider, world, record_and_tell, opened.interrupts)
@@ -90,18 +90,18 @@ def play(first: Event | Effect | None, state: State, opened: Opened, known: tupl
     writer.settle()
     used = noted.used or _was_used(state, first, places)
     result = replace(
-        _result(state, opened, opened.seconds_before + world.clock() - begun, kept=used),
+        _result(state, opened, opened.seconds_before + world.clock() - begin, keep=used),
         steps_with_secrets=tuple(noted.secret_steps),
         records=writer.count,
         digest=writer.digest,
         signal=opened.interrupts.signal,
         parent=came_from(places.run),
     )
-    kept = keep_end(
+    final = keep_end(
         result, opened.history, opened.folder, (state.begun.tree, ""), signer, apply=opened.apply,
         release=writer.release, complete=partial(_with_commits, opened),
     )  # fmt: skip
-    return _ended(kept, opened)
+    return _ended(final, opened)
 
 
 def _agent(opened: Opened) -> AgentDecider:
@@ -184,12 +184,12 @@ def _was_used(state: State, first: Event | Effect | None, places: RunPlaces) -> 
 
 def _with_commits(opened: Opened, result: RunResult) -> RunResult:
     """Return the result with the agent's commits and how much history it could read."""
-    given, workspace = opened.stored.git if opened.late is None else opened.late.made, opened.workspace
-    if given is None or not isinstance(workspace, Workspace):
+    repository, workspace = opened.stored.git if opened.late is None else opened.late.made, opened.workspace
+    if repository is None or not isinstance(workspace, Workspace):
         return result
-    given = read_request(opened.places.run).git or given  # the head has followed the folder's
-    shortened = f"the last {given.commits:,} commits" if given.shortened else ""
-    return replace(result, commits=commits_made(workspace, given, opened.scrubber.scrub), history=shortened)
+    repository = read_request(opened.places.run).git or repository  # the head has followed the folder's
+    shortened = f"the last {repository.commits:,} commits" if repository.shortened else ""
+    return replace(result, commits=commits_made(workspace, repository, opened.scrubber.scrub), history=shortened)
 
 
 def _seconds_left(state: State, elapsed: float) -> float | None:
@@ -209,14 +209,14 @@ def _write_start(start: RunStarted, run_dir: Path) -> None:
         raise TraceError(f"{run_dir / RUN} cannot be written ({error.strerror}); make room there") from error
 
 
-def _result(state: State, opened: Opened, seconds: float, *, kept: bool) -> RunResult:
+def _result(state: State, opened: Opened, seconds: float, *, keep: bool) -> RunResult:
     places = opened.places
     return RunResult(
         run=places.run.name,
         run_dir=str(places.run),
         wall_seconds=round(seconds, 3),
         isolation=opened.workspace.level,
-        workspace=str(places.layer.kept) if places.layer is not None and kept and not child_end(state) else "",
+        workspace=str(places.layer.kept) if places.layer is not None and keep and not child_end(state) else "",
         chunks=state.heap.stored,
         failure=failure_of(state),
         **result_fields(state),

@@ -53,7 +53,7 @@ CHAT_COMMAND_SECONDS = 120.0
 
 
 def prepare(
-    named: str,
+    target: str,
     text: str | None,
     flags: Mapping[str, object],
     environ: Mapping[str, str],
@@ -62,15 +62,15 @@ def prepare(
 ) -> Request:
     """Return what to solve, with its settings and directories. A conversation has no text yet."""
     load_plugins()  # plugins first, because they may define an isolation level that the settings name
-    subject = find_subject(named, text if session is None else SESSION_TASK, cwd)
+    subject = find_subject(target, text if session is None else SESSION_TASK, cwd)
     resolved = resolve(flags, environ, cwd, task_settings(subject))
     own_limit = resolved.settings.profile is not None or resolved.is_given("command_seconds")
     long_commands = session is not None and subject.task is None and not own_limit
     if long_commands:
         resolved = resolve(flags, environ, cwd, {"command_seconds": CHAT_COMMAND_SECONDS}, "the conversation")
     settings = resolved.settings
-    subject, why = _in_work_tree(subject, settings)
-    warnings = [*(subject.task.warnings if subject.task else ()), *why]
+    subject, notices = _in_work_tree(subject, settings)
+    warnings = [*(subject.task.warnings if subject.task else ()), *notices]
     if (model := settings.model) is None:
         model = default_model(environ)
         if model == "demo":
@@ -100,9 +100,9 @@ def as_session(request: Request, rules: SessionRules) -> Request:
     added: tuple[Tool, ...] = (AskQuestion, HeapLoad, Remember, Recall)
     more = tuple(tool_name(tool) for tool in added if tool_name(tool) not in request.tools)
     subject = replace(request.subject, text=SESSION_TASK)
-    asked = QUESTION if request.resolved.settings.upkeep == "on" else UNSET
+    question = QUESTION if request.resolved.settings.upkeep == "on" else UNSET
     earlier = subject.folder is not None and tool_name(Recall) in (*request.tools, *more)
-    session = replace(rules, index="brief", words="kept", upkeep=asked, earlier="searched" if earlier else UNSET)
+    session = replace(rules, index="brief", words="kept", upkeep=question, earlier="searched" if earlier else UNSET)
     return replace(request, subject=subject, session=session, tools=(*request.tools, *more), earlier=earlier)
 
 
@@ -110,11 +110,11 @@ def _in_work_tree(subject: Subject, settings: Settings) -> tuple[Subject, tuple[
     """Replace a folder inside a git work tree by the work tree. Also returns notices for the user."""
     if subject.folder is None:
         return subject, ()
-    root, place, notices = place_of(subject.folder, settings)
-    if not place:
+    root, subfolder, notices = place_of(subject.folder, settings)
+    if not subfolder:
         return subject, notices
     inside = must_be_text(str(root), "the folder's path")
-    return replace(subject, folder=root, inside=inside, place=must_be_text(place, "the folder's path")), notices
+    return replace(subject, folder=root, inside=inside, place=must_be_text(subfolder, "the folder's path")), notices
 
 
 def included_in(subject: Subject, settings: Settings) -> tuple[str, ...]:
@@ -141,10 +141,10 @@ def _skills(subject: Subject, settings: Settings, environ: Mapping[str, str]) ->
 
 def _programs(subject: Subject, resolved: Resolved, cwd: Path, environ: Mapping[str, str]) -> FoundPrograms:
     """Return the programs for a user folder. A task has none, like skills."""
-    named = resolved.settings.programs
-    if subject.folder is None or not subject.folder.is_dir() or (resolved.is_given("programs") and not named):
+    folders = resolved.settings.programs
+    if subject.folder is None or not subject.folder.is_dir() or (resolved.is_given("programs") and not folders):
         return FoundPrograms()
-    return find_programs(subject.folder, subject.place, named, cwd, environ)
+    return find_programs(subject.folder, subject.place, folders, cwd, environ)
 
 
 def place_run(
@@ -160,7 +160,7 @@ def place_run(
     resolved, more = _with_check(subject, resolved, project)
     tools = optional_tools(resolved.settings.extra_tools)
     origin, why_none = origin_of(subject.folder, resolved.settings) if subject.folder else (None, ())
-    unseen = () if origin is None else origin.unfinished()
+    gaps = () if origin is None else origin.unfinished()
     rules = find_permissions(subject.folder, subject.place, environ)
     hooks = find_hooks(subject.folder, subject.place, environ)
     sockets = _shown_sockets(profile_of(resolved.settings, cwd))
@@ -168,7 +168,7 @@ def place_run(
     more = (*rules.notes, *hooks.notes, *project.missing, *more, *why_none, *sockets, *search)
     return Request(
         subject, resolved, cwd, folders, model, None, (*warnings, *more), project=project, tools=tools, origin=origin,
-        unseen=unseen, permissions=rules.rules, hooks=hooks,
+        unseen=gaps, permissions=rules.rules, hooks=hooks,
     )  # fmt: skip
 
 
@@ -209,7 +209,7 @@ def _shown_sockets(profile: Profile) -> list[str]:
 
     Commands can connect to them even if the mount is read-only.
     """
-    sockets = [shown_name(os.fspath(one)) for mount in profile.mounts for one in sockets_below(Path(mount.host))]
+    sockets = [shown_name(os.fspath(path)) for mount in profile.mounts for path in sockets_below(Path(mount.host))]
     return [
         f"commands can connect to the socket {name}, because a mount of the profile exposes it"
         for name in sockets[:_SOCKETS_NAMED]
@@ -241,30 +241,30 @@ def task_settings(subject: Subject) -> dict[str, object]:
     return {**task.limits, "command_seconds": task.command_seconds}
 
 
-def must_be_text(value: str, what: str) -> str:
+def must_be_text(value: str, label: str) -> str:
     """Return ``value``, or raise if it is not valid Unicode and therefore cannot be stored in the trace."""
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise UsageError(f"{what} is not valid UTF-8; use another name or spelling") from error
+        raise UsageError(f"{label} is not valid UTF-8; use another name or spelling") from error
     return value
 
 
-def find_subject(named: str, text: str | None, cwd: Path) -> Subject:
-    """Return the task or folder ``named``, with the text of ``-t``, which a folder needs and a task cannot have."""
-    place = find_task(named, cwd)
-    if place is not None:
+def find_subject(target: str, text: str | None, cwd: Path) -> Subject:
+    """Return the task or folder ``target``, with the text of ``-t``, which a folder needs and a task cannot have."""
+    path = find_task(target, cwd)
+    if path is not None:
         if text is not None:
-            raise UsageError(f"{named} is a task with its own instruction; omit -t, or copy the task")
-        task = read_task(place)
+            raise UsageError(f"{target} is a task with its own instruction; omit -t, or copy the task")
+        task = read_task(path)
         image = neighbor("formats: the image of a task")(task) if task.image is not None else None
         if image is not None:
             task = replace(task, workspace=Path(image.files))
         inside = image.inside if image else TASK_PLACE
         return Subject(task.short_name, task.instruction, inside, task=task, image=image)
-    folder = (cwd / os.path.expanduser(named)).resolve()
+    folder = (cwd / os.path.expanduser(target)).resolve()
     if text is None or not text.strip():
-        raise UsageError(f"{named} is a folder without task.toml; pass -t TEXT to say what to do there")
+        raise UsageError(f"{target} is a folder without task.toml; pass -t TEXT to say what to do there")
     must_be_text(text, "the text of -t")
     return Subject(folder.name or "root", text, must_be_text(str(folder), "the folder's path"), folder=folder)
 
@@ -283,22 +283,22 @@ def prepare_kept(
         "strategy": base.strategy, "prompt": None, "max_usd": None, "heap": None,
         "command_seconds": base.command_seconds,
     }  # fmt: skip
-    given = {**stored.flags, **own, **changes, "apply": False, "include": ()}
+    flags = {**stored.flags, **own, **changes, "apply": False, "include": ()}
     for name in _PATHS:
-        if given.get(name) is not None:
-            given[name] = Path(str(given[name]))
+        if flags.get(name) is not None:
+            flags[name] = Path(str(flags[name]))
     values = tuple(
-        Value(name, given.get(name, option.default), "the run's request", "flag" if name in given else "default")
+        Value(name, flags.get(name, option.default), "the run's request", "flag" if name in flags else "default")
         for name, option in OPTIONS.items()
     )
     settings = Settings(**{value.name: value.value for value in values})
-    model = str(given.get("model") or "demo")
+    model = str(flags.get("model") or "demo")
     kind, colon, script = model.partition(":")
     if colon and kind == "script":
         model = f"script:{cwd / script}"
-    place = Path(stored.workspace).parent.parent
-    if not place.is_dir():
-        place = sandbox_dir(settings, cwd, environ)
+    scratch = Path(stored.workspace).parent.parent
+    if not scratch.is_dir():
+        scratch = sandbox_dir(settings, cwd, environ)
     subject = _kept_subject(stored, cwd)
     project = _project(subject, settings, cwd, environ)
     specs = (*base.tools, *(base.small.later if base.small is not UNSET else ()))
@@ -306,7 +306,7 @@ def prepare_kept(
     resolved = Resolved(settings, values)
     skills = Skills(() if base.skills is UNSET else base.skills)
     return Request(
-        subject, resolved, cwd, (runs_dir, place), model, None, (), project=project, tools=tools, skills=skills,
+        subject, resolved, cwd, (runs_dir, scratch), model, None, (), project=project, tools=tools, skills=skills,
         long_commands=offers_long_commands(base.tools, base.registered), programs=kept_programs(base),
         hooks=find_hooks(subject.folder, subject.place, environ),
         earlier=base.session is not UNSET and base.session.earlier is not UNSET,

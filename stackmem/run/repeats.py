@@ -71,13 +71,13 @@ def refuse_unsafe(upcoming: Upcoming, lost: str, *, yes: bool) -> None:
         if call.tool not in BUILT_IN and call.tool not in idempotent_tools():
             raise MayRepeat(_made_again(call.tool, call.arguments))
         if lost and call.tool == "shell":
-            shown = f"{call.tool} {str(call.arguments)[:200]}"
-            raise MayRepeat(f"the run stopped during a command ({lost}): {shown}; check the files, then pass --yes")
+            text = f"{call.tool} {str(call.arguments)[:200]}"
+            raise MayRepeat(f"the run stopped during a command ({lost}): {text}; check the files, then pass --yes")
 
 
 def _made_again(tool: str, arguments: object) -> str:
-    shown = f"{tool} {str(arguments)[:200]}"
-    return f"the run stopped in a call that may already have happened: {shown}; pass --yes to repeat it"
+    text = f"{tool} {str(arguments)[:200]}"
+    return f"the run stopped in a call that may already have happened: {text}; pass --yes to repeat it"
 
 
 def idempotent_tools() -> frozenset[str]:

@@ -231,14 +231,14 @@ def _texts(value: object) -> list[str]:
 
     The decoded strings are needed because JSON escaping would hide a secret that contains a quote.
     """
-    found, left = list[str](), [value]
-    while left:
-        one = left.pop()
-        if isinstance(one, str):
-            found.append(one)
-        elif isinstance(one, dict):
-            found += map(str, one)
-            left += one.values()
-        elif isinstance(one, list | tuple):
-            left += one
-    return found
+    texts, stack = list[str](), [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            texts.append(item)
+        elif isinstance(item, dict):
+            texts += map(str, item)
+            stack += item.values()
+        elif isinstance(item, list | tuple):
+            stack += item
+    return texts

@@ -65,7 +65,7 @@ class ResumeResult(Struct, frozen=True):
 
 def resume(
     run_dir: Path,
-    wanted: Mapping[str, str | None],
+    flags: Mapping[str, str | None],
     environ: Mapping[str, str],
     observe: Observe | None = None,  # called for every new event with the resulting state
     stop: Callable[[int], object] = os._exit,
@@ -77,7 +77,7 @@ def resume(
     """Continue a stopped run until it ends.
 
     Args:
-        wanted: ``isolation``, ``model``, ``said`` (the user's message to an agent) and limits as flags spell them. None
+        flags: ``isolation``, ``model``, ``said`` (the user's message to an agent) and limits as flags spell them. None
             means not set.
         stop: Ends the program with an exit code, without cleanup, on the second Ctrl-C.
 
@@ -100,17 +100,17 @@ def resume(
         with signals.setting_up("run", run_dir):
             stopped = read_stopped(run_dir, scrubber_of(environ), moments)
             missing = missing_of_end(run_dir, stopped.end.digest) if stopped.state.begun.redacted is UNSET else ()
-            if wanted.get("said") is None and _is_over(stopped.state) and not missing:
+            if flags.get("said") is None and _is_over(stopped.state) and not missing:
                 return ResumeResult(None, stopped.state.outcome, played=False)
-            if missing and _lacks_only_files(stopped.state, wanted):
+            if missing and _lacks_only_files(stopped.state, flags):
                 return _with_files_again(run_dir, stopped, environ, missing)
-            plan, resumed = _plan(run_dir, stopped, wanted, environ)
+            plan, resumed = _plan(run_dir, stopped, flags, environ)
             tell_stopped(stopped)
             _must_be_there(resumed)
         opened = stack.enter_context(open_run(plan, environ, signals, person, lock))
-        opened.repeats = wanted.get("yes") is not None
+        opened.repeats = flags.get("yes") is not None
         with signals.setting_up("run", opened.places.scratch):
-            known, first = _next(resumed, opened, yes=wanted.get("yes") is not None)
+            facts, first = _next(resumed, opened, yes=flags.get("yes") is not None)
         talks = stopped.program is not None and first is not None and not isinstance(first, Effect)
         if stopped.program is not None and talks:
             stopped.program.listen(opened.person.tell)
@@ -118,7 +118,7 @@ def resume(
             if moments is not None:
                 moments.go_live()
         opened.agent = stopped.agent
-        result = play(first, stopped.state, opened, known)
+        result = play(first, stopped.state, opened, facts)
         return ResumeResult(
             result, result.outcome, first is not None, stopped.torn_bytes, opened.folder,
             stopped.state.begun.checked, program=program_result(result, opened) if talks else None,
@@ -134,27 +134,27 @@ def _with_files_again(
 
 
 def _plan(
-    run_dir: Path, stopped: Stopped, wanted: Mapping[str, str | None], environ: Mapping[str, str]
+    run_dir: Path, stopped: Stopped, flags: Mapping[str, str | None], environ: Mapping[str, str]
 ) -> tuple[Plan, Resumed]:
     """Return the plan of the resumed run with its current model, and how it begins.
 
     Raises:
         UsageError: The run is a redacted copy or never started, or a wanted change is not possible.
     """
-    begun = stopped.state.begun
-    if begun.redacted is not UNSET:
+    start = stopped.state.begun
+    if start.redacted is not UNSET:
         raise UsageError(
-            f"the run is a redacted copy of {begun.redacted.digest}, without its files; resume the original"
+            f"the run is a redacted copy of {start.redacted.digest}, without its files; resume the original"
         )
-    stored = with_model(read_request(run_dir), stopped.state, wanted.get("model"))
+    stored = with_model(read_request(run_dir), stopped.state, flags.get("model"))
     refuse_unbegun(stored, stopped.state)
-    if wanted.get("said") is not None and stored.program is not None:
+    if flags.get("said") is not None and stored.program is not None:
         raise UsageError("only agents take messages, and this is a program run; it asks its questions one at a time")
-    level = wanted.get("isolation") or stopped.isolation
+    level = flags.get("isolation") or stopped.isolation
     stays_in_memory(stopped.isolation, level)
-    kept = {"isolation": level, "heap": stored.flags.get("heap")}
-    plan = plan_kept(prepare_kept(stored, run_dir.parent, begun, kept, environ), stored, begun, environ)
-    reopening = _reopening(stopped.state, plan.model, wanted, level)
+    changes = {"isolation": level, "heap": stored.flags.get("heap")}
+    plan = plan_kept(prepare_kept(stored, run_dir.parent, start, changes, environ), stored, start, environ)
+    reopening = _reopening(stopped.state, plan.model, flags, level)
     end = stopped.state.end
     if end is not None and end.ending.startswith("limit:") and not _only_judged(stopped.state, reopening):
         refuse_spent(replace(evolve(stopped.state, reopening), seconds=stopped.seconds))
@@ -168,13 +168,13 @@ def refuse_unbegun(stored: StoredRequest, state: State) -> None:
         raise UsageError("the run stopped before its program started; run the program again with stackmem run")
 
 
-def _reopening(state: State, model: Model, wanted: Mapping[str, str | None], level: str) -> RunResumed:
-    """Return the event that resumes the run. It changes the model only if the run had none and ``wanted`` names one."""
-    begun, said = state.begun, wanted.get("said") or UNSET
-    if wanted.get("model") is None or begun.model != NOBODY:
-        limits = later_limits(state.limits, wanted, begun.model, begun.price)
-        return RunResumed(limits, level, VERSION, said=said)
-    limits = later_limits(state.limits, wanted, model.name, model.price)
+def _reopening(state: State, model: Model, flags: Mapping[str, str | None], level: str) -> RunResumed:
+    """Return the event that resumes the run. It changes the model only if the run had none and ``flags`` name one."""
+    start, message = state.begun, flags.get("said") or UNSET
+    if flags.get("model") is None or start.model != NOBODY:
+        limits = later_limits(state.limits, flags, start.model, start.price)
+        return RunResumed(limits, level, VERSION, said=message)
+    limits = later_limits(state.limits, flags, model.name, model.price)
     return RunResumed(limits, level, VERSION, answerer=Answerer(model.name, model.price, model.window_tokens))
 
 
@@ -182,9 +182,9 @@ def _must_be_there(resumed: Resumed) -> None:
     """Raise if the run's files are missing or belong to another run."""
     run_dir, work = resumed.run_dir, Path(resumed.stored.workspace)
     in_memory = stays_in_memory(resumed.stopped.isolation, resumed.reopening.isolation)
-    for path, what in ((work, "workspace"), (run_dir / HISTORY, "history of files")):
+    for path, label in ((work, "workspace"), (run_dir / HISTORY, "history of files")):
         if not path.is_dir() and not in_memory:
-            raise WorkspaceError(f"the {what} of the run is missing ({path}); restore it, or start a new run")
+            raise WorkspaceError(f"the {label} of the run is missing ({path}); restore it, or start a new run")
     if work.parent.name != run_dir.name:
         raise WorkspaceError(
             f"the workspace {work} belongs to the run {work.parent.name}, not to this copy; resume that run, or fork"
@@ -199,24 +199,28 @@ def _is_over(state: State) -> bool:
     return not state.begun.checked or (checks is not None and bool(checks.rewards or not checks.error))
 
 
-def _lacks_only_files(state: State, wanted: Mapping[str, str | None]) -> bool:
+def _lacks_only_files(state: State, flags: Mapping[str, str | None]) -> bool:
     """Return whether only result files are missing: the run is over, or ended by a limit that is not raised.
 
     A run that still needs its verdict is not complete.
     """
     by_limit = state.end is not None and state.end.ending.startswith("limit:")
     judged = state.checks is not None or not state.begun.checked
-    raised = any(value is not None for name, value in wanted.items() if name.startswith("max_"))
-    if wanted.get("said") is not None:
+    raised = any(value is not None for name, value in flags.items() if name.startswith("max_"))
+    if flags.get("said") is not None:
         return False
     return _is_over(state) or (by_limit and judged and not raised)
 
 
 def _only_judged(state: State, reopening: RunResumed) -> bool:
     """Return whether only the checks are left to run, so that the run is not reopened."""
-    same = reopening.limits == state.limits and reopening.said is UNSET
+    unchanged = reopening.limits == state.limits and reopening.said is UNSET
     return (
-        same and state.end is not None and state.checks is None and state.end.ending in _JUDGED and state.begun.checked
+        unchanged
+        and state.end is not None
+        and state.checks is None
+        and state.end.ending in _JUDGED
+        and state.begun.checked
     )
 
 
@@ -233,31 +237,31 @@ def _next(resumed: Resumed, opened: Opened, *, yes: bool) -> tuple[tuple[Event, 
             f"at isolation {opened.workspace.level} the workspace is {opened.workspace.path}, but the run recorded "
             f"it as {state.begun.workspace}; resume it at isolation {stopped.isolation}"
         )
-    again = replace(resumed.reopening, isolation=opened.workspace.level)
-    if again.said is UNSET and _is_over(state):
+    event = replace(resumed.reopening, isolation=opened.workspace.level)
+    if event.said is UNSET and _is_over(state):
         return (), None
-    if _only_judged(state, again) and again.isolation == stopped.isolation:
+    if _only_judged(state, event) and event.isolation == stopped.isolation:
         put_back(stopped, opened)
         return (), RunChecks()
-    reopened = evolve(state, again)
+    reopened = evolve(state, event)
     upcoming: Event | Effect | None = None
     if stopped.program is not None:
-        upcoming = _program_effect(stopped.program, again, reopened)
+        upcoming = _program_effect(stopped.program, event, reopened)
     elif stopped.agent is not None and stopped.agent.in_call:
-        upcoming = _program_effect(stopped.agent, again, reopened)
+        upcoming = _program_effect(stopped.agent, event, reopened)
     if upcoming is None:
         upcoming = advance(reopened, opened.strategy)
     elif state.program is not None and state.program.halted is not None:
-        return (), again  # the user continues after a halt deliberately, with the files as they are now
+        return (), event  # the user continues after a halt deliberately, with the files as they are now
     lost = put_back(stopped, opened) if changes_files(upcoming) else ""
     refuse_unsafe(upcoming, lost, yes=yes)
     partial = result_of_interrupted(upcoming, lost, opened)
-    return ((), again) if partial is None else ((again,), partial)
+    return ((), event) if partial is None else ((event,), partial)
 
 
-def _program_effect(program: Decider, again: RunResumed, reopened: State) -> Effect | None:
+def _program_effect(program: Decider, event: RunResumed, reopened: State) -> Effect | None:
     """Return the effect that the program requested, or None if an agent's frame is running in it. Clears a halt."""
-    program.note(again, reopened)
+    program.note(event, reopened)
     # Skip the clock reading that would come first; only the interrupted effect matters here.
     effect = program.decide(replace(reopened, clock_fresh=True))
     in_steps = bool(reopened.stack) and reopened.running.program == "steps"

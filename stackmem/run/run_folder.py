@@ -43,8 +43,8 @@ def frame_parent(name: str) -> str:
 def is_run(folder: Path | os.DirEntry[str]) -> bool:
     """Return whether the folder is a run: it has a trace, or ``new_run`` created it and the run never started."""
     try:
-        named = _NAME.fullmatch(folder.name) and not folder.is_symlink() and folder.is_dir()
-        return bool(named) or Path(folder, TRACE).is_file()
+        match = _NAME.fullmatch(folder.name) and not folder.is_symlink() and folder.is_dir()
+        return bool(match) or Path(folder, TRACE).is_file()
     except (OSError, ValueError):  # the name is too long, or a parent folder is not accessible
         return False
 

@@ -50,7 +50,7 @@ class _Records:
         self.asked_at = 0.0
         self.secrets: list[int] = []
 
-    def over(self, records: Iterator[Record]) -> Iterator[Record]:
+    def watch(self, records: Iterator[Record]) -> Iterator[Record]:
         for record in records:
             event = record.event
             match event:
@@ -73,8 +73,8 @@ class _Records:
 def _seconds(state: State, passed: float) -> float:
     """Return the wall time so far, or at least the limit if the time limit ended the run."""
     read = state.seconds or round(passed, 3)
-    spent = state.end is not None and state.end.ending == "limit:seconds"
-    return max(read, state.limits.seconds or 0.0) if spent else read
+    timed_out = state.end is not None and state.end.ending == "limit:seconds"
+    return max(read, state.limits.seconds or 0.0) if timed_out else read
 
 
 def read_stopped(run_dir: Path, scrubber: Scrubber, watch: Watcher | None = None) -> Stopped:
@@ -89,29 +89,29 @@ def read_stopped(run_dir: Path, scrubber: Scrubber, watch: Watcher | None = None
     seen = _Records(scrubber)
     reader = RunReader(run_dir)
     end = TraceEnd(run_dir)
-    found = verify(seen.over(end.passing(reader)), sources_of(run_dir), watch)
-    rules = found.state.begun.rules
-    if not found.same_rules:
+    result = verify(seen.watch(end.passing(reader)), sources_of(run_dir), watch)
+    rules = result.state.begun.rules
+    if not result.same_rules:
         raise RulesDiffer(
             f"the run was recorded under rules {rules}, but this version has rules {RULES}, so its next prompt "
             "would differ; resume it with the version that recorded it"
         )
-    end.refuse_other(found.state)
+    end.refuse_other(result.state)
     try:
         with open_regular(run_dir / TRACE) as file:
-            whole = file.seek(0, 2) - reader.torn_bytes
-            file.seek(whole - 1)
+            size = file.seek(0, 2) - reader.torn_bytes
+            file.seek(size - 1)
             terminated = file.read(1) == b"\n"
     except OSError as error:
         raise TraceError(f"the trace {run_dir / TRACE} cannot be read: {error.strerror}") from error
     return Stopped(
-        state=found.state,
-        end=End(found.events, reader.digest, whole, terminated),
+        state=result.state,
+        end=End(result.events, reader.digest, size, terminated),
         torn_bytes=reader.torn_bytes,
         isolation=seen.isolation,
-        seconds=_seconds(found.state, seen.seconds),
+        seconds=_seconds(result.state, seen.seconds),
         asked_at=seen.asked_at,
         steps_with_secrets=tuple(seen.secrets),
-        program=found.program,
-        agent=found.agent,
+        program=result.program,
+        agent=result.agent,
     )

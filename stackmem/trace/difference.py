@@ -16,13 +16,13 @@ _LINES = 40
 _LINE_CHARS = 400
 
 
-def equal_facts(one: object, other: object) -> bool:
+def equal_facts(fact: object, other: object) -> bool:
     """Return whether two facts are equal.
 
     The parameters are plain objects, because the type checker would otherwise compare every pair of the union's
     members.
     """
-    return one == other
+    return fact == other
 
 
 def explain_difference(seq: int, recorded: Event, derived: Event | requests.Effect | None) -> str:
@@ -46,10 +46,10 @@ def field_diff(recorded: Any, derived: Any, *, sides: tuple[str, str] = ("record
     """List the fields that differ between two values of one class: short values side by side, texts line by line."""
     lines = []
     for name in recorded.__struct_fields__:
-        one, other = getattr(recorded, name), getattr(derived, name)
-        if one == other:
+        value, other = getattr(recorded, name), getattr(derived, name)
+        if value == other:
             continue
-        old, new = _spell(one), _spell(other)
+        old, new = _spell(value), _spell(other)
         if len(old) + len(new) <= 160 and "\n" not in old + new:
             lines.append(f"  {name}: {sides[0]} {old}, {sides[1]} {new}")
             continue
@@ -85,22 +85,22 @@ def prompt_difference(seq: int, recorded: str, view: View, proven: tuple[int, in
     return "\n".join(lines)
 
 
-def brief(what: Event | requests.Effect | None) -> str:
-    if what is None:
+def brief(item: Event | requests.Effect | None) -> str:
+    if item is None:
         return "that the run is over"
-    if isinstance(what, requests.AskModel):
-        return f"a request for step {what.step}"
-    if isinstance(what, requests.AskWords):
+    if isinstance(item, requests.AskModel):
+        return f"a request for step {item.step}"
+    if isinstance(item, requests.AskWords):
         return "the question which words of the request must outlive it"
-    if isinstance(what, requests.Compact):
-        return f"a request to compact {what.frame} up to step {what.up_to_step}"
+    if isinstance(item, requests.Compact):
+        return f"a request to compact {item.frame} up to step {item.up_to_step}"
     if isinstance(
-        what, requests.InvokeTool | requests.LoadSource | requests.AskUser | requests.Wait | requests.Parallel
+        item, requests.InvokeTool | requests.LoadSource | requests.AskUser | requests.Wait | requests.Parallel
     ):
         return "that the program asks for " + " and ".join(
-            type(effect).__name__ for effect in requests.effects_of(what)
+            type(effect).__name__ for effect in requests.effects_of(item)
         )
-    text = f"{type(what).__name__} {msgspec.json.encode(what).decode()}"
+    text = f"{type(item).__name__} {msgspec.json.encode(item).decode()}"
     return text if len(text) <= _BRIEF_CHARS else text[: _BRIEF_CHARS - 1] + "…"
 
 

@@ -41,11 +41,11 @@ def by_format(origin: str) -> str:
     return f"imported:{origin.split(' ', 1)[0]}"
 
 
-def shown_strategy(start: RunStarted, stated: Stated | None) -> str:
+def shown_strategy(start: RunStarted, statement: Stated | None) -> str:
     """Return the strategy of a run. For imported runs it is the stated one, because their start can only name ours."""
     if not (origin := imported_from(start)):
         return start.strategy
-    return stated.shown_strategy if stated is not None else by_format(origin)
+    return statement.shown_strategy if statement is not None else by_format(origin)
 
 
 def mark(origin: str) -> str:

@@ -52,13 +52,13 @@ class Lock:
         self._path, self._kind = Path(lock_of(trace)), kind
         self._file = -1
         try:
-            self._file = self._taken(trace)
+            self._file = self._acquire(trace)
         except OSError as error:
             raise TraceError(
                 f"the lock {self._path} cannot be created: {error.strerror}; free disk space or change the permissions"
             ) from error
 
-    def _taken(self, trace: Path) -> int:
+    def _acquire(self, trace: Path) -> int:
         for _ in range(_TRIES):
             # No link is followed: a run folder from someone else could point the lock at a file of the user.
             file = descriptor_of_regular(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
@@ -113,7 +113,7 @@ def current_outcome(trace: StrPath, outcome: str) -> str:
     return INTERRUPTED if outcome == RUNNING and not is_held(trace) else outcome
 
 
-def _lock(file: int, what: str) -> None:
+def _lock(file: int, label: str) -> None:
     """Acquire the kernel lock.
 
     Raises:
@@ -129,7 +129,7 @@ def _lock(file: int, what: str) -> None:
             # is_held has the lock for a moment.
             patience = _PATIENCE_SECONDS if holder is not None else _LOOK_SECONDS
             if _is_alive(holder) or waited > patience:
-                raise _refusal(holder, what) from error
+                raise _refusal(holder, label) from error
             # Short against the patience, long enough to cost nothing while another process starts.
             time.sleep(0.02)
         except OSError as error:
@@ -137,7 +137,7 @@ def _lock(file: int, what: str) -> None:
                 raise
             holder = _read_holder(file)
             if _is_alive(holder):
-                raise _refusal(holder, what) from error
+                raise _refusal(holder, label) from error
             return
         else:
             return
@@ -147,9 +147,9 @@ def _is_alive(holder: Holder | None) -> bool:
     return holder is not None and _lives(holder)
 
 
-def _refusal(holder: Holder | None, what: str) -> TraceError:
-    who = f"process {holder.pid}" if holder is not None else "another process"
-    return TraceError(f"{who} is writing the {what}; wait until it ends, or stop it")
+def _refusal(holder: Holder | None, label: str) -> TraceError:
+    owner = f"process {holder.pid}" if holder is not None else "another process"
+    return TraceError(f"{owner} is writing the {label}; wait until it ends, or stop it")
 
 
 def _read_holder(file: int) -> Holder | None:

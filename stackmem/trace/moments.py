@@ -39,23 +39,23 @@ def moments(reader: RunReader) -> Iterator[StepMoment]:
         TraceError: A line is broken, records are out of sequence, or the first record does not start a run.
     """
     state = State()
-    begun: tuple[State, Record] | None = None
+    start: tuple[State, Record] | None = None
     followed: list[tuple[Record, State, str]] = []
     for record in reader:
         before, state = state, state_after(state, record)
-        if isinstance(record.event, ModelReplied) or begun is None:
-            if begun is None and not isinstance(record.event, RunStarted):
+        if isinstance(record.event, ModelReplied) or start is None:
+            if start is None and not isinstance(record.event, RunStarted):
                 raise TraceError("the first record is not RunStarted, so this is not the trace of a run")
-            if begun is not None:
-                yield _moment(begun, followed)
-            begun, followed = (before, record), []
+            if start is not None:
+                yield _moment(start, followed)
+            start, followed = (before, record), []
         followed.append((record, state, reader.digest))
-    if begun is not None:
-        yield _moment(begun, followed)
+    if start is not None:
+        yield _moment(start, followed)
 
 
-def _moment(begun: tuple[State, Record], records: list[tuple[Record, State, str]]) -> StepMoment:
-    before, record = begun
+def _moment(start: tuple[State, Record], records: list[tuple[Record, State, str]]) -> StepMoment:
+    before, record = start
     position = 0
     for index, (later, state, _) in enumerate(records):
         if isinstance(later.event, RunEnded):
@@ -65,9 +65,9 @@ def _moment(begun: tuple[State, Record], records: list[tuple[Record, State, str]
             break
     while position + 1 < len(records) and isinstance(records[position + 1][0].event, RunForked):
         position += 1  # a fork's changes come before anything else that follows
-    last, settled, digest = records[position]
+    last, after, digest = records[position]
     followed = tuple(later for later, _, _ in records[1:])
-    return StepMoment(settled.step, before, record, followed, settled, last.seq, digest)
+    return StepMoment(after.step, before, record, followed, after, last.seq, digest)
 
 
 def moment_after(reader: RunReader, seq: int) -> StepMoment:

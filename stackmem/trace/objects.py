@@ -73,11 +73,11 @@ class Objects:
         """
         path = self.path(name)
         try:
-            whole = zlib.decompressobj().decompress(read_regular(path, LARGEST_BYTES), LARGEST_BYTES)
+            raw = zlib.decompressobj().decompress(read_regular(path, LARGEST_BYTES), LARGEST_BYTES)
         except (OSError, zlib.error) as error:
             raise _damaged(path, str(error)) from error
-        head, _, content = whole.partition(b"\0")
-        if hashlib.sha1(whole, usedforsecurity=False).hexdigest() != name:
+        head, _, content = raw.partition(b"\0")
+        if hashlib.sha1(raw, usedforsecurity=False).hexdigest() != name:
             raise _damaged(path, "its content does not match its name")
         if head != b"%s %d" % (kind.encode(), len(content)):
             raise _damaged(path, f"it is not a {kind}")
@@ -106,20 +106,20 @@ class Objects:
         Raises:
             TraceError: A tree is missing or damaged, or contains an entry that a workspace cannot have.
         """
-        return dict(sorted(self._below(tree, b"", 0)))
+        return dict(sorted(self._walk(tree, b"", 0)))
 
     def entries(self, tree: str) -> list[tuple[bytes, TreeEntry]]:
         """Return the direct entries of a tree by name. A folder has the mode ``40000`` and the id of its tree."""
         return list(_entries(self.read(tree, "tree")))
 
-    def _below(self, tree: str, path: bytes, depth: int) -> Iterator[tuple[bytes, TreeEntry]]:
+    def _walk(self, tree: str, path: bytes, depth: int) -> Iterator[tuple[bytes, TreeEntry]]:
         if depth > _FOLDERS_DEEP:
             raise _damaged(self.path(tree), "its folders are nested too deeply")
         for name, entry in _entries(self.read(tree, "tree")):
             if not name or name in (b".", b"..") or b"/" in name or name.lower() == b".git":
                 raise _damaged(self.path(tree), f"it contains the name {name[:60]!a}")
             if entry.mode == FOLDER:
-                yield from self._below(entry.id, path + name + b"/", depth + 1)
+                yield from self._walk(entry.id, path + name + b"/", depth + 1)
             else:
                 yield path + name, entry
 

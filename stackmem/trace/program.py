@@ -43,7 +43,7 @@ def keep_source(run_dir: Path, text: str) -> str:
     return keep_bytes(run_dir / SOURCES, text.encode(), "source")
 
 
-def keep_bytes(folder: Path, raw: bytes, what: str) -> str:
+def keep_bytes(folder: Path, raw: bytes, label: str) -> str:
     """Store content in a folder of the run under its digest, and return the digest."""
     digest = hashlib.sha256(raw).hexdigest()
     path = folder / digest
@@ -57,7 +57,7 @@ def keep_bytes(folder: Path, raw: bytes, what: str) -> str:
                 os.fsync(file.fileno())
             new.replace(path)  # after a crash either the complete text is there or none, never a part under its digest
     except OSError as error:
-        raise TraceError(f"the {what} cannot be stored at {path} ({error.strerror}); free disk space there") from error
+        raise TraceError(f"the {label} cannot be stored at {path} ({error.strerror}); free disk space there") from error
     return digest
 
 

@@ -127,16 +127,16 @@ def is_signed(key: str, signature: str, message: bytes) -> bool:
 class Signer:
     """Signs one run while it is written."""
 
-    def __init__(self, run_dir: Path, open_key: Callable[[], SigningKey], found: int = 0, digest: str = "") -> None:
+    def __init__(self, run_dir: Path, open_key: Callable[[], SigningKey], count: int = 0, digest: str = "") -> None:
         """Start, or continue after an existing record. Signatures of later records are invalid and cut off.
 
         Args:
             open_key: Called at the first signature; raises ``Unsigned``.
-            found, digest: Number and digest of the existing record.
+            count, digest: Number and digest of the existing record.
         """
         self._run_dir, self._open_key = run_dir, open_key
         self._key: SigningKey | None = None
-        self._found = Signature("found", found, digest, "") if found else None
+        self._first = Signature("found", count, digest, "") if count else None
         self._size = -1
         self.problem: Unsigned | None = None  # why the run is not signed; None while it is
 
@@ -166,9 +166,9 @@ class Signer:
             try:
                 self._key = self._open_key()
                 if self._size < 0:
-                    self._size = _cut(self._run_dir / SIGNATURES, self._found.records if self._found else 0)
-                if self._found:
-                    self._append(self._found)
+                    self._size = _cut(self._run_dir / SIGNATURES, self._first.records if self._first else 0)
+                if self._first:
+                    self._append(self._first)
             except Unsigned as error:
                 self.problem = error
             except (OSError, TraceError) as error:

@@ -19,7 +19,7 @@ from stackmem.errors import TraceError
 from .objects import EXECUTABLE, LINK, REMOVED, Objects, TreeEntry
 
 _DIFFED_BYTES = 400_000
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def tree_of(event: Event) -> str:
@@ -151,7 +151,7 @@ def _diff(path: str, before: Snapshot, after: Snapshot) -> str:
         old, new = (side.decode("utf-8") for side in sides)
     except UnicodeDecodeError:
         old = new = "\0"
-    if _UNSEEN.search(old.replace("\r\n", "\n") + new.replace("\r\n", "\n")):
+    if _CONTROL.search(old.replace("\r\n", "\n") + new.replace("\r\n", "\n")):
         return f"(not text: {len(sides[0]):,} bytes before, {len(sides[1]):,} after)"
     modes = [side.entries[path].mode if path in side else "" for side in (before, after)]
     head = [f"mode {modes[0]} -> {modes[1]}"] if modes[0] and modes[1] and modes[0] != modes[1] else []

@@ -155,7 +155,7 @@ class TraceWriter:
         *,
         after: int = 0,
         digest: str = "",
-        held: tuple[Lock, End] | None = None,
+        resume_from: tuple[Lock, End] | None = None,
         reserves: bool = False,
     ) -> None:
         """Create the run's file, or continue it.
@@ -170,11 +170,11 @@ class TraceWriter:
         Raises:
             TraceError: The file exists already, cannot be created or written, or another process writes it.
         """
-        if held is None and not path.parent.is_dir():
+        if resume_from is None and not path.parent.is_dir():
             raise TraceError(
                 f"the trace {path} cannot be created: its folder does not exist; choose another --runs-dir"
             )
-        self._lock, end = held or (Lock(path), End(after, digest, 0))
+        self._lock, end = resume_from or (Lock(path), End(after, digest, 0))
         self._path = path
         self._now = now
         self._reserve: Reserve | None = None
@@ -184,12 +184,12 @@ class TraceWriter:
         self._forced = True
         self._after_sync: Callable[[int, str], None] | None = None
         self.digest = end.digest
-        make = 0 if held else os.O_CREAT | os.O_EXCL  # a second run in the folder must fail, not append
+        make = 0 if resume_from else os.O_CREAT | os.O_EXCL  # a second run in the folder must fail, not append
         try:
             self._file = descriptor_of_regular(path, os.O_WRONLY | os.O_APPEND | make)
         except OSError as error:
             self._lock.close()
-            doing = "written" if held else "created"
+            doing = "written" if resume_from else "created"
             raise TraceError(
                 f"the trace {path} cannot be {doing}: {error.strerror}; choose another --runs-dir"
             ) from error
@@ -200,7 +200,7 @@ class TraceWriter:
             raise TraceError(
                 f"the disk of {path.parent} has no space for the end of a run ({error.strerror}); free disk space there"
             ) from error
-        if held:
+        if resume_from:
             self._cut(end)
 
     def _cut(self, end: End) -> None:

@@ -33,7 +33,7 @@ from .program import TextOf, no_sources
 from .record import Record
 from .walk import RecordWalk, WalkedRecord
 
-_MEANWHILE = (
+_UNPROMPTED = (
     PersonSteppedIn, PersonStopped, PersonRan, PersonAttached, PersonPlanned, PersonAccepted, PersonCompacted,
     facts.FolderChanged,
 )  # fmt: skip
@@ -143,9 +143,9 @@ def _check_prompt(state: State, effect: Effect, record: Record, proven: Proven, 
     if not isinstance(ask, AskModel):
         return 0
     inside = state.running.program != "steps"  # one conversation; the completions of a program share no messages
-    known = proven.get(state.running.id) if inside and strategy.prefix_stable else None
+    prefix = proven.get(state.running.id) if inside and strategy.prefix_stable else None
     if event.prompt_digest != ask.view.digest:
-        raise RulesDiffer(prompt_difference(record.seq, event.prompt_digest, ask.view, known))
+        raise RulesDiffer(prompt_difference(record.seq, event.prompt_digest, ask.view, prefix))
     if isinstance(event, facts.ContextCompacted):
         _check_compaction(effect, event, record.seq)
         proven.pop(state.running.id, None)
@@ -158,8 +158,8 @@ def _may_come_meanwhile(state: State, event: facts.Event) -> bool:
     """Return whether the event comes from the user or from a job, and so may come before any effect."""
     if isinstance(event, facts.JobsEnded):
         return bool(state.jobs.running) and state.end is None
-    given = isinstance(event, _MEANWHILE)
-    return given and state.session is not None and state.end is None
+    from_user = isinstance(event, _UNPROMPTED)
+    return from_user and state.session is not None and state.end is None
 
 
 def _may_stop(state: State, event: facts.RunEnded) -> bool:

@@ -82,9 +82,9 @@ class RecordWalk:
             TraceError: Records are out of sequence, a source is missing, or a strategy is not installed.
         """
         for record in self._records:
-            given = self._is_given(record.event)
-            upcoming = None if given else self._decide()
-            yield WalkedRecord(record, self.state, given, upcoming)
+            is_given = self._is_given(record.event)
+            upcoming = None if is_given else self._decide()
+            yield WalkedRecord(record, self.state, is_given, upcoming)
             self._take(record)
 
     def _is_given(self, event: Event) -> bool:

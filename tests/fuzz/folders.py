@@ -29,7 +29,7 @@ from stackmem.review.kept.run_list import find_runs
 from stackmem.review.report.page import page
 from stackmem.review.report.view import read_runs
 from stackmem.run.companion.kept_heap import HeapStore
-from stackmem.run.ending import _kept
+from stackmem.run.ending import _read_changes
 from stackmem.run.run_folder import LEDGER
 from stackmem.run.stored_request import StoredRequest, read_request
 from stackmem.settings.keys import trusted_keys
@@ -92,7 +92,7 @@ def kept_files(data: bytes, place: Path) -> None:
     with suppress(StackmemError):
         redact_run(run, ["x"])
     with suppress(OSError, msgspec.DecodeError):
-        _kept(run)
+        _read_changes(run)
 
 
 def reported(data: bytes, place: Path) -> None:

@@ -151,7 +151,7 @@ def test_a_writer_that_goes_on_cuts_what_is_torn_and_continues_the_chain(path):
     writer.close()
     with path.open("ab") as trace:
         trace.write(b'{"seq":3')
-    again = TraceWriter(path, held=(Lock(path), end))
+    again = TraceWriter(path, resume_from=(Lock(path), end))
     again.append(ClockRead(3.0))
     again.close()
     assert [record.event.elapsed_seconds for record in TraceReader(path)] == [1.0, 2.0, 3.0]
@@ -164,7 +164,7 @@ def test_a_record_without_its_line_end_is_given_one(path):
     writer.close()
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    again = TraceWriter(path, held=(Lock(path), End(1, writer.digest, len(whole) - 1, terminated=False)))
+    again = TraceWriter(path, resume_from=(Lock(path), End(1, writer.digest, len(whole) - 1, terminated=False)))
     again.append(ClockRead(2.0))
     again.close()
     assert path.read_bytes().startswith(whole)
@@ -173,7 +173,7 @@ def test_a_record_without_its_line_end_is_given_one(path):
 
 def test_a_trace_that_went_away_gives_the_lock_back(path):
     with pytest.raises(TraceError, match="cannot be written"):
-        TraceWriter(path, held=(Lock(path), End(1, "", 10)))
+        TraceWriter(path, resume_from=(Lock(path), End(1, "", 10)))
     Lock(path).close()
 
 

@@ -81,13 +81,13 @@ class FrameAdvice(Struct, frozen=True):
 
 def rates(price: Price | None, read: float | None = None) -> Rates:
     """Return the rates of a model with this price. ``read`` overrides the price of a cached token."""
-    known = Rates()
+    result = Rates()
     if price is not None and price.input > 0:
         unit = price.input
-        known = Rates(
+        result = Rates(
             price.cache_read / unit, price.cache_write_5m / unit, price.cache_write_1h / unit, price.output / unit
         )
-    return replace(known, read=max(_MIN_READ, known.read if read is None else read))
+    return replace(result, read=max(_MIN_READ, result.read if read is None else read))
 
 
 def with_pauses(prices: Rates, pauses: int, steps: int) -> Rates:
@@ -188,11 +188,13 @@ def clearing_risked(prices: Rates, clearing: Clearing, cost: float) -> bool:
     return (prices.write - prices.read) * clearing.follows <= _RISKED_CLEARING * cost
 
 
-def clearing_pays(prices: Rates, clearing: Clearing, requests: int, pauses: int, again: float, *, cold: bool) -> bool:
+def clearing_pays(
+    prices: Rates, clearing: Clearing, requests: int, pauses: int, reread_share: float, *, cold: bool
+) -> bool:
     """Return whether clearing saves more than it costs, if as many requests follow as there were.
 
     Args:
-        again: Share of the cleared results that are looked up again.
+        reread_share: Share of the cleared results that are looked up again.
         cold: Whether the next request comes after a pause and writes its whole prompt anyway.
     """
     if not clearing.results:
@@ -201,4 +203,4 @@ def clearing_pays(prices: Rates, clearing: Clearing, requests: int, pauses: int,
     gain = read * clearing.freed * requests
     gain += prices.write * clearing.freed if cold else -(prices.write - prices.read) * clearing.follows
     looked = prices.output * _LOOK_TOKENS + prices.write * (_LOOK_TOKENS + clearing.freed / clearing.results)
-    return gain > again * clearing.results * (looked + read * (clearing.prompt - clearing.freed))
+    return gain > reread_share * clearing.results * (looked + read * (clearing.prompt - clearing.freed))

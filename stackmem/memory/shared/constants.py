@@ -34,7 +34,7 @@ def _network(start: RunStarted) -> str:
     return f"only these hosts can be reached, through the proxy in HTTPS_PROXY: {hosts}{seen}"
 
 
-def _unseen(start: RunStarted) -> list[str]:
+def _visibility_notes(start: RunStarted) -> list[str]:
     """Return a line for each thing that the model does not see or sees changed."""
     return [] if start.unseen is UNSET else [f"note: {line}" for line in start.unseen]
 
@@ -43,8 +43,8 @@ def _first_look(small: SmallSize) -> list[str]:
     if small.look is UNSET:
         return []
     listing = small.look.listing.strip()
-    shown = (f"{file.path}:\n```\n{file.text.rstrip()}\n```\n" for file in small.look.files)
-    return [*([f"FILES\n{listing}\n"] if listing else []), *shown]
+    blocks = (f"{file.path}:\n```\n{file.text.rstrip()}\n```\n" for file in small.look.files)
+    return [*([f"FILES\n{listing}\n"] if listing else []), *blocks]
 
 
 @lru_cache(maxsize=8)
@@ -64,7 +64,7 @@ def run_constants(start: RunStarted) -> str:
                 *([f"conversation: {_SESSION}"] if start.session is not UNSET else []),
                 *([start.project] if start.project else []),
                 *advice(start),
-                *_unseen(start),
+                *_visibility_notes(start),
                 *([start.instructions] if start.instructions else []),
             )
         )
@@ -78,7 +78,7 @@ def run_constants(start: RunStarted) -> str:
             *([f"conversation: {_SESSION}"] if start.session is not UNSET else []),
             *([start.project] if start.project else []),
             *advice(start),
-            *_unseen(start),
+            *_visibility_notes(start),
             *([start.instructions] if start.instructions else []),
         )
     )

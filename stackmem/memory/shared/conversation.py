@@ -63,10 +63,10 @@ def extend(conversation: Conversation, turn: Turn) -> Conversation:
             )
         case Result():
             part: Part = ToolResult(turn.call_id, turn.text, turn.failed, turn.images)
-            shown = conversation.shown
+            heap = conversation.shown
             for name in turn.read:  # the result already shows the read
-                shown = shown.mark_read(name, turn.step) if name in shown.chunks else shown
-            return replace(conversation, parts=(*conversation.parts, part), heap=turn.heap, shown=shown)
+                heap = heap.mark_read(name, turn.step) if name in heap.chunks else heap
+            return replace(conversation, parts=(*conversation.parts, part), heap=turn.heap, shown=heap)
         case Notice():
             return replace(conversation, parts=(*conversation.parts, Text(turn.text, turn.images)), heap=turn.heap)
         case Compaction():  # from another strategy earlier in this run: here everything it covers is still shown
@@ -118,7 +118,7 @@ def first_conversation(
     return Conversation(Log(), parts, opened, opened, news, thoughts, len(parts) - 1)
 
 
-def no_news(shown: Heap, heap: Heap) -> str:
+def no_news(before: Heap, heap: Heap) -> str:
     return ""
 
 

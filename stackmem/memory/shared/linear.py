@@ -181,10 +181,10 @@ class Linear(Struct, frozen=True):
             return self
         upto = sum(exchange.step <= turn.up_to_step for exchange in self.past)
         cut = Cut(max(upto, self.cut.dropped), max(upto, self.cut.short))
-        answered = self.reply is not None and any(isinstance(part, ToolResult) for part in self.parts)
+        has_answer = self.reply is not None and any(isinstance(part, ToolResult) for part in self.parts)
         # the exchange of the last result is not finished yet
-        known = replace(self, answer=len(self.past)) if answered else self
-        return replace(known.move_borders(cut), summary=turn.text, block=turn.block).redraw()
+        base = replace(self, answer=len(self.past)) if has_answer else self
+        return replace(base.move_borders(cut), summary=turn.text, block=turn.block).redraw()
 
 
 def _gap_text(gap: Sequence[Exchange]) -> Iterator[Part]:
@@ -298,8 +298,8 @@ class OneConversation(Struct, frozen=True):
     prefix_stable: bool = False
 
     def render(self, state: State) -> View:
-        shown = conversation(state, self.rules, self.name, thoughts=self.tail is no_tail)
-        return view(state, shown, self.tail(state, shown))
+        linear = conversation(state, self.rules, self.name, thoughts=self.tail is no_tail)
+        return view(state, linear, self.tail(state, linear))
 
     def upkeep(self, state: State) -> Effect | None:
         return None
@@ -347,40 +347,40 @@ def _task(frame: Frame) -> str:
     return "\n".join(f"{word}\n{text}" for word, text in rows if text) or "TASK"
 
 
-def view(state: State, shown: Linear, tail: str = "") -> View:
+def view(state: State, linear: Linear, tail: str = "") -> View:
     """Return the prompt with ``tail`` at its end, which later prompts do not keep."""
-    messages = shown.shown
+    messages = linear.shown
     if tail:
         last = messages[-1]
         messages = messages.without_last().append(Message(last.role, (*last.parts, Text(tail))))
-    return View(state.begun.system, state.begun.tools, messages, breakpoints(shown))
+    return View(state.begun.system, state.begun.tools, messages, breakpoints(linear))
 
 
-def breakpoints(shown: Linear) -> tuple[Breakpoint, ...]:
+def breakpoints(linear: Linear) -> tuple[Breakpoint, ...]:
     """Return breakpoints: after the task for an hour, after the shortened part as it is and as it was, and at the end.
 
     Moving a border does not change the messages before its old position. That position is marked too, because the cache
     writes entries only at breakpoints and looks back at most 20 positions from one.
     """
-    messages = shown.shown
+    messages = linear.shown
     last = len(messages) - 1
-    task = Breakpoint(0, len(shown.opening) - 1, "1h")
-    hidden = shown.cut.dropped - shown.first
-    borders = sorted({2 * (number - hidden) for number in (shown.before, shown.cut.short)})
+    task = Breakpoint(0, len(linear.opening) - 1, "1h")
+    hidden = linear.cut.dropped - linear.first
+    borders = sorted({2 * (number - hidden) for number in (linear.before, linear.cut.short)})
     rolling = [index for index in borders if 0 < index < last]
     if not rolling and last > 2:
         rolling = [last - 2]
     points = [Breakpoint(index, len(messages[index].parts) - 1, "5m") for index in rolling]
-    if last or len(messages[0].parts) > len(shown.opening):
+    if last or len(messages[0].parts) > len(linear.opening):
         points.append(Breakpoint(last, len(messages[last].parts) - 1, "5m"))
     standing = [Breakpoint(-1, 0, "1h")] if len(points) < 3 else []
     return (*standing, task, *points)
 
 
-def freed(shown: Linear, number: int) -> int:
+def freed(linear: Linear, number: int) -> int:
     """Return how many characters the prompt loses if the results of an exchange are shortened."""
-    exchange = shown.past[number]
-    return size(exchange.told) - size(shown.shorten_results(exchange))
+    exchange = linear.past[number]
+    return size(exchange.told) - size(linear.shorten_results(exchange))
 
 
 def size(message: Message) -> int:

@@ -56,15 +56,15 @@ class Parameters(Struct, frozen=True):
     counts: dict[str, int]  # value of each count
 
 
-def parameters(strategy: str, text: str, known: tuple[Parameter, ...] = ()) -> Parameters:
+def parameters(strategy: str, text: str, specs: tuple[Parameter, ...] = ()) -> Parameters:
     """Return the value of every known parameter, or its default if ``text`` does not set it.
 
     Raises:
         UsageError: A parameter or value is unknown, or a parameter is given twice.
     """
-    values = _parse(strategy, text, known)
+    values = _parse(strategy, text, specs)
     words, counts, pieces = dict[str, str](), dict[str, int](), []
-    for each in known:
+    for each in specs:
         raw = values.get(each.name)
         if isinstance(each, Choice):
             word = words[each.name] = each.values[0] if raw is None else _word(strategy, each, raw)
@@ -75,8 +75,8 @@ def parameters(strategy: str, text: str, known: tuple[Parameter, ...] = ()) -> P
     return Parameters(strategy + (":" + ",".join(pieces) if pieces else ""), words, counts)
 
 
-def _parse(strategy: str, text: str, known: tuple[Parameter, ...]) -> dict[str, str]:
-    names = [each.name for each in known]
+def _parse(strategy: str, text: str, specs: tuple[Parameter, ...]) -> dict[str, str]:
+    names = [each.name for each in specs]
     values: dict[str, str] = {}
     has_names = False
     for position, piece in enumerate(text.split(",") if text else ()):
@@ -85,7 +85,7 @@ def _parse(strategy: str, text: str, known: tuple[Parameter, ...]) -> dict[str, 
         if not has_names and name not in names and position < len(names):
             name, value = names[position], name
         elif not equals and name in names:
-            raise UsageError(f"strategy {strategy!r} takes {_accepts(known[names.index(name)])}, not {piece!r}")
+            raise UsageError(f"strategy {strategy!r} takes {_accepts(specs[names.index(name)])}, not {piece!r}")
         if name not in names:
             raise UsageError(
                 f"strategy {strategy!r} has no parameter {name[:80]!r}; known: {', '.join(sorted(names)) or 'none'}"
@@ -96,20 +96,20 @@ def _parse(strategy: str, text: str, known: tuple[Parameter, ...]) -> dict[str, 
     return values
 
 
-def _word(strategy: str, known: Choice, raw: str) -> str:
-    if raw not in known.values:
-        raise UsageError(f"strategy {strategy!r} takes {_accepts(known)}, not {raw[:80]!r}")
+def _word(strategy: str, spec: Choice, raw: str) -> str:
+    if raw not in spec.values:
+        raise UsageError(f"strategy {strategy!r} takes {_accepts(spec)}, not {raw[:80]!r}")
     return raw
 
 
-def _count(strategy: str, known: Count, raw: str) -> int:
+def _count(strategy: str, spec: Count, raw: str) -> int:
     plain = raw.replace("_", "")
-    if not (plain.isascii() and plain.isdigit() and len(plain) <= 12 and known.low <= int(plain) <= known.high):
-        raise UsageError(f"strategy {strategy!r} takes {_accepts(known)}, not {raw[:80]!r}")
+    if not (plain.isascii() and plain.isdigit() and len(plain) <= 12 and spec.low <= int(plain) <= spec.high):
+        raise UsageError(f"strategy {strategy!r} takes {_accepts(spec)}, not {raw[:80]!r}")
     return int(plain)
 
 
-def _accepts(known: Parameter) -> str:
-    if isinstance(known, Choice):
-        return f"{known.name}={'|'.join(known.values)}"
-    return f"{known.name}=NUMBER, from {known.low:,} to {known.high:,}"
+def _accepts(spec: Parameter) -> str:
+    if isinstance(spec, Choice):
+        return f"{spec.name}={'|'.join(spec.values)}"
+    return f"{spec.name}=NUMBER, from {spec.low:,} to {spec.high:,}"

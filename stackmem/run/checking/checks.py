@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _SHOWN_BYTES = 16_384
 _HOLD = ("python", "-I", "-S")
-_TESTS, _VERIFIER, _APART = "/tests", "/logs/verifier", "/apart"
+_TESTS, _VERIFIER, _CONFINE = "/tests", "/logs/verifier", "/apart"
 
 
 class CheckRoom(Struct, frozen=True):
@@ -86,11 +86,11 @@ class TaskChecks:
         _empty(self._verifier)
         tests = Mount(str(self._tests), _TESTS)
         verifier = Mount(str(self._verifier), _VERIFIER, writable=True)
-        apart = Mount(confine.__file__, f"{_APART}/confine.py")
+        script = Mount(confine.__file__, f"{_CONFINE}/confine.py")
         places = {"TESTS_DIR": self._room.place(tests), "VERIFIER_DIR": self._room.place(verifier)}
-        hold = shlex.join([*_HOLD, self._room.place(apart), "apart", *places.values(), "--"])
+        hold = shlex.join([*_HOLD, self._room.place(script), "apart", *places.values(), "--"])
         env = {**self._env, **places, **({"APART": hold} if self._room.holds else {})}
-        mounts = (tests, verifier, *((apart,) if self._room.holds else ()))
+        mounts = (tests, verifier, *((script,) if self._room.holds else ()))
         outcome = _run(self._room, f'{self._room.shell} "$TESTS_DIR/test.sh"', self._seconds, mounts, env)
         text, requests = _end_of(outcome.text), outcome.requests or UNSET
         if outcome.reason:
@@ -110,24 +110,24 @@ class StepChecks:
         """Return the reward of each step by name, and their combination according to the task's strategy as
         ``reward``.
         """
-        found: dict[str, float] = {}
+        by_step: dict[str, float] = {}
         errors: list[str] = []
         texts: list[str] = []
         requests: list[NetworkRequest] = []
         for step in self._task.steps:
             folder = self._verifier / step.name
             verdict = TaskChecks(self._room, step.tests, folder, step.check_seconds, step.check_env).judge()
-            whole = next(iter(verdict.rewards.values()), 0.0)
-            found[step.name] = verdict.rewards.get("reward", whole)
+            default = next(iter(verdict.rewards.values()), 0.0)
+            by_step[step.name] = verdict.rewards.get("reward", default)
             errors += [f"{step.name}: {verdict.error}"] if verdict.error else []
             texts.append(f"== {step.name}\n{verdict.text}")
             requests += verdict.requests or ()
-            if step.least is not None and found[step.name] < step.least:
+            if step.least is not None and by_step[step.name] < step.least:
                 break
-        rewards = [found.get(step.name, 0.0) for step in self._task.steps]
+        rewards = [by_step.get(step.name, 0.0) for step in self._task.steps]
         reward = rewards[-1] if self._task.strategy == "final" else sum(rewards) / len(rewards)
         text = _end_of("\n".join(texts))
-        return ChecksReturned({"reward": reward, **found}, "; ".join(errors), text, tuple(requests) or UNSET)
+        return ChecksReturned({"reward": reward, **by_step}, "; ".join(errors), text, tuple(requests) or UNSET)
 
 
 class CommandCheck:
@@ -158,9 +158,9 @@ class CommandCheck:
             restored = f"checked with {_listed(other)} as the run found them; --check-files left takes the run's own"
             text = f"{restored}\n{text}"
             reasons += [] if reward or reasons else [restored]
-        if not reward and (missed := _named_in(f"{self.command}\n{outcome.text}", self._withheld)):
+        if not reward and (withheld := _named_in(f"{self.command}\n{outcome.text}", self._withheld)):
             reasons.append(
-                f"the check names {_listed(missed)}, which the folder has but the run and its check do not see; use "
+                f"the check names {_listed(withheld)}, which the folder has but the run and its check do not see; use "
                 "a check that does not need it, or one that reads a tracked file without secrets, such as .env.test"
             )
         return ChecksReturned({"reward": reward}, "; ".join(reasons), text, outcome.requests or UNSET)

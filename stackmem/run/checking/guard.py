@@ -39,8 +39,8 @@ class CheckGuard:
         put_back: Names of the restored files.
     """
 
-    def __init__(self, found: Callable[[], FoundFiles], command: str) -> None:
-        self._found = found
+    def __init__(self, find_files: Callable[[], FoundFiles], command: str) -> None:
+        self._find_files = find_files
         self._command = command
         self.begin()
 
@@ -54,14 +54,14 @@ class CheckGuard:
     def mounts(self, reports: Path) -> tuple[Mount, ...]:
         return Mount(_FOLDER, _WITNESS), Mount(str(reports), _REPORTS, writable=True)
 
-    def variables(self, place: Callable[[Mount], str], reports: Path) -> dict[str, str]:
+    def variables(self, path_of: Callable[[Mount], str], reports: Path) -> dict[str, str]:
         """Return the environment variables of the check."""
-        code, folder = map(place, self.mounts(reports))
+        code, folder = map(path_of, self.mounts(reports))
         return {"PYTHONPATH": code, witness.REPORT: f"{folder}/{REPORT}"}
 
     def prepare(self, copy: Layer) -> CheckedCopy:
         """Restore the files that control any check, before anything runs in the copy."""
-        checked = self._found().over(copy)
+        checked = self._find_files().over(copy)
         self.put_back += checked.put_back_steering()
         return checked
 
@@ -98,11 +98,11 @@ class CheckGuard:
             self.put_back += removed
             if not self._take(checked, paths(printed.makefiles).__contains__) and not removed:
                 break
-        reader.take(printed.recipe, own=False, cwd=cwd, made=MAKEFILES in self._to_make)
+        reader.take(printed.recipe, own=False, cwd=cwd, is_generated=MAKEFILES in self._to_make)
         self._words.own_python |= printed.own_python
 
-    def _take(self, checked: CheckedCopy, chosen: Callable[[bytes], bool]) -> bool:
-        put_back = checked.put_back(chosen)
+    def _take(self, checked: CheckedCopy, predicate: Callable[[bytes], bool]) -> bool:
+        put_back = checked.put_back(predicate)
         self.put_back += put_back
         return bool(put_back)
 
@@ -110,13 +110,13 @@ class CheckGuard:
         words = self._words
         self._take(checked, lambda path: path in words.programs)
         for pattern in words.builders:
-            named = re.compile(rf"(.*/)?({pattern})", re.IGNORECASE)
-            there = [path for path in checked.paths_found() if named.fullmatch(os.fsdecode(path))]
+            rule = re.compile(rf"(.*/)?({pattern})", re.IGNORECASE)
+            there = [path for path in checked.paths_found() if rule.fullmatch(os.fsdecode(path))]
             if not there:
                 self._to_make.add(pattern)
                 continue
             fragments = [each for path in there for each in included(_content(checked.found(path)) or b"")]
-            self._take(checked, lambda path, named=named: bool(named.fullmatch(os.fsdecode(path))))  # type: ignore[misc]
+            self._take(checked, lambda path, rule=rule: bool(rule.fullmatch(os.fsdecode(path))))  # type: ignore[misc]
             self._take(checked, lambda path, all_of=fragments: any(each.fullmatch(path) for each in all_of))  # type: ignore[misc]
 
     def _put_back_places(self, checked: CheckedCopy) -> None:
@@ -159,17 +159,19 @@ class CheckGuard:
             return self._command
         code, folder = map(workspace.place, self.mounts(reports))
         junit = f"--junitxml={folder}/{JUNIT}"
-        named = re.sub(r"(?<![\w$])PYTHONPATH=", f"PYTHONPATH={code}:", self._command)
+        command = re.sub(r"(?<![\w$])PYTHONPATH=", f"PYTHONPATH={code}:", self._command)
         ours = {"PYTEST_ADDOPTS": junit, "PYTHONPATH": code, witness.REPORT: f"{folder}/{REPORT}"}
         # only if no value needs quoting, because the command may already be inside quotes
         if all(value == shlex.quote(value) for value in ours.values()):
             words = " ".join(f"{name}={value}" for name, value in ours.items())
-            named = _CLEARED.sub(lambda match: f"{match[0]} {words}", named)
-        return f"export PYTEST_ADDOPTS={shlex.quote(junit)}\n{named}"
+            command = _CLEARED.sub(lambda match: f"{match[0]} {words}", command)
+        return f"export PYTEST_ADDOPTS={shlex.quote(junit)}\n{command}"
 
     def problem(self, reports: Path) -> str:
         """Return why exit code 0 does not count, or an empty string if it does."""
-        return CheckReport(reports).problem(self._words.runners, self._words.undecisive, unseen=self._words.own_python)
+        return CheckReport(reports).problem(
+            self._words.runners, self._words.undecisive, sets_environment=self._words.own_python
+        )
 
 
 class _Anything(frozenset[bytes]):
@@ -177,8 +179,8 @@ class _Anything(frozenset[bytes]):
         return True
 
 
-def _content(found: Found | None) -> bytes | None:
-    return None if found is None else found[1]
+def _content(file: Found | None) -> bytes | None:
+    return None if file is None else file[1]
 
 
 def _ask(workspace: Workspace, command: str) -> str:

@@ -44,11 +44,11 @@ class CheckReport:
 
     def _take(self, line: bytes) -> None:
         try:
-            process, what, *more = msgspec.json.decode(line, type=list[str | int])
+            process, kind, *more = msgspec.json.decode(line, type=list[str | int])
         except (ValueError, msgspec.ValidationError):
             return
         name = str(process)
-        match what, more:
+        match kind, more:
             case "start", [str(runner), str(arguments)] if runner:
                 self._runners[name] = runner
                 self._arguments[name] = arguments
@@ -59,7 +59,7 @@ class CheckReport:
             case "end", [int(collected), int(ran), int(passed), int(failed)]:
                 self._ended[name].append(TestRun(collected, ran, passed, failed))
 
-    def problem(self, names: set[str], undecisive: AbstractSet[str], *, unseen: bool) -> str:
+    def problem(self, names: set[str], undecisive: AbstractSet[str], *, sets_environment: bool) -> str:
         """Return why exit code 0 does not count as success, or an empty string if it does.
 
         Args:
@@ -87,13 +87,13 @@ class CheckReport:
             return "no test passed"
         if self._left - self._ended.keys():
             return "one of its Python programs ended itself with os._exit(0)"
-        return "" if sessions or not names else self._without_sessions(names, unseen)
+        return "" if sessions or not names else self._without_sessions(names, sets_environment)
 
-    def _without_sessions(self, names: set[str], unseen: bool) -> str:
+    def _without_sessions(self, names: set[str], sets_environment: bool) -> str:
         failed = self._junit.get(b"failures", 0) + self._junit.get(b"errors", 0)
         if failed:
             return f"{failed:,} of its tests failed"
-        if self._junit.get(b"tests", 0) > self._junit.get(b"skipped", 0) or (unseen and "unittest" in names):
+        if self._junit.get(b"tests", 0) > self._junit.get(b"skipped", 0) or (sets_environment and "unittest" in names):
             return ""
         return f"{min(names)} reported no test"
 

@@ -37,43 +37,43 @@ MOST = 20
 _LINES = re.compile(r"(?P<path>.+):(?P<first>[1-9]\d{0,8})(?:-(?P<last>[1-9]\d{0,8}))?", re.DOTALL)
 
 
-def find_attached(paths: Sequence[str], folder: Path | None, place: str, cwd: Path) -> tuple[UserFile, ...]:
+def find_attached(paths: Sequence[str], folder: Path | None, subfolder: str, cwd: Path) -> tuple[UserFile, ...]:
     """Return the files that ``--attach`` names: ``PATH``, ``PATH:10`` or ``PATH:10-40``.
 
     Args:
         folder: The folder that the run works on, if it is the user's.
-        place: The subfolder in which the relative paths of the agent start.
+        subfolder: The subfolder in which the relative paths of the agent start.
 
     Raises:
         UsageError: A path does not exist or cannot be read, or there are too many.
     """
     if len(paths) > MOST:
         raise UsageError(f"--attach: {len(paths):,} files, maximum is {MOST}; attach a folder instead")
-    return tuple(_find(each, folder, place, cwd) for each in paths)
+    return tuple(_find(each, folder, subfolder, cwd) for each in paths)
 
 
-def _find(given: str, folder: Path | None, place: str, cwd: Path) -> UserFile:
-    path, first, last = cwd / Path(os.path.expanduser(given)), None, None
-    if "\0" in given:
-        raise UsageError(f"--attach {given[:80]!a} is not a path; name a file or folder")
-    match = _LINES.fullmatch(given)
+def _find(text: str, folder: Path | None, subfolder: str, cwd: Path) -> UserFile:
+    path, first, last = cwd / Path(os.path.expanduser(text)), None, None
+    if "\0" in text:
+        raise UsageError(f"--attach {text[:80]!a} is not a path; name a file or folder")
+    match = _LINES.fullmatch(text)
     if match and not path.exists():
         path, first = cwd / Path(os.path.expanduser(match["path"])), int(match["first"])
         last = int(match["last"] or first)
         if last < first:
-            raise UsageError(f"--attach {given[:200]} ends before it begins; write the smaller line first")
+            raise UsageError(f"--attach {text[:200]} ends before it begins; write the smaller line first")
     if not path.exists():
-        raise UsageError(f"--attach {given[:200]} does not exist; name a file or folder, relative to {cwd}")
+        raise UsageError(f"--attach {text[:200]} does not exist; name a file or folder, relative to {cwd}")
     real, root = path.resolve(), folder.resolve() if folder is not None else None
     if root is not None and real.is_relative_to(root):
-        inside = os.path.relpath(real, root / place)
+        inside = os.path.relpath(real, root / subfolder)
         return UserFile(f"{inside}/" if real.is_dir() else inside, first, last)
     if real.is_dir():
-        raise UsageError(f"--attach {given[:200]} is a folder outside of the run's folder; attach files of it")
+        raise UsageError(f"--attach {text[:200]} is a folder outside of the run's folder; attach files of it")
     try:
         raw = read_regular(real, max(MAX_FILE_BYTES.values()))
     except OSError as error:
-        raise UsageError(f"--attach {given[:200]} cannot be read ({error.strerror or error})") from error
+        raise UsageError(f"--attach {text[:200]} cannot be read ({error.strerror or error})") from error
     return UserFile(path.name, first, last, raw)
 
 

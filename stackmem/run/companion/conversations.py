@@ -93,8 +93,8 @@ def started_at(run_dir: Path) -> float:
 
 def _newest_first(folders: list[Path]) -> Iterator[Path]:
     """Yield folders by the second in their names, and read a trace only where two runs started in the same second."""
-    for _, same in groupby(sorted(folders, key=_second_of, reverse=True), _second_of):
-        runs = list(same)
+    for _, group in groupby(sorted(folders, key=_second_of, reverse=True), _second_of):
+        runs = list(group)
         yield from runs if len(runs) == 1 else sorted(runs, key=started_at, reverse=True)
 
 
@@ -107,14 +107,14 @@ def search_conversations(run_dir: Path, state: State, query: str) -> str:
 
     A text that several of them contain, such as the beginning of a fork, is found once, in the newest.
     """
-    found = _Found()
+    others = _Found()
     with suppress(StackmemError, OSError):
-        found = _others(run_dir, Path(read_request(run_dir).subject))
-    texts = {passage.text: passage for passage in found.passages}
+        others = _others(run_dir, Path(read_request(run_dir).subject))
+    texts = {passage.text: passage for passage in others.passages}
     for passage in passages_of(state):
         texts.pop(passage.text, None)
         texts[passage.text] = passage
-    count = found.searched
+    count = others.searched
     searched = f"this conversation and {quantity(count, 'other')}" if count else "this conversation"
     return best_of(list(texts.values()), query, searched)
 
@@ -123,45 +123,45 @@ def search_earlier(run_dir: Path, folder: Path | None, scrub: Callable[[str], st
     """Return what fits best in the most recent other conversations about the folder, for the trace."""
     if folder is None:
         return RecallFound(query)
-    found = _others(run_dir, folder)
+    others = _others(run_dir, folder)
     index = Index()
-    for passage in found.passages:
+    for passage in others.passages:
         index = index.add(passage.text)
-    remaining, chosen = RECALLED_CHARS, list[int]()
+    remaining, numbers = RECALLED_CHARS, list[int]()
     for number in index.ranked(query[:_QUERY_CHARS]):
-        passage = found.passages[number]
+        passage = others.passages[number]
         remaining -= len(passage.source) + len(passage.text)
         if remaining < 0:
             break
-        chosen.append(number)
-    passages = (found.passages[number] for number in sorted(chosen))
+        numbers.append(number)
+    passages = (others.passages[number] for number in sorted(numbers))
     return RecallFound(
         query,
         tuple(EarlierPassage(scrub(passage.source), scrub(passage.text)) for passage in passages),
-        found.searched,
-        dict(sorted(found.skipped.items())) or UNSET,
+        others.searched,
+        dict(sorted(others.skipped.items())) or UNSET,
     )
 
 
 def _others(run_dir: Path, folder: Path) -> _Found:
     """Read the most recent other conversations about the folder until the time is over, the newest first."""
-    found, until = _Found(), time.monotonic() + SEARCH_SECONDS
+    others, until = _Found(), time.monotonic() + SEARCH_SECONDS
     read = list[list[RecalledPassage]]()
     remaining = _MAX_PASSAGES
-    for path, about in kept_sessions(run_dir.parent):
-        if about != folder or path.name == run_dir.name:
+    for path, subject in kept_sessions(run_dir.parent):
+        if subject != folder or path.name == run_dir.name:
             continue
         if len(read) == MAX_CONVERSATIONS or time.monotonic() > until:
             break
         obstacle = _obstacle(path)
         if obstacle:
-            found.skipped[obstacle] += 1
+            others.skipped[obstacle] += 1
             continue
         passages, problem = _read(path, until, remaining)
         if problem:
-            found.skipped[problem] += 1
+            others.skipped[problem] += 1
         if problem in ("", IN_PART):
-            found.searched += 1
+            others.searched += 1
             read.append(passages)
             remaining -= len(passages)
     texts: dict[str, RecalledPassage] = {}
@@ -169,8 +169,8 @@ def _others(run_dir: Path, folder: Path) -> _Found:
         for passage in passages:
             texts.pop(passage.text, None)
             texts[passage.text] = passage
-    found.passages = list(texts.values())
-    return found
+    others.passages = list(texts.values())
+    return others
 
 
 def _obstacle(path: Path) -> str:
@@ -192,7 +192,7 @@ def _read(path: Path, until: float, most: int) -> tuple[list[RecalledPassage], s
                 problem = IN_PART
                 break
         name = f"{path.name[:16]} of {_day(path.name)}"
-        passages = [RecalledPassage(f"{name}: {one.source}", one.text) for one in passages_of(state)]
+        passages = [RecalledPassage(f"{name}: {item.source}", item.text) for item in passages_of(state)]
     except _INVALID:
         return [], DAMAGED
     return (passages[-most:], IN_PART) if len(passages) > most else (passages, problem)

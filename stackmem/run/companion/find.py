@@ -27,14 +27,14 @@ def find_run(name: str, *places: Path) -> Path:
     Raises:
         UsageError: No run matches, or more than one.
     """
-    given = Path(os.path.expanduser(name))
-    if given.name == TRACE and _is_file(given):
-        return given.parent
-    if _is_file(given / TRACE):
-        return given
-    if os.sep in name and len(inside := run_folders(given)) == 1:  # a trial of a bench
+    target = Path(os.path.expanduser(name))
+    if target.name == TRACE and _is_file(target):
+        return target.parent
+    if _is_file(target / TRACE):
+        return target
+    if os.sep in name and len(inside := run_folders(target)) == 1:  # a trial of a bench
         return inside[0]
-    runs = sorted((path for place in places for path in run_folders(place)), key=lambda path: path.name)
+    runs = sorted((path for folder in places for path in run_folders(folder)), key=lambda path: path.name)
     own = [path for path in runs if not frame_parent(path.name)]  # a parallel frame is found by its whole id
     if name == "last":
         started_runs = [(path.name[:SECOND_CHARS], started, path) for path in own if (started := started_at(path))]
@@ -67,10 +67,10 @@ def newest_session(runs_dir: Path, folder: Path) -> tuple[Path | None, tuple[Pat
     for path, subject in kept_sessions(runs_dir):
         if subject != folder:
             continue
-        held = is_held(path / TRACE)
-        if not held and path.name not in before_busy:
+        is_open = is_held(path / TRACE)
+        if not is_open and path.name not in before_busy:
             return path, tuple(busy)
-        if held:
+        if is_open:
             busy.append(path)
         with suppress(TraceError):
             before_busy.add(came_from(path))

@@ -45,5 +45,5 @@ def _mentioned(task: str) -> dict[str, None]:
 def _short_text(workspace: WorkspacePort, path: str) -> str:
     """Return the whole text of a file, or an empty string if it does not exist or is longer than the limit."""
     read = workspace.read_file(path, None, None, _READ_BYTES)
-    whole = not read.failed and len(read.text.encode()) <= MAX_FILE_BYTES
-    return read.text if whole else ""
+    complete = not read.failed and len(read.text.encode()) <= MAX_FILE_BYTES
+    return read.text if complete else ""

@@ -67,8 +67,8 @@ def place_of(folder: Path, settings: Settings) -> tuple[Path, str, tuple[str, ..
     )
     if root is None or root in (folder, Path.home().resolve(), Path("/")):
         return folder, "", ()
-    unseen = any(never_copied(os.fsencode(part)) for part in folder.relative_to(root).parts)
-    if unseen or (root / GIT).lstat().st_uid != folder.stat().st_uid:
+    hidden = any(never_copied(os.fsencode(part)) for part in folder.relative_to(root).parts)
+    if hidden or (root / GIT).lstat().st_uid != folder.stat().st_uid:
         return folder, "", ()
     try:
         find_origin(root)
@@ -114,16 +114,16 @@ class _Rest(Struct, frozen=True):
 
     def build(self) -> InnerRepository:
         self.notice(_ARRIVES_BEHIND)
-        whole = self.place / GIT
-        remove_tree(whole)
-        return make_repository(self.origin, whole, self.secrets, pack_cache(links=self.shared))
+        target = self.place / GIT
+        remove_tree(target)
+        return make_repository(self.origin, target, self.secrets, pack_cache(links=self.shared))
 
-    def add(self, made: InnerRepository) -> None:
+    def add(self, repository: InnerRepository) -> None:
         lent = self.place.parent / LENT if self.shared else None
         add_history(self.place / GIT, self.view(), lent, read_regular(self.place / _BOUNDARY, _MAX_BOUNDARY_BYTES))
-        write_request(replace(read_request(self.run_dir), git=made), self.run_dir)
+        write_request(replace(read_request(self.run_dir), git=repository), self.run_dir)
         remove_tree(self.place)
-        self.notice(f"the folder's git history has arrived: {made.commits:,} commits")
+        self.notice(f"the folder's git history has arrived: {repository.commits:,} commits")
 
 
 class RepositoryPlaces(Struct, frozen=True):
@@ -152,8 +152,8 @@ class RepositoryPlaces(Struct, frozen=True):
         """Create the repository with the last commits, and note if the rest has yet to arrive."""
         repository = self.building / GIT
         try:
-            made = make_repository(origin, repository, self.secrets, pack_cache(links=self.shared), FEWER_COMMITS)
-            if made.shortened:
+            result = make_repository(origin, repository, self.secrets, pack_cache(links=self.shared), FEWER_COMMITS)
+            if result.shortened:
                 self.arriving.mkdir(exist_ok=True)
                 (self.arriving / _BOUNDARY).write_bytes(read_regular(repository / "shallow", _MAX_BOUNDARY_BYTES))
             if self.shared:
@@ -164,7 +164,7 @@ class RepositoryPlaces(Struct, frozen=True):
                 "to run without it"
             ) from error
         put_in_place(self.building, repository, self.work / GIT)
-        return made
+        return result
 
 
 def bring(origin: Origin, request: StoredRequest, into: RepositoryPlaces) -> tuple[StoredRequest, LateRepository]:
@@ -184,15 +184,15 @@ def bring(origin: Origin, request: StoredRequest, into: RepositoryPlaces) -> tup
             folder.mkdir(parents=True)
     except OSError as error:
         raise WorkspaceError(f"{error.filename} cannot be created ({error.strerror}); free disk space there") from error
-    begun = replace(request, git=InnerRepository(origin.head))
-    write_request(begun, into.run_dir)
+    initial = replace(request, git=InnerRepository(origin.head))
+    write_request(initial, into.run_dir)
 
     def make() -> InnerRepository:
-        made = into.make(origin)
-        write_request(replace(request, git=made), into.run_dir)
-        return made
+        repository = into.make(origin)
+        write_request(replace(request, git=repository), into.run_dir)
+        return repository
 
-    return begun, LateRepository(make, lambda: into.notice(_READS_HISTORY), into.rest(origin))
+    return initial, LateRepository(make, lambda: into.notice(_READS_HISTORY), into.rest(origin))
 
 
 def bring_again(request: StoredRequest, into: RepositoryPlaces) -> tuple[bool, LateRepository | None]:
@@ -205,12 +205,12 @@ def bring_again(request: StoredRequest, into: RepositoryPlaces) -> tuple[bool, L
     try:
         origin = replace(find_origin(Path(request.subject)), head=request.git.head)
         (into.work / GIT).mkdir(parents=True)
-        made = into.make(origin)
+        repository = into.make(origin)
     except (StackmemError, OSError):  # the folder's history has changed since
         remove_tree(into.building)
         remove_tree(into.arriving)
         return False, None
-    return True, _continued(made, origin, into)
+    return True, _continued(repository, origin, into)
 
 
 def bring_what_is_missing(request: StoredRequest, into: RepositoryPlaces) -> tuple[bool, LateRepository | None]:
@@ -234,8 +234,8 @@ def bring_what_is_missing(request: StoredRequest, into: RepositoryPlaces) -> tup
     return True, _continued(there, origin, into)
 
 
-def _continued(made: InnerRepository, origin: Origin, into: RepositoryPlaces) -> LateRepository | None:
-    return LateRepository(lambda: made, bool, into.rest(origin)) if made.shortened else None
+def _continued(repository: InnerRepository, origin: Origin, into: RepositoryPlaces) -> LateRepository | None:
+    return LateRepository(lambda: repository, bool, into.rest(origin)) if repository.shortened else None
 
 
 def remove_stale_locks(work: Path) -> None:
@@ -254,7 +254,7 @@ def remove_stale_locks(work: Path) -> None:
         os.close(folder)
 
 
-def commits_made(workspace: Workspace, given: InnerRepository, scrub: Callable[[str], str]) -> tuple[str, ...]:
+def commits_made(workspace: Workspace, repository: InnerRepository, scrub: Callable[[str], str]) -> tuple[str, ...]:
     """Return the agent's commits, newest first; empty if git no longer works.
 
     Git runs inside the sandbox, because the repository is under the agent's control.
@@ -262,7 +262,9 @@ def commits_made(workspace: Workspace, given: InnerRepository, scrub: Callable[[
     try:
         os.stat(f"{GIT}/logs", dir_fd=workspace.files.fd, follow_symlinks=False)
         command = f"git log --format='%h %s' --max-count={_MAX_COMMITS} --branches HEAD"
-        ended = workspace.run_apart(f"{command} --not {given.head}" if given.head else command, _SECONDS, _BYTES)
+        ended = workspace.run_apart(
+            f"{command} --not {repository.head}" if repository.head else command, _SECONDS, _BYTES
+        )
     except (OSError, ToolRefused, WorkspaceError):
         return ()
     if ended.exit_code != 0:

@@ -71,12 +71,12 @@ def find_hooks(folder: Path | None, location: str, environ: Mapping[str, str]) -
     for root in dict.fromkeys((folder, folder / location)):
         if not (root / HOOKS_FILE).is_file():
             continue
-        found, described = project_hooks(root)
+        more, described = project_hooks(root)
         if reason := _distrusted(root, described, environ):
             notes.append(f"{HOOKS_FILE} is ignored {reason}")
             continue
-        hooks += found
-        roots += [root] * len(found)
+        hooks += more
+        roots += [root] * len(more)
     return FoundHooks(tuple(hooks), tuple(roots), tuple(notes))
 
 
@@ -86,14 +86,14 @@ def _distrusted(root: Path, servers: FolderServers, environ: Mapping[str, str]) 
             return ""
     except UsageError as error:
         return f"because the record of trust is not usable: {error}"
-    shown = str(root) if str(root).isprintable() else ascii(str(root))
-    return f"because it is not trusted; run stackmem trust {shown}"
+    name = str(root) if str(root).isprintable() else ascii(str(root))
+    return f"because it is not trusted; run stackmem trust {name}"
 
 
 class HookRunner(Struct, frozen=True):
     """Runs the hooks of one run."""
 
-    found: FoundHooks
+    hooks: FoundHooks
     folder: Path | None  # the folder that the user named
     workspace: WorkspacePort
     snapshot: Callable[[], str]
@@ -103,26 +103,26 @@ class HookRunner(Struct, frozen=True):
 
     def recorded(self) -> tuple[Hook, ...]:
         """Return the hooks as the run records them."""
-        return tuple(replace(hook, command=self.scrub(hook.command)) for hook in self.found.hooks)
+        return tuple(replace(hook, command=self.scrub(hook.command)) for hook in self.hooks.hooks)
 
     def __call__(self, effect: RunHook) -> HookRan:
-        known = dict(zip(self.recorded(), zip(self.found.hooks, self.found.roots, strict=True), strict=True))
-        if effect.hook not in known or self.folder is None:
+        by_hook = dict(zip(self.recorded(), zip(self.hooks.hooks, self.hooks.roots, strict=True), strict=True))
+        if effect.hook not in by_hook or self.folder is None:
             return HookRan(effect.hook, "failed", f"{effect.hook.source} no longer has this hook, or is not trusted")
-        hook, root = known[effect.hook]
+        hook, root = by_hook[effect.hook]
         if effect.hook.sandbox:
             ran = _decided(hook, _in_workspace(hook, effect.given, self.workspace))
             digests = {path: self.workspace.digest(path) for path in effect.sources}
-            return self._shown(replace(ran, hook=effect.hook, digests=digests, tree=self.snapshot()))
-        given = {**json.loads(effect.given), "cwd": str(self.folder), "run_dir": str(self.run_dir)}
-        return self._shown(replace(run_outside(hook, root, given, self.folder, self.environ), hook=effect.hook))
+            return self._printable(replace(ran, hook=effect.hook, digests=digests, tree=self.snapshot()))
+        payload = {**json.loads(effect.given), "cwd": str(self.folder), "run_dir": str(self.run_dir)}
+        return self._printable(replace(run_outside(hook, root, payload, self.folder, self.environ), hook=effect.hook))
 
-    def _shown(self, ran: HookRan) -> HookRan:
+    def _printable(self, ran: HookRan) -> HookRan:
         return replace(ran, text=clip_chars(visible(self.scrub(ran.text)), _TEXT_CHARS))
 
 
 def run_outside(
-    hook: Hook, root: Path | None, given: Mapping[str, object], folder: Path, environ: Mapping[str, str]
+    hook: Hook, root: Path | None, payload: Mapping[str, object], folder: Path, environ: Mapping[str, str]
 ) -> HookRan:
     """Run a hook in the user's folder, outside of the sandbox."""
     if root is not None and not _still_trusted(root, environ):
@@ -134,7 +134,7 @@ def run_outside(
     try:
         profile = Profile(output_mib=_OUTPUT_MIB)
         seat = Seat(folder, fd, str(folder), profile, (), dict(environ), Toolchain("", ""), folder)
-        level = _OnHost(json.dumps(given, ensure_ascii=False).encode("utf-8", "replace"))
+        level = _OnHost(json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace"))
         return _decided(hook, run(level, seat, hook.command, hook.seconds, apart_bytes=_READ_BYTES))
     except (OSError, WorkspaceError) as error:
         return HookRan(hook, "failed", f"it cannot be started ({error})")
@@ -159,12 +159,12 @@ class _OnHost:
     layers = False
     doors = False
 
-    def __init__(self, given: bytes) -> None:
-        self._given = given
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         file = private_tmp(stack) / "input.json"
-        file.write_bytes(self._given)
+        file.write_bytes(self._payload)
         script = f"exec <{shlex.quote(str(file))}\n{command}"
         return CommandLaunch(
             limited(script, seat.profile, count_processes=False), dict(seat.environ), f"/proc/self/fd/{seat.fd}"
@@ -174,13 +174,13 @@ class _OnHost:
         return plain_code(process.returncode)
 
 
-def _in_workspace(hook: Hook, given: str, workspace: WorkspacePort) -> CommandEnd | str:
+def _in_workspace(hook: Hook, payload: str, workspace: WorkspacePort) -> CommandEnd | str:
     """Run a hook as the agent's commands run. Returns a text if it cannot be run there."""
     if not isinstance(workspace, Workspace):
         return "this run has no sandbox for commands"
-    if len(given) > _SHOWN_INPUT:
-        given = json.dumps({**_shortened(json.loads(given)), "shortened": True})
-    command = f"exec <<'STACKMEM_END_OF_INPUT'\n{given}\nSTACKMEM_END_OF_INPUT\n{hook.command}"
+    if len(payload) > _SHOWN_INPUT:
+        payload = json.dumps({**_shortened(json.loads(payload)), "shortened": True})
+    command = f"exec <<'STACKMEM_END_OF_INPUT'\n{payload}\nSTACKMEM_END_OF_INPUT\n{hook.command}"
     try:
         return workspace.run_apart(command, hook.seconds, _READ_BYTES)
     except ToolRefused as refused:
@@ -202,8 +202,11 @@ def _decided(hook: Hook, ended: CommandEnd | str) -> HookRan:
         return HookRan(hook, "failed", ended)
     out, err = (clean(b"".join(part.parts())) if part is not None else "" for part in (ended.capture, ended.errors))
     if ended.reason:
-        why = {"timeout": f"it did not end within {hook.seconds:g} s", "output": f"it printed over {_OUTPUT_MIB} MiB"}
-        return HookRan(hook, "failed", why.get(ended.reason, f"it was ended ({ended.reason})"), ended.exit_code)
+        reasons = {
+            "timeout": f"it did not end within {hook.seconds:g} s",
+            "output": f"it printed over {_OUTPUT_MIB} MiB",
+        }
+        return HookRan(hook, "failed", reasons.get(ended.reason, f"it was ended ({ended.reason})"), ended.exit_code)
     if ended.exit_code == 2:
         return HookRan(hook, "refused", err.strip() or out.strip(), 2)
     if ended.exit_code != 0:
@@ -246,14 +249,14 @@ def must_be_appliable(run_dir: Path, folder: Path, files: Sequence[str], environ
     Raises:
         UsageError: A hook refuses.
     """
-    found = find_hooks(folder, "", environ)
-    given = {
+    catalog = find_hooks(folder, "", environ)
+    payload = {
         "hook_event_name": "before_apply", "cwd": str(folder), "run_dir": str(run_dir), "files": list(files),
     }  # fmt: skip
-    for hook, root in zip(found.hooks, found.roots, strict=True):
+    for hook, root in zip(catalog.hooks, catalog.roots, strict=True):
         if hook.event != "before_apply":
             continue
-        ran = run_outside(hook, root, given, folder, environ)
+        ran = run_outside(hook, root, payload, folder, environ)
         ran = replace(ran, text=clip_chars(visible(ran.text), _TEXT_CHARS))
         with (run_dir / APPLY_HOOKS).open("ab") as file:
             file.write(msgspec.json.encode({"at": time.time(), "ran": ran}) + b"\n")

@@ -60,9 +60,9 @@ class Eyes(Struct, frozen=True):
                 kinds = "a PNG, JPEG, GIF or WebP image or a PDF"
                 return _refused(path, f"it is not {kinds}, whatever its name says; {outcome.text}")
             return outcome
-        return self.shown(raw, path, pages)
+        return self.show(raw, path, pages)
 
-    def shown(self, raw: bytes, path: str, pages: str = "") -> ToolOutcome:
+    def show(self, raw: bytes, path: str, pages: str = "") -> ToolOutcome:
         """Return an image or a PDF from its bytes."""
         if self.vision is None:
             return _refused(path, _blind(raw))
@@ -101,7 +101,7 @@ def read_file(workspace: WorkspacePort, eyes: Eyes | None, call: ReadFile, shown
 
 def shown_image(eyes: Eyes | None, raw: bytes, name: str) -> ToolOutcome:
     """Return an image that the user passed directly."""
-    return eyes.shown(raw, name) if eyes is not None else _refused(name, "this run cannot store images")
+    return eyes.show(raw, name) if eyes is not None else _refused(name, "this run cannot store images")
 
 
 def with_pictures(
@@ -111,7 +111,7 @@ def with_pictures(
     images = [ref for ref in pictures if isinstance(ref, ImageRef)]
     for number, raw in enumerate((raw for raw in pictures if isinstance(raw, bytes)), 1):
         if eyes is not None:
-            outcome = eyes.shown(raw, f"{name} {number}")
+            outcome = eyes.show(raw, f"{name} {number}")
             text, images = f"{text}\n{outcome.text}", [*images, *listed(outcome.images)]
     return text, tuple(images) or UNSET
 
@@ -156,5 +156,5 @@ def _blind(raw: bytes) -> str:
     return f"it is a {head.kind} image of {head.width} x {head.height} pixels, and {BLIND}"
 
 
-def _refused(path: str, why: str) -> ToolOutcome:
-    return ToolOutcome(f"{named(path)} cannot be shown: {why}", failed=True)
+def _refused(path: str, reason: str) -> ToolOutcome:
+    return ToolOutcome(f"{named(path)} cannot be shown: {reason}", failed=True)

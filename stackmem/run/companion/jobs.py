@@ -34,9 +34,9 @@ def wants_jobs(settings: Settings, *, own_folder: bool) -> bool:
 W = TypeVar("W")
 
 
-def with_jobs(workspace: W, begun: RunStarted) -> W:
+def with_jobs(workspace: W, start: RunStarted) -> W:
     """Let the answers to commands name the processes left behind, if the run offers jobs instead."""
-    if isinstance(workspace, Workspace) and offers_jobs(begun.tools, begun.registered):
+    if isinstance(workspace, Workspace) and offers_jobs(start.tools, start.registered):
         workspace.report_left()
     return workspace
 

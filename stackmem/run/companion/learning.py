@@ -129,8 +129,8 @@ def _commands(run_dir: Path) -> Iterator[tuple[str, tuple[str, int]]]:
             match record.event:
                 case ModelReplied():
                     calls = [part for part in record.event.parts if isinstance(part, ToolCall)]
-                    given = calls[0].arguments if calls and calls[0].name == "run_command" else None
-                    command = given.get("command") if isinstance(given, dict) else None
+                    arguments = calls[0].arguments if calls and calls[0].name == "run_command" else None
+                    command = arguments.get("command") if isinstance(arguments, dict) else None
                 case ToolReturned() if command is not None:
                     if record.event.exit_code is not None:
                         yield command, (_EXIT.sub("", record.event.text), record.event.exit_code)

@@ -34,12 +34,12 @@ def find_permissions(folder: Path | None, location: str, environ: Mapping[str, s
     """
     if folder is None:
         return FoundPermissions()
-    known = (*RULED_TOOLS, TOOL, RUN_PYTHON, *TOOLS)
-    rules, notes = list(own_rules(environ, known)), []
+    tools = (*RULED_TOOLS, TOOL, RUN_PYTHON, *TOOLS)
+    rules, notes = list(own_rules(environ, tools)), []
     for root in dict.fromkeys((folder, folder / location)):
         if not (root / PERMISSIONS_FILE).is_file():
             continue
-        own, servers = project_rules(root, known)
+        own, servers = project_rules(root, tools)
         reason = _ignored(root, servers, environ) if any(rule.effect == "allow" for rule in own) else ""
         if reason:
             own = tuple(rule for rule in own if rule.effect != "allow")
@@ -55,5 +55,5 @@ def _ignored(root: Path, servers: FolderServers, environ: Mapping[str, str]) -> 
             return ""
     except UsageError as error:
         return f"because the record of trust is not usable: {error}"
-    shown = str(root) if str(root).isprintable() else ascii(str(root))
-    return f"because it is not trusted; run stackmem trust {shown}"
+    name = str(root) if str(root).isprintable() else ascii(str(root))
+    return f"because it is not trusted; run stackmem trust {name}"

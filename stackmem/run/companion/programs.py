@@ -45,7 +45,7 @@ class FoundPrograms(Struct, frozen=True):
 
 
 def find_programs(
-    root: Path, location: str, named: tuple[str, ...], cwd: Path, environ: Mapping[str, str]
+    root: Path, location: str, folders: tuple[str, ...], cwd: Path, environ: Mapping[str, str]
 ) -> FoundPrograms:
     """Return the programs for work in ``root / place``, and those of the folders that the user named.
 
@@ -54,7 +54,7 @@ def find_programs(
     """
     programs: dict[str, FoundProgram] = {}
     notes: list[str] = []
-    places = [(folder, "") for folder in (_named(each, cwd) for each in named)]
+    places = [(folder, "") for folder in (_named_folder(each, cwd) for each in folders)]
     own = _own_folder(root / location, environ, notes)
     if own is not None:
         places.append((own, str(Path(location, PROGRAMS_FOLDER))))
@@ -73,7 +73,7 @@ def find_programs(
     return FoundPrograms(tuple(programs.values()), tuple(notes), outside)
 
 
-def _named(name: str, cwd: Path) -> Path:
+def _named_folder(name: str, cwd: Path) -> Path:
     folder = (cwd / os.path.expanduser(name)).resolve()
     if not folder.is_dir():
         raise UsageError(f"--programs {name}: no such folder; name a folder with programs")
@@ -89,21 +89,21 @@ def _own_folder(folder: Path, environ: Mapping[str, str], notes: list[str]) -> P
     except UsageError as error:
         notes.append(f"the programs of the folder are not offered: {error}")
         return None
-    shown = str(folder) if str(folder).isprintable() else ascii(str(folder))
-    notes.append(f"{PROGRAMS_FOLDER} is ignored because it is not trusted; run stackmem trust {shown}")
+    name = str(folder) if str(folder).isprintable() else ascii(str(folder))
+    notes.append(f"{PROGRAMS_FOLDER} is ignored because it is not trusted; run stackmem trust {name}")
     return None
 
 
-def for_agent(found: FoundPrograms, strategy: MemoryStrategy) -> tuple[tuple[Skill, ...], str]:
+def for_agent(catalog: FoundPrograms, strategy: MemoryStrategy) -> tuple[tuple[Skill, ...], str]:
     """Return the entries for the heap, and the text for the agent's instructions."""
-    if not is_offered(found):
+    if not is_offered(catalog):
         return (), ""
-    offered = tuple(each.program for each in found.programs)
+    offered = tuple(each.program for each in catalog.programs)
     if tool_name(HeapRead) not in map(tool_name, strategy.tools):
         return (), advice(offered, heap=False)
     entries = tuple(
         as_skill(each.program, each.inside or each.program.path, each.program.digest if each.inside else "")
-        for each in found.programs
+        for each in catalog.programs
     )
     return entries, advice(offered, heap=True)
 
@@ -124,16 +124,16 @@ def with_own(programs: FoundPrograms, strategy: MemoryStrategy, *, sandboxed: bo
     return replace(programs, programs=(FoundProgram(program, own.text, path), *programs.programs))
 
 
-def is_offered(found: FoundPrograms) -> bool:
+def is_offered(catalog: FoundPrograms) -> bool:
     """Return whether the agent gets the tool. A tool of the user with the same name takes precedence."""
-    return bool(found.programs) and TOOL not in TOOLS
+    return bool(catalog.programs) and TOOL not in TOOLS
 
 
 def recorded(
-    found: FoundPrograms, workspace: str, run_dir: Path, scrub: Callable[[str], str]
+    catalog: FoundPrograms, workspace: str, run_dir: Path, scrub: Callable[[str], str]
 ) -> tuple[OfferedProgram, ...]:
     """Store the texts of the programs that the agent can call, and return the programs as the run records them."""
-    if not is_offered(found):
+    if not is_offered(catalog):
         return ()
     return tuple(
         replace(
@@ -141,7 +141,7 @@ def recorded(
             path=f"{workspace}/{each.inside}" if each.inside else each.program.path,
             digest=keep_source(run_dir, scrub(each.text)),
         )
-        for each in found.programs
+        for each in catalog.programs
     )
 
 

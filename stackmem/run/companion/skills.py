@@ -44,10 +44,10 @@ def skill_mounts(skills: tuple[Skill, ...], folder: Path | None, environ: Mappin
         file = own_skill_file(skill.source, environ) if skill.files else None
         if file is None or not file.is_file():
             continue
-        place = file.parent
-        inside = folder is not None and (place.is_relative_to(folder) or folder.is_relative_to(place))
-        if not inside and place != Path("/"):
-            places.append(str(place))
+        parent = file.parent
+        inside = folder is not None and (parent.is_relative_to(folder) or folder.is_relative_to(parent))
+        if not inside and parent != Path("/"):
+            places.append(str(parent))
     return tuple(Mount(path, path) for path in dict.fromkeys(places))
 
 

@@ -29,8 +29,8 @@ def answer_web_call(call: WebCall, model: ModelPort, network: NetworkList | None
     if network is None:
         return ToolOutcome("web_search works only with --network list", failed=True)
     query, domains = " ".join(call.query.split()), searched_domains(network.hosts)
-    if (why := _refusal(query, domains)) or (search := getattr(model, "search", None)) is None:
-        return ToolOutcome(why or f"the model has no web search; {ALTERNATIVE}", failed=True)
+    if (reason := _refusal(query, domains)) or (search := getattr(model, "search", None)) is None:
+        return ToolOutcome(reason or f"the model has no web search; {ALTERNATIVE}", failed=True)
     answer: SearchAnswer = search(query, domains)
     cost = SearchBill(answer.usage, answer.searches, round(answer.fee_usd, 6))
     if answer.failure:

@@ -54,19 +54,19 @@ def _ended_jobs(upcoming: Effect, state: State, world: World) -> JobsEnded | Non
     ended = world.workspace.jobs.news()
     if not ended:
         return None
-    told = tuple(EndedJob(each.number, each.command, each.how, each.tail) for each in ended)
+    jobs = tuple(EndedJob(each.number, each.command, each.how, each.tail) for each in ended)
     requests = tuple(request for each in ended for request in each.requests)
     digests = {path: world.digest(path) for path in state.heap.sources}
-    return JobsEnded(told, digests, world.snapshot(), requests or UNSET)
+    return JobsEnded(jobs, digests, world.snapshot(), requests or UNSET)
 
 
-def read_attached(named: UserFile, state: State, world: World) -> PersonAttached:
+def read_attached(file: UserFile, state: State, world: World) -> PersonAttached:
     """Read what the user attached in a conversation."""
-    if named.recorded is not None:
-        return named.recorded
-    read = read_attachment(named, world, state.shown_bytes)
-    given = UNSET if named.raw is None else True
-    return PersonAttached(read.path, read.content, read.start_line, read.end_line, read.failed, read.images, given)
+    if file.recorded is not None:
+        return file.recorded
+    read = read_attachment(file, world, state.shown_bytes)
+    from_user = UNSET if file.raw is None else True
+    return PersonAttached(read.path, read.content, read.start_line, read.end_line, read.failed, read.images, from_user)
 
 
 def run_for_user(command: str, state: State, world: World, interrupts: Interrupts) -> PersonRan:

@@ -95,28 +95,28 @@ def use_built_in(call: InvokeTool, context: ToolContext) -> ToolAnswered:
     fault = _fault(call)
     if fault:
         return ToolAnswered(None, "bad_arguments", fault)
-    given = {name: value for name, value in call.arguments.items() if value is not None}
+    arguments = {name: value for name, value in call.arguments.items() if value is not None}
     files = context.workspace.files
     try:
         match call.tool:
             case "shell":
-                return _shell(given, call.timeout_seconds, context)
+                return _shell(arguments, call.timeout_seconds, context)
             case "run_python":
                 limit = call.timeout_seconds or context.command_seconds
-                result = context.python.use(given, limit, context.workspace, context.scrub)
+                result = context.python.use(arguments, limit, context.workspace, context.scrub)
                 # the process of a Python program writes no files, and waits in the middle of its work
-                waits = "session" in given and isinstance(result.value, dict) and "call" in result.value
+                waits = "session" in arguments and isinstance(result.value, dict) and "call" in result.value
                 return result if waits else replace(result, tree=context.snapshot())
             case "read_file":
-                return _read(files.read_whole(given["path"], context.literal_bytes), given["path"], context)
+                return _read(files.read_whole(arguments["path"], context.literal_bytes), arguments["path"], context)
             case "list_files":
-                return ToolAnswered([context.scrub(name) for name in files.names(given.get("path") or ".")])
+                return ToolAnswered([context.scrub(name) for name in files.names(arguments.get("path") or ".")])
             case "make_directory":
-                files.make_directory(given["path"])
+                files.make_directory(arguments["path"])
             case _:
-                if given.get("parents") and "/" in given["path"].strip("/"):
-                    files.make_directory(given["path"].rpartition("/")[0])
-                outcome = files.write(given["path"], given["content"])
+                if arguments.get("parents") and "/" in arguments["path"].strip("/"):
+                    files.make_directory(arguments["path"].rpartition("/")[0])
+                outcome = files.write(arguments["path"], arguments["content"])
                 if outcome.failed:
                     return ToolAnswered(None, "refused", context.scrub(outcome.text))
     except ToolRefused as refused:
@@ -145,11 +145,11 @@ def _fault(call: InvokeTool) -> str:
     return "" if bad is None else f"{str(bad)[:80]!r} is not a name of an environment variable"
 
 
-def _shell(given: dict[str, Any], seconds: float | None, context: ToolContext) -> ToolAnswered:
-    lines = [f"export {name}={shlex.quote(_plain(value))}" for name, value in (given.get("env") or {}).items()]
-    if folder := given.get("working_directory"):
+def _shell(arguments: dict[str, Any], seconds: float | None, context: ToolContext) -> ToolAnswered:
+    lines = [f"export {name}={shlex.quote(_plain(value))}" for name, value in (arguments.get("env") or {}).items()]
+    if folder := arguments.get("working_directory"):
         lines.append(f"cd -- {shlex.quote(folder)} || exit 1")
-    command = "\n".join([*lines, given["command"]])
+    command = "\n".join([*lines, arguments["command"]])
     limit = context.command_seconds if seconds is None else seconds
     ended = context.workspace.run_apart(command, limit, context.literal_bytes)
     value: dict[str, Any] = {"stdout": "", "stderr": "", "exit_code": ended.exit_code}
@@ -222,28 +222,28 @@ def _rank(rows: list[tuple[str, str]], words: list[str]) -> list[str]:
         store.execute("CREATE VIRTUAL TABLE text USING fts5(name UNINDEXED, body)")
         split = [(name, " ".join(_WORD.findall(re.sub(r"[_/.-]", " ", body)))) for name, body in rows]
         store.executemany("INSERT INTO text VALUES (?, ?)", split)
-        wanted = " OR ".join(f'"{word}"' for word in words)
-        found = store.execute("SELECT name, bm25(text) FROM text WHERE text MATCH ?", (wanted,)).fetchall()
-    return [name for name, _ in sorted(found, key=lambda row: (round(row[1], 9), row[0]))]
+        query = " OR ".join(f'"{word}"' for word in words)
+        matches = store.execute("SELECT name, bm25(text) FROM text WHERE text MATCH ?", (query,)).fetchall()
+    return [name for name, _ in sorted(matches, key=lambda row: (round(row[1], 9), row[0]))]
 
 
 def _paths(context: ToolContext) -> list[str]:
     """Return the workspace's files, sorted, without those that ``.gitignore`` excludes."""
-    found: list[str] = []
+    paths: list[str] = []
     level = ["."]
     rules = context.rules()
     try:
-        while level and len(found) < MAX_FILES:
+        while level and len(paths) < MAX_FILES:
             inside = [each for folder in level for each in _inside(folder, context)]
             skipped = rules.ignored([os.fsencode(each.rstrip("/")) for each in inside])
-            kept = [each for each in inside if os.fsencode(each.rstrip("/")) not in skipped]
-            level = [each.rstrip("/") for each in kept if each.endswith("/")]
-            found += [each for each in kept if not each.endswith("/")]
+            names = [each for each in inside if os.fsencode(each.rstrip("/")) not in skipped]
+            level = [each.rstrip("/") for each in names if each.endswith("/")]
+            paths += [each for each in names if not each.endswith("/")]
     except TimeoutError as error:
         raise WorkspaceError(f"{error}; see what .gitignore says") from error
     finally:
         rules.close()
-    return sorted(found)[:MAX_FILES]
+    return sorted(paths)[:MAX_FILES]
 
 
 def _inside(folder: str, context: ToolContext) -> list[str]:

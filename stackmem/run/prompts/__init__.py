@@ -23,12 +23,12 @@ def prompt_text(name: str) -> str:
 
 def with_traits(text: str, traits: list[str]) -> str:
     """``text`` without the lines whose marks do not hold, and without the marks."""
-    kept = []
+    lines = []
     for line in text.splitlines(keepends=True):
         holds, rest = True, line
         while (mark := _MARK.match(rest)) is not None:
             holds = holds and (mark[2] in traits) == (mark[1] == "+")
             rest = rest[mark.end() :]
         if holds:
-            kept.append(rest)
-    return "".join(kept)
+            lines.append(rest)
+    return "".join(lines)

@@ -83,12 +83,12 @@ class RecordedTool:
 class RecordedPerson(Unattended):
     """The user of a conversation, who says each recorded text at its recorded position between the facts."""
 
-    def __init__(self, tail: list[Record], made: list[Any]) -> None:
-        """Start with the records in ``tail``. ``made`` has the facts so far, one for each record."""
-        self._tail, self._made = tail, made
+    def __init__(self, tail: list[Record], facts: list[Any]) -> None:
+        """Start with the records in ``tail``. ``facts`` has the facts so far, one for each record."""
+        self._tail, self._facts = tail, facts
 
     def _next(self) -> Event | None:
-        return self._tail[len(self._made)].event if len(self._made) < len(self._tail) else None
+        return self._tail[len(self._facts)].event if len(self._facts) < len(self._tail) else None
 
     def request(self) -> str:
         event = self._next()
@@ -158,14 +158,14 @@ class Recorded(Struct):
         return self.people.popleft() if self.people else None
 
 
-def in_recorded_order(tail: list[Record], made: list[Any], effect: Parallel) -> Parallel:
+def in_recorded_order(tail: list[Record], facts: list[Any], effect: Parallel) -> Parallel:
     """Return only the branch that was answered next in the recording, so that the runs can be compared fact by fact.
 
     Args:
         tail: The recorded events.
-        made: The facts so far, one per record.
+        facts: The facts so far, one per record.
     """
-    event: Event | None = tail[len(made)].event if len(made) < len(tail) else None
+    event: Event | None = tail[len(facts)].event if len(facts) < len(tail) else None
     candidates = (each for each in effect.branches if event is not None and answers(type(each[1]), event, each[0]))
     return Parallel((next(candidates, effect.branches[0]),))
 

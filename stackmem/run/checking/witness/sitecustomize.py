@@ -61,11 +61,11 @@ class Witness:
         self._getpid = os.getpid
         self._busy = False
 
-    def say(self, *said: object) -> None:
+    def say(self, *values: object) -> None:
         """Write one line. Does nothing in a forked child process."""
         if self._getpid() != self._pid:
             return
-        words = [f'"{each}"' if isinstance(each, str) else str(each) for each in (self._name, *said)]
+        words = [f'"{each}"' if isinstance(each, str) else str(each) for each in (self._name, *values)]
         try:
             file = self._open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
@@ -161,9 +161,9 @@ def watch_unittest(witness: Witness, module: Any) -> None:
     run = module.TextTestRunner.run
 
     def counted(self: Any, test: Any) -> Any:
-        collected, begun = test.countTestCases(), witness.begin()
+        collected, outermost = test.countTestCases(), witness.begin()
         result = run(self, test)
-        if begun:
+        if outermost:
             failed = len(result.failures) + len(result.errors) + len(result.unexpectedSuccesses)
             ran, skipped = result.testsRun, len(result.skipped)
             stopped = result.shouldStop and not failed
