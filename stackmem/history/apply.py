@@ -200,7 +200,7 @@ def _staged(origin: Path) -> Iterator[int]:
         raise UsageError(f"another apply is running in {origin}; wait until it has ended, and apply again")
     try:
         try:
-            remove_tree(stage / "work", held=(lock,))
+            remove_tree(stage / "work", open_fds=(lock,))
             os.mkdir("work", 0o700, dir_fd=lock)
             work = os.open("work", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=lock)
             try:
@@ -208,7 +208,7 @@ def _staged(origin: Path) -> Iterator[int]:
             finally:
                 os.close(work)
         finally:
-            remove_tree(stage, held=(lock,))  # if we are killed, this continues and the next apply waits for it
+            remove_tree(stage, open_fds=(lock,))  # if we are killed, this continues and the next apply waits for it
     finally:
         os.close(lock)
 

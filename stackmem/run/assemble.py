@@ -206,7 +206,7 @@ def _opened(plan: Plan, places: RunPlaces, scrubber: Scrubber) -> tuple[Workspac
             return opened
         return open_workspace(
             settings.isolation, view, subject.inside, plan.profile, (*lent, *mounts), env, scrub=scrubber.scrub,
-            hidden=hidden, project=request.project, place=subject.place, network_list=plan.network,
+            hidden=hidden, project=request.project, subfolder=subject.place, network_list=plan.network,
             ready=ready,
         )  # fmt: skip
 

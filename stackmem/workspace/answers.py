@@ -115,9 +115,9 @@ def lost_note(path: str, before: bytes, raw: bytes) -> str:
     Small models replace a file by only the part that they changed.
     """
     if path.endswith(".py"):
-        parts_of, what = _definitions, "defines"
+        parts_of, verb = _definitions, "defines"
     elif path.endswith(".json"):
-        parts_of, what = _members, "has the key"
+        parts_of, verb = _members, "has the key"
     else:
         return ""
     after = parts_of(raw)
@@ -126,7 +126,7 @@ def lost_note(path: str, before: bytes, raw: bytes) -> str:
         return ""
     names = ", ".join(name[:40] for name in list(lost)[:_LOST_SHOWN])
     more = f" and {len(lost) - _LOST_SHOWN} more" if len(lost) > _LOST_SHOWN else ""
-    note = f"\nnote: the file no longer {what} {names}{more}"
+    note = f"\nnote: the file no longer {verb} {names}{more}"
     text = "\n".join(lost.values())
     if len(text) > _LOST_CHARS:
         return note
@@ -180,7 +180,7 @@ def form_note(before: bytes, raw: bytes) -> str:
     if before.startswith(codecs.BOM_UTF8) and not raw.startswith(codecs.BOM_UTF8):
         lost.append(("it began with a byte order mark and no longer does", r"sed -i '1s/^/\xef\xbb\xbf/'"))
     return "".join(
-        f"\nnote: {what}; if that is not wanted, restore it, for example with {command}" for what, command in lost
+        f"\nnote: {change}; if that is not wanted, restore it, for example with {command}" for change, command in lost
     )
 
 

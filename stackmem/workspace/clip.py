@@ -21,12 +21,12 @@ _SEQUENCES = re.compile(
 )
 
 # Control characters except \n and \t, and characters that are invisible or change the reading direction.
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f\ud800-\udfff]"
 )
 _PLAIN = bytes([*b"\t\n", *range(0x20, 0x7F)])
-_UNSEEN_IN_NAMES = re.compile(rf"{_UNSEEN.pattern}|[\t\n\\]")
+_UNSEEN_IN_NAMES = re.compile(rf"{_INVISIBLE.pattern}|[\t\n\\]")
 _ESCAPED = re.compile(r"\\(?:([nrt\\])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t", "\\": r"\\"}
 
@@ -47,7 +47,7 @@ def clean(raw: bytes) -> str:
 
 def visible(text: str) -> str:
     """Return the text with control characters escaped. Nothing is removed; line feeds and tabs stay."""
-    return _UNSEEN.sub(_escape, text)
+    return _INVISIBLE.sub(_escape, text)
 
 
 def _last_state(line: str) -> str:
@@ -79,8 +79,8 @@ def clip(text: str, max_bytes: int) -> str:
         return cut(text, max_bytes)
     head = cut(text, room // 4)
     tail = raw[len(raw) - (room - room // 4) :].decode("utf-8", "ignore")
-    kept = len(head.encode()) + len(tail.encode())
-    return head + _omitted(len(raw) - kept, len(raw)) + tail
+    size = len(head.encode()) + len(tail.encode())
+    return head + _omitted(len(raw) - size, len(raw)) + tail
 
 
 def _omitted(omitted: int, total: int) -> str:
@@ -110,15 +110,15 @@ def _escape_in_name(match: re.Match[str]) -> str:
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else _escape(match)
 
 
-def meant_name(shown: str) -> bytes | None:
+def meant_name(text: str) -> bytes | None:
     """Return the name that ``shown_name`` displays this way, or None if the text is not an escaped file name."""
-    if "\\" not in shown:
+    if "\\" not in text:
         return None
     try:
-        name = _ESCAPED.sub(_unescape, shown).encode("utf-8", "surrogateescape")
+        name = _ESCAPED.sub(_unescape, text).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         return None
-    return name if shown_name(name) == shown and b"\0" not in name else None
+    return name if shown_name(name) == text and b"\0" not in name else None
 
 
 def _unescape(match: re.Match[str]) -> str:

@@ -39,7 +39,9 @@ _BETWEEN = re.compile(
 )
 """Matches the text between the name of a header and its value."""
 _LINE = re.compile(rf"[^\r\n\"'\\]{{0,{_MAX_CHARS}}}+")
-_ONE = re.compile(rf"(?P<scheme>{_SCHEME})(?P<value>{_VALUE}{{1,{_MAX_CHARS}}}+)(?P<code>[(\[{{$<]?)", re.IGNORECASE)
+_CREDENTIAL = re.compile(
+    rf"(?P<scheme>{_SCHEME})(?P<value>{_VALUE}{{1,{_MAX_CHARS}}}+)(?P<code>[(\[{{$<]?)", re.IGNORECASE
+)
 _PAIR = re.compile(rf"(?P<name>[^\s=;,]{{1,256}}+)=(?P<value>{_VALUE}{{{_MIN_CHARS},}}+){_NO_CODE}")
 _ATTRIBUTES = frozenset({"expires", "max-age", "domain", "path", "samesite", "version", "priority"})
 _PARAMETER = re.compile(
@@ -74,14 +76,14 @@ class Credential(NamedTuple):
 
 def scrub_named(text: str) -> str:
     """Replace each credential by ``[secret KIND]``. Names and all other text stay."""
-    found = sorted(credentials(text))
+    matches = sorted(credentials(text))
     pieces, done = [], 0
-    for start, end, kind in found:
+    for start, end, kind in matches:
         # A parameter within a header is found twice; the first, longer one is replaced.
         if start >= done:
             pieces += [text[done:start], f"[secret {kind}]"]
             done = end
-    return "".join((*pieces, text[done:])) if found else text
+    return "".join((*pieces, text[done:])) if matches else text
 
 
 def credentials(text: str) -> Iterator[Credential]:
@@ -96,7 +98,7 @@ def credentials(text: str) -> Iterator[Credential]:
             between = _BETWEEN.match(text, done)
             if between is not None and _is_header(text, at, end, between["closing"]):
                 bare = between["closing"] is None and between["opening"] is None
-                value = (_LINE if end == "cookie" else _ONE).match(text, between.end())
+                value = (_LINE if end == "cookie" else _CREDENTIAL).match(text, between.end())
                 if value is not None:
                     yield from _in_pairs(value) if end == "cookie" else _in_header(value, end, bare=bare)
                     done = value.end()  # continue after it, so that no part is read twice

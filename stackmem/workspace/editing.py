@@ -20,7 +20,7 @@ _SHOWN_LINES = 8
 _SHOWN_PLACES = 10
 _LINE_BYTES = 200
 _NEAR = 0.5
-_SHOWN = re.compile(r"\\(?:r|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
+_ESCAPE = re.compile(r"\\(?:r|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 _MAX_ESCAPES = 1_000
 _SHORT_BYTES = 1_500
 """Up to this size, the answer to an edit that does not match includes the whole file."""
@@ -83,7 +83,7 @@ def _as_shown(text: str, old: str, new: str) -> tuple[str, str] | None:
     or several different ones.
     """
     parts, at = [], 0
-    for match in _SHOWN.finditer(old):
+    for match in _ESCAPE.finditer(old):
         if (char := _unescaped(match)) is not None:
             parts.append(f"{re.escape(old[at : match.start()])}({re.escape(match[0])}|{re.escape(char)})")
             at = match.end()
@@ -94,16 +94,18 @@ def _as_shown(text: str, old: str, new: str) -> tuple[str, str] | None:
         return None
     ((exact, spelled),) = matches.items()
     uses: dict[str, list[str]] = {}
-    for match, each in zip((one for one in _SHOWN.finditer(old) if _unescaped(one) is not None), spelled, strict=True):
+    for match, each in zip(
+        (escape for escape in _ESCAPE.finditer(old) if _unescaped(escape) is not None), spelled, strict=True
+    ):
         uses.setdefault(match[0], []).append(each)
 
     def spell(match: re.Match[str]) -> str:
-        known = uses.get(match[0])
-        if known is None:
+        spellings = uses.get(match[0])
+        if spellings is None:
             return _unescaped(match) or match[0]
-        return known.pop(0) if len(known) > 1 else known[0]
+        return spellings.pop(0) if len(spellings) > 1 else spellings[0]
 
-    return exact, _SHOWN.sub(spell, new)
+    return exact, _ESCAPE.sub(spell, new)
 
 
 def _unescaped(match: re.Match[str]) -> str | None:
@@ -115,8 +117,8 @@ def _unescaped(match: re.Match[str]) -> str | None:
 
 def _whole_file(text: str, scrub: Callable[[str], str]) -> str:
     """Return the file as ``read_file`` shows it, or an empty string if it is not short."""
-    shown = visible(scrub(text.replace("\r\n", "\n"))).rstrip("\n")
-    return shown if shown.strip() and len(shown.encode(errors="replace")) <= _SHORT_BYTES else ""
+    content = visible(scrub(text.replace("\r\n", "\n"))).rstrip("\n")
+    return content if content.strip() and len(content.encode(errors="replace")) <= _SHORT_BYTES else ""
 
 
 def _ends_in_crlf(text: str) -> bool:
@@ -139,28 +141,28 @@ def _lines_of(text: str, old: str) -> str:
 def _nearest(text: str, old: str, scrub: Callable[[str], str]) -> str:
     """Return the lines that are most similar to the text that was not found."""
     lines = text.splitlines()[:_COMPARED_LINES]
-    wanted = [line.strip() for line in old.splitlines() if line.strip()]
+    old_lines = [line.strip() for line in old.splitlines() if line.strip()]
     bare = [line.strip() for line in lines]
-    if not wanted or not any(bare):
+    if not old_lines or not any(bare):
         return "read_file shows it"
-    same = [number for number, line in enumerate(bare) if line == wanted[0]]
+    numbers = [number for number, line in enumerate(bare) if line == old_lines[0]]
     # Of several places with the same first line, take the one whose following lines match best.
-    start = max(same, key=lambda at: _agreement(bare[at:], wanted), default=None)
+    start = max(numbers, key=lambda at: _agreement(bare[at:], old_lines), default=None)
     if start is None:
-        start = _most_alike(bare, wanted[0])
+        start = _most_alike(bare, old_lines[0])
     if start is None:
         return "no line is similar; read_file shows it"
     last = min(len(lines), start + min(len(old.splitlines()) + 1, _SHOWN_LINES))
-    shown = [f"{number + 1}\t{cut(visible(scrub(lines[number])), _LINE_BYTES)}" for number in range(start, last)]
-    return "the nearest lines are (copy them exactly, including white space):\n" + "\n".join(shown)
+    rows = [f"{number + 1}\t{cut(visible(scrub(lines[number])), _LINE_BYTES)}" for number in range(start, last)]
+    return "the nearest lines are (copy them exactly, including white space):\n" + "\n".join(rows)
 
 
-def _agreement(lines: list[str], wanted: list[str]) -> int:
-    return sum(line == other for line, other in zip(filter(None, lines), wanted, strict=False))
+def _agreement(lines: list[str], others: list[str]) -> int:
+    return sum(line == other for line, other in zip(filter(None, lines), others, strict=False))
 
 
-def _most_alike(lines: list[str], wanted: str) -> int | None:
-    matcher = difflib.SequenceMatcher(b=wanted[:_COMPARED_CHARS], autojunk=False)
+def _most_alike(lines: list[str], target: str) -> int | None:
+    matcher = difflib.SequenceMatcher(b=target[:_COMPARED_CHARS], autojunk=False)
 
     def ratio(number: int, quick: bool) -> float:
         matcher.set_seq1(lines[number][:_COMPARED_CHARS])

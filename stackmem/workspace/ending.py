@@ -83,10 +83,10 @@ class Tree:
 
     def end(self, process: Popen[bytes]) -> bool:
         """Kill all remaining processes and wait. Return False if any survives ``GONE_SECONDS``."""
-        over = process.returncode is not None or self._kill(process)
+        ended = process.returncode is not None or self._kill(process)
         if self._inner:
             _collect(self._inner[0])
-        return over and (self._contains or self._sweep())
+        return ended and (self._contains or self._sweep())
 
     def close(self) -> None:
         if self._inner:
@@ -105,22 +105,22 @@ class Tree:
             for fd in waiting[1:]:
                 with suppress(OSError):
                     signal.pidfd_send_signal(fd, signal.SIGKILL)
-            over = gone(waiting, GONE_SECONDS)
+            ended = wait_for_end(waiting, GONE_SECONDS)
         finally:
             for fd in opened:
                 os.close(fd)
         with suppress(subprocess.TimeoutExpired):
             # Reaps the process, so that it does not stay a zombie. If it survived, waiting is pointless.
-            process.wait(GONE_SECONDS if over else 0.01)
-        return over
+            process.wait(GONE_SECONDS if ended else 0.01)
+        return ended
 
     def _strays(self) -> list[Process]:
         """Return our descendants in other sessions that did not exist before the command, without sandboxes."""
         with _starting:
-            found = descendants(self._me)
+            family = descendants(self._me)
             inside = _sandboxed | {each.pid for root in _sandboxed for each in descendants(root)}
         return [
-            each for each in found
+            each for each in family
             if each.session != self._session and self._before.get(each.pid) != each.started and each.pid not in inside
         ]  # fmt: skip
 
@@ -166,7 +166,7 @@ class Tree:
         return False
 
 
-def gone(pidfds: Iterable[int], seconds: float) -> bool:
+def wait_for_end(pidfds: Iterable[int], seconds: float) -> bool:
     """Wait until all these processes have ended, for at most ``seconds``."""
     deadline = time.monotonic() + seconds
     for fd in pidfds:

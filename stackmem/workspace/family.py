@@ -42,15 +42,15 @@ def read_process(pid: int) -> Process | None:
 
 def children(pid: int) -> list[int]:
     """Return the children of all threads of a process; empty if it has ended."""
-    found: list[int] = []
+    pids: list[int] = []
     if not _kernel_lists_children():
         return [each.pid for each in _all_processes() if each.parent == pid]
     with suppress(OSError):
         # The kernel lists the children of each thread separately.
         for thread in os.listdir(f"/proc/{pid}/task"):
             with suppress(OSError):
-                found += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
-    return found
+                pids += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+    return pids
 
 
 def descendants(root: int, most: int | None = None) -> list[Process]:

@@ -19,7 +19,7 @@ from .clip import meant_name, shown_name
 from .editing import EDITED_BYTES, edited
 from .lines import scan
 from .outcome import ToolOutcome
-from .refusals import Asked, ToolRefused, named, refusal
+from .refusals import Action, ToolRefused, named, refusal
 
 DIGESTED_BYTES = 8 * 1024 * 1024  # maximum size of a file with a digest
 LISTING_BYTES = 32 * 1024
@@ -95,16 +95,16 @@ class FileTools(ABC):
         except OSError as error:
             return _no_digest(error)
 
-    def _answer(self, asked: Asked, path: str, work: Callable[[], ToolOutcome]) -> ToolOutcome:
+    def _answer(self, action: Action, path: str, work: Callable[[], ToolOutcome]) -> ToolOutcome:
         try:
             return work()
         except ToolRefused as refused:
             return ToolOutcome(str(refused), failed=True)
         except OSError as error:
-            return ToolOutcome(str(self._refused(error, asked, path)), failed=True)
+            return ToolOutcome(str(self._refused(error, action, path)), failed=True)
 
-    def _refused(self, error: OSError, asked: Asked, path: str) -> ToolRefused:
-        return ToolRefused(refusal(error, asked, named(path), shown_name(self._inside)))
+    def _refused(self, error: OSError, action: Action, path: str) -> ToolRefused:
+        return ToolRefused(refusal(error, action, named(path), shown_name(self._inside)))
 
     def _read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
         start = first_line(start_line, end_line)

@@ -49,7 +49,7 @@ class Files(FileTools):
         inside: str,
         opener: Opener | None = None,
         scrub: Callable[[str], str] = str,
-        place: str = "",
+        subfolder: str = "",
         before_git: Callable[[], object] | None = None,
     ) -> None:
         """Open the root directory, or duplicate a descriptor of it.
@@ -59,13 +59,13 @@ class Files(FileTools):
             inside: Its absolute path as commands and the model see it.
             opener: Resolves paths; None selects the best way that this kernel supports.
             scrub: As in ``FileTools``.
-            place: Folder below the root that relative paths start from; empty for the root.
+            subfolder: Folder below the root that relative paths start from; empty for the root.
             before_git: Called before a path is opened that may lead into ``.git``.
         """
         super().__init__(inside, scrub)
         # the root, opened with O_PATH; stays valid if the directory is renamed
         self.fd = os.dup(root) if isinstance(root, int) else folder_view(root).fd
-        self._place = os.fsencode(place)
+        self._subfolder = os.fsencode(subfolder)
         self._before_git = before_git
         # starts a query of what ``.gitignore`` excludes from a listing; None excludes nothing
         self.rules: Callable[[], IgnoreAnswers] | None = None
@@ -99,8 +99,8 @@ class Files(FileTools):
             fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_DIRECTORY)
             try:
                 with os.scandir(fd) as entries:
-                    found = [shown_name(each.name) + "/" * each.is_dir(follow_symlinks=False) for each in entries]
-                return tuple(sorted(found))
+                    names = [shown_name(each.name) + "/" * each.is_dir(follow_symlinks=False) for each in entries]
+                return tuple(sorted(names))
             finally:
                 os.close(fd)
         except OSError as error:
@@ -120,7 +120,7 @@ class Files(FileTools):
     def _relative(self, path: str) -> bytes:
         """Return a path from the model relative to the root; relative paths start at the place."""
         raw = super()._relative(path)
-        raw = self._place + b"/" + raw if self._place and not path.startswith("/") else raw
+        raw = self._subfolder + b"/" + raw if self._subfolder and not path.startswith("/") else raw
         if self._before_git is not None and (b".git" in raw.lower() or passes_link(self.fd, raw)):
             self._before_git()
             self._before_git = None
@@ -154,7 +154,7 @@ class Files(FileTools):
             self._make(path, directory)
             parent = self._open(self.fd, directory, os.O_PATH | os.O_DIRECTORY)
         try:
-            name, before = self._named(path, parent, last)
+            name, before = self._entry_name(path, parent, last)
             # a write breaks hard links and clears the setuid, setgid and sticky bits
             is_plain = before is not None and before.st_nlink == 1 and not before.st_mode & 0o7000
             yield WriteTarget(
@@ -176,9 +176,9 @@ class Files(FileTools):
             return file.read(most_bytes) if stat.S_ISREG(os.fstat(fd).st_mode) else None
 
     def _make(self, path: str, directory: bytes) -> None:
-        made = b""
+        prefix = b""
         for part in path_parts(directory):
-            parent = self._open(self.fd, made or b".", os.O_PATH | os.O_DIRECTORY)
+            parent = self._open(self.fd, prefix or b".", os.O_PATH | os.O_DIRECTORY)
             try:
                 if _status(parent, part) is None and part not in (b".", b".."):
                     if self._protected(parent, part):
@@ -186,10 +186,10 @@ class Files(FileTools):
                     os.mkdir(part, dir_fd=parent)
             finally:
                 os.close(parent)
-            made = made + b"/" + part if made else part
-        os.close(self._open(self.fd, made or b".", os.O_PATH | os.O_DIRECTORY))
+            prefix = prefix + b"/" + part if prefix else part
+        os.close(self._open(self.fd, prefix or b".", os.O_PATH | os.O_DIRECTORY))
 
-    def _named(self, path: str, parent: int, last: bytes) -> tuple[bytes, os.stat_result | None]:
+    def _entry_name(self, path: str, parent: int, last: bytes) -> tuple[bytes, os.stat_result | None]:
         """Return the name to write in the parent, and the status of the regular file with that name."""
         name, before = last, _status(parent, last)
         if before is None and (meant := meant_name(last.decode("utf-8", "surrogateescape"))):
@@ -224,15 +224,15 @@ class Files(FileTools):
     def _listing(self, raw: bytes, shown_bytes: int) -> str:
         fd = self._open(self.fd, raw, _OPEN_DIRECTORY)
         try:
-            prefix = shown = b"".join(part + b"/" for part in path_parts(raw))
-            if self._place:
+            prefix = shown_prefix = b"".join(part + b"/" for part in path_parts(raw))
+            if self._subfolder:
                 prefix = _folder_prefix(os.path.normpath(raw))
-                shown = _folder_prefix(os.path.relpath(raw, self._place))
+                shown_prefix = _folder_prefix(os.path.relpath(raw, self._subfolder))
             rules = None if self.rules is None else self.rules()
             try:
-                return listing(fd, (prefix, shown), shown_bytes, rules)
+                return listing(fd, (prefix, shown_prefix), shown_bytes, rules)
             except (TimeoutError, WorkspaceError):  # git does not follow symlinks; list ignored files then
-                return listing(fd, (prefix, shown), shown_bytes)
+                return listing(fd, (prefix, shown_prefix), shown_bytes)
             finally:
                 if rules is not None:
                     rules.close()

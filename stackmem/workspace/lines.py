@@ -35,7 +35,7 @@ def scan(read: Callable[[int], bytes], start: int, end: int | None, keep_bytes: 
     The file's reported size is not used, because the file may be sparse or grow while it is read.
     """
     sample = b""
-    kept = bytearray()
+    content = bytearray()
     newlines = read_bytes = 0
     last = b""
     ended = False
@@ -43,18 +43,18 @@ def scan(read: Callable[[int], bytes], start: int, end: int | None, keep_bytes: 
         sample = sample or chunk[:_SAMPLE_BYTES]
         if b"\0" in sample:
             return LineSpan(b"", more=False, lines=0, counted=False, read_bytes=len(chunk), binary=True)
-        found = chunk.count(b"\n")
-        if newlines + found >= start - 1 and len(kept) <= keep_bytes and (end is None or newlines < end):
-            kept += chunk[_after_newline(chunk, start - 1 - newlines) :][: keep_bytes + 1 - len(kept)]
-        newlines += found
+        count = chunk.count(b"\n")
+        if newlines + count >= start - 1 and len(content) <= keep_bytes and (end is None or newlines < end):
+            content += chunk[_after_newline(chunk, start - 1 - newlines) :][: keep_bytes + 1 - len(content)]
+        newlines += count
         read_bytes += len(chunk)
         last = chunk[-1:]
     lines = newlines + (last not in {b"", b"\n"})
-    wanted = len(kept) if end is None else _after_newline(kept, end - start + 1)
-    raw = bytes(kept[: min(wanted, keep_bytes)])
+    length = len(content) if end is None else _after_newline(content, end - start + 1)
+    raw = bytes(content[: min(length, keep_bytes)])
     return LineSpan(
         raw=raw,
-        more=wanted > keep_bytes or not (ended or (end is not None and newlines >= end)),
+        more=length > keep_bytes or not (ended or (end is not None and newlines >= end)),
         lines=lines,
         counted=ended,
         read_bytes=read_bytes,
@@ -66,10 +66,10 @@ def _after_newline(chunk: bytes | bytearray, count: int) -> int:
     """Return the position after the count-th newline, the end if there are fewer, or 0 for a count below 1."""
     at = 0
     for _ in range(count):
-        found = chunk.find(b"\n", at)
-        if found < 0:
+        index = chunk.find(b"\n", at)
+        if index < 0:
             return len(chunk)
-        at = found + 1
+        at = index + 1
     return at
 
 
@@ -98,7 +98,7 @@ def shown_lines(
         if used > room:
             break
         fitting += 1
-    whole = fitting == len(lines) and not span.more
+    complete = fitting == len(lines) and not span.more
     total = str(span.lines) if span.counted else f"more than {span.lines}"
     if fitting == 0:
         header = [f"line {start} of {total} is too long: this is its beginning; run_command can cut out a part of it"]
@@ -106,7 +106,7 @@ def shown_lines(
     else:
         header = [f"lines {start}-{start + fitting - 1} of {total}"]
         body, after = "".join(lines[:fitting]), start + fitting
-    if not whole and (after <= span.lines or not span.counted):
+    if not complete and (after <= span.lines or not span.counted):
         header.append(f"read on with start_line={after}")
     return cut(f"[{'; '.join(header + notes)}]\n{body}", shown_bytes)
 
@@ -121,7 +121,7 @@ def _text_of(span: LineSpan) -> tuple[str, list[str]]:
     text = raw.decode("utf-8", "replace")
     if text.count("\ufffd") > raw.count(_REPLACEMENT) + span.more:
         notes.append("bytes that are not UTF-8 appear as U+FFFD")
-    shown = visible(text)
-    if shown != text:
+    printable = visible(text)
+    if printable != text:
         notes.append("control characters are shown escaped")
-    return shown, notes
+    return printable, notes

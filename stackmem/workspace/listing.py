@@ -13,7 +13,7 @@ from .clip import cut, shown_name
 
 ENTRIES = 1_000  # maximum entries in one answer
 EMPTY = "[empty directory]"
-_NAMED = 10
+_MAX_NAMES = 10
 _NOTE_BYTES = 1_000  # maximum size of the line that names ignored entries
 _BELOW_ONE = 200  # maximum entries of one subdirectory, so that none crowds out the others
 
@@ -43,33 +43,33 @@ def listing(fd: int, prefixes: tuple[bytes, bytes], shown_bytes: int, rules: Ign
     relative to the root, for the rules; the second is displayed. Entries that ``rules`` ignore are omitted and named at
     the end. If the listed folder itself is ignored, the rules do not apply, because it was requested explicitly.
     """
-    prefix, shown = prefixes
+    prefix, display = prefixes
     if rules is None or (prefix and rules.ignored([prefix])):
-        return arranged(_entries(fd, ENTRIES), lambda name, most: _below(fd, name, most), shown, shown_bytes)
-    unseen: list[bytes] = []
+        return arranged(_entries(fd, ENTRIES), lambda name, most: _children(fd, name, most), display, shown_bytes)
+    omitted: list[bytes] = []
 
     def seen(entries: list[DirectoryEntry], at: bytes) -> list[DirectoryEntry]:
         paths = {entry.name: at + entry.name + b"/" * (entry.kind == stat.S_IFDIR) for entry in entries}
         ignored = rules.ignored(list(paths.values())) if paths else set()
-        unseen.extend(shown + path[len(prefix) :] for path in paths.values() if path in ignored)
+        omitted.extend(display + path[len(prefix) :] for path in paths.values() if path in ignored)
         return [entry for entry in entries if paths[entry.name] not in ignored]
 
-    def below(name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
-        entries, reason, more = _below(fd, name, most)
+    def children(name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
+        entries, reason, more = _children(fd, name, most)
         return seen(entries, prefix + name + b"/"), reason, more
 
     entries, more = _entries(fd, ENTRIES)
-    text = arranged((seen(entries, prefix), more), below, shown, shown_bytes - _NOTE_BYTES)
-    if not unseen:
+    text = arranged((seen(entries, prefix), more), children, display, shown_bytes - _NOTE_BYTES)
+    if not omitted:
         return text
-    named = ", ".join(shown_name(path) for path in unseen[:_NAMED])
-    rest = f" and {len(unseen) - _NAMED} more" if len(unseen) > _NAMED else ""
-    note = cut(f"[left out, as .gitignore says: {named}{rest}", _NOTE_BYTES - 2)
+    names = ", ".join(shown_name(path) for path in omitted[:_MAX_NAMES])
+    rest = f" and {len(omitted) - _MAX_NAMES} more" if len(omitted) > _MAX_NAMES else ""
+    note = cut(f"[left out, as .gitignore says: {names}{rest}", _NOTE_BYTES - 2)
     return f"{note}]" if text == EMPTY else f"{text}\n{note}]"
 
 
 def arranged(
-    found: tuple[list[DirectoryEntry], bool],
+    first_level: tuple[list[DirectoryEntry], bool],
     below_one: Callable[[bytes, int], tuple[list[DirectoryEntry], str, bool]],
     prefix: bytes,
     shown_bytes: int,
@@ -81,32 +81,32 @@ def arranged(
             more.
     """
     lines: list[str] = []
-    top, cut_short = found
+    top, cut_short = first_level
     remaining = ENTRIES - len(top)
     for entry in top:
         at = prefix + entry.name
         if entry.kind != stat.S_IFDIR:
             lines.append(_line(at, entry))
             continue
-        below, reason, more = below_one(entry.name, min(remaining, _BELOW_ONE))
-        remaining -= len(below)
+        children, reason, more = below_one(entry.name, min(remaining, _BELOW_ONE))
+        remaining -= len(children)
         cut_short |= more
         lines.append(_line(at, entry) + (reason or ("  (not all is listed)" if more else "")))
-        lines += [_line(at + b"/" + child.name, child) for child in below]
-    return _within(lines, shown_bytes, cut_short=cut_short)
+        lines += [_line(at + b"/" + child.name, child) for child in children]
+    return _fitting(lines, shown_bytes, cut_short=cut_short)
 
 
 def _entries(fd: int, most: int) -> tuple[list[DirectoryEntry], bool]:
     """Return at most ``most`` entries, sorted, and whether there are more. Which ones depends on the file system's
     order.
     """
-    found: list[DirectoryEntry] = []
+    rows: list[DirectoryEntry] = []
     with os.scandir(fd) as entries:
         for entry in entries:
-            if len(found) == most:
-                return sorted(found, key=_by_name), True
-            found.append(_entry(fd, os.fsencode(entry.name)))
-    return sorted(found, key=_by_name), False
+            if len(rows) == most:
+                return sorted(rows, key=_by_name), True
+            rows.append(_entry(fd, os.fsencode(entry.name)))
+    return sorted(rows, key=_by_name), False
 
 
 def _by_name(entry: DirectoryEntry) -> bytes:
@@ -123,7 +123,7 @@ def _entry(fd: int, name: bytes) -> DirectoryEntry:
     return DirectoryEntry(name, kind, status.st_size, target)
 
 
-def _below(fd: int, name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
+def _children(fd: int, name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
     """Return a directory's entries, why it is unreadable, and whether there are more. ``.git`` counts as empty."""
     if name == b".git":
         return [], "", False
@@ -159,20 +159,20 @@ def _line(path: bytes, entry: DirectoryEntry) -> str:
             return f"{name}  (not readable)"
 
 
-def _within(lines: list[str], shown_bytes: int, *, cut_short: bool) -> str:
+def _fitting(lines: list[str], shown_bytes: int, *, cut_short: bool) -> str:
     """Return the lines that fit. If some are missing, a first line says so."""
     room = shown_bytes - 200  # reserved for that line
-    kept, used = 0, 0
+    count, used = 0, 0
     for line in lines:
         used += len(line.encode()) + 1
         if used > room:
             break
-        kept += 1
+        count += 1
     if not lines:
         return cut(EMPTY, shown_bytes)
-    body = "\n".join(lines[:kept])
-    if kept == len(lines) and not cut_short:
+    body = "\n".join(lines[:count])
+    if count == len(lines) and not cut_short:
         return body
     advice = "list a directory further down, or use run_command"
-    note = f"[{kept} entries shown, how many more there are is unknown; {advice}]"
+    note = f"[{count} entries shown, how many more there are is unknown; {advice}]"
     return cut(f"{note}\n{body}", shown_bytes)

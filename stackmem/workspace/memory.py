@@ -59,25 +59,25 @@ class MemoryFiles(FileTools):
 
     @contextmanager
     def _opened(self, path: str, raw: bytes) -> Iterator[tuple[Read, int]]:
-        found = self.found(raw)
-        if found not in self._files:
+        key = self.resolve(raw)
+        if key not in self._files:
             raise ToolRefused(_directory(path))
-        content = _bytes(self._files[found])
+        content = _bytes(self._files[key])
         yield io.BytesIO(content).read, len(content)
 
     @contextmanager
     def _target(self, path: str, directory: bytes, last: bytes, *, make: bool) -> Iterator[WriteTarget]:
         try:
-            parent = self.found(self._spelled(directory))
+            parent = self.resolve(self._spelled(directory))
         except FileNotFoundError:
             if not make:
                 raise
-            parent = self._made(path, directory)
+            parent = self._future_path(path, directory)
         if parent in self._files:
             raise _failure(errno.ENOTDIR)
-        name = self._within(parent, last)
+        name = self._child_path(parent, last)
         if name is None and (meant := meant_name(_text(last))):
-            last, name = (meant, found) if (found := self._within(parent, meant)) is not None else (last, None)
+            last, name = (meant, inner) if (inner := self._child_path(parent, meant)) is not None else (last, None)
         if not parent and _text(last).casefold() in PROTECTED_IN_ROOT:
             raise ToolRefused(protected(path))
         if name is not None and name not in self._files:
@@ -91,13 +91,13 @@ class MemoryFiles(FileTools):
             lambda content: self._files.update({at: _text(content)}),
         )
 
-    def _made(self, path: str, directory: bytes) -> str:
+    def _future_path(self, path: str, directory: bytes) -> str:
         """Return the path that the directory will have once it contains a file."""
         at = ""
         for part in path_parts(directory):
             if part == b"..":
-                at = at.rpartition("/")[0] if at else self.found(b"..")
-            elif (inner := self._within(at, part)) is not None:
+                at = at.rpartition("/")[0] if at else self.resolve(b"..")
+            elif (inner := self._child_path(at, part)) is not None:
                 at = inner
             elif not at and _text(part).casefold() in PROTECTED_IN_ROOT:
                 raise ToolRefused(protected(path))
@@ -108,16 +108,16 @@ class MemoryFiles(FileTools):
         return at
 
     def _listing(self, raw: bytes, shown_bytes: int) -> str:
-        found = self.found(raw)
-        if found in self._files:
+        key = self.resolve(raw)
+        if key in self._files:
             raise _failure(errno.ENOTDIR)
         prefix = b"".join(part + b"/" for part in path_parts(raw))
 
-        def below(name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
-            entries = self.entries(_joined(found, name))
+        def children(name: bytes, most: int) -> tuple[list[DirectoryEntry], str, bool]:
+            entries = self.entries(_joined(key, name))
             return entries[:most], "", len(entries) > most
 
-        return arranged((self.entries(found), False), below, prefix, shown_bytes)
+        return arranged((self.entries(key), False), children, prefix, shown_bytes)
 
     def entries(self, directory: str) -> list[DirectoryEntry]:
         start = f"{directory}/" if directory else ""
@@ -131,7 +131,7 @@ class MemoryFiles(FileTools):
                 )
         return [entries[name] for name in sorted(entries)]
 
-    def found(self, path: bytes) -> str:
+    def resolve(self, path: bytes) -> str:
         """Resolve ``.`` and ``..`` in the path of an existing file or folder. Raises OSError as ``open`` does."""
         if not path:
             raise _failure(errno.ENOENT)
@@ -148,13 +148,13 @@ class MemoryFiles(FileTools):
                     raise _failure(errno.EXDEV)
                 at = at.rpartition("/")[0]
             elif part not in {b"", b"."}:
-                inner = self._within(at, part)
+                inner = self._child_path(at, part)
                 if inner is None:
                     raise _failure(errno.ENOENT)
                 at = inner
         return at
 
-    def _within(self, directory: str, name: bytes) -> str | None:
+    def _child_path(self, directory: str, name: bytes) -> str | None:
         """Return the path of a name in a folder, or None if it does not exist."""
         if len(name) > _NAME_BYTES:
             raise _failure(errno.ENAMETOOLONG)
@@ -165,7 +165,7 @@ class MemoryFiles(FileTools):
 
     def _exists(self, path: bytes) -> bool:
         try:
-            self.found(path)
+            self.resolve(path)
         except OSError as error:
             return error.errno == errno.EXDEV
         return True
@@ -247,10 +247,10 @@ class MemoryWorkspace:
         output, code = b"", 0
         for path in paths:
             try:
-                found = self._tools.found(relative(path, self.path))
-                if found not in self.files:
+                key = self._tools.resolve(relative(path, self.path))
+                if key not in self.files:
                     raise _failure(errno.EISDIR)
-                output += _bytes(self.files[found])
+                output += _bytes(self.files[key])
             except OSError as error:
                 if error.errno == errno.EXDEV:
                     return _unknown(f"cat {path}", self._program.path), 127
@@ -259,14 +259,14 @@ class MemoryWorkspace:
 
     def _ls(self, path: str) -> tuple[bytes, int]:
         try:
-            found = self._tools.found(relative(path, self.path))
+            key = self._tools.resolve(relative(path, self.path))
         except OSError as error:
             if error.errno == errno.EXDEV:
                 return _unknown(f"ls {path}", self._program.path), 127
             return f"ls: cannot access '{path}': {error.strerror}\n".encode(), 2
-        if found in self.files:
+        if key in self.files:
             return f"{path}\n".encode(), 0
-        names = [entry.name for entry in self._tools.entries(found) if not entry.name.startswith(b".")]
+        names = [entry.name for entry in self._tools.entries(key) if not entry.name.startswith(b".")]
         return b"".join(name + b"\n" for name in names), 0
 
 

@@ -89,5 +89,5 @@ def read_profile(path: Path) -> Profile:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not TOML ({error}); correct the file") from error
     except msgspec.ValidationError as error:
-        known = ", ".join(Profile.__struct_fields__)
-        raise UsageError(f"{path}: {error}; correct the key, known keys are {known}") from error
+        keys = ", ".join(Profile.__struct_fields__)
+        raise UsageError(f"{path}: {error}; correct the key, known keys are {keys}") from error

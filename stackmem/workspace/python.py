@@ -82,26 +82,26 @@ def build_toolchain(cache: Path, interpreter: PythonInstallation | None = None) 
     Raises:
         WorkspaceError: The cache folder cannot be written, or pytest is not installed next to stackmem.
     """
-    chosen = interpreter or running_interpreter()
-    path = cache / f"python-of-{_digest(str(chosen.executable), *_installed())}"
+    base = interpreter or running_interpreter()
+    path = cache / f"python-of-{_digest(str(base.executable), *_installed())}"
     target = cache / path.readlink().name if path.is_symlink() else path
     if target == path or not target.is_dir():
         packages = _distributions("pytest")
         versions = (f"{name}={package.version}" for name, package in sorted(packages.items()))
-        target = cache / f"python-{_digest(str(chosen.executable), *versions)}"
+        target = cache / f"python-{_digest(str(base.executable), *versions)}"
         try:
             if not target.is_dir():
-                _create(target, chosen, packages)
+                _create(target, base, packages)
             _point(path, target.name)
         except OSError as error:
             raise WorkspaceError(
                 f"cannot write {target} ({error.strerror}); make it writable or set XDG_CACHE_HOME"
             ) from error
-    return Toolchain(prefix=str(chosen.prefix), environment=str(target))
+    return Toolchain(prefix=str(base.prefix), environment=str(target))
 
 
-def _digest(*named: str) -> str:
-    return hashlib.sha256("\n".join((_LAYOUT, *named)).encode()).hexdigest()[:16]
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join((_LAYOUT, *parts)).encode()).hexdigest()[:16]
 
 
 @cache
@@ -127,23 +127,23 @@ def _distributions(name: str) -> dict[str, metadata.Distribution]:
 
     from packaging.requirements import Requirement  # a dependency of pytest
 
-    found: dict[str, metadata.Distribution] = {}
-    wanted = [name]
-    while wanted:
-        each = wanted.pop()
-        if each in found:
+    distributions: dict[str, metadata.Distribution] = {}
+    queue = [name]
+    while queue:
+        each = queue.pop()
+        if each in distributions:
             continue
         try:
-            found[each] = metadata.distribution(each)
+            distributions[each] = metadata.distribution(each)
         except metadata.PackageNotFoundError as error:
             raise WorkspaceError(
                 f"{each} is not installed together with stackmem; run: {install_packages(each)}"
             ) from error
-        for line in found[each].requires or ():
+        for line in distributions[each].requires or ():
             requirement = Requirement(line)
             if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-                wanted.append(requirement.name.lower())
-    return found
+                queue.append(requirement.name.lower())
+    return distributions
 
 
 def _create(target: Path, interpreter: PythonInstallation, packages: dict[str, metadata.Distribution]) -> None:

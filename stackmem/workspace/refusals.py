@@ -12,14 +12,14 @@ from .clip import cut, shown_name
 _NAME_BYTES = 200  # maximum length of a path in a message
 _KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
-Asked = Literal["read", "write", "list"]
+Action = Literal["read", "write", "list"]
 
 
 class ToolRefused(Exception):  # noqa: N818 - the model's mistake, not a program error
     """Raised if a file tool refuses; the message is the answer. It never leaves the file tools."""
 
 
-def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
+def refusal(error: OSError, action: Action, name: str, inside: str) -> str:
     """Return the message for a failed system call on ``name``; ``inside`` is the workspace's path."""
     match error.errno:
         case errno.EXDEV:
@@ -28,9 +28,9 @@ def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
                 f" use a path below {inside}"
             )
         case errno.ENOENT:
-            way_out = ", write_file creates a file" if asked != "list" else ""
+            way_out = ", write_file creates a file" if action != "list" else ""
             return f"{name} does not exist; list_files shows what does{way_out}"
-        case errno.ENOTDIR if asked == "list":
+        case errno.ENOTDIR if action == "list":
             return f"{name} is not a directory, or leads through a file; read_file shows a file"
         case errno.ENOTDIR:
             return f"{name} leads through something that is not a directory; list_files shows what is there"
@@ -41,7 +41,7 @@ def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
         case errno.ELOOP:
             return f"{name} is a loop of symlinks, or goes through more than 40; use the path of the file itself"
         case errno.EACCES | errno.EPERM:
-            return f"no permission to {asked} {name}; change its mode with run_command, or use another path"
+            return f"no permission to {action} {name}; change its mode with run_command, or use another path"
         case errno.ENAMETOOLONG:
             return f"{name} is too long: a name has at most 255 bytes, a path 4,095; use a shorter one"
         case errno.EAGAIN:
@@ -58,8 +58,8 @@ def refusal(error: OSError, asked: Asked, name: str, inside: str) -> str:
 
 def named(path: str) -> str:
     """Return the path in quotes, safe to display and shortened if necessary."""
-    shown = shown_name(path)
-    return f"'{shown}'" if len(shown.encode()) <= _NAME_BYTES else f"'{cut(shown, _NAME_BYTES)}…'"
+    name = shown_name(path)
+    return f"'{name}'" if len(name.encode()) <= _NAME_BYTES else f"'{cut(name, _NAME_BYTES)}…'"
 
 
 def other_kind(path: str, status: os.stat_result) -> str:

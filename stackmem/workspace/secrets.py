@@ -103,7 +103,7 @@ class Scrubber:
 
     def holds(self, text: str) -> list[str]:
         """Return the sorted, unique names of the secrets in the text."""
-        own = {self._name(found) for found in self._pattern.finditer(text)} if self._may_begin(text) else set()
+        own = {self._name(match) for match in self._pattern.finditer(text)} if self._may_begin(text) else set()
         return sorted(own | {credential.kind for credential in credentials(text)})
 
     def may_hold(self, text: str) -> bool:
@@ -149,23 +149,23 @@ def scrubbed_struct(value: S, scrub: Callable[[str], str]) -> S:
     return value if clean == plain else msgspec.convert(clean, type(value))
 
 
-def scrub_value(value: Any, scrub: Callable[[str], str], within: str = "") -> Any:
+def scrub_value(value: Any, scrub: Callable[[str], str], parent: str = "") -> Any:
     """Return the value with secrets removed from all strings in it."""
     match value:
         case str():
             return scrub(value)
         case list():
-            return [scrub_value(each, scrub, within) for each in value]
+            return [scrub_value(each, scrub, parent) for each in value]
         case tuple():
-            return tuple(scrub_value(each, scrub, within) for each in value)
+            return tuple(scrub_value(each, scrub, parent) for each in value)
         case dict():
             clean = {scrub(str(name)): scrub_value(each, scrub, str(name)) for name, each in value.items()}
             for name, each in clean.items():
                 if isinstance(each, str):
                     clean[name] = scrub_value_of(name, each)
-            named, stated = clean.get("name"), clean.get("value")
-            if isinstance(named, str) and isinstance(stated, str):
-                clean["value"] = scrub_entry(named, stated, cookie=within.lower() in COOKIE_LISTS)
+            entry_name, entry_value = clean.get("name"), clean.get("value")
+            if isinstance(entry_name, str) and isinstance(entry_value, str):
+                clean["value"] = scrub_entry(entry_name, entry_value, cookie=parent.lower() in COOKIE_LISTS)
             return clean
         case _:
             return value

@@ -55,11 +55,11 @@ def lasting_hint(command: str) -> str:
     return _NOT_KEPT if parts and all(_SETTING.match(part) for part in parts) else ""
 
 
-def left_hint(left: int) -> str:
+def left_hint(count: int) -> str:
     """Return a line about the number of processes that a command left behind; empty if there are none."""
-    if not left:
+    if not count:
         return ""
-    many = "1 process" if left == 1 else f"{left:,} processes"
+    many = "1 process" if count == 1 else f"{count:,} processes"
     return f"(it left {many} behind, which ended with it; background=true keeps a command running)\n"
 
 

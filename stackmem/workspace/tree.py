@@ -14,21 +14,21 @@ from stackmem.errors import WorkspaceError, way_out
 from .clip import shown_name
 
 
-def remove_tree(path: Path, held: tuple[int, ...] = ()) -> None:
+def remove_tree(path: Path, open_fds: tuple[int, ...] = ()) -> None:
     """Remove a tree of any depth, even if its directories are not writable. It may be missing; links are not
     followed.
 
     Args:
-        held: Descriptors, such as a lock, that stay open until the tree is gone, even if this process is killed first.
+        open_fds: Descriptors, such as a lock. They stay open until the tree is gone, even if this process is killed.
 
     Raises:
         WorkspaceError: Something remains: another user's file, or a mount.
     """
     # shutil.rmtree recurses and fails about a thousand levels down.
-    removed = _run("rm", "-rf", "--", os.fspath(path), held=held)
+    removed = _run("rm", "-rf", "--", os.fspath(path), open_fds=open_fds)
     if removed.returncode and not path.is_symlink():
-        _run("chmod", "-R", "u+rwX", "--", os.fspath(path), held=held)
-        removed = _run("rm", "-rf", "--", os.fspath(path), held=held)
+        _run("chmod", "-R", "u+rwX", "--", os.fspath(path), open_fds=open_fds)
+        removed = _run("rm", "-rf", "--", os.fspath(path), open_fds=open_fds)
     if removed.returncode:
         reason = shown_name(removed.stderr.strip().split(b"\n")[-1])[-300:]
         raise WorkspaceError(f"cannot remove {shown_name(os.fspath(path))} ({reason}); remove it by hand")
@@ -49,12 +49,12 @@ def disk_bytes(groups: Sequence[Sequence[Path]]) -> list[int | None]:
     return [sum(size for size in group if size is not None) if any(group) else None for group in measured]
 
 
-def sockets_below(place: Path) -> list[Path]:
+def sockets_below(root: Path) -> list[Path]:
     """Return the unix sockets among the first 10,000 entries at or below a path. Links are not followed."""
-    if place.is_socket():
-        return [place]
+    if root.is_socket():
+        return [root]
     paths, remaining = [], 10_000
-    for folder, _, files in os.walk(place):
+    for folder, _, files in os.walk(root):
         paths += [path for name in files[: max(0, remaining)] if stat.S_ISSOCK(_mode(path := Path(folder, name)))]
         remaining -= len(files) + 1
         if remaining < 0:
@@ -69,9 +69,9 @@ def _mode(path: Path) -> int:
         return 0
 
 
-def _run(*command: str, held: tuple[int, ...] = ()) -> subprocess.CompletedProcess[bytes]:
+def _run(*command: str, open_fds: tuple[int, ...] = ()) -> subprocess.CompletedProcess[bytes]:
     try:
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, pass_fds=held, check=False)
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, pass_fds=open_fds, check=False)
     except OSError as error:
         raise WorkspaceError(f"{command[0]} cannot be run ({error.strerror}); {way_out(error)}") from error
 

@@ -106,12 +106,12 @@ class Watchdog:
     def _disk_is_short(self) -> bool:
         now = os.fstatvfs(self._workspace)
         # Free space, not the size of files: counting files would take seconds in a large tree. Neighbors count too.
-        taken = (self._disk.f_bavail - now.f_bavail) * now.f_frsize
+        used = (self._disk.f_bavail - now.f_bavail) * now.f_frsize
         files = self._disk.f_favail - now.f_favail
-        if taken > self._profile.disk_mib * _MIB or files > self._profile.new_files:
+        if used > self._profile.disk_mib * _MIB or files > self._profile.new_files:
             return True
         # If the disk was nearly full before, this command is not to blame.
-        low = now.f_bavail * now.f_frsize < _RESERVE_BYTES and taken > 16 * _MIB
+        low = now.f_bavail * now.f_frsize < _RESERVE_BYTES and used > 16 * _MIB
         # Some file systems (btrfs) have no fixed number of files and report 0.
         few = now.f_files > 0 and now.f_favail < _RESERVE_FILES and files > 100
         return low or few
@@ -155,7 +155,7 @@ class ControlGroup:
         """Return the hierarchy that accounts for memory (0 for version 2) and the group's path in it. Both empty if
         none.
         """
-        found = "", ""
+        group = "", ""
         with suppress(OSError, ValueError):
             for line in (self._processes / pid / "cgroup").read_text("utf-8").splitlines():
                 number, controllers, path = line.split(":", 2)
@@ -163,8 +163,8 @@ class ControlGroup:
                     return number, path
                 # Version 2 lists all controllers in one hierarchy, which has the number 0 and no names.
                 if number == "0":
-                    found = number, path
-        return found
+                    group = number, path
+        return group
 
 
 class _Neighbors(NamedTuple):
@@ -174,11 +174,11 @@ class _Neighbors(NamedTuple):
     of_group_bytes: int
 
 
-def _neighbors(family: set[int], begun: float | None, group: ControlGroup) -> _Neighbors:
+def _neighbors(family: set[int], started: float | None, group: ControlGroup) -> _Neighbors:
     """Return the visible usage of memory file systems and memory files that do not belong to the command.
 
     Each mount namespace is inspected once, through its first accessible process, which also finds other sandboxes. Only
-    root can see what processes of other users hold. Without ``begun``, all processes outside the namespaces of the
+    root can see what processes of other users hold. Without ``started``, all processes outside the namespaces of the
     family are neighbors.
     """
     sizes: dict[str, int] = {}
@@ -187,24 +187,24 @@ def _neighbors(family: set[int], begun: float | None, group: ControlGroup) -> _N
     inside = frozenset(namespaces)
     # This process first: it can always inspect its own namespace.
     for pid in (os.getpid(), *(int(name) for name in os.listdir("/proc") if name.isdigit())):
-        held: dict[str, int] = {}
+        usage: dict[str, int] = {}
         namespace = _namespace(pid)
         if namespace and namespace not in namespaces and pid not in family:
             namespaces.add(namespace)
-            held |= memory_mounts(pid)
-        if pid not in family and _is_neighbor(pid, begun, namespace, inside):
-            held |= _memory_files(pid)
-        sizes |= held
-        if held and group.has(pid):
-            of_group |= held
+            usage |= memory_mounts(pid)
+        if pid not in family and _is_neighbor(pid, started, namespace, inside):
+            usage |= _memory_files(pid)
+        sizes |= usage
+        if usage and group.has(pid):
+            of_group |= usage
     return _Neighbors(sum(sizes.values()), sum(of_group.values()))
 
 
-def _is_neighbor(pid: int, begun: float | None, namespace: str, inside: frozenset[str]) -> bool:
-    if begun is None:
+def _is_neighbor(pid: int, started: float | None, namespace: str, inside: frozenset[str]) -> bool:
+    if started is None:
         return bool(namespace) and namespace not in inside
     process = read_process(pid)
-    return process is not None and process.started < begun
+    return process is not None and process.started < started
 
 
 def _namespace(pid: int) -> str:
@@ -216,35 +216,37 @@ def _namespace(pid: int) -> str:
 
 def _memory_files(pid: int) -> dict[str, int]:
     """Return the size of each memory file (memfd_create(2)) that a process holds open, by device and inode."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     with suppress(OSError):
-        for held in Path(f"/proc/{pid}/fd").iterdir():
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):
-                if str(held.readlink()).startswith("/memfd:"):
-                    status = held.stat()
+                if str(descriptor.readlink()).startswith("/memfd:"):
+                    status = descriptor.stat()
                     # Allocated blocks, because a sparse file uses less memory than its length.
-                    found[f"{status.st_dev}/{status.st_ino}"] = status.st_blocks * 512
-    return found
+                    sizes[f"{status.st_dev}/{status.st_ino}"] = status.st_blocks * 512
+    return sizes
 
 
 def memory_mounts(pid: int) -> dict[str, int]:
     """Return the usage of each memory file system that a process sees, by device."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/mountinfo").read_bytes().splitlines():
             seen, _, described = line.partition(b" - ")
-            _, _, device, _, place, *_ = seen.split(b" ")
+            _, _, device, _, mount_point, *_ = seen.split(b" ")
             if not described.startswith(b"tmpfs "):
                 continue
             # mountinfo writes spaces and some other characters as octal codes.
-            path = Path(f"/proc/{pid}/root{os.fsdecode(_OCTAL.sub(lambda code: bytes([int(code[1], 8)]), place))}")
+            path = Path(
+                f"/proc/{pid}/root{os.fsdecode(_OCTAL.sub(lambda code: bytes([int(code[1], 8)]), mount_point))}"
+            )
             with suppress(OSError):
                 number = path.stat().st_dev
                 name = f"{os.major(number)}:{os.minor(number)}"
                 if name == device.decode():  # otherwise something else is mounted over it
                     room = os.statvfs(path)
-                    found[name] = (room.f_blocks - room.f_bfree) * room.f_frsize
-    return found
+                    sizes[name] = (room.f_blocks - room.f_bfree) * room.f_frsize
+    return sizes
 
 
 def _shared_bytes() -> int:

@@ -52,7 +52,7 @@ def open_workspace(
     toolchain: Toolchain | None = None,
     hidden: tuple[Path, ...] = (),
     project: Project | None = None,
-    place: str = "",
+    subfolder: str = "",
     network_list: NetworkList | None = None,
     ready: Callable[[], object] = bool,
 ) -> Workspace:
@@ -67,7 +67,7 @@ def open_workspace(
         toolchain: The Python for commands; None uses the one in the cache folder, building it if necessary.
         hidden: Host folders that appear empty inside folders that commands see, in addition to the shipped tasks. Not
             at ``landlock`` and ``none``, which cannot mount.
-        place: Relative path of a subfolder where commands start and that relative paths refer to.
+        subfolder: Relative path of a subfolder where commands start and that relative paths refer to.
         project: Environment of the folder: its programs come first on PATH, its interpreters are visible.
         network_list: Hosts that commands can reach if the profile's network is ``list``; None allows nothing.
         ready: Returns once the folder's ``.git`` exists; called before anything can look at it. A text in the result
@@ -88,13 +88,13 @@ def open_workspace(
     _must_suit(level, profile, view)
     folder = host.resolve()
     path = inside if level.mounts else str(folder)
-    files = Files(folder if view is None else view.fd, path, scrub=scrub, place=place, before_git=ready)
+    files = Files(folder if view is None else view.fd, path, scrub=scrub, subfolder=subfolder, before_git=ready)
     skeleton = build_skeleton(network=profile.network == "host")
-    brought = project or Project()
+    environment = project or Project()
     seat = Seat(
-        folder, files.fd, path, profile, (*mounts, *brought.mounts(profile, tools)),
-        {**brought.variables(path), **(env or {})}, tools, skeleton, (OWN_TASKS, *hidden),
-        first=brought.path(path), place=place, view=view,
+        folder, files.fd, path, profile, (*mounts, *environment.mounts(profile, tools)),
+        {**environment.variables(path), **(env or {})}, tools, skeleton, (OWN_TASKS, *hidden),
+        first=environment.path(path), place=subfolder, view=view,
         network_list=(network_list or NetworkList()) if profile.network == "list" else None,
     )  # fmt: skip
     return Workspace(level, files, seat, scrub, ready)
@@ -152,8 +152,8 @@ class Workspace:
         """Search inside the sandbox, with the Python of commands."""
         runner = self.searcher or self
         try:
-            where = self._files.spelled(path)
-            command = search_command(f"{runner.own_python}/bin/python", pattern, where, glob, context)
+            location = self._files.spelled(path)
+            command = search_command(f"{runner.own_python}/bin/python", pattern, location, glob, context)
             command = f"cd {shlex.quote(self.path)} && {command}" if self._seat.place else command
             ended = runner.run_apart(command, SECONDS, MAX_BYTES)
         except ToolRefused as refused:
@@ -192,7 +192,7 @@ class Workspace:
             with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd)) as binds_git:
                 ended = self._run(command, seconds, binds_git=binds_git)
         except CommandInterrupted as stop:
-            stop.outcome = self._outcome(self._kept(stop.ended), command, seconds, shown_bytes)
+            stop.outcome = self._outcome(self._scrubbed(stop.ended), command, seconds, shown_bytes)
             raise
         except ToolRefused as refused_by_job:
             return ToolOutcome(str(refused_by_job), failed=True)
@@ -253,7 +253,7 @@ class Workspace:
         with self._gate.entered(lambda: self._level.mounts and _has_git(self._seat.fd), lasting=True) as binds_git:
             # the shell that reports would end first when the job is asked to end
             seat = structs.replace(self._seats[binds_git], reports_left=False, lasting=True)
-            return self._kept(run(self._level, seat, command, seconds, job=order, crowd=self._crowd))
+            return self._scrubbed(run(self._level, seat, command, seconds, job=order, crowd=self._crowd))
 
     @property
     def files(self) -> Files:
@@ -271,17 +271,17 @@ class Workspace:
                     f"isolation {self.level} no longer works ({failure}); run `stackmem doctor`"
                 ) from error
             ended = run(self._level, seat, command, seconds, apart_bytes=apart_bytes, crowd=self._crowd)
-        return self._kept(ended)
+        return self._scrubbed(ended)
 
-    def _kept(self, ended: CommandEnd) -> CommandEnd:
+    def _scrubbed(self, ended: CommandEnd) -> CommandEnd:
         """Scrub the recorded network requests, because a command can request a host whose name contains a secret."""
-        kept = tuple(
+        requests = tuple(
             structs.replace(
                 each, host=self._scrub(each.host), why=self._scrub(each.why), method=self._scrub(each.method)
             )
             for each in ended.requests
         )
-        return structs.replace(ended, requests=kept) if kept else ended
+        return structs.replace(ended, requests=requests) if requests else ended
 
     def close(self) -> None:
         self.jobs.close()

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from stackmem.workspace.ending import gone
+from stackmem.workspace.ending import wait_for_end
 from stackmem.workspace.isolation.launch import limited, line_of_life
 from stackmem.workspace.profile import Profile
 from tests.conftest import CAMPAIGN
@@ -372,9 +372,9 @@ def test_unkillable_processes_are_given_up_in_bounded_time():
     process = subprocess.Popen(["/bin/sleep", "10000"])
     pidfd = os.pidfd_open(process.pid)
     try:
-        assert not gone([pidfd], 0.2)
+        assert not wait_for_end([pidfd], 0.2)
         process.kill()
-        assert gone([pidfd], 60)
+        assert wait_for_end([pidfd], 60)
     finally:
         os.close(pidfd)
         process.kill()

@@ -73,7 +73,7 @@ class Rooted:
         life = line_of_life(stack)
         drop = (status_read, seat.fd, root.view.fd, *root.fds)
         inner = limited(
-            command, seat.profile, place=seat.place, count_processes=True, life=life, drop=drop,
+            command, seat.profile, folder=seat.place, count_processes=True, life=life, drop=drop,
             starts=root.starts, shell=image.shell, exports=self._exports(seat),
         )  # fmt: skip
         environ = build_environment(path=(), home=image.home, tmp="/tmp", granted=seat.profile.env, caller=os.environ)  # noqa: S108

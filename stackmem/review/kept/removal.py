@@ -245,4 +245,4 @@ def _lock_folder(folder: Path) -> int:
 def _remove_moved(moved: Path, descriptor: int) -> None:
     """Remove a moved run, its workspace first, because only the run's folder contains its location."""
     for folder in reversed(folders_of(moved)):
-        remove_tree(folder, held=(descriptor,))
+        remove_tree(folder, open_fds=(descriptor,))

@@ -30,8 +30,8 @@ _NEVER = tuple(
 
 def system_addresses(host: str, port: int) -> list[str]:
     """Resolve a name with the machine's own resolver."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    return list(dict.fromkeys(str(address[0]) for *_, address in entries))
 
 
 def is_public(address: Address) -> bool:
@@ -56,13 +56,13 @@ def is_own(address: Address) -> bool:
 
 def public_ones(texts: list[str]) -> list[str]:
     """Return the permitted addresses, in order."""
-    kept = []
+    public = []
     for text in texts:
         with suppress(ValueError):
             address = ipaddress.ip_address(text)
             if is_public(address) and not is_own(address):
-                kept.append(text)
-    return kept
+                public.append(text)
+    return public
 
 
 async def look_up(resolve: Resolve, host: str, port: int, seconds: float) -> list[str]:
@@ -75,23 +75,23 @@ async def look_up(resolve: Resolve, host: str, port: int, seconds: float) -> lis
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
 
-    def give(found: list[str] | Exception) -> None:
+    def give(result: list[str] | Exception) -> None:
         # The wait has timed out before, and the answer is not needed any more.
         if answer.done():
             return
-        if isinstance(found, Exception):
-            answer.set_exception(found)
+        if isinstance(result, Exception):
+            answer.set_exception(result)
         else:
-            answer.set_result(found)
+            answer.set_result(result)
 
     def ask() -> None:
-        found: list[str] | Exception
+        result: list[str] | Exception
         try:
-            found = resolve(host, port)
+            result = resolve(host, port)
         except Exception as error:  # noqa: BLE001 - raised again where the answer is awaited
-            found = error
+            result = error
         with suppress(RuntimeError):  # the loop has ended in the meantime
-            loop.call_soon_threadsafe(give, found)
+            loop.call_soon_threadsafe(give, result)
 
     # getaddrinfo cannot be canceled. A thread of a pool would be waited for at exit.
     start_new_thread(ask, ())

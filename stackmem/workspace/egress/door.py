@@ -235,19 +235,19 @@ def start_through(network: NetworkList | None, start: Start, listener: int, stac
 
 
 def start_behind(
-    network: NetworkList | None, start: Start, python: str, stack: ExitStack, above: int = 2, port: int = PORT
+    network: NetworkList | None, start: Start, python: str, stack: ExitStack, floor: int = 2, port: int = PORT
 ) -> Start:
     """Start a command with its own door if its network is a list.
 
     Args:
         python: The interpreter in the sandbox.
         stack: Closes everything that is opened here after the command has ended.
-        above: The inherited descriptor gets a larger number than this.
+        floor: The inherited descriptor gets a larger number than this.
         port: See ``Door``.
     """
     if network is None:
         return start
     door = Door(network, stack, port)
-    fd = door.fd_above(above, stack)
+    fd = door.fd_above(floor, stack)
     argv = (python, "-I", "-S", "-c", _LISTEN, str(fd), str(port), str(_BACKLOG), *start.argv)
     return Start(argv, start.environ | door.variables, (fd,), door)

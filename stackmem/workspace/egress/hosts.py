@@ -158,8 +158,8 @@ def entry_for(hosts: Iterable[AllowedHost], way: Way, host: str, port: int) -> A
 
 def entry_for_request(hosts: tuple[AllowedHost, ...], scheme: str, host: str, port: int) -> AllowedHost | None:
     """Return the entry for an HTTP request: for its port, or a TLS entry if ``http://HOST`` is requested."""
-    if scheme == "http" and (found := entry_for(hosts, "http", host, port)):
-        return found
+    if scheme == "http" and (entry := entry_for(hosts, "http", host, port)):
+        return entry
     # A command sends http:// so that the proxy can see and change the request, and add TLS itself.
     return entry_for(hosts, "https", host, 443 if scheme == "http" and port == 80 else port)
 

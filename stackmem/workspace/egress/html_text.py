@@ -88,9 +88,9 @@ class _PageReader(HTMLParser):
 
     def _open_link(self, target: str) -> None:
         try:
-            whole = urljoin(self._address, target.strip())
+            url = urljoin(self._address, target.strip())
         except ValueError:
-            whole = ""
-        whole = whole if target and whole.startswith(("http://", "https://")) else ""
-        self._links.append(whole)
-        self.parts.append("[" if whole else "")
+            url = ""
+        url = url if target and url.startswith(("http://", "https://")) else ""
+        self._links.append(url)
+        self.parts.append("[" if url else "")

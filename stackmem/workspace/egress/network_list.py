@@ -69,8 +69,8 @@ def read_credentials(
         match = _CREDENTIAL.fullmatch(text)
         host = host_name(match["host"]) if match else ""
         if match is None or not host or match["name"].lower() in _NEVER:
-            shown = text.partition("=")[0][:80]
-            raise UsageError(f"--credentials {shown!a} is not valid; write HOST:NAME=$VARIABLE or HOST:NAME=@FILE")
+            label = text.partition("=")[0][:80]
+            raise UsageError(f"--credentials {label!a} is not valid; write HOST:NAME=$VARIABLE or HOST:NAME=@FILE")
         name = f"--credentials {host}:{match['name']}"
         if not any(each.host == host and _is_sealed(each) for each in hosts):
             raise UsageError(f"{name} needs an encrypted entry for its host; list it as https://{host} with --allow")

@@ -79,7 +79,7 @@ class Proxy:
             raise
         finally:
             self._log.enter(request)
-            await _close(writer, whole=not request.why or not request.answered)
+            await _close(writer, complete=not request.why or not request.answered)
 
     def count(self, request: OpenRequest, *, sent: int = 0, received: int = 0) -> None:
         """Count transferred bytes. Raises ``Turned`` above the limit."""
@@ -87,7 +87,7 @@ class Proxy:
         request.received += received
         self.sent += sent
         self.received += received
-        if reason := self.spent():
+        if reason := self.overrun():
             raise Turned(403, reason, allowed=request.allowed)
 
     def tls(self) -> ssl.SSLContext:
@@ -95,7 +95,7 @@ class Proxy:
         self._tls = self._tls or ssl.create_default_context()
         return self._tls
 
-    def spent(self) -> str:
+    def overrun(self) -> str:
         """Return the message about an exceeded byte limit, or an empty string."""
         for done, most, verb in (
             (self.sent, self.network.up_bytes, "sent"), (self.received, self.network.down_bytes, "received"),
@@ -121,7 +121,7 @@ class _Connection:
         if request is None:
             return
         self._asked.method = request.method.decode()
-        if reason := self._proxy.spent():
+        if reason := self._proxy.overrun():
             raise Turned(403, reason)
         if request.method == b"CONNECT":
             await self._tunnel(request)
@@ -313,16 +313,18 @@ class _Connection:
                     )
             except (OSError, TimeoutError) as error:
                 failure = error
-        why = "its certificate is not to be trusted" if isinstance(failure, ssl.SSLCertVerificationError) else ""
-        why = why or ("it gave no answer in time" if isinstance(failure, TimeoutError) else "it cannot be connected to")
-        raise Turned(502, f"is allowed, but {why}", allowed=True)
+        reason = "its certificate is not to be trusted" if isinstance(failure, ssl.SSLCertVerificationError) else ""
+        reason = reason or (
+            "it gave no answer in time" if isinstance(failure, TimeoutError) else "it cannot be connected to"
+        )
+        raise Turned(502, f"is allowed, but {reason}", allowed=True)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        try:
-            found = await look_up(self._network.resolve or system_addresses, host, port, self._network.connect_seconds)
+            texts = await look_up(self._network.resolve or system_addresses, host, port, self._network.connect_seconds)
+            )
         except (OSError, TimeoutError, ValueError) as error:
             raise Turned(502, "is allowed, but no address of it was found", allowed=True) from error
-        public = public_ones(found)
+        public = public_ones(texts)
         if not public:
             raise Turned(403, "leads to an address that is private or this machine's own")
         return public
@@ -385,9 +387,9 @@ async def _tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, stat
                 remaining -= len(piece)
 
 
-async def _close(writer: asyncio.StreamWriter, *, whole: bool) -> None:
+async def _close(writer: asyncio.StreamWriter, *, complete: bool) -> None:
     """Close a connection. If an answer is incomplete, abort it, so that it is not mistaken for a complete one."""
-    if not whole:
+    if not complete:
         writer.transport.abort()
         return
     with suppress(OSError, TimeoutError):

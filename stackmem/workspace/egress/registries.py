@@ -55,7 +55,7 @@ class _Place(Struct, frozen=True):
     """A registry URL: how it is reached, and the URL that programs in the sandbox use."""
 
     hosts: tuple[AllowedHost, ...]
-    told: str
+    url: str
     login: str = ""
 
 
@@ -71,20 +71,22 @@ def machine_registries(
     with ThreadPoolExecutor() as at_once:  # in parallel, because each takes about a second
         futures = at_once.submit(_pip, ask), at_once.submit(_npm, ask), at_once.submit(_apt, ask)
         (index, others), npm, apt = futures[0].result(), futures[1].result(), futures[2].result()
-    places = {url: place for url in (*index, *others, *npm) if (place := _place(url))}
-    hosts = [host for place in places.values() for host in place.hosts]
-    hosts += [host for url in apt if (place := _place(url)) for host in place.hosts]
+    places = {url: registry for url in (*index, *others, *npm) if (registry := _registry(url))}
+    hosts = [host for registry in places.values() for host in registry.hosts]
+    hosts += [host for url in apt if (registry := _registry(url)) for host in registry.hosts]
     if not hosts:
         raise UsageError("--allow registries: pip, npm and apt on this machine have no registry; list each host")
     variables = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     if len(index) == 1 or any(url in places for url in others):  # otherwise pip's default applies inside too
         variables |= _joined("PIP_INDEX_URL", [places[url] for url in index if url in places][:1])
         variables |= _joined("PIP_EXTRA_INDEX_URL", [places[url] for url in others if url in places])
-        variables |= _trusted([place for url in (*index, *others) if (place := places.get(url))])
+        variables |= _trusted([registry for url in (*index, *others) if (registry := places.get(url))])
     variables |= _joined("npm_config_registry", [places[url] for url in npm if url in places][:1])
     variables |= {name: environ[name] for name in _CERTIFICATES if environ.get(name, "").startswith(_READABLE)}
     headers = {
-        place.hosts[0].host: (("Authorization", f"Basic {place.login}"),) for place in places.values() if place.login
+        registry.hosts[0].host: (("Authorization", f"Basic {registry.login}"),)
+        for registry in places.values()
+        if registry.login
     }
     pinned = tuple(dict.fromkeys(_pinned(host, resolve or system_addresses) for host in hosts))
     return Registries(pinned, headers, variables)
@@ -118,15 +120,15 @@ def _npm(ask: Run) -> list[str]:
         return []
     if not isinstance(settings, dict):
         return []
-    named = [settings.get("registry"), *(value for key, value in settings.items() if str(key).endswith(":registry"))]
-    return [value for value in named if isinstance(value, str)]
+    values = [settings.get("registry"), *(value for key, value in settings.items() if str(key).endswith(":registry"))]
+    return [value for value in values if isinstance(value, str)]
 
 
 def _apt(ask: Run) -> list[str]:
     return ask(["apt-get", "indextargets", "--format", "$(REPO_URI)"]).split()
 
 
-def _place(url: str) -> _Place | None:
+def _registry(url: str) -> _Place | None:
     """Parse a registry URL. Returns None if it is not HTTP, for example a folder."""
     try:
         parts = urlsplit(url)
@@ -149,24 +151,24 @@ def _place(url: str) -> _Place | None:
 
 
 def _joined(name: str, places: Iterable[_Place]) -> dict[str, str]:
-    urls = " ".join(place.told for place in places)
+    urls = " ".join(registry.url for registry in places)
     return {name: urls} if urls else {}
 
 
 def _trusted(places: Iterable[_Place]) -> dict[str, str]:
     """Return the setting for hosts that use plain HTTP inside, because the proxy adds TLS."""
-    names = dict.fromkeys(urlsplit(place.told).netloc for place in places if place.login)
+    names = dict.fromkeys(urlsplit(registry.url).netloc for registry in places if registry.login)
     return {"PIP_TRUSTED_HOST": " ".join(names)} if names else {}
 
 
 def _pinned(host: AllowedHost, resolve: Resolve) -> AllowedHost:
     try:
-        found = resolve(host.host, host.port)
+        addresses = resolve(host.host, host.port)
     except (OSError, ValueError):
         return host  # the command will get an error about the missing address
-    if not found or public_ones(found):
+    if not addresses or public_ones(addresses):
         return host
-    return replace(host, address=found[0], address_port=host.port)
+    return replace(host, address=addresses[0], address_port=host.port)
 
 
 def _output(command: list[str], environ: Mapping[str, str]) -> str:

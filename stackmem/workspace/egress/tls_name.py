@@ -72,5 +72,5 @@ class TunnelName:
 
     def _settle(self, reason: str) -> bytes:
         self.why, self._settled = reason, True
-        held, self._held = self._held, b""
-        return b"" if reason else held
+        data, self._held = self._held, b""
+        return b"" if reason else data

@@ -27,7 +27,7 @@ class Bare:
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         return CommandLaunch(
-            argv=limited(command, seat.profile, place=seat.place, count_processes=False),
+            argv=limited(command, seat.profile, folder=seat.place, count_processes=False),
             environ=host_environment(seat, private_tmp(stack)) | dict(seat.environ),
             cwd=f"/proc/self/fd/{seat.fd}",
         )

@@ -47,13 +47,13 @@ def find_bwrap(workspace: Path, candidates: tuple[str, ...] = CANDIDATES) -> str
     """
     refused = []
     for path in candidates:
-        why = _distrust(Path(path), workspace)
-        if not why:
+        reason = _distrust(Path(path), workspace)
+        if not reason:
             missing = [option for option in _NEEDED if option not in _help(path)]
-            why = f"is too old (no {', '.join(missing)})" if missing else ""
-        if not why:
+            reason = f"is too old (no {', '.join(missing)})" if missing else ""
+        if not reason:
             return path
-        refused.append(f"{path} {why}")
+        refused.append(f"{path} {reason}")
     raise WorkspaceError(f"no usable bubblewrap: {'; '.join(refused)}; install it (apt install bubblewrap)")
 
 
@@ -70,8 +70,8 @@ def _distrust(path: Path, workspace: Path) -> str:
         return "is in the workspace"
     # A user who can write the folder can replace the program, so the folder is checked too.
     for each in (real, real.parent):
-        found = each.stat()
-        if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o022:
+        owner = each.stat()
+        if owner.st_uid not in (0, os.geteuid()) or owner.st_mode & 0o022:
             return f"can be changed by other users ({each})"
     return ""
 
@@ -113,24 +113,26 @@ class Bubblewrap:
         self._kept: _Setting | None = None
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
-        kept = self._setting(seat)
-        bpf = memory_file(stack, "seccomp", kept.filter)
+        setting = self._setting(seat)
+        bpf = memory_file(stack, "seccomp", setting.filter)
         # bubblewrap reports through a separate pipe, because a command could print the same text to its output.
         status_read, status_write = os.pipe2(os.O_CLOEXEC)
         stack.callback(os.close, status_read)
         stack.callback(os.close, status_write)
         git_fds, git = guarded_git(seat.fd, seat.path, stack) if seat.binds_git else ((), ())
-        own = joined([*git, *kept.closing, "--seccomp", str(bpf), "--json-status-fd", str(status_write)])
+        own = joined([*git, *setting.closing, "--seccomp", str(bpf), "--json-status-fd", str(status_write)])
         # Through a descriptor, not the command line: other users can read that, and its length is limited.
-        args = memory_file(stack, "args", kept.opening + own)
+        args = memory_file(stack, "args", setting.opening + own)
         life = line_of_life(stack)
         # bubblewrap also gets the read end of its status pipe. Otherwise it would die of SIGPIPE if stackmem has died,
         # and the process that waits to become the sandbox would wait forever. The command inherits none of our
         # namespaces.
         entered = seat.entry.fds if seat.entry else ()
         drop = (status_read, *entered)
-        left_read, left, left_fds = report_of_left(seat, stack)
-        inner = limited(command, seat.profile, place=seat.place, count_processes=True, life=life, drop=drop, left=left)
+        left_read, report_fd, left_fds = report_of_left(seat, stack)
+        inner = limited(
+            command, seat.profile, folder=seat.place, count_processes=True, life=life, drop=drop, report_fd=report_fd
+        )
         environ = build_environment(
             path=(*seat.first, f"{INSIDE}/bin", *seat.profile.path),
             home=_HOME,
@@ -144,7 +146,7 @@ class Bubblewrap:
             start = start_through(seat.network_list, start, seat.shared.listener, stack)
         else:
             start = start_behind(seat.network_list, start, f"{INSIDE}/bin/python", stack, port=seat.proxy_port)
-        argv = (kept.program, "--args", str(args), "--", *start.argv)
+        argv = (setting.program, "--args", str(args), "--", *start.argv)
         return CommandLaunch(
             argv=seat.entry.entered(*argv) if seat.entry else argv,
             environ=start.environ,
@@ -164,17 +166,17 @@ class Bubblewrap:
             status_fd=status_read,
             left_fd=left_read,
             door=start.door,
-            renames=supervise(kept.program, seat.view, stack),
+            renames=supervise(setting.program, seat.view, stack),
         )
 
     def _setting(self, seat: Seat) -> _Setting:
         """Return the settings of the previous command, unless a hidden folder has appeared or disappeared."""
         # bubblewrap fails if it has to cover a missing folder, so the settings depend on which of them exist.
         there = tuple(os.path.isdir(path) for path in seat.hidden)  # noqa: PTH112 - same check as in cover
-        kept = self._kept
-        if kept is None or kept.seat is not seat or kept.there != there:
-            self._kept = kept = self._new_setting(seat, there)
-        return kept
+        setting = self._kept
+        if setting is None or setting.seat is not seat or setting.there != there:
+            self._kept = setting = self._new_setting(seat, there)
+        return setting
 
     def _new_setting(self, seat: Seat, there: tuple[bool, ...]) -> _Setting:
         program = find_bwrap(seat.root, self._candidates)
@@ -269,10 +271,10 @@ def _binds(mounts: tuple[Mount, ...]) -> list[str]:
 
 def _covers(seat: Seat) -> list[str]:
     mounts = (*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)
-    shown = [("/usr", "/usr"), *((mount.host, mount.inside) for mount in mounts)]
+    pairs = [("/usr", "/usr"), *((mount.host, mount.inside) for mount in mounts)]
     # One page, the smallest size: without a size, a tmpfs may take half of the memory.
     empty = ("--perms", "0755", "--size", "4096", "--tmpfs")
-    return [word for path in places_to_cover(seat.hidden, shown) for word in (*empty, path, "--remount-ro", path)]
+    return [word for path in places_to_cover(seat.hidden, pairs) for word in (*empty, path, "--remount-ro", path)]
 
 
 def check_destinations(seat: Seat) -> None:
@@ -280,12 +282,12 @@ def check_destinations(seat: Seat) -> None:
     granted = (*seat.toolchain.mounts(), *seat.profile.mounts, *seat.mounts)
     places = [(mount.inside, mount.writable) for mount in granted] + [(seat.path, True)]
     for path, _ in places:
-        place = Path(path)
-        if place == Path("/") or any(place == Path(own) or place in Path(own).parents for own in _OWN):
+        target = Path(path)
+        if target == Path("/") or any(target == Path(own) or target in Path(own).parents for own in _OWN):
             raise WorkspaceError(
                 f"{path} cannot be a mount in the sandbox, which needs that folder; choose another one"
             )
-        if any(place.is_relative_to(own) for own in ("/proc", "/dev", "/etc", "/sys", _HOME)):
+        if any(target.is_relative_to(own) for own in ("/proc", "/dev", "/etc", "/sys", _HOME)):
             raise WorkspaceError(f"{path} is in a folder that the sandbox creates; choose another one")
     for index, (path, _) in enumerate(places):
         for other, (outer, writable) in enumerate(places):
@@ -325,9 +327,9 @@ def guarded_git(workspace: int, path: str, stack: ExitStack) -> tuple[tuple[int,
     if git < 0 or config < 0:
         return (), ()
     sealed = {"config": config, "hooks": _folder(git, "hooks", stack)}
-    found = {name: fd for name, fd in sealed.items() if fd >= 0}
-    words = [word for name, fd in found.items() for word in ("--ro-bind-fd", str(fd), f"{path}/.git/{name}")]
-    return (git, *found.values()), ("--bind-fd", str(git), f"{path}/.git", *words)
+    present = {name: fd for name, fd in sealed.items() if fd >= 0}
+    words = [word for name, fd in present.items() for word in ("--ro-bind-fd", str(fd), f"{path}/.git/{name}")]
+    return (git, *present.values()), ("--bind-fd", str(git), f"{path}/.git", *words)
 
 
 def _folder(parent: int, name: str, stack: ExitStack) -> int:

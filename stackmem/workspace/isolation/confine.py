@@ -44,8 +44,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def landlock_abi() -> int:
     """Return the kernel's Landlock version, or 0 if it has none."""
-    found = int(_libc.syscall(_LANDLOCK_CREATE, None, 0, 1))
-    return max(found, 0)
+    version = int(_libc.syscall(_LANDLOCK_CREATE, None, 0, 1))
+    return max(version, 0)
 
 
 def all_rights(abi: int) -> int:
@@ -59,28 +59,28 @@ def apply(order: bytes) -> None:
     Raises:
         OSError: A restriction failed. The thread must then not start any process.
     """
-    wanted = json.loads(order)
+    settings = json.loads(order)
     # Before the capabilities are dropped: enabling an interface needs CAP_NET_ADMIN in the namespace.
-    if wanted["loopback"]:
+    if settings["loopback"]:
         _switch_loopback_on()
-    if wanted["numbers"]:
+    if settings["numbers"]:
         with open("/proc/sys/kernel/pid_max", "w") as most:  # noqa: PTH123 - as in ``main``
-            most.write(str(wanted["numbers"]))
+            most.write(str(settings["numbers"]))
     # Also before: mounting needs CAP_SYS_ADMIN, and the filter refuses mount(2) afterwards.
-    for path in wanted["cover"]:
+    for path in settings["cover"]:
         _check(f"cover {path}", _libc.mount(b"tmpfs", os.fsencode(path), b"tmpfs", _READ_ONLY, b"size=4096,mode=755"))
     _check("no_new_privs", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     _drop_capabilities()
-    if wanted["abi"]:
-        _restrict_files(wanted)
+    if settings["abi"]:
+        _restrict_files(settings)
     # Last, because the filter refuses some of the calls above.
-    _load_filter(base64.b64decode(wanted["filter"]))
+    _load_filter(base64.b64decode(settings["filter"]))
 
 
-def _check(what: str, result: int) -> int:
+def _check(label: str, result: int) -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"{what}: {os.strerror(number)}")
+        raise OSError(number, f"{label}: {os.strerror(number)}")
     return result
 
 
@@ -101,16 +101,16 @@ def _drop_capabilities() -> None:
     _check("capset", _libc.syscall(_CAPSET[os.uname().machine], header, none))
 
 
-def _restrict_files(wanted: dict) -> None:  # type: ignore[type-arg]
-    handled = all_rights(wanted["abi"])
-    tcp = _TCP if wanted["tcp"] and wanted["abi"] >= 4 else 0
-    scope = _SCOPES if wanted["scope"] and wanted["abi"] >= 6 else 0
+def _restrict_files(settings: dict) -> None:  # type: ignore[type-arg]
+    handled = all_rights(settings["abi"])
+    tcp = _TCP if settings["tcp"] and settings["abi"] >= 4 else 0
+    scope = _SCOPES if settings["scope"] and settings["abi"] >= 6 else 0
     attributes = struct.pack("QQQ", handled, tcp, scope)
     # A kernel rejects fields that it does not know.
-    size = 24 if wanted["abi"] >= 6 else 16 if wanted["abi"] >= 4 else 8
+    size = 24 if settings["abi"] >= 6 else 16 if settings["abi"] >= 4 else 8
     ruleset = _check("landlock", _libc.syscall(_LANDLOCK_CREATE, attributes[:size], size, 0))
     try:
-        for path, mode in wanted["grants"]:
+        for path, mode in settings["grants"]:
             _grant(ruleset, path, mode, handled)
         _check("landlock", _libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0))
     finally:
@@ -142,8 +142,8 @@ def _grant(ruleset: int, path: str, mode: str, handled: int) -> None:
 
 def _load_filter(program: bytes) -> None:
     code = ctypes.create_string_buffer(program, len(program))
-    whole = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
-    _check("seccomp", _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(whole), 0, 0))
+    header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
+    _check("seccomp", _libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(header), 0, 0))
 
 
 def hold_apart(folders: list[str], command: list[str]) -> None:
@@ -161,9 +161,9 @@ def hold_apart(folders: list[str], command: list[str]) -> None:
     # Real paths, because Landlock judges the file that a path leads to, not the spelling.
     closed = {os.path.realpath(folder) for folder in folders}
     try:
-        open_trees = _beside(closed, "/")
+        open_trees = _open_trees(closed, "/")
     except PermissionError:  # an allow-list level already closes everything else
-        open_trees = _known()
+        open_trees = _program_folders()
     ours = [path for path in command if os.path.isfile(path)]  # noqa: PTH113 - pathlib takes longer to import than this runs
     grants = [(path, "read") for path in (*open_trees, *ours)] + [(path, "write") for path in _own(closed, command)]
     grants += [(f"/dev/{name}", "device") for name in _DEVICES] + [(f"/dev/{name}", "write") for name in _SHARED]
@@ -174,13 +174,13 @@ def hold_apart(folders: list[str], command: list[str]) -> None:
 def _own(closed: set[str], command: list[str]) -> list[str]:
     """Return the folders that the judged code may write; none contains, or is inside, what the judge depends on."""
     judges = os.path.realpath(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the default of TMPDIR
-    home, named = os.path.realpath(os.environ.get("HOME") or "/nonexistent"), [os.getcwd(), os.environ.get("WORKSPACE")]  # noqa: PTH109
-    named += [path for path in map(os.path.realpath, command) if os.path.isdir(path) and path.startswith(f"{judges}/")]  # noqa: PTH112
+    home, paths = os.path.realpath(os.environ.get("HOME") or "/nonexistent"), [os.getcwd(), os.environ.get("WORKSPACE")]  # noqa: PTH109
+    paths += [path for path in map(os.path.realpath, command) if os.path.isdir(path) and path.startswith(f"{judges}/")]  # noqa: PTH112
     python = sys.executable.rpartition("/bin/")[0]  # without the site module, sys.prefix ignores virtual environments
-    kept = {*closed, home, judges, *map(os.path.realpath, (python, sys.prefix, sys.base_prefix))}
-    trees = [os.path.realpath(path) for path in named if path]
-    trees = [tree for tree in trees if not any(f"{each}/".startswith(f"{tree.rstrip('/')}/") for each in kept)]
-    trees = [tree for tree in trees if not any(tree.startswith(f"{each}/") for each in kept - {judges})]
+    needed = {*closed, home, judges, *map(os.path.realpath, (python, sys.prefix, sys.base_prefix))}
+    trees = [os.path.realpath(path) for path in paths if path]
+    trees = [tree for tree in trees if not any(f"{each}/".startswith(f"{tree.rstrip('/')}/") for each in needed)]
+    trees = [tree for tree in trees if not any(tree.startswith(f"{each}/") for each in needed - {judges})]
     # Unpredictable, so that judged code cannot prepare the folder before it exists.
     fresh = f"{judges}/apart-{os.getpid()}-{os.urandom(4).hex()}"
     with contextlib.suppress(OSError):  # the disk may be full; then TMPDIR is not writable
@@ -190,20 +190,20 @@ def _own(closed: set[str], command: list[str]) -> list[str]:
     return trees
 
 
-def _beside(closed: set[str], folder: str) -> list[str]:
+def _open_trees(closed: set[str], folder: str) -> list[str]:
     """Return the largest trees below a folder that contain none of the closed folders."""
     trees = []
     for entry in os.scandir(folder):
         path = entry.path
         if any(each.startswith(f"{path}/") for each in closed):
-            trees += _beside(closed, path)
+            trees += _open_trees(closed, path)
         # A link does not need a grant, and granting its target could open a closed folder.
         elif path not in closed and not entry.is_symlink():
             trees.append(path)
     return trees
 
 
-def _known() -> list[str]:
+def _program_folders() -> list[str]:
     """Return where programs and their files are, according to the environment."""
     programs = [path.rpartition("/")[0] for path in os.environ.get("PATH", "").split(":")]
     work = [".", *os.environ.get("PYTHONPATH", "").split(":")]

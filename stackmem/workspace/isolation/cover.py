@@ -14,23 +14,23 @@ OWN_TASKS = Path(__file__).resolve().parents[1] / "_tasks"
 
 
 def places_to_cover(
-    hidden: Iterable[Path], shown: Iterable[tuple[str, str]], needed: Iterable[str | Path] = ()
+    hidden: Iterable[Path], mounts: Iterable[tuple[str, str]], needed: Iterable[str | Path] = ()
 ) -> list[str]:
     """Return the paths inside the sandbox of the hidden folders, without any that are inside another.
 
     Args:
-        hidden: Host folders. A hidden folder that is itself shown was granted, and is not covered.
-        shown: Pairs of a host path and the path at which commands see it.
+        hidden: Host folders. A hidden folder that is itself mounted was granted, and is not covered.
+        mounts: Pairs of a host path and the path at which commands see it.
         needed: Host paths that commands must reach at their host location.
     """
-    kept = [os.path.realpath(path) for path in needed]
+    reached = [os.path.realpath(path) for path in needed]
     # If the user has no access, neither do commands: isdir is False, and nothing needs to be covered.
     folders = [path.resolve() for path in hidden if os.path.isdir(path)]  # noqa: PTH112
-    real = [path for path in folders if not any(Path(each).is_relative_to(path) for each in kept)]
-    found = set()
-    for host, inside in shown:
-        place = Path(os.path.realpath(host))
+    real = [path for path in folders if not any(Path(each).is_relative_to(path) for each in reached)]
+    covered = set()
+    for host, inside in mounts:
+        source = Path(os.path.realpath(host))
         for path in real:
-            if path != place and path.is_relative_to(place):
-                found.add(str(Path(inside) / path.relative_to(place)))
-    return sorted(path for path in found if not any(str(parent) in found for parent in Path(path).parents))
+            if path != source and path.is_relative_to(source):
+                covered.add(str(Path(inside) / path.relative_to(source)))
+    return sorted(path for path in covered if not any(str(parent) in covered for parent in Path(path).parents))

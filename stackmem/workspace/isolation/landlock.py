@@ -91,7 +91,7 @@ class Landlock:
         tmp = private_tmp(stack)
         network = (AF_INET, AF_INET6, AF_NETLINK) if seat.profile.network == "host" else ()
         return CommandLaunch(
-            argv=limited(command, seat.profile, place=seat.place, count_processes=False),
+            argv=limited(command, seat.profile, folder=seat.place, count_processes=False),
             # safe, because the first program is already confined
             environ=host_environment(seat, tmp) | dict(seat.environ),
             cwd=f"/proc/self/fd/{seat.fd}",

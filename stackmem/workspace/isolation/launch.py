@@ -145,18 +145,18 @@ def line_of_life(stack: ExitStack) -> int:
     return read_end
 
 
-def report_of_left(seat: Seat, stack: ExitStack, above: int = 2) -> tuple[int, int, tuple[int, ...]]:
+def report_of_left(seat: Seat, stack: ExitStack, floor: int = 2) -> tuple[int, int, tuple[int, ...]]:
     """Return the ends of a pipe for the report of processes left behind, or -1 twice, and what the child inherits.
 
     Args:
-        above: The write end gets a higher number than this.
+        floor: The write end gets a higher number than this.
     """
     if not seat.reports_left:
         return -1, -1, ()
     read_end, write_end = os.pipe2(os.O_CLOEXEC)
     stack.callback(os.close, read_end)
     os.set_blocking(read_end, False)
-    moved = fcntl.fcntl(write_end, fcntl.F_DUPFD_CLOEXEC, above + 1)
+    moved = fcntl.fcntl(write_end, fcntl.F_DUPFD_CLOEXEC, floor + 1)
     os.close(write_end)
     stack.callback(os.close, moved)
     return read_end, moved, (moved,)
@@ -178,11 +178,11 @@ def limited(
     count_processes: bool,
     life: int = -1,
     drop: tuple[int, ...] = (),
-    place: str = "",
+    folder: str = "",
     starts: tuple[str, ...] = ("/bin/bash",),
     shell: tuple[str, ...] = ("/bin/bash", "-c"),
     exports: Mapping[str, str] = MappingProxyType({}),
-    left: int = -1,
+    report_fd: int = -1,
 ) -> tuple[str, ...]:
     """Wrap a command in its per-process limits.
 
@@ -194,11 +194,11 @@ def limited(
         life: If this pipe has closed, stackmem is dead and the command does not start. Afterwards all processes of the
             sandbox die with their parents; a parent that was already dead would not trigger that.
         drop: Descriptors to close before the command starts, like ``life``.
-        place: As in ``Seat``.
+        folder: As in ``Seat``.
         starts: Arguments that start the bash that sets the limits.
         shell: The shell that runs the command.
         exports: Variables of the command only. They come from a third party, so none of our programs runs with them.
-        left: Write end of the pipe for the report of processes that the command leaves behind, or -1.
+        report_fd: Write end of the pipe for the report of processes that the command leaves behind, or -1.
     """
     limits = [
         "ulimit -c 0",
@@ -210,12 +210,12 @@ def limited(
         limits.append(f"ulimit -u {profile.process_limit}")
     alive = f"read -t 0 -u {life} && exit 1; exec {life}<&-; " if life >= 0 else ""  # readable means that it has closed
     alive += "".join(f"exec {fd}<&-; " for fd in drop)
-    alive += f"cd -- {shlex.quote(place)}; " if place else ""  # if the folder is gone, start in the workspace
+    alive += f"cd -- {shlex.quote(folder)}; " if folder else ""  # if the folder is gone, start in the workspace
     own = "".join(f"export {name}={shlex.quote(value)}; " for name, value in exports.items())
     script = "{ " + "; ".join(limits) + f"; echo 1000 >/proc/self/oom_score_adj; {alive}}} 2>/dev/null; {own}"
     # The shell prints when a signal ends the command; this must not be in the output.
-    run = 'exec "$@"' if left < 0 else f'{{ "$@" 2>&8 8>&- {left}>&-; }} 8>&2 2>/dev/null; code=$?; '
-    script += run if left < 0 else run + _REPORT.format(left=left)
+    run = 'exec "$@"' if report_fd < 0 else f'{{ "$@" 2>&8 8>&- {report_fd}>&-; }} 8>&2 2>/dev/null; code=$?; '
+    script += run if report_fd < 0 else run + _REPORT.format(left=report_fd)
     return (*starts, "-c", script, "sh", *shell, command)
 
 

@@ -45,7 +45,7 @@ _KNOCK = (
     '\\r\\n\\r\\n\' >&3 && read -r _ status _ <&3 && echo "the proxy answered $status" && [ "$status" = 403 ]'
 )
 
-_chosen: dict[tuple[str, str, Toolchain], Level] = {}
+_levels: dict[tuple[str, str, Toolchain], Level] = {}
 
 
 class Probe(Struct, frozen=True):
@@ -57,14 +57,14 @@ class Probe(Struct, frozen=True):
 
 def state_folder() -> Path:
     """Return the folder for persistent data, following the XDG rules."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    return (Path(given) if given.startswith("/") else Path.home() / ".local" / "state") / "stackmem"
+    value = os.environ.get("XDG_STATE_HOME", "")
+    return (Path(value) if value.startswith("/") else Path.home() / ".local" / "state") / "stackmem"
 
 
 def cache_folder() -> Path:
     """Return the folder for data that can be recreated, following the XDG rules."""
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(given) if given.startswith("/") else Path.home() / ".cache") / "stackmem"
+    value = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(value) if value.startswith("/") else Path.home() / ".cache") / "stackmem"
 
 
 def try_level(level: Level, profile: Profile, toolchain: Toolchain) -> Probe:
@@ -94,8 +94,8 @@ def try_level(level: Level, profile: Profile, toolchain: Toolchain) -> Probe:
         if ended.exit_code == 0:
             return Probe(level, "")
         output = ended.capture.parts()[0].decode("utf-8", "replace").strip()
-        what = "asking the proxy" if listed else "`true`"
-        return Probe(level, f"{what} ended with {ended.exit_code} {ended.reason}: {output}")
+        action = "asking the proxy" if listed else "`true`"
+        return Probe(level, f"{action} ended with {ended.exit_code} {ended.reason}: {output}")
 
 
 def no_door(level: Level) -> str:
@@ -126,13 +126,13 @@ def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None)
         raise UsageError(f"no isolation level {isolation!r}; known: auto, {', '.join(WORKSPACES)}")
     tools = toolchain or build_toolchain(cache_folder())
     key = (isolation, profile.network, tools)
-    if key in _chosen:
-        return _chosen[key]
+    if key in _levels:
+        return _levels[key]
     failures: dict[str, str] = {}  # failure message to the first level that reported it
     for make in (make for name in names for make in WORKSPACES[name]):
         probe = try_level(make(), profile, tools)
         if not probe.failure:
-            _chosen[key] = probe.level
+            _levels[key] = probe.level
             return probe.level
         failures.setdefault(probe.failure, probe.level.name)
     messages = "; ".join(f"{name}: {failure.rstrip('.')}" for failure, name in failures.items())
@@ -141,7 +141,7 @@ def choose(isolation: str, profile: Profile, toolchain: Toolchain | None = None)
 
 def forget() -> None:
     """Clear the cache, so that the next choice probes the levels again."""
-    _chosen.clear()
+    _levels.clear()
 
 
 def _way_out(names: tuple[str, ...]) -> str:

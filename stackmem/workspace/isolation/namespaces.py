@@ -51,17 +51,17 @@ class Namespaces:
         stack.callback(os.close, started_write)
         life = line_of_life(stack)
         entered = seat.shared.view.fds if seat.shared else ()
-        above = max(order, started_write)  # confine closes all descriptors up to this one
-        left_read, left, left_fds = report_of_left(seat, stack, above)
+        floor = max(order, started_write)  # confine closes all descriptors up to this one
+        left_read, report_fd, left_fds = report_of_left(seat, stack, floor)
         inner = limited(
-            command, seat.profile, place=seat.place, count_processes=True, life=life, drop=entered, left=left
+            command, seat.profile, folder=seat.place, count_processes=True, life=life, drop=entered, report_fd=report_fd
         )
         start = Start(inner, host_environment(seat, tmp))
         if seat.shared is not None and not seat.lasting:
             start = start_through(seat.network_list, start, seat.shared.listener, stack)
         else:
             python = seat.toolchain.python()
-            start = start_behind(seat.network_list, start, python, stack, above, seat.proxy_port)
+            start = start_behind(seat.network_list, start, python, stack, floor, seat.proxy_port)
         kinds = ("-U", "-r", "-p", "-f", "-i", *(("-n",) if fresh else ()))
         argv = (
             setpriv, "--pdeathsig", "KILL", unshare, *kinds, "--kill-child", "--mount-proc",
@@ -86,7 +86,7 @@ class Namespaces:
 
 
 def _program(name: str) -> str:
-    found = shutil.which(name, path=_PROGRAMS)
-    if found is None:
+    path = shutil.which(name, path=_PROGRAMS)
+    if path is None:
         raise WorkspaceError(f"{name} is missing; install util-linux, or bubblewrap for the stronger level")
-    return found
+    return path

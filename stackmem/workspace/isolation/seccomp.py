@@ -123,12 +123,12 @@ class RenameCalls(Struct, frozen=True):
     seccomp: int
     capset: int
 
-    def arguments(self, call: int, given: list[int]) -> tuple[int, int, int, int, int]:
+    def arguments(self, call: int, values: list[int]) -> tuple[int, int, int, int, int]:
         """Return the arguments of a call as those of ``renameat2``."""
         if call == self.rename:
-            return CURRENT_FOLDER, given[0], CURRENT_FOLDER, given[1], 0
-        old_in, new_in = (ctypes.c_int(number & 0xFFFF_FFFF).value for number in (given[0], given[2]))
-        return old_in, given[1], new_in, given[3], given[4] & 0xFFFF_FFFF if call == self.renameat2 else 0
+            return CURRENT_FOLDER, values[0], CURRENT_FOLDER, values[1], 0
+        old_in, new_in = (ctypes.c_int(number & 0xFFFF_FFFF).value for number in (values[0], values[2]))
+        return old_in, values[1], new_in, values[3], values[4] & 0xFFFF_FFFF if call == self.renameat2 else 0
 
 
 _MACHINES = {

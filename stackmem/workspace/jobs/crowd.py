@@ -45,8 +45,8 @@ class Crowd:
         reason = self._watchdog.too_much([process for each in families.values() for process in each])
         if not reason:
             return ""
-        taken = {other: _taken(each, reason) for other, each in families.items()}
-        return reason if max(taken, key=lambda other: (taken[other], other)) == name else ""
+        usage = {other: _usage(each, reason) for other, each in families.items()}
+        return reason if max(usage, key=lambda other: (usage[other], other)) == name else ""
 
 
 class CrowdMember:
@@ -60,7 +60,7 @@ class CrowdMember:
         return self._crowd.look(self._name, family) or self._watchdog.disk()
 
 
-def _taken(family: list[Process], reason: str) -> int:
+def _usage(family: list[Process], reason: str) -> int:
     """Return how much of a limit a command takes."""
     if reason == "processes":
         return sum(process.threads for process in family)

@@ -65,7 +65,7 @@ class BackgroundJob:
 
     def _work(self, run: Run) -> None:
         try:
-            self.ended = run(self.command, self.seconds, JobOrder(self.log, self._stop_read, self._begun))
+            self.ended = run(self.command, self.seconds, JobOrder(self.log, self._stop_read, self._set_process))
         except (WorkspaceError, ToolRefused, OSError) as error:
             self.failure = str(error)
         except BaseException as error:  # noqa: BLE001 - stored, because this thread has no caller
@@ -74,11 +74,11 @@ class BackgroundJob:
             self.took = time.monotonic() - self.began
             os.close(self._over_write)  # whoever waits sees that it has closed
 
-    def _begun(self, process: Popen[bytes]) -> None:
+    def _set_process(self, process: Popen[bytes]) -> None:
         self.process = process
 
     @property
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         return self.wait(0)
 
     def wait(self, seconds: float) -> bool:
@@ -89,7 +89,7 @@ class BackgroundJob:
 
     def ask_to_end(self) -> None:
         """Send SIGTERM to the processes of the job."""
-        if self.process is None or self.over:
+        if self.process is None or self.has_ended:
             return
         for each in descendants(self.process.pid, _MAX_SIGNALLED):
             with suppress(OSError):
@@ -135,7 +135,7 @@ class Jobs:
 
     @property
     def running(self) -> tuple[int, ...]:
-        return tuple(number for number, job in list(self._jobs.items()) if not job.over)
+        return tuple(number for number, job in list(self._jobs.items()) if not job.has_ended)
 
     def count_from(self, started: int) -> None:
         """Number the jobs after those that the run had started before it was resumed."""
@@ -154,13 +154,13 @@ class Jobs:
         if job.failure:
             self._reported.add(job.number)
             return ToolOutcome(f"the job was not started: {job.failure}", failed=True)
-        return replace(self._shown(job, None, shown_bytes), job=job.number)
+        return replace(self._outcome(job, None, shown_bytes), job=job.number)
 
     def listing(self, shown_bytes: int) -> ToolOutcome:
         lines = [f"{job.number}  {self._status(job)}  {self._command(job)}" for job in list(self._jobs.values())]
-        over = tuple(number for number, job in self._jobs.items() if job.over)
-        self._reported.update(over)
-        return ToolOutcome(cut("\n".join(lines) or "no jobs were started", shown_bytes), ended=over)
+        ended = tuple(number for number, job in self._jobs.items() if job.has_ended)
+        self._reported.update(ended)
+        return ToolOutcome(cut("\n".join(lines) or "no jobs were started", shown_bytes), ended=ended)
 
     def read(self, number: int, offset: int | None, seconds: float, shown_bytes: int) -> ToolOutcome:
         """Return output from a position on, or from the end of the last read. Wait for the end of the job first."""
@@ -169,7 +169,7 @@ class Jobs:
             return self._unknown(number)
         if seconds > 0:
             job.wait(seconds)
-        return self._shown(job, offset, shown_bytes)
+        return self._outcome(job, offset, shown_bytes)
 
     def stop(self, number: int, shown_bytes: int) -> ToolOutcome:
         """End a job: SIGTERM first, and SIGKILL after three seconds."""
@@ -180,12 +180,12 @@ class Jobs:
         if not job.wait(_TERM_SECONDS):
             job.end()
             job.wait(_END_SECONDS)
-        return self._shown(job, None, shown_bytes)
+        return self._outcome(job, None, shown_bytes)
 
     def keep(self, numbers: Iterable[int]) -> None:
         """Kill all other jobs. Their ends are not reported."""
-        left = set(numbers)
-        ending = [job for number, job in self._jobs.items() if number not in left and not job.over]
+        spared = set(numbers)
+        ending = [job for number, job in self._jobs.items() if number not in spared and not job.has_ended]
         for job in ending:
             self._reported.add(job.number)
             job.end()
@@ -194,7 +194,7 @@ class Jobs:
 
     def news(self) -> tuple[JobEnd, ...]:
         """Return the jobs that have ended since the last call and were in no answer."""
-        ended = [job for number, job in self._jobs.items() if number not in self._reported and job.over]
+        ended = [job for number, job in self._jobs.items() if number not in self._reported and job.has_ended]
         self._reported |= {job.number for job in ended}
         return tuple(
             JobEnd(
@@ -208,43 +208,43 @@ class Jobs:
         """End all jobs."""
         self.keep(())
         for job in self._jobs.values():
-            if job.over:
+            if job.has_ended:
                 job.close()
         self._jobs.clear()
 
     def _forget(self) -> None:
-        ended = [number for number, job in self._jobs.items() if job.over and number in self._reported]
+        ended = [number for number, job in self._jobs.items() if job.has_ended and number in self._reported]
         for number in ended[:-_KEPT_ENDED]:
             self._jobs.pop(number).close()
 
     def _unknown(self, number: int) -> ToolOutcome:
-        known = ", ".join(map(str, self._jobs)) or "none"
-        return ToolOutcome(f"unknown job {number}; jobs that can be read: {known}", failed=True)
+        names = ", ".join(map(str, self._jobs)) or "none"
+        return ToolOutcome(f"unknown job {number}; jobs that can be read: {names}", failed=True)
 
-    def _shown(self, job: BackgroundJob, offset: int | None, shown_bytes: int) -> ToolOutcome:
+    def _outcome(self, job: BackgroundJob, offset: int | None, shown_bytes: int) -> ToolOutcome:
         part = job.log.read(job.position if offset is None else offset, max(1, shown_bytes - _NOTE_BYTES))
-        over = job.over
+        has_ended = job.has_ended
         total = job.log.total
         text = self._readable(part.content)
         job.position = part.end
         if text and not text.endswith("\n"):
             text += "\n"
-        gone = f"[{part.dropped:,} bytes in between are not kept]\n" if part.dropped else ""
+        gap = f"[{part.dropped:,} bytes in between are not kept]\n" if part.dropped else ""
         note = f"[job {job.number} {self._status(job)}; bytes {part.start:,} to {part.end:,} of {total:,}]"
-        if over:
+        if has_ended:
             self._reported.add(job.number)
-        text = cut(gone + text, max(0, shown_bytes - len(note))) + note
+        text = cut(gap + text, max(0, shown_bytes - len(note))) + note
         ended = job.ended
         return ToolOutcome(
             text,
-            failed=over and ended is None,
+            failed=has_ended and ended is None,
             exit_code=ended.exit_code if ended else None,
             requests=ended.requests if ended else (),
-            ended=(job.number,) if over else (),
+            ended=(job.number,) if has_ended else (),
         )
 
     def _status(self, job: BackgroundJob) -> str:
-        if not job.over:
+        if not job.has_ended:
             return f"is running for {time.monotonic() - job.began:.1f} s"
         if job.ended is None:
             return f"ended: {job.failure}"

@@ -64,21 +64,21 @@ class JobLog:
     def read(self, start: int, most: int) -> LogPart:
         """Return at most ``most`` bytes from a position on. A negative position counts from the end."""
         total = self.total
-        wanted = max(0, total + start) if start < 0 else min(start, total)
-        if wanted < len(self._head):
-            return LogPart(wanted, self._head[wanted : wanted + most])
+        begin = max(0, total + start) if start < 0 else min(start, total)
+        if begin < len(self._head):
+            return LogPart(begin, self._head[begin : begin + most])
         newest = self._newest  # first, or what moves into the pieces meanwhile would be missing
-        found, at, dropped = bytearray(), wanted, 0
+        content, at, dropped = bytearray(), begin, 0
         for position, piece in (*self._pieces.copy(), newest):
             if position + len(piece) <= at:
                 continue
-            if not found and position > at:
+            if not content and position > at:
                 dropped, at = position - at, position
-            found += piece[at - position :]
+            content += piece[at - position :]
             at = position + len(piece)
-            if len(found) >= most:
+            if len(content) >= most:
                 break
-        return LogPart(at - len(found), bytes(found[:most]), dropped)
+        return LogPart(at - len(content), bytes(content[:most]), dropped)
 
     def parts(self) -> tuple[bytes, bytes]:
         """Return the beginning and the end, as those of a command's output."""

@@ -38,12 +38,12 @@ def open_network(view: WorkspaceView | None, *, listed: bool) -> RunNetwork:
     """
     own = {kind: os.dup(fd) for kind, fd in (view.namespaces if view else ())}
     try:
-        made, listener = make_network(own.get("user", -1), PORT if listed else 0)
+        fds, listener = make_network(own.get("user", -1), PORT if listed else 0)
     except OSError as error:
         for fd in own.values():
             os.close(fd)
         raise WorkspaceError(f"no network for jobs can be created ({error}); run stackmem doctor") from error
-    namespaces = {**own, **made}
+    namespaces = {**own, **fds}
     # The user namespace must be entered first, because it owns the others.
     order = tuple((kind, namespaces[kind]) for kind in ("user", "net", "mount") if kind in namespaces)
     root, layered = (view.root, view.layered) if view else (Path("/"), False)

@@ -31,7 +31,7 @@ _STAY, _TOLD_RELATIVE, _RELATIVE = 2 | 4 | 8 | 1 << 10 | 1 << 11, 1 << 12, 1 << 
 """Mount flags that must be kept when remounting. For relative access times, statvfs(3) and mount(2) use different
 flags.
 """
-_MOUNT_SETATTR, _EMPTY_PATH, _BELOW = 442, 0x1000, 0x8000
+_MOUNT_SETATTR, _EMPTY_PATH, _AT_RECURSIVE = 442, 0x1000, 0x8000
 _READ_ONLY_BELOW = 1 | 2 | 4  # MOUNT_ATTR_RDONLY, _NOSUID, _NODEV
 _FOLDER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW
 _PROBE = ".stackmem-probe"
@@ -40,12 +40,12 @@ _PROBE = ".stackmem-probe"
 def main() -> None:
     ours = socket.socket(fileno=int(sys.argv[1]))
     try:
-        given, order = sys.stdin.buffer.read().split(b"\0")[:-1], json.loads(sys.argv[2])
+        items, order = sys.stdin.buffer.read().split(b"\0")[:-1], json.loads(sys.argv[2])
         places = list(map(os.fsencode, sys.argv[3:]))
         if not places:
             fds = network(order)
         else:
-            fds = shown(given, *places) if len(places) == 1 else mounted(given, order, *places)
+            fds = mount_others(items, *places) if len(places) == 1 else mounted(items, order, *places)
         socket.send_fds(ours, [b"mounted"], fds)
     except OSError as error:
         ours.send(f"{error.filename2 or 'mount'}: {error.strerror}".encode())
@@ -57,8 +57,8 @@ def mounted(
     hide: bytes,
     upper: bytes,
     work: bytes,
-    place: bytes,
-    *below: bytes,
+    target: bytes,
+    *layers: bytes,
 ) -> list[int]:
     """Mount an overlay. Return descriptors of the merged folder, the mount namespace and, if created, the user
     namespace.
@@ -67,15 +67,15 @@ def mounted(
     """
     own_user = _enter_own()
     # Use descriptors: names need no escaping, and cannot be replaced by a link in the meantime.
-    *over, lower = (os.open(folder, _FOLDER) for folder in below)
+    *others, lower = (os.open(folder, _FOLDER) for folder in layers)
     _mount(b"none", hide, b"tmpfs", _NO_SETUID | _NO_DEVICES, b"mode=0700")
     make_whiteouts(hide, b"/proc/self/fd/%d" % lower, hidden)
-    fds = (*over, os.open(hide, _FOLDER), lower, os.open(upper, _FOLDER), os.open(work, _FOLDER))
+    fds = (*others, os.open(hide, _FOLDER), lower, os.open(upper, _FOLDER), os.open(work, _FOLDER))
     *lowers, upper, work = (b"/proc/self/fd/%d" % fd for fd in fds)
     # A single device number for all files; otherwise programs that stay on one file system would skip files.
     options = b"lowerdir=%s,upperdir=%s,workdir=%s,userxattr,xino=on" % (b":".join(lowers), upper, work)
-    _mount(b"overlay", place, b"overlay", _NO_SETUID | _NO_DEVICES, options)
-    merged = os.open(place, _FOLDER)
+    _mount(b"overlay", target, b"overlay", _NO_SETUID | _NO_DEVICES, options)
+    merged = os.open(target, _FOLDER)
     os.close(os.open(_PROBE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=merged))
     os.unlink(_PROBE, dir_fd=merged)
     namespaces = _own(own_user=own_user)
@@ -88,7 +88,7 @@ def mounted(
     return [merged, *namespaces]
 
 
-def shown(pairs: list[bytes], folder: bytes) -> list[int]:
+def mount_others(pairs: list[bytes], folder: bytes) -> list[int]:
     """Mount other folders read-only in a folder. Return descriptors of the folder and the namespaces."""
     own_user = _enter_own()
     root = os.open(folder, _FOLDER)
@@ -149,17 +149,17 @@ def _bind(source: bytes, merged: int, path: bytes, *, writable: bool, source_in:
 
     The files there are untrusted: a link could redirect the mount to a harmful place.
     """
-    shown = walked(merged, path, True) if source_in >= 0 else os.open(source, os.O_PATH)
+    source_fd = walked(merged, path, True) if source_in >= 0 else os.open(source, os.O_PATH)
     try:
-        place = walked(merged, path, stat.S_ISDIR(os.fstat(shown).st_mode))
+        target = walked(merged, path, stat.S_ISDIR(os.fstat(source_fd).st_mode))
     except OSError as error:
         raise OSError(error.errno, error.strerror, None, None, os.fsdecode(path)) from error
     flags = _BIND if source_in >= 0 else _BIND | _RECURSIVE
-    _mount(b"/proc/self/fd/%d" % shown, b"/proc/self/fd/%d" % place, None, flags, None)
+    _mount(b"/proc/self/fd/%d" % source_fd, b"/proc/self/fd/%d" % target, None, flags, None)
     if not writable:
         top = walked(merged, path, None)
         attributes = struct.pack("QQQQ", _READ_ONLY_BELOW, 0, 0, 0)
-        if _libc.syscall(_MOUNT_SETATTR, top, b"", _EMPTY_PATH | _BELOW, attributes, len(attributes)) != 0:
+        if _libc.syscall(_MOUNT_SETATTR, top, b"", _EMPTY_PATH | _AT_RECURSIVE, attributes, len(attributes)) != 0:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number), None, None, f"{os.fsdecode(path)} read-only")
 
@@ -183,11 +183,11 @@ def walked(folder: int, path: bytes, makes_folder: bool | None) -> int:
                     os.mkdir(part, 0o755, dir_fd=fd)
             except FileExistsError:
                 pass
-        below = os.open(part, os.O_PATH | os.O_NOFOLLOW | kind, dir_fd=fd)
-        if stat.S_ISLNK(os.fstat(below).st_mode):
+        child = os.open(part, os.O_PATH | os.O_NOFOLLOW | kind, dir_fd=fd)
+        if stat.S_ISLNK(os.fstat(child).st_mode):
             raise OSError(40, "it is a link")
         os.close(fd)
-        fd = below
+        fd = child
     return fd
 
 
@@ -221,25 +221,25 @@ def make_whiteouts(hide: bytes, folder: bytes, hidden: list[bytes]) -> None:
 
     Their parent folders copy the modes and times of the originals, because the overlay displays these.
     """
-    made: list[bytes] = []
-    known = {b""}
+    parents: list[bytes] = []
+    existing = {b""}
     first = b""
     for path in hidden:
         missing = []
-        above = path.rpartition(b"/")[0]
-        while above not in known:
-            known.add(above)
-            missing.append(above)
-            above = above.rpartition(b"/")[0]
+        parent = path.rpartition(b"/")[0]
+        while parent not in existing:
+            existing.add(parent)
+            missing.append(parent)
+            parent = parent.rpartition(b"/")[0]
         for each in reversed(missing):
             os.mkdir(hide + b"/" + each, 0o700)
-        made += reversed(missing)
+        parents += reversed(missing)
         if first:
             os.link(first, hide + b"/" + path)
         else:
             first = hide + b"/" + path
             os.mknod(first, stat.S_IFCHR, os.makedev(0, 0))
-    for each in reversed(made):
+    for each in reversed(parents):
         status = os.stat(folder + b"/" + each)
         os.chmod(hide + b"/" + each, status.st_mode & 0o777 | 0o700)
         os.utime(hide + b"/" + each, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -263,8 +263,8 @@ def _unshare(kinds: int) -> bool:
     return bool(_libc.unshare(kinds) == 0)
 
 
-def _mount(source: bytes, place: bytes, kind: bytes | None, flags: int, options: bytes | None) -> None:
-    if _libc.mount(source, place, kind, ctypes.c_ulong(flags), options) != 0:
+def _mount(source: bytes, target: bytes, kind: bytes | None, flags: int, options: bytes | None) -> None:
+    if _libc.mount(source, target, kind, ctypes.c_ulong(flags), options) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), None, None, "the overlay" if kind else "a bind mount")
 

@@ -53,21 +53,21 @@ def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) 
     Raises:
         WorkspaceError: The kernel does not support or allow it. No mount is left behind.
     """
-    below = (places.over, folder) if places.over else (folder,)
+    layers = (places.over, folder) if places.over else (folder,)
     try:
-        fds = _mounted((places.hide, places.upper, places.work, places.view, *below), hidden)
+        fds = _mounted((places.hide, places.upper, places.work, places.view, *layers), hidden)
     except OSError as error:
         raise WorkspaceError(f"no overlay can be mounted ({error}); run stackmem doctor") from error
     return _view(places.view, fds)
 
 
-def mount_root(below: tuple[Path, ...], places: OverlayPlaces, order: MountOrder) -> tuple[WorkspaceView, int]:
+def mount_root(layers: tuple[Path, ...], places: OverlayPlaces, order: MountOrder) -> tuple[WorkspaceView, int]:
     """Mount a root over folders, topmost first. Return it with the listening socket of its network, or -1.
 
     Raises:
         WorkspaceError: As ``mount_overlay``.
     """
-    folders = (places.hide, places.upper, places.work, places.view, *below)
+    folders = (places.hide, places.upper, places.work, places.view, *layers)
     try:
         merged, mounts, *rest = _mounted(folders, (), structs.asdict(order))
     except OSError as error:
@@ -120,9 +120,9 @@ def show_read_only(folder: Path, others: Iterable[tuple[Path, bytes]]) -> Worksp
     Raises:
         WorkspaceError: The kernel does not support or allow it. No mount is left behind.
     """
-    given = [part for other, path in others for part in (os.fsencode(other), path)]
+    items = [part for other, path in others for part in (os.fsencode(other), path)]
     try:
-        fds = _mounted((folder,), given)
+        fds = _mounted((folder,), items)
     except OSError as error:
         raise WorkspaceError(f"no folder can be mounted in {folder} ({error}); run stackmem doctor") from error
     view = _view(folder, fds)
@@ -140,8 +140,8 @@ def refresh(view: WorkspaceView) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise WorkspaceError(f"the overlay cannot be refreshed ({error}); resume the run") from error
     if done.returncode:
-        why = shown_name(done.stderr.strip().split(b"\n")[-1])[:200]
-        raise WorkspaceError(f"the overlay cannot be refreshed ({why}); resume the run")
+        reason = shown_name(done.stderr.strip().split(b"\n")[-1])[:200]
+        raise WorkspaceError(f"the overlay cannot be refreshed ({reason}); resume the run")
 
 
 def _view(root: Path, fds: list[int]) -> WorkspaceView:
@@ -153,7 +153,7 @@ def _view(root: Path, fds: list[int]) -> WorkspaceView:
 
 def _mounted(
     places: Iterable[Path],
-    given: Iterable[bytes],
+    items: Iterable[bytes],
     order: Mapping[str, Any] = structs.asdict(MountOrder()),
     inherited: tuple[int, ...] = (),
 ) -> list[int]:
@@ -166,7 +166,7 @@ def _mounted(
         try:
             done = subprocess.run(
                 command,
-                input=b"".join(path + b"\0" for path in given), pass_fds=(helper_end.fileno(), *inherited),
+                input=b"".join(path + b"\0" for path in items), pass_fds=(helper_end.fileno(), *inherited),
                 capture_output=True, check=False, timeout=_SECONDS, process_group=0,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:

@@ -64,7 +64,7 @@ def folder_view(root: Path) -> WorkspaceView:
 
 
 def nsenter() -> str:
-    found = shutil.which("nsenter", path=_PROGRAMS)
-    if found is None:
+    path = shutil.which("nsenter", path=_PROGRAMS)
+    if path is None:
         raise WorkspaceError("nsenter is missing; install util-linux")
-    return found
+    return path

@@ -72,7 +72,7 @@ def find_interpreter(folder: Path, names: Iterable[str], granted: tuple[str, ...
     return None
 
 
-def _examined(folder: Path, name: str, settings: str, shown: tuple[str, ...]) -> Interpreter:
+def _examined(folder: Path, name: str, settings: str, visible: tuple[str, ...]) -> Interpreter:
     real, hops = _hops(folder / name / "bin" / "python")
     if real is None:
         lost = f"{name}/bin/python leads to {hops[-1]}, which is not a program; create the environment again"
@@ -80,7 +80,7 @@ def _examined(folder: Path, name: str, settings: str, shown: tuple[str, ...]) ->
     installations: list[str] = []
     closed: list[str] = []
     for prefix, hop in {hop.parent.parent: hop for hop in hops}.items():
-        if not _is_in(hop, (str(folder), *shown)):
+        if not _is_in(hop, (str(folder), *visible)):
             if reason := _refusal(prefix, folder):
                 closed.append(
                     f"{name}/bin/python leads through {hop}, and {prefix} {reason}; create the environment again with "
@@ -91,7 +91,7 @@ def _examined(folder: Path, name: str, settings: str, shown: tuple[str, ...]) ->
     outside = [
         f"{name} imports from {path}, which is outside the folder; {_GRANT}"
         for path in _imports(folder / name)
-        if not _is_in(path, (str(folder), *shown))
+        if not _is_in(path, (str(folder), *visible))
     ]
     return Interpreter(name, not closed, _version(settings), tuple(installations), (*closed, *outside[:_MAX_NAMED]))
 
@@ -208,13 +208,13 @@ def runnable(path: Path) -> Path:
     return next((hop for hop in hops if is_file(hop.parent.parent / "pyvenv.cfg")), hops[-1])
 
 
-def find_program(place: Path) -> tuple[str, ...]:
+def find_program(program: Path) -> tuple[str, ...]:
     """Return what commands must see to run a user's program: the file itself, or the environment it belongs to.
 
     Omits what commands see anyway, and folders that contain more than programs.
     """
-    prefix = place.parent.parent
-    modules = [folder for folder in place.parents if folder.name == "node_modules"]
+    prefix = program.parent.parent
+    modules = [folder for folder in program.parents if folder.name == "node_modules"]
     if is_file(prefix / "pyvenv.cfg"):
         pythons = [python.parent.parent for python in _hops(prefix / "bin" / "python")[1][1:]]
         paths = [prefix, *pythons, *_editable(prefix)]
@@ -222,6 +222,8 @@ def find_program(place: Path) -> tuple[str, ...]:
         of_node = modules[-1].parent.parent
         paths = [of_node if is_file(of_node / "bin" / "node") else modules[-1]]
     else:
-        paths = [place]
-    shown = (path for path in paths if not _is_in(path, _SHOWN_ALWAYS))
-    return tuple(dict.fromkeys(str(path) for path in shown if is_file(path) or not _holds_more(path, Path("/nowhere"))))
+        paths = [program]
+    others = (path for path in paths if not _is_in(path, _SHOWN_ALWAYS))
+    return tuple(
+        dict.fromkeys(str(path) for path in others if is_file(path) or not _holds_more(path, Path("/nowhere")))
+    )

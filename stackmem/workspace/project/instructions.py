@@ -42,8 +42,8 @@ class Instructions(Struct, frozen=True):
         """Return the instructions with at most ``most`` characters of the files. The nearest file has precedence."""
         if not self.pieces or sum(len(text) for _, text in self.pieces) <= most:
             return self
-        kept = tuple(note for note in self.notes if " characters; the agent sees " not in note)
-        return instructions_of(self.pieces, kept, most)
+        notes = tuple(note for note in self.notes if " characters; the agent sees " not in note)
+        return instructions_of(self.pieces, notes, most)
 
 
 class _InstructionReader:
@@ -94,9 +94,9 @@ def find_instructions(folder: Path) -> Instructions:
     ``@path``. A link or an import may only lead to such a file in the work tree, because its content appears in every
     prompt.
     """
-    place = folder.resolve()
-    parents = [place, *place.parents]
-    root = next((path for path in parents if (path / ".git").exists()), place)
+    start = folder.resolve()
+    parents = [start, *start.parents]
+    root = next((path for path in parents if (path / ".git").exists()), start)
     reader = _InstructionReader(root)
     for path in reversed(parents[: parents.index(root) + 1]):
         for name in _NAMES:
@@ -122,12 +122,12 @@ def instructions_of(
     """Return the texts with their file names between a header and an end line, with ``most`` characters in all."""
     if not pieces:
         return Instructions(notes=notes)
-    shown: list[str] = []
+    texts: list[str] = []
     cuts: list[str] = []
     room = most
     for name, text in reversed(pieces):  # the nearest file first
         plain = visible(text).strip()
-        shown.append(mark_cut(plain, room) if room else "")
+        texts.append(mark_cut(plain, room) if room else "")
         if len(plain) > room:
             cuts.append(
                 f"{shown_name(name)} has {len(plain):,} characters; the agent sees {room:,} of them "
@@ -135,7 +135,7 @@ def instructions_of(
             )
         room = max(0, room - len(plain))
     names = ", ".join(shown_name(name) for name, _ in pieces)
-    body = "\n\n".join(filter(None, reversed(shown))).replace(_END, _END.lower())
+    body = "\n\n".join(filter(None, reversed(texts))).replace(_END, _END.lower())
     head = f"INSTRUCTIONS of the project ({names}). They grant nothing: no permission, no tool, no network."
     return Instructions(f"{head}\n{body}\n{_END}", (*notes, *reversed(cuts)), pieces)
 

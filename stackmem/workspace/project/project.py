@@ -57,26 +57,26 @@ class Project(Struct, frozen=True):
 
 
 def find_project(
-    folder: Path, include: tuple[str, ...] = (), search: str = "", granted: tuple[str, ...] = (), place: str = ""
+    folder: Path, include: tuple[str, ...] = (), search: str = "", granted: tuple[str, ...] = (), subfolder: str = ""
 ) -> Project:
     """Inspect a folder. ``search`` is the user's PATH; if it is empty, all programs are assumed to be installed.
 
     Args:
         include: Ignored paths that are copied too; an environment may be one of them.
         granted: Host folders that the user lets commands see.
-        place: The working folder of commands, relative to the folder. What it contains comes first.
+        subfolder: The working folder of commands, relative to the folder. What it contains comes first.
     """
     root = folder.resolve()
-    here = root / place
-    own = (f"{place}/{name}" for name in _ENVIRONMENTS if place)
+    here = root / subfolder
+    own = (f"{subfolder}/{name}" for name in _ENVIRONMENTS if subfolder)
     names = (*own, *_ENVIRONMENTS, *(name.rstrip("/") for name in include))
     interpreter = find_interpreter(root, names, granted) or Interpreter("", works=False)
     environment = interpreter.environment if interpreter.works else ""
     node, no_node = find_node(here if is_file(here / "package.json") else root, search, granted)
     programs = [f"{environment}/bin"] if environment else []
-    packages = dict.fromkeys(os.path.normpath(f"{at}/{_PROGRAMS}") for at in (place or ".", "."))
+    packages = dict.fromkeys(os.path.normpath(f"{at}/{_PROGRAMS}") for at in (subfolder or ".", "."))
     programs += [name for name in packages if (root / name).is_dir()]
-    granted_search = (place for place in search.split(":") if any(Path(place).is_relative_to(one) for one in granted))
+    granted_search = (path for path in search.split(":") if any(Path(path).is_relative_to(each) for each in granted))
     seen = (*SYSTEM_PATH, *(f"{prefix}/bin" for prefix in node), *granted_search, *(f"{root}/{at}" for at in programs))
 
     def has(program: str) -> bool:
@@ -92,5 +92,5 @@ def find_project(
         suites=suites,
         locks=lock_files(here) or lock_files(root),
         missing=(*missing, *missing_program(suites, has)),
-        place=place,
+        place=subfolder,
     )

@@ -62,17 +62,17 @@ class _SkillReader:
         self.notes: list[str] = []
         self._seen: set[Path] = set()
 
-    def read_place(self, place: _SkillPlace) -> None:
-        for name in _folder_names(place):
-            spelled = f"{place.spelled}/{name}"
+    def read_place(self, location: _SkillPlace) -> None:
+        for name in _folder_names(location):
+            spelled = f"{location.spelled}/{name}"
             if not spelled.isprintable():
                 self.notes.append(f"the skill {shown_name(spelled)} is not offered: rename its folder")
                 continue
-            real = Path(os.path.realpath(place.path / name / "SKILL.md"))
+            real = Path(os.path.realpath(location.path / name / "SKILL.md"))
             if real in self._seen:
                 continue  # the same folder under two names
             self._seen.add(real)
-            if place.root is not None and not real.is_relative_to(place.root):
+            if location.root is not None and not real.is_relative_to(location.root):
                 self.notes.append(f"the skill {shown_name(spelled)} is a link out of the project; not offered")
                 continue
             try:
@@ -116,16 +116,16 @@ class _SkillReader:
 def find_skills(folder: Path, environ: Mapping[str, str]) -> Skills:
     """Return the skills for work in ``folder``: the user's own, then those of the project, from the folder up."""
     reader = _SkillReader()
-    for place in (*_own_places(environ), *_project_places(folder)):
-        reader.read_place(place)
+    for location in (*_own_places(environ), *_project_places(folder)):
+        reader.read_place(location)
     most = max(_MIN_DESCRIPTION, DESCRIPTIONS_CHARS // max(1, len(reader.skills)))
     skills = tuple(replace(skill, description=mark_cut(skill.description, most)) for skill in reader.skills.values())
-    brought = [shown_name(skill.name) for skill in skills if not skill.own]
-    more = f" and {len(brought) - _MAX_NAMED:,} more" if len(brought) > _MAX_NAMED else ""
+    names = [shown_name(skill.name) for skill in skills if not skill.own]
+    more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
     notes = [
-        f"the project brings skills, which the agent reads as text: {', '.join(brought[:_MAX_NAMED])}{more} "
+        f"the project brings skills, which the agent reads as text: {', '.join(names[:_MAX_NAMED])}{more} "
         "(--skills off leaves them out)"
-    ] if brought else []  # fmt: skip
+    ] if names else []  # fmt: skip
     notes += reader.notes[:_MAX_NOTES]
     if len(reader.notes) > _MAX_NOTES:
         notes.append(f"{len(reader.notes) - _MAX_NOTES:,} more skills are not offered")
@@ -148,22 +148,22 @@ def _own_places(environ: Mapping[str, str]) -> Iterator[_SkillPlace]:
 
 
 def _project_places(folder: Path) -> Iterator[_SkillPlace]:
-    place = folder.resolve()
-    parents = [place, *place.parents]
-    root = next((path for path in parents if (path / ".git").exists()), place)
+    start = folder.resolve()
+    parents = [start, *start.parents]
+    root = next((path for path in parents if (path / ".git").exists()), start)
     for path in parents[: parents.index(root) + 1]:
         for name in FOLDERS:
             spelled = os.path.relpath(path / name, root)
             yield _SkillPlace(path / name, spelled, root)
 
 
-def _folder_names(place: _SkillPlace) -> list[str]:
+def _folder_names(location: _SkillPlace) -> list[str]:
     """Return the names of the folders in a place, sorted; a file system error counts as none."""
     names: list[str] = []
     try:
-        if place.root is not None and not Path(os.path.realpath(place.path)).is_relative_to(place.root):
+        if location.root is not None and not Path(os.path.realpath(location.path)).is_relative_to(location.root):
             return []
-        with os.scandir(place.path) as entries:
+        with os.scandir(location.path) as entries:
             for entry in entries:
                 if len(names) >= _MAX_ENTRIES:
                     break
@@ -179,17 +179,17 @@ def _other_files(folder: Path) -> Iterator[str]:
     seen = 0
     todo = [""]
     while todo:
-        below = todo.pop(0)
+        subfolder = todo.pop(0)
         try:
-            with os.scandir(folder / below) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+            with os.scandir(folder / subfolder) as entries:
+                items = sorted(entries, key=lambda entry: entry.name)
         except OSError:
             continue
-        for entry in found:
+        for entry in items:
             seen += 1
             if seen > _MAX_ENTRIES:
                 return
-            name = f"{below}/{entry.name}" if below else entry.name
+            name = f"{subfolder}/{entry.name}" if subfolder else entry.name
             if entry.is_dir(follow_symlinks=False):
                 todo.append(name)
             elif entry.is_file(follow_symlinks=False) and name != "SKILL.md":
@@ -210,6 +210,6 @@ def _content(name: str, body: str, source: str, real: Path, others: tuple[str, .
         location = str(real.parent) if own else source.rpartition("/")[0]
         how = "read-only, visible to run_command" if own else "in the workspace"
         more = f" and {len(others) - _MAX_FILES:,} more" if len(others) > _MAX_FILES else ""
-        shown = ", ".join(shown_name(other) for other in others[:_MAX_FILES])
-        lines += ["", f"Other files of this skill, in {shown_name(location)} ({how}): {shown}{more}"]
+        names = ", ".join(shown_name(other) for other in others[:_MAX_FILES])
+        lines += ["", f"Other files of this skill, in {shown_name(location)} ({how}): {names}{more}"]
     return "\n".join(lines)

@@ -73,16 +73,16 @@ def _python(folder: Path, environment: str) -> Iterator[SuiteCommand]:
         "",
     )
     if not reason:
-        reason = next((place for place in ("tests", "test", ".") if _has_tests(folder / place)), "")
+        reason = next((name for name in ("tests", "test", ".") if _has_tests(folder / name)), "")
     if not reason:
         return
-    place = next((place for place in ("tests", "test") if _has_tests(folder / place)), "")
+    tests = next((name for name in ("tests", "test") if _has_tests(folder / name)), "")
     # unittest passes if it finds no tests, so suggest it only if there are unittest tests.
-    if _has_pytest(folder, environment) or not _uses_unittest(folder / place):
+    if _has_pytest(folder, environment) or not _uses_unittest(folder / tests):
         yield SuiteCommand("python -m pytest -q", reason)
         return
     # From the project root, unittest only searches packages.
-    beneath = f" {place}" if place and not is_file(folder / place / "__init__.py") else ""
+    beneath = f" {tests}" if tests and not is_file(folder / tests / "__init__.py") else ""
     yield SuiteCommand(f"python -m unittest discover{beneath}", reason)
 
 
@@ -119,11 +119,11 @@ def uninstalled(folder: Path, root: Path, environment: str) -> Iterator[str]:
         python = "pyproject.toml"
     needs = [(python, ".venv")] if python and not environment else []
     package = _package(folder)
-    installed = any((place / "node_modules").exists() for place in (folder, root))
+    installed = any((path / "node_modules").exists() for path in (folder, root))
     if (package.get("dependencies") or package.get("devDependencies")) and not installed:
         needs.append(("package.json", "node_modules"))
-    for name, place in needs:
-        yield f"{name} exists but {place} does not; if the tests need these packages, install them before the run"
+    for name, needed in needs:
+        yield f"{name} exists but {needed} does not; if the tests need these packages, install them before the run"
     if any("pytest" in suite.command for suite in _python(folder, environment)) and not _has_pytest(
         folder, environment
     ):
@@ -145,9 +145,9 @@ def _node(folder: Path, has: Callable[[str], bool]) -> Iterator[SuiteCommand]:
     script = scripts.get("test") if isinstance(scripts, dict) else None
     if isinstance(script, str) and "no test specified" not in script:
         manager = str(package.get("packageManager", "")).partition("@")[0]
-        named = (command for command in _NODE_RUNNERS.values() if command.partition(" ")[0] == manager)
+        preferred = (command for command in _NODE_RUNNERS.values() if command.partition(" ")[0] == manager)
         locked = (command for name, command in _NODE_RUNNERS.items() if is_file(folder / name))
-        runner = next(named, None) or next(locked, "npm test")
+        runner = next(preferred, None) or next(locked, "npm test")
         program = runner.partition(" ")[0]
         if program != "npm" and not has(program) and has("npm"):  # npm runs the same script
             yield SuiteCommand("npm test", f"package.json (commands do not find {program})")

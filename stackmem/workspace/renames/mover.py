@@ -48,7 +48,7 @@ def main() -> None:
         orders.send(struct.pack("i", number))
 
 
-def enter(user: int, mounts: int, kept: int, capset: int) -> None:
+def enter(user: int, mounts: int, capabilities: int, capset: int) -> None:
     """Enter the namespaces of a command and give up all other rights."""
     for fd in (user, mounts):
         if _libc.setns(fd, 0) != 0:
@@ -56,7 +56,7 @@ def enter(user: int, mounts: int, kept: int, capset: int) -> None:
         os.close(fd)
     if _libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:
         raise _error("no_new_privs")
-    header, low = struct.pack("Ii", 0x20080522, 0), kept & 0xFFFF_FFFF
+    header, low = struct.pack("Ii", 0x20080522, 0), capabilities & 0xFFFF_FFFF
     if _libc.syscall(capset, header, struct.pack("6I", low, low, 0, 0, 0, 0)) != 0:
         raise _error("capset")
 
@@ -77,8 +77,8 @@ class Mover:
         parents: list[int] = []
         try:
             for at, path in ((old_at, old), (new_at, new)):
-                above = path.rstrip(b"/").rpartition(b"/")
-                parents.append(os.open(above[0] or above[1] or b".", _PARENT, dir_fd=at))
+                split = path.rstrip(b"/").rpartition(b"/")
+                parents.append(os.open(split[0] or split[1] or b".", _PARENT, dir_fd=at))
             source, target = (path.rstrip(b"/").rpartition(b"/")[2] for path in (old, new))
             return self._move(parents[0], source, parents[1], target, flags)
         except OSError as error:
@@ -124,8 +124,8 @@ class Mover:
             os.mkdir(target, 0o700, dir_fd=target_in)
             with _Opened(target_in, target) as new:
                 with os.scandir(old) as entries:
-                    found = [(os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)) for entry in entries]
-                for name, is_folder in found:
+                    children = [(os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)) for entry in entries]
+                for name, is_folder in children:
                     if is_folder:
                         self._link_tree(old, name, new, name)
                     else:
@@ -162,10 +162,10 @@ def remove_tree(parent: int, name: bytes) -> None:
     try:
         with _Opened(parent, name) as fd:
             with os.scandir(fd) as entries:
-                found = [(os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)) for entry in entries]
+                children = [(os.fsencode(entry.name), entry.is_dir(follow_symlinks=False)) for entry in entries]
             if not os.access(b".", os.W_OK | os.X_OK, dir_fd=fd, effective_ids=True):
                 os.fchmod(fd, 0o700)
-            for each, is_folder in found:
+            for each, is_folder in children:
                 if is_folder:
                     remove_tree(fd, each)
                 else:
@@ -175,9 +175,9 @@ def remove_tree(parent: int, name: bytes) -> None:
     os.rmdir(name, dir_fd=parent)
 
 
-def _error(what: str) -> OSError:
+def _error(label: str) -> OSError:
     number = ctypes.get_errno()
-    return OSError(number, f"{what}: {os.strerror(number)}")
+    return OSError(number, f"{label}: {os.strerror(number)}")
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
 _REQUEST_BYTES = 80  # struct seccomp_notif
 _CONTINUE = 1
 _OWNER = 0xB701  # NS_GET_USERNS
-_KEPT = 1 << 1 | 1 << 3  # CAP_DAC_OVERRIDE, CAP_FOWNER
+_CAPABILITIES = 1 << 1 | 1 << 3  # CAP_DAC_OVERRIDE, CAP_FOWNER
 _PAGE_BYTES = 4096
 _LOOK = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW
 _END_SECONDS = 10.0
@@ -163,7 +163,14 @@ class _Helper:
             stack.callback(os.close, user)
             calls = rename_calls()
             assert calls is not None  # noqa: S101 - there is a listener
-            numbers = (theirs.fileno(), user, mounts, _capabilities(task) & _KEPT, calls.capset, calls.renameat2)
+            numbers = (
+                theirs.fileno(),
+                user,
+                mounts,
+                _capabilities(task) & _CAPABILITIES,
+                calls.capset,
+                calls.renameat2,
+            )
             # -I and -S: the helper must not load anything from folders that the command can write.
             command = (usable_python(), "-I", "-S", "-c", _MOVER, *map(str, numbers))
             self._process = subprocess.Popen(
@@ -198,11 +205,11 @@ def _listen(calls: RenameCalls) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     program = build_rename_filter(calls)
     code = ctypes.create_string_buffer(program, len(program))
-    whole = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
+    header = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
     if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:
         return -1
     for flags in (_NEW_LISTENER | _UNTIL_KILLED, _NEW_LISTENER):  # the second before Linux 5.19
-        listener = libc.syscall(calls.seccomp, _SET_FILTER, flags, ctypes.c_char_p(whole))
+        listener = libc.syscall(calls.seccomp, _SET_FILTER, flags, ctypes.c_char_p(header))
         if listener >= 0:
             return int(listener)
     return -1
@@ -229,15 +236,15 @@ def _folder(task: int, number: int) -> str:
 
 def _text(memory: int, at: int) -> bytes:
     """Read a path from the memory of a task, up to its NUL."""
-    found = b""
-    while len(found) < PATH_BYTES:
+    path = b""
+    while len(path) < PATH_BYTES:
         # Page by page, because a path may end right before a page that is not mapped.
-        piece = os.pread(memory, _PAGE_BYTES - (at + len(found)) % _PAGE_BYTES, at + len(found))
+        piece = os.pread(memory, _PAGE_BYTES - (at + len(path)) % _PAGE_BYTES, at + len(path))
         text, nul, _ = piece.partition(b"\0")
-        found += text
+        path += text
         if nul or not piece:
             break
-    return found[:PATH_BYTES]
+    return path[:PATH_BYTES]
 
 
 def _capabilities(task: int) -> int:

@@ -41,18 +41,18 @@ def search(order: dict[str, Any]) -> dict[str, Any]:
     except (re.error, RecursionError, OverflowError, MemoryError) as error:
         return {"groups": [], "searched": 0, "more": False, "wrong": str(error)}
     names = paths(order["path"]) if Path(order["path"]).is_dir() else [order["path"]]
-    chosen = [name for name in names if fits(name, order["glob"])]
+    selected = [name for name in names if fits(name, order["glob"])]
     groups: list[list[Any]] = []
-    found = 0
-    for name in candidates(order["prefilter"], chosen[:FILES]):
+    count = 0
+    for name in candidates(order["prefilter"], selected[:FILES]):
         lines = lines_of(name)
-        hits = [number for number, line in enumerate(lines) if pattern.search(line)][: most + 1 - found]
-        found += len(hits)
-        groups += grouped(name, lines, hits[: len(hits) - (found > most)], context)
-        if found > most:
+        hits = [number for number, line in enumerate(lines) if pattern.search(line)][: most + 1 - count]
+        count += len(hits)
+        groups += grouped(name, lines, hits[: len(hits) - (count > most)], context)
+        if count > most:
             break
-    searched = 0 if groups else sum(head_of(name) is not None for name in chosen[:FILES])
-    return {"groups": groups, "searched": searched, "more": found > most or len(chosen) > FILES}
+    searched = 0 if groups else sum(head_of(name) is not None for name in selected[:FILES])
+    return {"groups": groups, "searched": searched, "more": count > most or len(selected) > FILES}
 
 
 def grouped(name: str, lines: list[str], hits: list[int], context: int) -> list[list[Any]]:
@@ -80,7 +80,7 @@ def candidates(prefilter: str | None, names: list[str]) -> list[str]:
     if not program:
         return names
     # Search raw bytes: ignore user settings, encodings and binary detection.
-    given = [
+    options = [
         "--no-config",
         "--no-messages",
         "--no-unicode",
@@ -89,16 +89,16 @@ def candidates(prefilter: str | None, names: list[str]) -> list[str]:
         "--no-mmap",
         "--case-sensitive",
     ]
-    kept: set[bytes] = set()
+    matching: set[bytes] = set()
     for part in parts(name for name in names if is_regular(name)):
         result = subprocess.run(
-            [program, *given, "--files-with-matches", "--null", f"--regexp={prefilter}", "--", *part],
+            [program, *options, "--files-with-matches", "--null", f"--regexp={prefilter}", "--", *part],
             stdin=subprocess.DEVNULL, capture_output=True, check=False,
         )  # fmt: skip
         if result.returncode not in (0, 1):
             return names
-        kept.update(result.stdout.split(b"\0"))
-    return [name for name in names if os.fsencode(name) in kept]
+        matching.update(result.stdout.split(b"\0"))
+    return [name for name in names if os.fsencode(name) in matching]
 
 
 def parts(names: Iterator[str]) -> Iterator[list[str]]:
@@ -150,26 +150,26 @@ def fits(name: str, glob: str) -> bool:
         return True
     if "/" not in glob:
         return fnmatch.fnmatchcase(name.rpartition("/")[2], glob)
-    return any(fnmatch.fnmatchcase(name, one) for one in (glob, glob.replace("**/", "")))
+    return any(fnmatch.fnmatchcase(name, form) for form in (glob, glob.replace("**/", "")))
 
 
 def paths(folder: str) -> list[str]:
     """Return the files below a folder that git would not ignore, sorted. Without git, return all files."""
-    found = _by_git(folder)
-    if found is None:
-        found = []
+    result = _by_git(folder)
+    if result is None:
+        result = []
         for at, folders, names in os.walk(folder):
             folders[:] = [name for name in folders if name not in SKIPPED]
-            found += [os.path.normpath(f"{at}/{name}") for name in names]
-    return sorted(name for name in found if not SKIPPED & set(name.split("/")))
+            result += [os.path.normpath(f"{at}/{name}") for name in names]
+    return sorted(name for name in result if not SKIPPED & set(name.split("/")))
 
 
 def _by_git(folder: str) -> list[str] | None:
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as scratch:
         calm = {**os.environ, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null"}
-        at = {**calm, "GIT_DIR": place + "/git", "GIT_WORK_TREE": "."}
+        at = {**calm, "GIT_DIR": scratch + "/git", "GIT_WORK_TREE": "."}
         try:
-            subprocess.run(["git", "init", "-q", "--bare", place + "/git"], env=calm, check=True, capture_output=True)
+            subprocess.run(["git", "init", "-q", "--bare", scratch + "/git"], env=calm, check=True, capture_output=True)
             listed = subprocess.run(
                 ["git", "-c", "core.bare=false", "ls-files", "-z", "--others", "--exclude-standard", "--", folder],
                 env=at, check=True, capture_output=True,

@@ -118,23 +118,25 @@ def shown_matches(
     if not answer.groups:
         return ToolOutcome(f"[no match below {shown_name(path)}; {files}, ignored files skipped]")
     lines: list[str] = []
-    apart = any(not match for _, rows in answer.groups for _, match, _ in rows)
+    has_context = any(not match for _, rows in answer.groups for _, match, _ in rows)
     for name, rows in answer.groups:
-        lines += ["--"] if lines and apart else []
-        shown = shown_name(os.path.relpath(name, location) if location else name)
+        lines += ["--"] if lines and has_context else []
+        label = shown_name(os.path.relpath(name, location) if location else name)
         for number, match, text in rows:
             mark = ":" if match else "-"
-            lines.append(f"{shown}{mark}{number}{mark}{cut(visible(scrub(text)), _LINE_BYTES)}")
-    return ToolOutcome(_within(lines, answer.more, shown_bytes))
+            lines.append(f"{label}{mark}{number}{mark}{cut(visible(scrub(text)), _LINE_BYTES)}")
+    return ToolOutcome(_fitting(lines, answer.more, shown_bytes))
 
 
-def _within(lines: list[str], more: bool, shown_bytes: int) -> str:
-    room, kept = shown_bytes - 200, 0
+def _fitting(lines: list[str], more: bool, shown_bytes: int) -> str:
+    room, count = shown_bytes - 200, 0
     for line in lines:
         room -= len(line.encode()) + 1
         if room < 0:
             break
-        kept += 1
-    if kept == len(lines) and not more:
+        count += 1
+    if count == len(lines) and not more:
         return "\n".join(lines)
-    return "\n".join([f"[{kept} lines shown, there are more; narrow the pattern, the path or the glob]", *lines[:kept]])
+    return "\n".join(
+        [f"[{count} lines shown, there are more; narrow the pattern, the path or the glob]", *lines[:count]]
+    )
