@@ -168,7 +168,7 @@ def git_status(work: Path) -> None:
 
 def snapshot_ms(place: Path, folder: Path, over: Overlay, rounds: int) -> tuple[float, float]:
     """Return the ms of ``git status`` in the folder, and of a snapshot of the layer after one change, alternating."""
-    history = History(place / "history.git", over.view.root, over=over)
+    history = History(place / "history.git", over.view.root, overlay=over)
     history.snapshot()
     status, taken = [], []
     for number in range(rounds):

@@ -39,7 +39,7 @@ def call(fail: Fail) -> object:
     if sys.argv[1:2] == [IN_CONTAINER]:
         run_in_container(sys.argv[2:])
     refuse_without_linux(sys.argv[1:], sys.platform)
-    if _ASKED:
+    if _COMPLETING:
         get_completion_inspect_parameters()  # registers the shells with typer
     try:
         return app(standalone_mode=False, complete_var=COMPLETION)
@@ -67,7 +67,7 @@ class Commands(Mapping[str, Any]):
 def _own_command(name: str) -> Any:
     """Load a built-in command, and add its examples."""
     parent = typer.Typer(**_PLAIN)
-    if _ASKED:
+    if _COMPLETING:
         from .completion import add_light
 
         add_light(parent, name)
@@ -78,8 +78,8 @@ def _own_command(name: str) -> Any:
         else:
             parent.command(name)(module.command)
     command = typer.main.get_group(parent).commands[name]
-    below = {f"{name} {word}": one for word, one in getattr(command, "commands", {}).items()}
-    for words, each in {name: command, **below}.items():
+    subcommands = {f"{name} {word}": sub for word, sub in getattr(command, "commands", {}).items()}
+    for words, each in {name: command, **subcommands}.items():
         each.get_params = partial(_as_typed, each.get_params)
         lay_out(each, EXAMPLES[words])
     return command
@@ -92,26 +92,26 @@ def _plugin_command(name: str) -> Any:
         KeyError: No plug-in provides the command.
         UsageError: A plug-in cannot be used, or typer cannot read the command.
     """
-    brought = _brought()[name]
+    value = _plugin_commands()[name]
     parent = typer.Typer(**_PLAIN)
     try:
-        if isinstance(brought, typer.Typer):
-            parent.add_typer(brought, name=name)
+        if isinstance(value, typer.Typer):
+            parent.add_typer(value, name=name)
         else:
-            parent.command(name)(brought)
+            parent.command(name)(value)
         return typer.main.get_group(parent).commands[name]
     except Exception as error:
         says = f"the signature of the command {name} cannot be read ({error})"
         raise UsageError(f"{says}; fix or uninstall the package that provides it") from error
 
 
-def _brought() -> dict[str, Any]:
+def _plugin_commands() -> dict[str, Any]:
     """Return the commands of plug-ins; used for unknown commands and in the help.
 
     Raises:
         UsageError: A plug-in cannot be used.
     """
-    if _ASKED or not any_plugin():
+    if _COMPLETING or not any_plugin():
         return {}
     from .options import load_commands
 
@@ -119,11 +119,11 @@ def _brought() -> dict[str, Any]:
 
 
 def _as_typed(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
-    found = get_params(ctx)
-    for parameter in found:
+    parameters = get_params(ctx)
+    for parameter in parameters:
         if not isinstance(parameter.get_runtime_param, partial):
             parameter.get_runtime_param = partial(_AsTyped, parameter, parameter.get_runtime_param)
-    return found
+    return parameters
 
 
 @dataclass
@@ -137,10 +137,10 @@ class _AsTyped:
         several = self.parameter.multiple or self.parameter.nargs == -1
         if value is None:
             return () if several else None
-        wanted = self.parameter.type_descriptor.annotation
-        if several and wanted == list[str]:
+        annotation = self.parameter.type_descriptor.annotation
+        if several and annotation == list[str]:
             return list(value)
-        if isinstance(wanted, type) and isinstance(value, wanted):
+        if isinstance(annotation, type) and isinstance(value, annotation):
             return value
         return self.checked().coerce(value, param=param, ctx=ctx)
 
@@ -162,14 +162,14 @@ class Root(TyperGroup):
             with formatter.section(group):
                 formatter.write_dl(list(commands.items()))
         try:
-            if brought := {name: self.commands[name].get_short_help_str() for name in _brought()}:
+            if rows := {name: self.commands[name].get_short_help_str() for name in _plugin_commands()}:
                 with formatter.section("From plug-ins"):
-                    formatter.write_dl(list(brought.items()))
+                    formatter.write_dl(list(rows.items()))
         except UsageError as error:
             formatter.write(f"\n{error}\n")
 
 
-_ASKED = COMPLETION in os.environ
+_COMPLETING = COMPLETION in os.environ
 """Whether a press of Tab started this process."""
 
 
@@ -185,8 +185,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(show: bool) -> None:
+    if show:
         typer.echo(VERSION)
         raise typer.Exit
 

@@ -36,10 +36,10 @@ def container_command(
     Raises:
         UsageError: No engine is installed, or the folder's path cannot be mounted.
     """
-    wanted = environ.get("STACKMEM_ENGINE", "")
-    engine = next((path for name in ((wanted,) if wanted else _ENGINES) if (path := _program(name, environ))), None)
+    setting = environ.get("STACKMEM_ENGINE", "")
+    engine = next((path for name in ((setting,) if setting else _ENGINES) if (path := _program(name, environ))), None)
     if engine is None:
-        missing = f"the engine {wanted} is" if wanted else "podman and docker are"
+        missing = f"the engine {setting} is" if setting else "podman and docker are"
         raise UsageError(f"{missing} not installed; install one of {', '.join(_ENGINES)}, or use a Linux machine")
     if any(char in str(cwd) for char in ',"\n'):
         raise UsageError(
@@ -60,11 +60,11 @@ def container_command(
 
 def refuse_without_linux(arguments: Sequence[str], platform: str) -> None:
     """Raise ``UsageError`` if a command starts a sandbox and this system has none. Its help works everywhere."""
-    named = next((name for name in (" ".join(arguments[:2]), *arguments[:1]) if name in _NEED_LINUX), "")
-    if platform == "linux" or not named or "--help" in arguments:
+    command = next((name for name in (" ".join(arguments[:2]), *arguments[:1]) if name in _NEED_LINUX), "")
+    if platform == "linux" or not command or "--help" in arguments:
         return
     raise UsageError(
-        f"stackmem {named} needs Linux, because its sandbox does; use stackmem {IN_CONTAINER} {named}, or WSL 2 on "
+        f"stackmem {command} needs Linux, because its sandbox does; use stackmem {IN_CONTAINER} {command}, or WSL 2 on "
         f"Windows. Commands without a sandbox work here: {WITHOUT_SANDBOX}"
     )
 

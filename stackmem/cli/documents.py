@@ -50,12 +50,12 @@ def documents() -> dict[str, Path]:
 @cache
 def groups() -> dict[str, list[str]]:
     """Return page names by the sections of ``docs/index.md``; unlisted pages come last."""
-    found = {"Start": ["index"]}
+    pages = {"Start": ["index"]}
     for section in sections(documents()["index"].read_text("utf-8")):
         if listed := linked("index", section.text.partition("\n- ")[2]):
-            found[section.heading] = listed
-    seen = {name for listed in found.values() for name in listed}
-    return found | {"More": [name for name in documents() if name not in seen]}
+            pages[section.heading] = listed
+    seen = {name for listed in pages.values() for name in listed}
+    return pages | {"More": [name for name in documents() if name not in seen]}
 
 
 @cache
@@ -71,8 +71,8 @@ def sections(text: str) -> Iterator[PageSection]:
         marked = _FENCE.match(line)
         if marked and (not fence or line.strip().startswith(fence)):
             fence = "" if fence else marked[1]
-        found = None if fence else _HEADING.match(line)
-        if found or line == "# ":
+        match = None if fence else _HEADING.match(line)
+        if match or line == "# ":
             if heading:
                 anchor = _anchor(heading)
                 repeats = seen[anchor]
@@ -80,7 +80,7 @@ def sections(text: str) -> Iterator[PageSection]:
                 yield PageSection(
                     anchor + (f"-{repeats}" if repeats else ""), plain(heading), "\n".join(lines).strip() + "\n"
                 )
-            heading, lines = (found[2] if found else ""), []
+            heading, lines = (match[2] if match else ""), []
         lines.append(line)
 
 
@@ -110,15 +110,15 @@ def read(name: str, anchor: str = "") -> str:
     text = documents()[name].read_text("utf-8")
     if not anchor:
         return text
-    found = {section.anchor: section.text for section in sections(text)}
-    if anchor not in found:
-        raise UsageError(f"no section {anchor[:80]!r} on the page {name}; its sections: {', '.join(found)}")
-    return found[anchor]
+    texts = {section.anchor: section.text for section in sections(text)}
+    if anchor not in texts:
+        raise UsageError(f"no section {anchor[:80]!r} on the page {name}; its sections: {', '.join(texts)}")
+    return texts[anchor]
 
 
 def linked(name: str, markdown: str) -> list[str]:
     """Return the names of the pages that a text links to, in order."""
-    names = {path: one for one, path in documents().items()}
+    names = {path: page for page, path in documents().items()}
     targets = [_resolved(documents()[name], target) for target in _LINKED.findall(markdown)]
     return list(dict.fromkeys(names[to] for to in targets if to in names and names[to] != name))
 
@@ -129,16 +129,16 @@ def _resolved(page: Path, target: str) -> Path:
 
 def search(words: Sequence[str]) -> list[DocumentHit]:
     """Return the sections that contain every word; matches in headings and page names come first."""
-    wanted = [word.lower() for word in words]
+    terms = [word.lower() for word in words]
     ranked = []
     for name, path in documents().items():
-        for place, section in enumerate(sections(path.read_text("utf-8"))):
+        for index, section in enumerate(sections(path.read_text("utf-8"))):
             text = section.text.lower()
-            if not all(word in text for word in wanted):
+            if not all(word in text for word in terms):
                 continue
-            named = sum(word in f"{name} {section.heading}".lower() for word in wanted)
-            lines = [line for line in section.text.splitlines()[1:] if any(word in line.lower() for word in wanted)]
+            title_matches = sum(word in f"{name} {section.heading}".lower() for word in terms)
+            lines = [line for line in section.text.splitlines()[1:] if any(word in line.lower() for word in terms)]
             hit = DocumentHit(f"{name}#{section.anchor}", plain(lines[0] if lines else section.heading))
             late = name in ("experiments", "map") or name.startswith("decisions/")
-            ranked.append((late, -named, place > 0, -sum(map(text.count, wanted)), hit))
+            ranked.append((late, -title_matches, index > 0, -sum(map(text.count, terms)), hit))
     return [hit for *_, hit in sorted(ranked)]

@@ -48,10 +48,10 @@ def _write_text(write: Any, examples: Sequence[str], ctx: Any, formatter: Any) -
 
 
 def _write_options(command: Any, ctx: Any, formatter: Any) -> None:
-    parameters = [(one, one.get_help_record(ctx)) for one in command.get_params(ctx)]
-    shown = [(one, record) for one, record in parameters if record is not None]
-    arguments = [record for one, record in shown if one.param_type_name == "argument"]
-    options = {one.name: record for one, record in shown if one.param_type_name == "option"}
+    parameters = [(parameter, parameter.get_help_record(ctx)) for parameter in command.get_params(ctx)]
+    pairs = [(parameter, record) for parameter, record in parameters if record is not None]
+    arguments = [record for parameter, record in pairs if parameter.param_type_name == "argument"]
+    options = {parameter.name: record for parameter, record in pairs if parameter.param_type_name == "option"}
     _write_section(formatter, "Arguments", arguments)
     groups: dict[str, list[Any]] = {}
     if len(options) >= _GROUPED_FROM:

@@ -96,15 +96,15 @@ def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[...,
 
     def decorate(command: Callable[..., R]) -> Callable[..., R]:
         @functools.wraps(command)
-        def with_flags(**given: Any) -> R:
-            own = {name: value for name, value in given.items() if name not in options}
-            return command(**own, **{parameter: {name: given[name] for name in options}})
+        def with_flags(**values: Any) -> R:
+            own = {name: value for name, value in values.items() if name not in options}
+            return command(**own, **{parameter: {name: values[name] for name in options}})
 
         parameters: list[inspect.Parameter] = []
         signature = inspect.signature(command, eval_str=True)
-        for one in signature.parameters.values():
-            if one.name != parameter:
-                parameters.append(one.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+        for each in signature.parameters.values():
+            if each.name != parameter:
+                parameters.append(each.replace(kind=inspect.Parameter.KEYWORD_ONLY))
                 continue
             parameters += [
                 inspect.Parameter(
@@ -122,28 +122,28 @@ def takes(parameter: str, options: Mapping[str, Any]) -> Callable[[Callable[...,
     return decorate
 
 
-def run_folder(named: str, runs_dir: str | None) -> Path:
+def run_folder(name: str, runs_dir: str | None) -> Path:
     """Find a run; raise ``UsageError`` if no run or several match."""
     from stackmem.run.companion.find import find_run  # slow to import, and few commands need it
 
     load_plugins()
-    return find_run(named, *directories.runs_places(runs_dir, os.environ, Path.cwd()))
+    return find_run(name, *directories.runs_places(runs_dir, os.environ, Path.cwd()))
 
 
 @contextmanager
-def kept_or_packed(named: str, runs_dir: str | None = None) -> Iterator[Path]:
+def kept_or_packed(name: str, runs_dir: str | None = None) -> Iterator[Path]:
     """Return a run's folder; an archive from ``trace pack`` is unpacked until the context ends.
 
     Raises:
         UsageError: No run has this name, or the file is not such an archive.
     """
-    path = Path(os.path.expanduser(named))
+    path = Path(os.path.expanduser(name))
     if path.suffix == ".zip" and path.is_file():
         load_plugins()  # the run may use a strategy from a plug-in
-        with TemporaryDirectory(prefix="stackmem-") as place:
-            yield neighbor("review: unpack a run")(path, Path(place))
+        with TemporaryDirectory(prefix="stackmem-") as folder:
+            yield neighbor("review: unpack a run")(path, Path(folder))
         return
-    yield run_folder(named, runs_dir)
+    yield run_folder(name, runs_dir)
 
 
 def runs_folder(runs_dir: str | None) -> Path:
@@ -151,16 +151,16 @@ def runs_folder(runs_dir: str | None) -> Path:
     return directories.runs_folder(runs_dir, os.environ, Path.cwd())
 
 
-BROUGHT: dict[str, Any] = {}
+PLUGIN_COMMANDS: dict[str, Any] = {}
 """Commands from plug-ins."""
 
-open_table("commands", PluginTable("command", BROUGHT, no_function, taken=COMMANDS.__contains__))
+open_table("commands", PluginTable("command", PLUGIN_COMMANDS, no_function, is_reserved=COMMANDS.__contains__))
 
 
 def load_commands() -> dict[str, Any]:
     """Load and return the commands of plug-ins; raise ``UsageError`` if one cannot be used."""
     load_plugins()
-    return BROUGHT
+    return PLUGIN_COMMANDS
 
 
 def absolute(path: str) -> Path:

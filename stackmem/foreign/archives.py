@@ -99,7 +99,7 @@ def _write(reader: TarReader, entry: TarEntry, parts: Parts, tree: UnpackedTree)
             tree.add_folder(parts, entry.mode, entry.mtime_ns)
         case "link":
             if not entry.target or b"\0" in entry.target:
-                raise ArchiveError(f"{_shown(entry.name)} is a link to nothing")
+                raise ArchiveError(f"{_printable(entry.name)} is a link to nothing")
             tree.add_link(parts, entry.target)
         case "hard link":
             tree.add_hard_link(parts, _parts(entry.target))
@@ -117,7 +117,7 @@ def _take_away(tree: UnpackedTree, parts: Parts) -> None:
     elif not mark.startswith(_MARKS):
         name = mark.removeprefix(_WHITEOUT)
         if name in (b"", b".", b".."):
-            raise ArchiveError(f"{_shown(b'/'.join(parts))} removes no name")
+            raise ArchiveError(f"{_printable(b'/'.join(parts))} removes no name")
         tree.remove((*parents, name))
 
 
@@ -128,8 +128,8 @@ def unpack_folder(source: Path, tree: UnpackedTree) -> None:
         OSError: A file cannot be read or written.
     """
     top = os.fsencode(source)
-    for place, folders, files, fd in os.fwalk(top, onerror=_raise):
-        at = _parts(place.removeprefix(top))
+    for path, folders, files, fd in os.fwalk(top, onerror=_raise):
+        at = _parts(path.removeprefix(top))
         status = os.fstat(fd)
         tree.add_folder(at, status.st_mode, status.st_mtime_ns)
         for name in (*folders, *files):
@@ -177,13 +177,13 @@ def layer_digest(file: BinaryIO, budget: ArchiveBudget) -> str:
     """Return the ``sha256:...`` of a layer's decompressed content. Raises ``ArchiveError`` if it is damaged or too
     large.
     """
-    whole = hashlib.sha256()
+    digest = hashlib.sha256()
     with _readable():
         source = plain(file)
         while part := source.read(1 << 20):
             budget.spend(len(part))
-            whole.update(part)
-    return f"sha256:{whole.hexdigest()}"
+            digest.update(part)
+    return f"sha256:{digest.hexdigest()}"
 
 
 class SavedFiles:
@@ -243,8 +243,8 @@ class _Section(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
-        wanted = max(0, min(len(buffer), self._size - self._at))
-        done = os.preadv(self._fd, [memoryview(buffer)[:wanted]], self._start + self._at) if wanted else 0
+        size = max(0, min(len(buffer), self._size - self._at))
+        done = os.preadv(self._fd, [memoryview(buffer)[:size]], self._start + self._at) if size else 0
         self._at += done
         return done
 
@@ -264,15 +264,15 @@ def _parts(name: bytes) -> Parts:
     """Split a path into names. A leading ``/`` is dropped, as in tar."""
     parts = tuple(each for each in name.split(b"/") if each not in (b"", b"."))
     if b".." in parts or b"\0" in name:
-        raise ArchiveError(f"the name {_shown(name)}")
+        raise ArchiveError(f"the name {_printable(name)}")
     return parts
 
 
 def _unwritable(error: OSError, name: bytes) -> Exception:
     if error.errno in (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EPERM):
-        return ArchiveError(f"the entry {_shown(name)}: {error.strerror}")
+        return ArchiveError(f"the entry {_printable(name)}: {error.strerror}")
     return error
 
 
-def _shown(name: bytes) -> str:
+def _printable(name: bytes) -> str:
     return ascii(os.fsdecode(name[:80]))

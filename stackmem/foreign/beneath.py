@@ -93,32 +93,32 @@ def open_by_walk(root: int, path: bytes, flags: int) -> int:
     """
     _refuse_malformed(path)
     todo = _components(path)
-    held = [os.dup(root)]
+    fds = [os.dup(root)]
     links = 0
     try:
         while True:
             name = todo.pop()
             if name in {b".", b".."}:
-                os.stat(b".", dir_fd=held[-1])  # raises EACCES if the directory is not searchable, like the kernel
+                os.stat(b".", dir_fd=fds[-1])  # raises EACCES if the directory is not searchable, like the kernel
                 if name == b"..":
-                    if len(held) == 1:
+                    if len(fds) == 1:
                         raise _failure(errno.EXDEV)
-                    os.close(held.pop())
+                    os.close(fds.pop())
                 if todo:
                     continue
                 name = b"."
-            target = b"" if not todo and flags & os.O_NOFOLLOW else _link_target(held[-1], name)
+            target = b"" if not todo and flags & os.O_NOFOLLOW else _link_target(fds[-1], name)
             if target:
                 links += 1
                 if links > _LINKS:
                     raise _failure(errno.ELOOP)
                 todo += _components(target)
             elif todo:
-                held.append(os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=held[-1]))
+                fds.append(os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fds[-1]))
             else:
-                return os.open(name, flags | os.O_NOFOLLOW, dir_fd=held[-1])
+                return os.open(name, flags | os.O_NOFOLLOW, dir_fd=fds[-1])
     finally:
-        for fd in held:
+        for fd in fds:
             os.close(fd)
 
 

@@ -107,11 +107,11 @@ def digest_of_regular(path: StrPath, limit: int) -> str:
     """The SHA-256 of a regular file of at most ``limit`` bytes, in hex; raises as ``read_regular``."""
     import hashlib  # takes longer to import than the rest of this module
 
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open_regular(path) as file:
         for block in bounded_blocks(file, limit):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def copy_regular(source: StrPath, target: StrPath, limit: int) -> None:

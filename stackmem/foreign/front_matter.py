@@ -36,11 +36,11 @@ def read_front_matter(text: str) -> FrontMatter:
     read one by one.
     """
     text = text.removeprefix("\ufeff")
-    found = _BLOCK.match(text)
-    if found is None:
+    block = _BLOCK.match(text)
+    if block is None:
         fault = "its front matter has no end; add a line with ---" if text.startswith("---\n") else "no front matter"
         return FrontMatter({}, text, fault)
-    head, body = found["head"], text[found.end() :]
+    head, body = block["head"], text[block.end() :]
     if len(head) > MAX_CHARS:
         return FrontMatter({}, body, f"its front matter has {len(head):,} characters; at most {MAX_CHARS:,}")
     values = _parsed(head)

@@ -169,8 +169,8 @@ class TarReader:
             if b"GNU.sparse.map" in fields:
                 numbers = [_number(each) for each in fields[b"GNU.sparse.map"].split(b",") if each]
             else:
-                wanted = (b"GNU.sparse.offset", b"GNU.sparse.numbytes")
-                numbers = [_number(value) for key, value in extended if key in wanted]
+                keys = (b"GNU.sparse.offset", b"GNU.sparse.numbytes")
+                numbers = [_number(value) for key, value in extended if key in keys]
         else:
             return None
         if len(numbers) % 2:
@@ -182,8 +182,8 @@ class TarReader:
         line.
         """
         numbers: list[int] = []
-        rest, wanted = b"", 1
-        while len(numbers) < wanted:
+        rest, count = b"", 1
+        while len(numbers) < count:
             if b"\n" not in rest:
                 if len(rest) > _BLOCK or self._left < _BLOCK:
                     raise ArchiveError("a sparse file whose map is incomplete")
@@ -192,8 +192,8 @@ class TarReader:
                 continue
             line, rest = rest.split(b"\n", 1)
             numbers.append(_number(line))
-            wanted = 1 + 2 * numbers[0]
-            if wanted > 2 * _MAX_SEGMENTS:
+            count = 1 + 2 * numbers[0]
+            if count > 2 * _MAX_SEGMENTS:
                 raise ArchiveError(f"a sparse file of {numbers[0]:,} segments")
         return numbers[1:]
 
@@ -262,16 +262,16 @@ def is_tar(file: BinaryIO) -> bool:
 
 def _records(data: bytes) -> list[tuple[bytes, bytes]]:
     """Parse an extended header of ``LENGTH KEY=VALUE`` lines, where the length covers the whole line."""
-    found, at = [], 0
+    records, at = [], 0
     while at < len(data):
         space = data.find(b" ", at, at + 20)
         end = at + _number(data[at:space]) if space > at else 0
         key, equals, value = data[space + 1 : max(0, end - 1)].partition(b"=")
         if not (space < end <= len(data)) or not equals or data[end - 1 : end] != b"\n":
             raise ArchiveError("an extended header that is damaged")
-        found.append((key, value))
+        records.append((key, value))
         at = end
-    return found
+    return records
 
 
 def _check_segments(size: int, segments: tuple[tuple[int, int], ...], stored: int) -> None:

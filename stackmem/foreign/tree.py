@@ -25,7 +25,7 @@ _MAX_PATH = 3_000  # the kernel's limit is 4,096 bytes, including the path of th
 _MAX_SECONDS = 1 << 34  # later times do not fit into all file systems
 
 Parts = tuple[bytes, ...]
-_Made = TypeVar("_Made")
+_T = TypeVar("_T")
 
 
 class ArchiveError(StackmemError):
@@ -84,17 +84,17 @@ class UnpackedTree:
 
     def add_hard_link(self, parts: Parts, source: Parts) -> None:
         """Add a second name for a file of this tree. A symlink is linked itself, and no parent may be a link."""
-        shown = os.fsdecode(b"/".join(source))
+        label = os.fsdecode(b"/".join(source))
         if parts == source:
             return
         folder = self._existing(source[:-1]) if source else None
         if folder is None:
-            raise ArchiveError(f"a hard link to {shown!a}, which is not in the archive")
+            raise ArchiveError(f"a hard link to {label!a}, which is not in the archive")
         folder = os.dup(folder)
         try:
             mode = os.stat(source[-1], dir_fd=folder, follow_symlinks=False).st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
-                raise ArchiveError(f"a hard link to {shown!a}, which is not a file")
+                raise ArchiveError(f"a hard link to {label!a}, which is not a file")
             self._add(
                 parts,
                 lambda parent, name: os.link(
@@ -102,7 +102,7 @@ class UnpackedTree:
                 ),
             )
         except FileNotFoundError as error:
-            raise ArchiveError(f"a hard link to {shown!a}, which is not in the archive") from error
+            raise ArchiveError(f"a hard link to {label!a}, which is not in the archive") from error
         finally:
             os.close(folder)
 
@@ -132,7 +132,7 @@ class UnpackedTree:
         finally:
             os.close(fd)
 
-    def _add(self, parts: Parts, make: Callable[[int, bytes], _Made]) -> _Made:
+    def _add(self, parts: Parts, make: Callable[[int, bytes], _T]) -> _T:
         if not parts:
             raise ArchiveError("an entry without a name that is not a folder")
         parent, name = self._folder(parts[:-1]), parts[-1]
@@ -183,8 +183,8 @@ class UnpackedTree:
 
     def _shared(self, parts: Parts) -> int:
         """Return how many of the open folders are parents of a path."""
-        for at, (one, other) in enumerate(zip(self._names, parts, strict=False)):
-            if one != other:
+        for at, (own, other) in enumerate(zip(self._names, parts, strict=False)):
+            if own != other:
                 return at
         return min(len(self._names), len(parts))
 

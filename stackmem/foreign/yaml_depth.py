@@ -15,11 +15,11 @@ def bounded_scanner(scanner: Any, most: int) -> Any:
     It raises a ``ScannerError`` with the position of the bracket, and the rest of the text is not read.
     """
 
-    def fetch_flow_collection_start(self: Any, *given: Any, **named: Any) -> None:
+    def fetch_flow_collection_start(self: Any, *args: Any, **kwargs: Any) -> None:
         if len(self.flow_context) > most:
             from ruamel.yaml.scanner import ScannerError
 
             raise ScannerError(None, None, f"nested deeper than {most} levels", self.reader.get_mark())
-        scanner.fetch_flow_collection_start(self, *given, **named)
+        scanner.fetch_flow_collection_start(self, *args, **kwargs)
 
     return type("BoundedScanner", (scanner,), {"fetch_flow_collection_start": fetch_flow_collection_start})

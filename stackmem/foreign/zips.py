@@ -91,17 +91,17 @@ class Zipped:
     def read(self, names: tuple[str, ...], max_bytes: int) -> list[bytes]:
         """Return the named files, each at most ``max_bytes``. Raises ``ArchiveError`` if one is missing or larger."""
         infos = {info.filename: info for info in self._infos}
-        found = []
+        contents = []
         for name in names:
             if (info := infos.get(name)) is None:
                 raise ArchiveError(f"it has no {name}")
             if info.compress_type not in _METHODS or stat.S_ISLNK(info.external_attr >> 16):
                 raise ArchiveError(f"{name} is not a plain file")
             with self._zip.open(info) as source:
-                found.append(source.read(max_bytes + 1))
-            if len(found[-1]) > max_bytes:
+                contents.append(source.read(max_bytes + 1))
+            if len(contents[-1]) > max_bytes:
                 raise ArchiveError(f"{name} is larger than {max_bytes:,} bytes")
-        return found
+        return contents
 
     def _write(self, info: zipfile.ZipInfo, fd: int) -> None:
         with self._zip.open(info) as source:

@@ -112,10 +112,10 @@ def apply_patches(
     ways: Sequence[Patch],
     origin: Path,
     read: Callable[[str], bytes | None] = _no_content,  # returns the content of a blob of the run, for merging
-    wanted: Callable[[str], bool] = bool,  # selects paths to apply
+    selects: Callable[[str], bool] = bool,  # selects paths to apply
     would_lose: Callable[[bytes, PathState, Node | None], bool] = _loses_nothing,  # as in ``UncommittedWork``
     *,
-    again: bool = False,  # whether they were applied before: then files that the user changed since are skipped
+    is_repeat: bool = False,  # whether they were applied before: then files that the user changed since are skipped
 ) -> Outcome:
     """Apply the changes to ``origin``, a folder of any kind. Changes that are already there are skipped.
 
@@ -132,7 +132,7 @@ def apply_patches(
     todo: dict[bytes, list[_FileTask]] = {}
     for number, way in enumerate(ways):
         for task in _tasks(way):
-            if not number and wanted(task.change.path):
+            if not number and selects(task.change.path):
                 todo[task.path] = [task]
             elif task.path in todo:
                 todo[task.path].append(task)
@@ -147,7 +147,7 @@ def apply_patches(
         ) from error
     try:
         with _staged(path) as stage:
-            return _exchange(list(todo.values()), read, would_lose, root, stage, again=again)
+            return _exchange(list(todo.values()), read, would_lose, root, stage, is_repeat=is_repeat)
     except OSError as error:
         name = f", {shown_name(error.filename)}" if error.filename else ""
         raise WorkspaceError(
@@ -250,18 +250,18 @@ def _exchange(
     root: int,
     stage: int,
     *,
-    again: bool,
+    is_repeat: bool,
 ) -> Outcome:
     here = {ways[0].path: look(root, ways[0].path) for ways in todo}
     open_tasks = [ways for ways in todo if here[ways[0].path].node != ways[0].after]
-    if again:
+    if is_repeat:
         open_tasks = [ways for ways in open_tasks if here[ways[0].path].node == ways[0].before]
     conflicts = {ways[0].path for ways in open_tasks if _is_conflict(ways[0], read)}
-    found = {
+    by_path = {
         ways[0].path: _step(ways, here[ways[0].path], read) for ways in open_tasks if ways[0].path not in conflicts
     }
-    spared = {path for path, step in found.items() if step is not None and would_lose(path, here[path], step.after)}
-    steps = [step for path, step in found.items() if step is not None and path not in spared]
+    spared = {path for path, step in by_path.items() if step is not None and would_lose(path, here[path], step.after)}
+    steps = [step for path, step in by_path.items() if step is not None and path not in spared]
     steps = _unobstructed(steps, here, root)
     if steps:
         plain = [step.task for step in steps if step.merged is None]
@@ -307,16 +307,18 @@ def _step(ways: list[_FileTask], here: PathState, read: Callable[[str], bytes | 
 def _unobstructed(steps: list[_FileStep], here: dict[bytes, PathState], root: int) -> list[_FileStep]:
     """Return the steps that are possible. Obstacles that other steps remove do not count."""
     while True:
-        gone = {step.task.path for step in steps if step.after is None}
-        free = [step for step in steps if not _is_obstructed(step.task.path, here[step.task.path].obstacle, gone, root)]
+        removed = {step.task.path for step in steps if step.after is None}
+        free = [
+            step for step in steps if not _is_obstructed(step.task.path, here[step.task.path].obstacle, removed, root)
+        ]
         if len(free) == len(steps):
             return steps
         steps = free
 
 
-def _is_obstructed(path: bytes, obstacle: bytes, gone: set[bytes], root: int) -> bool:
+def _is_obstructed(path: bytes, obstacle: bytes, removed: set[bytes], root: int) -> bool:
     if obstacle != path:
-        return bool(obstacle) and obstacle not in gone
+        return bool(obstacle) and obstacle not in removed
     try:
         inside = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=root)
     except OSError:  # not a folder
@@ -324,9 +326,9 @@ def _is_obstructed(path: bytes, obstacle: bytes, gone: set[bytes], root: int) ->
     try:
         for at, folders, names, fd in os.fwalk(".", dir_fd=inside):
             links = [name for name in folders if os.path.islink(f"/proc/self/fd/{fd}/{name}")]  # noqa: PTH114
-            below = os.fsencode(os.path.normpath(at))
-            prefix = path + b"/" if below == b"." else path + b"/" + below + b"/"
-            if any(prefix + os.fsencode(name) not in gone for name in [*names, *links]):
+            relative = os.fsencode(os.path.normpath(at))
+            prefix = path + b"/" if relative == b"." else path + b"/" + relative + b"/"
+            if any(prefix + os.fsencode(name) not in removed for name in [*names, *links]):
                 return True
     finally:
         os.close(inside)

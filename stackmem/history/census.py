@@ -17,7 +17,7 @@ from stackmem.workspace.overlay.view import WorkspaceView
 
 from .ignored import IgnoreRules
 from .objects import EXECUTABLE, FILE, LINK, Node, ObjectStore
-from .walk import GONE, LeftOut, Seen, Walk, folders_of, path_bytes, stat_key, why
+from .walk import MISSING_ERRORS, LeftOut, Seen, Walk, folders_of, path_bytes, reason_of, stat_key
 
 _CLOCK_TICK_NS = 20_000_000  # file times advance in steps of up to 10 ms; changes within one step are not visible
 # limit for added data, because a patch is built in memory and each step waits for its files
@@ -81,10 +81,10 @@ class Census:
             for path, status in look.files():
                 key = stat_key(status)
                 try:
-                    node = self._kept(look, path, status)
+                    node = self._node_of(look, path, status)
                 except OSError as error:
-                    if error.errno not in GONE:
-                        look.leave_out(path, why(error), status.st_size)
+                    if error.errno not in MISSING_ERRORS:
+                        look.leave_out(path, reason_of(error), status.st_size)
                     continue
                 if node is not None:
                     changed[path] = Seen(node, key if status.st_ctime_ns < settled_before else ())
@@ -97,11 +97,11 @@ class Census:
             seen[path] = Seen(before[path].node)
         if self.room is None:
             self.room = look.unchanged_bytes + self._taken + GROWTH_BYTES
-        same = seen.keys() == before.keys()
-        self._before, self._folders = seen, self._folders if same else folders_of(seen)
+        unchanged = seen.keys() == before.keys()
+        self._before, self._folders = seen, self._folders if unchanged else folders_of(seen)
         return seen, look.report()
 
-    def _kept(self, look: Walk, path: bytes, status: os.stat_result) -> Node | None:
+    def _node_of(self, look: Walk, path: bytes, status: os.stat_result) -> Node | None:
         """Store the current content of a path. Returns None and notes the reason if it is too large or must not be
         stored.
         """

@@ -24,7 +24,7 @@ from .history import History
 from .layer import Layer, Overlay, OwnFolder
 from .objects import EXECUTABLE, FILE, LINK, Node
 from .restore import content_of, put_file, remove_file
-from .steering import KINDS, Found, SteeringKind, runs_something, same_settings, steers
+from .steering import KINDS, InitialFile, SteeringKind, runs_something, same_settings, steers
 
 _PASSED_OVER = {b".git", b"__pycache__", b".mypy_cache", b".ruff_cache", b".pytest_cache"}
 _REMOVED = {b"__pycache__", b".pytest_cache", b".mypy_cache", b".ruff_cache", b".eslintcache", b".stylelintcache"}
@@ -42,7 +42,7 @@ class FoundFiles:
         self._git_dir = git_dir
         self._began = history.files(tree)
 
-    def over(self, copy: Layer) -> CheckedCopy:
+    def for_copy(self, copy: Layer) -> CheckedCopy:
         return CheckedCopy(copy, self._began, self._git_dir, self.most)
 
 
@@ -81,15 +81,15 @@ class CheckedCopy:
         """
         return self.put_back(lambda path: steers(path) == "settings")
 
-    def put_back(self, chosen: Callable[[bytes], bool]) -> tuple[str, ...]:
+    def put_back(self, predicate: Callable[[bytes], bool]) -> tuple[str, ...]:
         """Restore the chosen files. Returns the names of those that differed.
 
         Raises:
             WorkspaceError: As ``put_back_steering``.
         """
         other = []
-        for path in filter(chosen, self.candidates):
-            before, now = self.found(path), current(self._copy.view.fd, path)
+        for path in filter(predicate, self.candidates):
+            before, now = self.initial_file(path), current(self._copy.view.fd, path)
             if before != now and not same_settings(path, before, now):
                 self._replace(path, before)
                 other.append(shown_name(path))
@@ -137,7 +137,7 @@ class CheckedCopy:
         """Return the names in a folder of the copy; empty if it is not a folder."""
         return frozenset(name for name, _ in _entries(b"/proc/self/fd/%d/%s" % (self._copy.view.fd, folder)))
 
-    def found(self, path: bytes) -> Found | None:
+    def initial_file(self, path: bytes) -> InitialFile | None:
         """Return the initial file at a path."""
         if isinstance(self._copy, Overlay):
             if self._is_hidden(path):
@@ -174,15 +174,15 @@ class CheckedCopy:
             if entry.name == b"venv":  # venv is also a module of the standard library
                 yield path + b"/__init__.py"
 
-    def _is_lent(self, path: bytes, place: bytes) -> bool:
+    def _is_lent(self, path: bytes, location: bytes) -> bool:
         """Return whether this is still the link to installed packages that stackmem created before the run."""
         lent = self._copy.lent.get(path) if isinstance(self._copy, OwnFolder) else None
-        return lent is not None and _target(place) == os.fsencode(lent)
+        return lent is not None and _target(location) == os.fsencode(lent)
 
     def _had_tests(self) -> bool:
         return any(steers(path) == "tests" for path in self.paths_found())
 
-    def _replace(self, path: bytes, found: Found | None) -> None:
+    def _replace(self, path: bytes, file: InitialFile | None) -> None:
         """Restore the initial file at a path, whatever is there now."""
         root = self._copy.view.fd
         try:
@@ -190,9 +190,9 @@ class CheckedCopy:
                 remove_file(root, path)
             except IsADirectoryError:
                 shutil.rmtree(b"/proc/self/fd/%d/%s" % (root, path))
-            if found is not None:
+            if file is not None:
                 self._clear_way(path)
-                put_file(root, path, *found)
+                put_file(root, path, *file)
             else:
                 self._remove_emptied(path)
         except OSError as error:
@@ -234,16 +234,16 @@ def _kind_at(root: int, path: bytes) -> int:
         os.close(folder)
 
 
-def _target(place: bytes) -> bytes | None:
+def _target(path: bytes) -> bytes | None:
     """Return the target of a link, or None for anything else."""
     try:
-        return os.readlink(place)  # noqa: PTH115 - of bytes
+        return os.readlink(path)  # noqa: PTH115 - of bytes
     except OSError:
         return None
 
 
-def _entries(place: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
-    with suppress(OSError), os.scandir(place) as entries:
+def _entries(folder: bytes) -> Iterator[tuple[bytes, os.DirEntry[bytes]]]:
+    with suppress(OSError), os.scandir(folder) as entries:
         yield from ((entry.name, entry) for entry in entries)
 
 
@@ -291,7 +291,7 @@ def open_above(root: int, path: bytes) -> tuple[int, bytes]:
     return folder, name
 
 
-def current(root: int, path: bytes) -> Found | None:
+def current(root: int, path: bytes) -> InitialFile | None:
     """Return the file at a path below an open folder, or None if there is none or a link leads there.
 
     Raises:
@@ -312,7 +312,7 @@ def current(root: int, path: bytes) -> Found | None:
         ) from error
 
 
-def _content(folder: int, name: bytes) -> Found | None:
+def _content(folder: int, name: bytes) -> InitialFile | None:
     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
     if stat.S_ISLNK(status.st_mode):
         return LINK, os.readlink(name, dir_fd=folder)

@@ -89,23 +89,23 @@ class FileExchange:
             OSError: A step failed. The folder is as it was before.
         """
         fresh = [path for path, node in after.items() if node is not None]
-        gone = [path for path, node in after.items() if node is None]
+        removed = [path for path, node in after.items() if node is None]
         for number, path in enumerate(fresh):
             node = after[path]
             if node is not None:
                 self._prepare(b"new%d" % number, node, contents[path], before[path])
         try:
-            for number, path in enumerate(gone):
+            for number, path in enumerate(removed):
                 self._remove(path, b"gone%d" % number)
             for number, path in enumerate(fresh):
                 if before[path].obstacle == path:
                     self._clear(path)
-                self._place(path, b"new%d" % number, b"old%d" % number, before[path])
+                self._install(path, b"new%d" % number, b"old%d" % number, before[path])
         except BaseException:
             for step in reversed(self._undo):
                 step()
             raise
-        for path in gone:
+        for path in removed:
             self._prune(path)
 
     def _prepare(self, name: bytes, node: Node, content: bytes, before: PathState) -> None:
@@ -119,9 +119,9 @@ class FileExchange:
         with os.fdopen(fd, "wb") as file:
             file.write(content)
             if before.permissions:
-                kept = before.permissions & ~0o111
-                same = bool(before.permissions & 0o100) == executable
-                os.fchmod(fd, before.permissions if same else kept | (kept & 0o444) >> 2 if executable else kept)
+                mode = before.permissions & ~0o111
+                unchanged = bool(before.permissions & 0o100) == executable
+                os.fchmod(fd, before.permissions if unchanged else mode | (mode & 0o444) >> 2 if executable else mode)
             self._give(fd, before.owner)
 
     def _give(self, file: int, owner: tuple[int, int]) -> None:
@@ -133,12 +133,12 @@ class FileExchange:
             os.chown(file, *owner)
 
     def _remove(self, path: bytes, aside: bytes) -> None:
-        with self._above(path) as (folder, name):
+        with self._parent(path) as (folder, name):
             os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=self._stage)
         self._undo.append(partial(self._put, aside, path))
 
-    def _place(self, path: bytes, new: bytes, old: bytes, before: PathState) -> None:
-        with self._above(path, make=True) as (folder, name):
+    def _install(self, path: bytes, new: bytes, old: bytes, before: PathState) -> None:
+        with self._parent(path, make=True) as (folder, name):
             if before.node is None:
                 _link_or_rename(new, name, self._stage, folder)
                 self._undo.append(partial(self._take_away, path))
@@ -148,11 +148,11 @@ class FileExchange:
                 self._undo.append(partial(self._put, old, path))
 
     def _put(self, aside: bytes, path: bytes) -> None:
-        with self._above(path) as (folder, name):
+        with self._parent(path) as (folder, name):
             os.rename(aside, name, src_dir_fd=self._stage, dst_dir_fd=folder)
 
     def _take_away(self, path: bytes) -> None:
-        with self._above(path) as (folder, name):
+        with self._parent(path) as (folder, name):
             os.unlink(name, dir_fd=folder)
 
     def _make_folder(self, parent: int, name: bytes, path: bytes) -> None:
@@ -163,7 +163,7 @@ class FileExchange:
             os.chown(name, status.st_uid, status.st_gid, dir_fd=parent, follow_symlinks=False)
 
     def _remove_folder(self, path: bytes) -> None:
-        with self._above(path) as (folder, name):
+        with self._parent(path) as (folder, name):
             os.rmdir(name, dir_fd=folder)
 
     def _clear(self, path: bytes) -> None:
@@ -171,7 +171,7 @@ class FileExchange:
         for at, names, _, folder in os.fwalk(path, topdown=False, dir_fd=self._root):
             for name in names:
                 self._remove_empty(folder, name, at + b"/" + name)
-        with self._above(path) as (folder, name):
+        with self._parent(path) as (folder, name):
             self._remove_empty(folder, name, path)
 
     def _remove_empty(self, parent: int, name: bytes, path: bytes) -> None:
@@ -179,7 +179,7 @@ class FileExchange:
         self._undo.append(partial(self._make_again, path))
 
     def _make_again(self, path: bytes) -> None:
-        with self._above(path) as (folder, name):
+        with self._parent(path) as (folder, name):
             os.mkdir(name, dir_fd=folder)
 
     def _prune(self, path: bytes) -> None:
@@ -189,7 +189,7 @@ class FileExchange:
                 self._remove_folder(path)
 
     @contextmanager
-    def _above(self, path: bytes, *, make: bool = False) -> Iterator[tuple[int, bytes]]:
+    def _parent(self, path: bytes, *, make: bool = False) -> Iterator[tuple[int, bytes]]:
         """Open the parent folder of a path. Yields it with the file's name."""
         *parents, last = path.split(b"/")
         folder = os.dup(self._root)

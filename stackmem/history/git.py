@@ -54,12 +54,12 @@ def git_program() -> str:
     Raises:
         UsageError: git is not installed.
     """
-    found = shutil.which("git")
-    if found is None:
+    path = shutil.which("git")
+    if path is None:
         raise UsageError(
             "git is not installed, but stackmem needs it to store the files of a run; install the package git"
         )
-    return os.path.realpath(found)
+    return os.path.realpath(path)
 
 
 def git_command(*arguments: str) -> list[str]:
@@ -182,7 +182,7 @@ class GitStop:
         finally:
             _stops.current = None
 
-    def begun(self, process: subprocess.Popen[bytes]) -> None:
+    def set_process(self, process: subprocess.Popen[bytes]) -> None:
         with self._lock:
             self._process = process
             if self._stopped:
@@ -201,7 +201,7 @@ _stops = threading.local()
 def _note_begun(process: subprocess.Popen[bytes]) -> None:
     stop: GitStop | None = getattr(_stops, "current", None)
     if stop is not None:
-        stop.begun(process)
+        stop.set_process(process)
 
 
 @contextmanager
@@ -263,6 +263,6 @@ def git_and_warnings(
     return printed or b"", complained
 
 
-def failure(what: str, cwd: Path, stderr: bytes) -> WorkspaceError:
+def failure(command: str, cwd: Path, stderr: bytes) -> WorkspaceError:
     reason = " ".join(stderr.decode("utf-8", "replace").split())[-300:] or "no reason given"
-    return WorkspaceError(f"git {what} failed in {cwd} ({reason}); check that git works there")
+    return WorkspaceError(f"git {command} failed in {cwd} ({reason}); check that git works there")

@@ -83,16 +83,16 @@ class _FolderScan:
         self._picked.include(path, name)
         return path
 
-    def _git(self, below: bytes, *words: str) -> bytes:
-        path = Path(os.fsdecode(self._at(below)))
+    def _git(self, folder: bytes, *words: str) -> bytes:
+        path = Path(os.fsdecode(self._at(folder)))
         return git(*words, cwd=path, environment=user_git_environment(), seconds=USER_GIT_SECONDS)
 
-    def _ask(self, below: bytes) -> set[bytes]:
-        """Return what git ignores in the repository at ``below``. An ignored folder is listed instead of its
+    def _ask(self, folder: bytes) -> set[bytes]:
+        """Return what git ignores in the repository in ``folder``. An ignored folder is listed instead of its
         content.
         """
-        listed = self._git(below, *_IGNORED).split(b"\0")[:-1]
-        return {(below + b"/" if below else b"") + path.rstrip(b"/") for path in listed}
+        listed = self._git(folder, *_IGNORED).split(b"\0")[:-1]
+        return {(folder + b"/" if folder else b"") + path.rstrip(b"/") for path in listed}
 
     def _at(self, path: bytes) -> bytes:
         return self._root + b"/" + path if path else self._root
@@ -101,18 +101,18 @@ class _FolderScan:
         """Scan all names. Everything in a dependency folder is visible, even if it is ignored."""
         todo = [(b"", False)]
         while todo:
-            folder, kept = todo.pop()
+            folder, visible = todo.pop()
             entries = self._entries(folder)
-            if folder and not kept and self._work_tree and any(entry.name == b".git" for entry in entries):
+            if folder and not visible and self._work_tree and any(entry.name == b".git" for entry in entries):
                 self._ignored |= self._ask(folder)
             prefix = folder + b"/" if folder else b""
             for entry in entries:
                 path = prefix + entry.name
                 plain = entry.name[:1] != b"." and entry.is_file(follow_symlinks=False)
-                if plain and (kept or path not in self._ignored):  # fast path for most entries
+                if plain and (visible or path not in self._ignored):  # fast path for most entries
                     self.files += 1
                     continue
-                deep = self._place(path, entry, kept=kept)
+                deep = self._sort_entry(path, entry, visible=visible)
                 if deep is not None:
                     todo.append((path, deep))
 
@@ -128,24 +128,24 @@ class _FolderScan:
                 ".gitignore"
             ) from error
 
-    def _place(self, path: bytes, entry: os.DirEntry[bytes], *, kept: bool) -> bool | None:
+    def _sort_entry(self, path: bytes, entry: os.DirEntry[bytes], *, visible: bool) -> bool | None:
         """Count or hide an entry. Returns None, or for a folder to scan whether all its content is visible."""
         if self._picked.never(path):
             self.hidden.append(path)
             return None
         folder = entry.is_dir(follow_symlinks=False)
-        kept = kept or path in self._shown
+        visible = visible or path in self._shown
         if folder and entry.name in DEPENDENCIES:
             if self._installed(path):
                 self.dependencies.append(path)
             return True
-        if not kept and path in self._ignored:
+        if not visible and path in self._ignored:
             if path not in self._above:
                 self.hidden.append(path)
                 return None
             self._ignored.update(path + b"/" + name for name in os.listdir(self._at(path)))
         if folder:
-            return kept
+            return visible
         if entry.is_symlink():
             self._note_link(path)
         elif not entry.is_file(follow_symlinks=False):
@@ -184,19 +184,19 @@ def _mount_point_in(root: bytes) -> str:
     none.
     """
     try:
-        below = mounts_below(root)
+        mounts = mounts_below(root)
     except OSError as error:
         return f"/proc/self/mountinfo cannot be read ({error.strerror})"
-    return f"{shown_name(root + b'/' + below[0])} is a mount point" if below else ""
+    return f"{shown_name(root + b'/' + mounts[0])} is a mount point" if mounts else ""
 
 
 def mounts_below(root: bytes) -> list[bytes]:
     """Return the mount points in a folder, relative to it. Raises ``OSError`` if they cannot be determined."""
-    found = []
+    paths = []
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
-        place = line.split(b" ")[4]
+        path = line.split(b" ")[4]
         for escape, byte in _ESCAPES.items():
-            place = place.replace(escape, byte)
-        if place.startswith(root + b"/"):
-            found.append(place[len(root) + 1 :])
-    return found
+            path = path.replace(escape, byte)
+        if path.startswith(root + b"/"):
+            paths.append(path[len(root) + 1 :])
+    return paths

@@ -6,7 +6,7 @@ Rule 2: A file is stored byte for byte with its executable bit, and a symlink as
     (line endings, filters, encodings, textconv) have no effect, and none of its content is executed.
 Rule 3: Never kept: ``.git`` in any spelling, empty folders, times, other permissions, caches, installed dependencies
     (``.venv``, ``node_modules``), sockets and FIFOs.
-Rule 4: For an overlay, a tree contains only the differences from the folder, with GONE for deleted files. The folder's
+Rule 4: For an overlay, a tree contains only the differences from the folder; deleted files are DELETED. The folder's
     versions of these files are stored once, as the base. Files that never differ are neither stored nor read.
 Rule 5: Files that cannot be kept (too large, too many, unreadable, path too long) or must not be (they contain a
     secret) are listed in ``left_out``. If an earlier version was kept, it stays in the tree, so that the file counts as
@@ -37,7 +37,7 @@ from .git import git, git_into, store_environment
 from .layer import Overlay
 from .lent_folders import installed_packages
 from .lower import FileKeeper, LowerFolder, changed_since, file_clock_ns
-from .objects import EXECUTABLE, FOLDER, GONE, REMOVED, Node, ObjectStore, alternates
+from .objects import DELETED, EXECUTABLE, FOLDER, REMOVED, Node, ObjectStore, alternates
 from .walk import LeftOut, Seen, path_bytes
 
 LARGEST_BYTES = 64 * 1024 * 1024  # maximum size of one file
@@ -81,7 +81,7 @@ class History:
         work_tree: Path,  # path of the workspace on the host
         leave_out: tuple[str, ...] = (),
         largest_bytes: int = LARGEST_BYTES,  # larger files are left out
-        over: Overlay | None = None,  # the overlay that forms the workspace; None for an ordinary folder
+        overlay: Overlay | None = None,  # the overlay that forms the workspace; None for an ordinary folder
     ) -> None:
         """Open the store, creating it if necessary.
 
@@ -100,18 +100,18 @@ class History:
         state = self._remembered()
         self._tree = self._forced = state.tree
         self._leave_out = tuple(dict.fromkeys((*state.leave_out, *leave_out)))
-        self.over = over  # the overlay that forms the workspace, if any
+        self.over = overlay  # the overlay that forms the workspace, if any
         self._largest_bytes = largest_bytes
         self._withholds: Callable[[bytes], bool] = _withholds_nothing
         self._lower: LowerFolder | None = None
         self._base = state.base
         self._began_ns = state.began_ns
         self._census = Census(git_dir, work_tree, self._store, self._leave_out, largest_bytes, state.room)
-        if over is not None:
-            view = over.view
-            self._census = Census(git_dir, over.upper, self._store, self._leave_out, largest_bytes, state.room, view)
+        if overlay is not None:
+            view = overlay.view
+            self._census = Census(git_dir, overlay.upper, self._store, self._leave_out, largest_bytes, state.room, view)
             installed = {path_bytes(path) for path in self._leave_out}
-            self._lower = LowerFolder(over.folder, over.hidden, over.upper, installed)
+            self._lower = LowerFolder(overlay.folder, overlay.hidden, overlay.upper, installed)
             self._lower.base = self.listed(state.base) if state.base else {}
             self._began_ns = state.began_ns or file_clock_ns()
         self._seen = {path: Seen(node) for path, node in self.listed(self._tree).items()} if self._tree else {}
@@ -137,24 +137,24 @@ class History:
         if self._lower is not None and self.over is not None:
             return self._snapshot_of_layer(self._lower, self.over)
         seen, self.left_out = self._census.take(self._seen, first=not self._tree)
-        same = self._tree and len(seen) == len(self._seen) and not _changed(self._seen, seen)
-        if not same:
+        unchanged = self._tree and len(seen) == len(self._seen) and not _changed(self._seen, seen)
+        if not unchanged:
             self._tree = self._store.add_folders((path, now.node) for path, now in seen.items())
             self._remember()
         self._seen = seen
         return self._tree
 
-    def _snapshot_of_layer(self, lower: LowerFolder, over: Overlay) -> str:
+    def _snapshot_of_layer(self, lower: LowerFolder, overlay: Overlay) -> str:
         lower.look(self._store, self._largest_bytes, self._withholds)
-        known = {path: Seen(node) for path, node in lower.base.items()}
-        self._seen, left_out = self._census.take({**known, **self._seen}, first=False)
+        lower_files = {path: Seen(node) for path, node in lower.base.items()}
+        self._seen, left_out = self._census.take({**lower_files, **self._seen}, first=False)
         self.left_out = (*left_out, *lower.left_out)
         self._gone -= self._seen.keys()
         self._gone |= {
-            path for path in known.keys() - self._seen.keys() - self._gone if not _is_file(over.view.fd, path)
+            path for path in lower_files.keys() - self._seen.keys() - self._gone if not _is_file(overlay.view.fd, path)
         }
         changed = {path: now.node for path, now in self._seen.items() if lower.base.get(path) != now.node}
-        tree = self._store.add_folders((changed | dict.fromkeys(self._gone, GONE)).items())
+        tree = self._store.add_folders((changed | dict.fromkeys(self._gone, DELETED)).items())
         base = self._store.add_folders(lower.base.items())
         if (tree, base) != (self._tree, self._base):
             self._tree, self._base = tree, base
@@ -192,7 +192,7 @@ class History:
         """Store files as a tree of this history, which for an overlay contains only differences from the folder."""
         base = self.base_files()
         changed = {path: node for path, node in files.items() if base.get(path) != node}
-        return self._store.add_folders((changed | dict.fromkeys(base.keys() - files.keys(), GONE)).items())
+        return self._store.add_folders((changed | dict.fromkeys(base.keys() - files.keys(), DELETED)).items())
 
     def plain_tree(self, files: Mapping[bytes, Node]) -> str:
         """Store exactly these files as a tree, to be read with ``listed``."""
@@ -200,15 +200,15 @@ class History:
 
     def replaced(self, tree: str, nodes: Mapping[bytes, Node | None]) -> str:
         """Return a tree with other content at these paths; None means that the path does not exist."""
-        held = self.listed(tree)
+        entries = self.listed(tree)
         base = self.base_files()
         for path, node in nodes.items():
-            held.pop(path, None)
+            entries.pop(path, None)
             if node is None and path in base:
-                held[path] = GONE
+                entries[path] = DELETED
             elif node is not None and base.get(path) != node:
-                held[path] = node
-        return self._store.add_folders(held.items())
+                entries[path] = node
+        return self._store.add_folders(entries.items())
 
     def installed_packages(self, folder: Path, patched: Iterable[str]) -> list[str]:
         """See ``lent_folders.installed_packages``; empty if the workspace is gone."""
@@ -222,7 +222,7 @@ class History:
         leave_out = {path_bytes(path) for path in self._leave_out}
         return changed_since(self.over.folder, self.over.hidden, self._began_ns, leave_out)
 
-    def _whole(self, tree: str) -> str:
+    def _complete_tree(self, tree: str) -> str:
         """Return the tree as git compares it. For an overlay, this adds the folder's versions where another tree
         differs.
         """
@@ -254,7 +254,7 @@ class History:
             OSError: The file cannot be written.
         """
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/", "--no-color")
-        arguments = _compared(self._whole(before), self._whole(after), *form)
+        arguments = _compared(self._complete_tree(before), self._complete_tree(after), *form)
         git_into(path, *arguments, cwd=self.git_dir, environment=store_environment(self.git_dir))
 
     def changed(self, before: str, after: str) -> list[PathChange]:
@@ -263,7 +263,7 @@ class History:
         Raises:
             WorkspaceError: One of the trees is not in the store.
         """
-        compared = _compared(self._whole(before), self._whole(after), "--raw", "--no-abbrev", "-z")
+        compared = _compared(self._complete_tree(before), self._complete_tree(after), "--raw", "--no-abbrev", "-z")
         fields = self._git(*compared).split(b"\0")
         return [_change(record.decode(), path) for record, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
 

@@ -34,16 +34,16 @@ class IgnoreRules:
             TimeoutError: git takes too long to evaluate the rules.
             WorkspaceError: git fails.
         """
-        found: set[bytes] = set()
+        matches: set[bytes] = set()
         batch: list[bytes] = []
         size = 0
         for path in paths:
             if size + len(path) > _SENT_BYTES and batch:
-                found |= self._ask(batch)
+                matches |= self._ask(batch)
                 batch, size = [], 0
             batch.append(path)
             size += len(path) + 3
-        return found | self._ask(batch) if batch else found
+        return matches | self._ask(batch) if batch else matches
 
     def close(self) -> None:
         if self._talk is not None:
@@ -88,7 +88,7 @@ class _Talk:
     def ask(self, paths: list[bytes]) -> set[bytes]:
         # Git would parse a name like ":(top)" as a pattern; after "./" it is a name.
         question = b"".join(b"./%s\0" % path for path in paths)
-        begun = time.monotonic()
+        start = time.monotonic()
         timer = threading.Timer(max(0.0, self._left), self._give_up)
         timer.daemon = True
         timer.start()
@@ -97,7 +97,7 @@ class _Talk:
             return {path for path in paths if self._answer()}
         finally:
             timer.cancel()
-            self._left -= time.monotonic() - begun
+            self._left -= time.monotonic() - start
 
     def _give_up(self) -> None:
         self.late = True

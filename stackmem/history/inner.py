@@ -24,7 +24,7 @@ from stackmem.errors import WorkspaceError
 from stackmem.foreign.files import bounded_blocks, open_regular
 from stackmem.workspace.secrets import Scrubber
 
-from .following.git_state import GONE, GitState, read_state
+from .following.git_state import DELETED, GitState, read_state
 from .git import USER_GIT_SECONDS, git, store_environment, user_git_environment
 from .ignored import IgnoreRules
 from .inner_packs import InnerGit, blobs_among, pack, pack_again, packed_before, read_packed
@@ -104,11 +104,11 @@ def make_addition(origin: Origin, into: Path, secrets: Scrubber, old: str) -> In
     """Create a git directory with what a complete repository at the commit ``old`` lacks. Also raises ``OSError``."""
     _begin(origin, into)
     inner, state = InnerGit(origin, into, partial=True), read_state(origin)
-    wanted = "\n".join((origin.head, *state.commits, f"^{old}" if old else "", ""))
-    listed = inner.ask("rev-list", "--objects", "--missing=print", "--stdin", stdin=wanted.encode())
+    revisions = "\n".join((origin.head, *state.commits, f"^{old}" if old else "", ""))
+    listed = inner.ask("rev-list", "--objects", "--missing=print", "--stdin", stdin=revisions.encode())
     objects = _paths_of(listed) | _staged_objects(state)
     tree = _Tree(inner)
-    withheld = _pack(inner, objects, _unseen(inner, objects, tree), secrets)
+    withheld = _pack(inner, objects, _hidden_objects(inner, objects, tree), secrets)
     commits = {name for name, path in objects.items() if not path}  # and root trees, which no tag names
     _write_refs(inner, withheld, state.rebased | origin.tags(commits))
     for name in withheld.intersection(name for _, _, name in tree):
@@ -126,8 +126,10 @@ def _begin(origin: Origin, into: Path) -> None:
     (into / "HEAD").write_bytes(os.fsencode(head) + b"\n")
 
 
-def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: int, seconds: float) -> InnerRepository:
-    secrets, cache = given
+def _filled(
+    inner: InnerGit, services: tuple[Scrubber, PackCache], most_commits: int, seconds: float
+) -> InnerRepository:
+    secrets, cache = services
     origin, into = inner.origin, inner.path
     ends = origin.shallow()
     _write_lines(into / "shallow", ends)
@@ -143,15 +145,15 @@ def _filled(inner: InnerGit, given: tuple[Scrubber, PackCache], most_commits: in
     objects = _staged_objects(state) | objects
     _write_lines(into / "shallow", (ends | cut) & (commits | cut))
     tree = _Tree(inner)
-    unseen = _unseen(inner, objects, tree)
-    key = _key(origin, objects, unseen, secrets)
+    excluded = _hidden_objects(inner, objects, tree)
+    key = _key(origin, objects, excluded, secrets)
     packs = into / "objects" / "pack"
     withheld = cache.take(key, packs)
     if withheld is None:
         made_from = _origin_key(origin, secrets)
-        there = packed_before(inner, made_from, cache, objects, unseen)
+        there = packed_before(inner, made_from, cache, objects, excluded)
         new = {name: path for name, path in objects.items() if name not in there} if there else objects
-        withheld = _pack(inner, new, unseen, secrets)
+        withheld = _pack(inner, new, excluded, secrets)
         cache.keep(key, packs, PackedFrom(made_from, withheld))
     _write_refs(inner, withheld, state.rebased | origin.tags(commits))
     for name in withheld.intersection(name for _, _, name in tree):
@@ -231,18 +233,18 @@ def _objects(inner: InnerGit, commits: set[str], seconds: float) -> dict[str, by
 
 
 def _staged_objects(state: GitState) -> dict[str, bytes]:
-    return {each.name: each.path for each in state.staged if each.mode not in (GONE, _LINK.decode())}
+    return {each.name: each.path for each in state.staged if each.mode not in (DELETED, _LINK.decode())}
 
 
 def _paths_of(listed: bytes) -> dict[str, bytes]:
-    found = {}
+    paths = {}
     for line in BytesIO(listed):
         name, _, path = line.rstrip(b"\n").partition(b" ")
-        found[intern(name.decode())] = path
-    return found
+        paths[intern(name.decode())] = path
+    return paths
 
 
-def _unseen(inner: InnerGit, objects: dict[str, bytes], tree: _Tree) -> set[str]:
+def _hidden_objects(inner: InnerGit, objects: dict[str, bytes], tree: _Tree) -> set[str]:
     """Return the objects that a copy of the folder would exclude by path."""
     # An empty .env has the same blob as any empty file, so a blob with a visible path stays visible.
     seen = {intern(name) for path, _, name in tree if not _hidden(path)}
@@ -252,9 +254,9 @@ def _unseen(inner: InnerGit, objects: dict[str, bytes], tree: _Tree) -> set[str]
     return {name for name, path in older.items() if _hidden(path) or path in ignored}
 
 
-def _key(origin: Origin, objects: dict[str, bytes], unseen: set[str], secrets: Scrubber) -> str:
+def _key(origin: Origin, objects: dict[str, bytes], excluded: set[str], secrets: Scrubber) -> str:
     """Return the cache key of the pack: a digest of everything it depends on."""
-    return _hashed((_origin_key(origin, secrets), *sorted(unseen), "", *sorted(objects)))
+    return _hashed((_origin_key(origin, secrets), *sorted(excluded), "", *sorted(objects)))
 
 
 def _origin_key(origin: Origin, secrets: Scrubber) -> str:
@@ -263,10 +265,10 @@ def _origin_key(origin: Origin, secrets: Scrubber) -> str:
 
 
 def _hashed(parts: Iterable[str]) -> str:
-    made = hashlib.sha256()
+    digest = hashlib.sha256()
     for number, part in enumerate(parts):  # one at a time, because there is one per object
-        made.update(b"\n" * bool(number) + part.encode("utf-8", "surrogateescape"))
-    return made.hexdigest()
+        digest.update(b"\n" * bool(number) + part.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
 
 
 def _index_key(origin: Origin) -> tuple[int, int]:
@@ -278,10 +280,10 @@ def _index_key(origin: Origin) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _pack(inner: InnerGit, objects: dict[str, bytes], unseen: set[str], secrets: Scrubber) -> frozenset[str]:
+def _pack(inner: InnerGit, objects: dict[str, bytes], excluded: set[str], secrets: Scrubber) -> frozenset[str]:
     """Pack the objects that a run may see. Returns the other blobs, and missing ones."""
     missing = {name.removeprefix(_MISSING) for name in objects if name.startswith(_MISSING)}
-    hidden = blobs_among(inner, unseen.intersection(objects).difference(f"{_MISSING}{name}" for name in missing))
+    hidden = blobs_among(inner, excluded.intersection(objects).difference(f"{_MISSING}{name}" for name in missing))
     names = [name for name in objects if name not in hidden and not name.startswith(_MISSING)]
     if names:
         packs = pack(inner, names)
@@ -303,8 +305,8 @@ def _ignored(inner: InnerGit, paths: set[bytes]) -> set[bytes]:
 
     def is_real(folder: bytes) -> bool:
         if folder not in real:
-            above = folder.rpartition(b"/")[0]
-            real[folder] = is_real(above) and not Path(os.fsdecode(root + b"/" + folder)).is_symlink()
+            parent = folder.rpartition(b"/")[0]
+            real[folder] = is_real(parent) and not Path(os.fsdecode(root + b"/" + folder)).is_symlink()
         return real[folder]
 
     rules = IgnoreRules(inner.path, inner.origin.root)
@@ -322,20 +324,20 @@ def _write_refs(inner: InnerGit, withheld: frozenset[str], tags: dict[str, str])
     if inner.origin.branch:
         refs[os.fsencode(inner.origin.branch)] = inner.origin.head
     if withheld:
-        instead = git(
+        stand_in = git(
             "hash-object", "-w", "--stdin", cwd=inner.path, environment=store_environment(inner.path), stdin=_WITHHELD
         )
-        refs |= {f"refs/replace/{name}".encode(): instead.decode().strip() for name in withheld}
+        refs |= {f"refs/replace/{name}".encode(): stand_in.decode().strip() for name in withheld}
     lines = [name.encode() + b" " + ref + b"\n" for ref, name in sorted(refs.items())]
     (inner.path / "packed-refs").write_bytes(b"# pack-refs with: peeled fully-peeled sorted \n" + b"".join(lines))
 
 
-def _write_stand_in(place: Path) -> None:
+def _write_stand_in(path: Path) -> None:
     """Write a stand-in for an excluded object that HEAD tracks: ``git commit`` requires that it exists, without
     checking its id.
     """
-    place.parent.mkdir(exist_ok=True)
-    place.write_bytes(zlib.compress(b"blob %d\0%s" % (len(_WITHHELD), _WITHHELD)))
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(zlib.compress(b"blob %d\0%s" % (len(_WITHHELD), _WITHHELD)))
 
 
 def _write_index(inner: InnerGit, tree: _Tree) -> None:
@@ -368,9 +370,9 @@ def _filtered(inner: InnerGit, paths: list[bytes]) -> set[bytes]:
     return {path for path, value in pairs if value not in (b"unspecified", b"unset")}
 
 
-def _write_lines(place: Path, lines: Iterable[str]) -> None:
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
     text = "".join(f"{line}\n" for line in sorted(lines))
     if text:
-        place.write_text(text)
+        path.write_text(text)
     else:
-        place.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)

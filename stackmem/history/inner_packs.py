@@ -53,14 +53,14 @@ class InnerGit(Struct, frozen=True):
 
 
 def packed_before(
-    inner: InnerGit, made_from: str, cache: PackCache, objects: Collection[str], unseen: set[str]
+    inner: InnerGit, made_from: str, cache: PackCache, objects: Collection[str], excluded: set[str]
 ) -> frozenset[str]:
     """Copy the packs of an earlier run and return their objects; none if one must not be visible now."""
     packs = inner.path / "objects" / "pack"
     if not cache.take_like(made_from, packs):
         return frozenset()
     there = frozenset(name for index in packs.glob("*.idx") for name in _names_in(inner, index))
-    if there.issubset(objects) and there.isdisjoint(unseen):
+    if there.issubset(objects) and there.isdisjoint(excluded):
         return there
     for part in packs.iterdir():
         part.unlink()
@@ -82,27 +82,27 @@ def pack(inner: InnerGit, names: list[str]) -> list[Path]:
 
 def pack_again(inner: InnerGit, names: list[str], old: list[Path]) -> None:
     """Replace a pack by one with only these of its objects."""
-    kept = _packed(inner, names, store_environment(inner.path))
+    new_packs = _packed(inner, names, store_environment(inner.path))
     for path in old:
-        if path not in kept:
+        if path not in new_packs:
             path.unlink()
 
 
 def _packed(inner: InnerGit, names: list[str], environment: dict[str, str]) -> list[Path]:
-    place = inner.path / "objects" / "pack"
+    folder = inner.path / "objects" / "pack"
     arguments = ("pack-objects", "-q", "--non-empty", "--window=0", "--delta-base-offset", "--compression=1")
-    made = git(
-        *arguments, str(place / "pack"), cwd=inner.path, environment=environment,
+    output = git(
+        *arguments, str(folder / "pack"), cwd=inner.path, environment=environment,
         stdin="\n".join(names).encode() + b"\n", seconds=ANSWER_SECONDS,
     )  # fmt: skip
-    packs = made.decode().split()
-    left, there = set(names), 0
-    for found in (found for name in packs for found in _names_in(inner, place / f"pack-{name}.idx")):
-        left.discard(found)
+    packs = output.decode().split()
+    missing, there = set(names), 0
+    for object_id in (each for name in packs for each in _names_in(inner, folder / f"pack-{name}.idx")):
+        missing.discard(object_id)
         there += 1
-    if left or there != len(names):
+    if missing or there != len(names):
         raise _damaged(inner)
-    return [path for name in packs for path in place.glob(f"pack-{name}.*")]
+    return [path for name in packs for path in folder.glob(f"pack-{name}.*")]
 
 
 def read_packed(inner: InnerGit, names: list[str], holds_secret: Callable[[bytes], bool]) -> set[str]:
@@ -110,7 +110,7 @@ def read_packed(inner: InnerGit, names: list[str], holds_secret: Callable[[bytes
 
     Raises ``WorkspaceError`` if the content of an object does not match its name, which is its digest.
     """
-    found: set[str] = set()
+    result: set[str] = set()
     batch: list[tuple[str, bytes]] = []
     room = _BATCH_BYTES
     digest_of = hashlib.sha256 if len(inner.origin.head) == _SHA256_DIGITS else hashlib.sha1
@@ -118,7 +118,7 @@ def read_packed(inner: InnerGit, names: list[str], holds_secret: Callable[[bytes
     def search() -> None:
         # search small files in batches, because most contain no secret
         if holds_secret(b"\0".join(content for _, content in batch)):
-            found.update(name for name, content in batch if holds_secret(content))
+            result.update(name for name, content in batch if holds_secret(content))
         batch.clear()
 
     environment = store_environment(inner.path)
@@ -131,21 +131,21 @@ def read_packed(inner: InnerGit, names: list[str], holds_secret: Callable[[bytes
                 name, kind, *rest = line.decode().split()
                 if not rest:
                     raise _damaged(inner)
-                left = int(rest[0])
-                digest = digest_of(f"{kind} {left}\0".encode(), usedforsecurity=False)
-                large = left > _MAX_SEARCHED_BYTES
-                while large and left:
-                    part = answers.read(min(_BATCH_BYTES, left))
+                remaining = int(rest[0])
+                digest = digest_of(f"{kind} {remaining}\0".encode(), usedforsecurity=False)
+                large = remaining > _MAX_SEARCHED_BYTES
+                while large and remaining:
+                    part = answers.read(min(_BATCH_BYTES, remaining))
                     digest.update(part)
-                    left -= len(part)
-                content = answers.read(left + 1)[:-1]
+                    remaining -= len(part)
+                content = answers.read(remaining + 1)[:-1]
                 digest.update(content)
                 if digest.hexdigest() != name:
                     raise _damaged(inner)
                 if kind != "blob":
                     continue
                 if large:
-                    found.add(name)
+                    result.add(name)
                     continue
                 batch.append((name, content))
                 room -= len(content)
@@ -155,7 +155,7 @@ def read_packed(inner: InnerGit, names: list[str], holds_secret: Callable[[bytes
             search()
     except WorkspaceError as error:
         raise _damaged(inner) from error
-    return found
+    return result
 
 
 def blobs_among(inner: InnerGit, names: Collection[str]) -> set[str]:

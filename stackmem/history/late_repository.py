@@ -159,8 +159,8 @@ class LateRepository:
             pass
 
 
-def put_in_place(building: Path, repository: Path, place: Path) -> None:
-    """Move a repository into the empty folder ``place``, and remove ``building``, where it was created.
+def put_in_place(building: Path, repository: Path, target: Path) -> None:
+    """Move a repository into the empty folder ``target``, and remove ``building``, where it was created.
 
     Its configuration comes last, because its timestamp marks when commands could first change the repository.
 
@@ -169,5 +169,5 @@ def put_in_place(building: Path, repository: Path, place: Path) -> None:
         WorkspaceError: ``building`` cannot be removed.
     """
     for name in sorted(os.listdir(repository), key="config".__eq__):
-        (repository / name).rename(place / name)
+        (repository / name).rename(target / name)
     remove_tree(building)

@@ -47,7 +47,7 @@ class Layer(Protocol):
     ready: Callable[[], object]
     granted: tuple[Path, ...]
 
-    def copy(self, place: Path) -> Layer:
+    def copy(self, path: Path) -> Layer:
         """Copy the files to an existing folder, so that changes there are independent.
 
         Raises:
@@ -114,8 +114,8 @@ class Overlay:
         self.kept = self.upper
         self._repository = repository or path / REPOSITORY
         self._lock = _lock(path)
-        over = self._repository if self._repository.is_dir() else None
-        places = OverlayPlaces(self.upper, path / _OWN, path / _HIDE, path / WORK, over)
+        top = self._repository if self._repository.is_dir() else None
+        places = OverlayPlaces(self.upper, path / _OWN, path / _HIDE, path / WORK, top)
         try:
             for each in (places.hide, places.work, places.view):
                 each.mkdir(mode=0o700, exist_ok=True)

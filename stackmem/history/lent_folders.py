@@ -21,7 +21,7 @@ from .selection import DEPENDENCIES
 from .walk import CACHES, path_bytes
 
 _MAX_FOLDERS = 20_000
-_NAMED = 5
+_MAX_NAMES = 5
 How = Literal["mount", "link", "copy"]
 
 
@@ -35,22 +35,22 @@ def lend_folders(folder: Path, work: Path, paths: Iterable[str], how: How) -> tu
     Raises:
         WorkspaceError: The copy cannot be written.
     """
-    found: dict[bytes, Path] = {}
+    lent: dict[bytes, Path] = {}
     missing = []
     root = os.open(work, os.O_PATH | os.O_DIRECTORY)
     try:
-        for shown in paths:
-            path = path_bytes(shown)
+        for name in paths:
+            path = path_bytes(name)
             source, target = folder / os.fsdecode(path), work / os.fsdecode(path)
             if not source.is_dir() or source.is_symlink():
-                missing.append(shown)
+                missing.append(name)
             elif not passes_link(root, path.rpartition(b"/")[0] or b".") and _placed(source, target, how):
-                found[path] = source
+                lent[path] = source
     except OSError as error:
         raise WorkspaceError(f"{error.filename} cannot be created ({error.strerror}); free disk space there") from error
     finally:
         os.close(root)
-    return found if how != "copy" else {}, tuple(missing)
+    return lent if how != "copy" else {}, tuple(missing)
 
 
 def _placed(source: Path, target: Path, how: How) -> bool:
@@ -83,21 +83,21 @@ def installed_packages(root: Path, folder: Path, patched: Iterable[str]) -> list
     """
     new: dict[str, list[str]] = {}
     for number, (at, folders, names) in enumerate(os.walk(root)):
-        place = Path(at).relative_to(root)
-        inside = next((depth for depth, part in enumerate(place.parts) if os.fsencode(part) in DEPENDENCIES), None)
+        relative = Path(at).relative_to(root)
+        inside = next((depth for depth, part in enumerate(relative.parts) if os.fsencode(part) in DEPENDENCIES), None)
         folders[:] = [each for each in folders if each != ".git" and os.fsencode(each) not in CACHES]
         if number > _MAX_FOLDERS:
             break
-        if inside is not None and place.name in ("node_modules", "site-packages"):
+        if inside is not None and relative.name in ("node_modules", "site-packages"):
             entries = [each for each in [*folders, *names] if not each.startswith((".", "_"))]
-            packages = {each.partition(".dist-info")[0] for each in entries if not (folder / place / each).exists()}
-            shown = shown_name(str(Path(*place.parts[: inside + 1])))
-            new.setdefault(shown, []).extend(sorted(map(shown_name, packages)))
+            packages = {each.partition(".dist-info")[0] for each in entries if not (folder / relative / each).exists()}
+            name = shown_name(str(Path(*relative.parts[: inside + 1])))
+            new.setdefault(name, []).extend(sorted(map(shown_name, packages)))
             folders[:] = []
-    taken = tuple(patched)
+    paths = tuple(patched)
     return [
-        f"{place} (apply does not bring installed packages, which the run may need: {', '.join(packages[:_NAMED])}"
-        f"{f' and {len(packages) - _NAMED} more' if len(packages) > _NAMED else ''})"
-        for place, packages in new.items()
-        if packages and not any(path.startswith(f"{place}/") for path in taken)
+        f"{name} (apply does not bring installed packages, which the run may need: {', '.join(packages[:_MAX_NAMES])}"
+        f"{f' and {len(packages) - _MAX_NAMES} more' if len(packages) > _MAX_NAMES else ''})"
+        for name, packages in new.items()
+        if packages and not any(path.startswith(f"{name}/") for path in paths)
     ]

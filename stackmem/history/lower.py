@@ -19,10 +19,10 @@ from stackmem.workspace.clip import shown_name
 
 from .objects import EXECUTABLE, FILE, LINK, Node, ObjectStore
 from .selection import DEPENDENCIES
-from .walk import CACHES, GONE, LeftOut
+from .walk import CACHES, MISSING_ERRORS, LeftOut
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-_NAMED = 1_000
+_MAX_NAMES = 1_000
 _COARSE = 5  # Linux's CLOCK_REALTIME_COARSE, the clock of file times; Python has no name for it
 
 
@@ -167,7 +167,7 @@ class FileKeeper:
             is_file = stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)
             return self.node(path, status) if is_file else (None, "")
         except OSError as error:
-            return None, "" if error.errno in GONE else f"cannot be read: {error.strerror}"
+            return None, "" if error.errno in MISSING_ERRORS else f"cannot be read: {error.strerror}"
 
     def node(self, path: bytes, status: os.stat_result) -> tuple[Node | None, str]:
         """Store the path's content and return its node, or the reason why it is not kept."""
@@ -220,7 +220,7 @@ def changed_since(
     with suppress(OSError):
         changed += ["./"] * (os.lstat(root).st_ctime_ns >= began_ns)
     todo = [b""]
-    while todo and len(changed) < _NAMED:
+    while todo and len(changed) < _MAX_NAMES:
         at = todo.pop()
         with suppress(OSError), os.scandir(root + b"/" + at if at else root) as entries:
             for entry in entries:

@@ -30,15 +30,15 @@ class Node(Struct, frozen=True):
     id: str  # 40 hexadecimal digits
 
 
-GONE = Node(REMOVED, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
+DELETED = Node(REMOVED, "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391")
 """Marks a deleted file of the folder in a tree of changes."""
 
 
 def object_id(kind: str, content: bytes) -> str:
-    return hashlib.sha1(_whole(kind, content), usedforsecurity=False).hexdigest()
+    return hashlib.sha1(_framed(kind, content), usedforsecurity=False).hexdigest()
 
 
-def _whole(kind: str, content: bytes) -> bytes:
+def _framed(kind: str, content: bytes) -> bytes:
     return b"%s %d\0%s" % (kind.encode(), len(content), content)
 
 
@@ -68,15 +68,15 @@ class ObjectStore:
             WorkspaceError: The object cannot be written, because the disk is full or read-only. Existing objects are
                 intact.
         """
-        whole = _whole(kind, content)
-        name = hashlib.sha1(whole, usedforsecurity=False).hexdigest()
+        raw = _framed(kind, content)
+        name = hashlib.sha1(raw, usedforsecurity=False).hexdigest()
         if name not in self._known:
             folder = f"{self._objects}/{name[:2]}"
             path = f"{folder}/{name[2:]}"
             try:
                 # Path objects for 100,000 files would take a second.
-                if not any(os.path.exists(f"{place}/{name[:2]}/{name[2:]}") for place in self._places):  # noqa: PTH110
-                    self._write(folder, path, zlib.compress(whole, 1))
+                if not any(os.path.exists(f"{root}/{name[:2]}/{name[2:]}") for root in self._places):  # noqa: PTH110
+                    self._write(folder, path, zlib.compress(raw, 1))
             except OSError as error:
                 raise _unwritable(error, Path(self._objects)) from error
             self._known.add(name)

@@ -32,7 +32,7 @@ _SUBMODULE, _REGULAR = b"160000", (b"100644", b"100755")  # modes in the index
 _POINTER, _MAX_POINTER_BYTES = b"version https://git-lfs.github.com/spec/", 1024
 _USES_LFS = re.compile(rb"^[^#\n]*\bfilter=lfs\b", re.M)
 _MAX_ATTRIBUTES, _MAX_POINTERS = 100, 20_000  # files that are read
-_NAMED = 3
+_MAX_NAMES = 3
 _MAX_TAGS = 5_000
 _SMALL_BYTES = 4096  # for a name or path
 _LISTS_BYTES = 16 * 1024 * 1024  # for the list of a shallow clone's boundary commits
@@ -63,14 +63,14 @@ class Origin(Struct, frozen=True):
 
     def tags(self, commits: Collection[str]) -> dict[str, str]:
         """Return the tags of these commits by full name. Annotated tags map directly to the commit."""
-        wanted = "--format=%(objectname) %(*objectname) %(refname)"
-        listed = self.ask("for-each-ref", f"--count={_MAX_TAGS}", "--sort=-creatordate", wanted, "refs/tags")
-        found = {}
+        fields = "--format=%(objectname) %(*objectname) %(refname)"
+        listed = self.ask("for-each-ref", f"--count={_MAX_TAGS}", "--sort=-creatordate", fields, "refs/tags")
+        tags = {}
         for line in listed.decode("utf-8", "surrogateescape").splitlines():
-            named, peeled, name = line.split(" ", 2)
-            if (commit := peeled or named) in commits and _TAG.fullmatch(name):
-                found[name] = commit
-        return found
+            object_id, peeled, name = line.split(" ", 2)
+            if (commit := peeled or object_id) in commits and _TAG.fullmatch(name):
+                tags[name] = commit
+        return tags
 
     def unfinished(self) -> tuple[str, ...]:
         """Return what the repository of a run lacks: a bisection, hidden staged files, files that were not fetched."""
@@ -148,8 +148,8 @@ def _start(root: Path, path: bytes, most_bytes: int) -> bytes:
 
 
 def _some(paths: list[bytes]) -> str:
-    more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
-    return ", ".join(map(shown_name, paths[:_NAMED])) + more
+    more = f" and {len(paths) - _MAX_NAMES:,} more" if len(paths) > _MAX_NAMES else ""
+    return ", ".join(map(shown_name, paths[:_MAX_NAMES])) + more
 
 
 def work_tree_of(folder: Path) -> Path | None:
@@ -222,10 +222,10 @@ def _git_dir(root: Path) -> Path:
 def _work_tree_named_in(git_dir: Path) -> Path | None:
     try:
         environment = store_environment(git_dir)
-        named = git("config", "--file", str(git_dir / "config"), "core.worktree", cwd=git_dir, environment=environment)
+        output = git("config", "--file", str(git_dir / "config"), "core.worktree", cwd=git_dir, environment=environment)
     except WorkspaceError:
         return None
-    return Path(os.path.normpath(git_dir / os.fsdecode(named.rstrip(b"\n"))))
+    return Path(os.path.normpath(git_dir / os.fsdecode(output.rstrip(b"\n"))))
 
 
 def _common(git_dir: Path) -> Path:

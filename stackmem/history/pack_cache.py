@@ -23,9 +23,9 @@ from stackmem.errors import WorkspaceError
 from stackmem.foreign.files import read_regular
 from stackmem.workspace.tree import disk_bytes, remove_tree
 
-_KEPT = 8
+_MAX_ENTRIES = 8
 _MAX_PACKS = 16  # per entry, because git searches each pack
-_ABOUT, _INDEX = "about.json", "index"
+_METADATA, _INDEX = "about.json", "index"
 
 
 class PackedFrom(Struct, frozen=True):
@@ -48,7 +48,7 @@ class PackCache:
         try:
             with self._locked():
                 path = self.folder / key
-                withheld = _about(path).withheld
+                withheld = _read_metadata(path).withheld
                 self._put(path, into)
                 os.utime(path)
         except (OSError, msgspec.MsgspecError):
@@ -59,26 +59,26 @@ class PackCache:
     def take_like(self, origin: str, into: Path) -> bool:
         """Put the packs of the latest entry of an origin into a folder. Returns whether there was one."""
         with suppress(OSError), self._locked():
-            for place in sorted(self._entries(), key=lambda path: -path.stat().st_mtime_ns):
+            for entry in sorted(self._entries(), key=lambda path: -path.stat().st_mtime_ns):
                 with suppress(OSError, msgspec.MsgspecError):
-                    if _about(place).origin == origin and len(list(place.glob("*.pack"))) < _MAX_PACKS:
-                        self._put(place, into)
+                    if _read_metadata(entry).origin == origin and len(list(entry.glob("*.pack"))) < _MAX_PACKS:
+                        self._put(entry, into)
                         return True
         self._drop(into)
         return False
 
-    def keep(self, key: str, made: Path, about: PackedFrom) -> None:
+    def keep(self, key: str, packs: Path, metadata: PackedFrom) -> None:
         """Store the packs of a folder, and remove the oldest entries."""
         try:
             with self._locked():
-                place = self.folder / f"{key}.new"
-                for old in (place, self.folder / key):
+                entry = self.folder / f"{key}.new"
+                for old in (entry, self.folder / key):
                     remove_tree(old)
-                place.mkdir()
-                self._put(made, place)
-                (place / _ABOUT).write_bytes(msgspec.json.encode(about))
-                place.rename(self.folder / key)
-                for old in sorted(self._entries(), key=lambda path: path.stat().st_mtime_ns)[:-_KEPT]:
+                entry.mkdir()
+                self._put(packs, entry)
+                (entry / _METADATA).write_bytes(msgspec.json.encode(metadata))
+                entry.rename(self.folder / key)
+                for old in sorted(self._entries(), key=lambda path: path.stat().st_mtime_ns)[:-_MAX_ENTRIES]:
                     remove_tree(old)
         except (OSError, WorkspaceError):
             return
@@ -87,7 +87,7 @@ class PackCache:
         """Put the index of an entry at a path, if it was created from an index with this size and time."""
         with suppress(OSError, msgspec.MsgspecError), self._locked():
             path = self.folder / key
-            if _about(path).index == like != (0, 0):
+            if _read_metadata(path).index == like != (0, 0):
                 self._share(path / _INDEX, into)
                 return True
         return False
@@ -95,23 +95,23 @@ class PackCache:
     def keep_index(self, key: str, like: tuple[int, int], path: Path) -> None:
         """Store an index with the packs of its entry, replacing the previous one."""
         with suppress(OSError, msgspec.MsgspecError), self._locked():
-            place = self.folder / key
-            about = msgspec.structs.replace(_about(place), index=like)
-            (place / _INDEX).unlink(missing_ok=True)  # a run with a hard link to it keeps it
-            self._share(path, place / _INDEX)
-            (place / "about.new").write_bytes(msgspec.json.encode(about))
-            (place / "about.new").rename(place / _ABOUT)
+            entry = self.folder / key
+            metadata = msgspec.structs.replace(_read_metadata(entry), index=like)
+            (entry / _INDEX).unlink(missing_ok=True)  # a run with a hard link to it keeps it
+            self._share(path, entry / _INDEX)
+            (entry / "about.new").write_bytes(msgspec.json.encode(metadata))
+            (entry / "about.new").rename(entry / _METADATA)
 
     def prune(self, older_seconds: float, *, dry_run: bool) -> int:
         """Remove entries that are unused for ``older_seconds`` and not linked by any run. Returns the freed bytes."""
         freed = 0
         with suppress(OSError, WorkspaceError), self._locked():
-            for place in self._entries():
-                held = any(path.stat().st_nlink > 1 for path in place.glob("pack-*"))
-                if not held and place.stat().st_mtime < time() - older_seconds:
-                    freed += disk_bytes([[place]])[0] or 0
+            for entry in self._entries():
+                in_use = any(path.stat().st_nlink > 1 for path in entry.glob("pack-*"))
+                if not in_use and entry.stat().st_mtime < time() - older_seconds:
+                    freed += disk_bytes([[entry]])[0] or 0
                     if not dry_run:
-                        remove_tree(place)
+                        remove_tree(entry)
         return freed
 
     def _entries(self) -> Iterator[Path]:
@@ -148,5 +148,5 @@ class PackCache:
             os.close(fd)
 
 
-def _about(path: Path) -> PackedFrom:
-    return msgspec.json.decode(read_regular(path / _ABOUT), type=PackedFrom)
+def _read_metadata(path: Path) -> PackedFrom:
+    return msgspec.json.decode(read_regular(path / _METADATA), type=PackedFrom)

@@ -83,11 +83,11 @@ def _staged(path: bytes, node: Node) -> bytes:
 
 def _contents(answer: bytes) -> list[bytes]:
     """Parse a sequence of ``ID blob LENGTH``, a newline, the content and a newline."""
-    found = []
+    contents = []
     at = 0
     while at < len(answer):
         end = answer.index(b"\n", at)
         length = int(answer[at:end].rpartition(b" ")[2])
-        found.append(answer[end + 1 : end + 1 + length])
+        contents.append(answer[end + 1 : end + 1 + length])
         at = end + length + 2
-    return found
+    return contents

@@ -64,10 +64,10 @@ def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()
     root = real_folder(folder)
     selection = select(root, include, own_below(root, own))
     lent = () if lend == "copy" else _to_lend(os.fsencode(root), selection, linked=lend == "link")
-    below = tuple(path + b"/" for path in lent)
-    for path in [path for path in selection.files if path.startswith(below)] if below else ():
+    prefixes = tuple(path + b"/" for path in lent)
+    for path in [path for path in selection.files if path.startswith(prefixes)] if prefixes else ():
         del selection.files[path]
-    selection.folders[:] = [*(path for path in selection.folders if not path.startswith(below or b"/")), *lent]
+    selection.folders[:] = [*(path for path in selection.folders if not path.startswith(prefixes or b"/")), *lent]
     regular = [status.st_size for status in selection.files.values() if stat.S_ISREG(status.st_mode)]
     return CopyPlan(
         files=len(selection.files),
@@ -118,13 +118,13 @@ def copy_planned(folder: Path, into: Path, plan: CopyPlan, notice: Callable[[str
         raise
 
 
-def shares_blocks(folder: Path, place: Path) -> bool:
-    """Return whether a copy of the folder in ``place`` shares disk blocks; tested with one file."""
+def shares_blocks(folder: Path, destination: Path) -> bool:
+    """Return whether a copy of the folder in ``destination`` shares disk blocks; tested with one file."""
     with suppress(OSError), os.scandir(folder) as entries:
-        found = (entry.path for entry in entries if entry.is_file(follow_symlinks=False) and entry.stat().st_size)
-        if path := next(found, ""):
-            with open_regular(path, follow=False) as source, TemporaryFile(dir=place) as target:
-                return _Clones().made(source.fileno(), target.fileno(), os.fstat(source.fileno()).st_size)
+        paths = (entry.path for entry in entries if entry.is_file(follow_symlinks=False) and entry.stat().st_size)
+        if path := next(paths, ""):
+            with open_regular(path, follow=False) as source, TemporaryFile(dir=destination) as target:
+                return _Clones().clone(source.fileno(), target.fileno(), os.fstat(source.fileno()).st_size)
     return False
 
 
@@ -157,16 +157,16 @@ def _leads_back(root: bytes, path: bytes, status: os.stat_result) -> bool:
 
 
 def _copy(root: bytes, into: bytes, selection: Selection, notice: Callable[[str], object]) -> None:
-    made = {b""}
+    folders = {b""}
     clones = _Clones()
     noticed_at = time.monotonic()
     for path in selection.folders:
-        _make_folder(root, into, path, made)
+        _make_folder(root, into, path, folders)
     for number, (path, status) in enumerate(selection.files.items()):
         if time.monotonic() > noticed_at + _NOTICE_SECONDS:
             noticed_at = time.monotonic()
             notice(f"copied {number:,} of {len(selection.files):,} files")
-        _make_folder(root, into, path.rpartition(b"/")[0], made)
+        _make_folder(root, into, path.rpartition(b"/")[0], folders)
         source, target = root + b"/" + path, into + b"/" + path
         if stat.S_ISLNK(status.st_mode):
             with suppress(FileNotFoundError):
@@ -210,7 +210,7 @@ def _copy_file(source: int, target: bytes, clones: _Clones) -> None:
     status = os.fstat(source)
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        if clones.made(source, fd, status.st_size):
+        if clones.clone(source, fd, status.st_size):
             pass
         elif status.st_size <= _SMALL_BYTES:
             _write_all(fd, os.read(source, _SMALL_BYTES + 1))
@@ -228,7 +228,7 @@ class _Clones:
     def __init__(self) -> None:
         self._can = True
 
-    def made(self, source: int, target: int, size: int) -> bool:
+    def clone(self, source: int, target: int, size: int) -> bool:
         if not self._can or not size:
             return False
         try:

@@ -38,16 +38,16 @@ def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: 
     """
     now = history.snapshot()
     nodes, there = history.files(tree), history.files(now)
-    over = history.over
+    overlay = history.over
     try:
-        root = os.open(work_tree, _FOLDER) if over is None else os.dup(over.view.fd)
+        root = os.open(work_tree, _FOLDER) if overlay is None else os.dup(overlay.view.fd)
     except OSError as error:
         raise _unwritable(work_tree, error) from error
     try:
         stray = [path for path, node in there.items() if nodes.get(path) != node]
         for path in stray:
             remove_file(root, path)
-        left, fresh = _changed_since(work_tree if over is None else over.upper, nodes, since)
+        files, fresh = _changed_since(work_tree if overlay is None else overlay.upper, nodes, since)
         for path in sorted({*fresh, *_emptied(stray, nodes)}, reverse=True):
             _remove_empty(root, path)
         for path, node in nodes.items():
@@ -62,8 +62,8 @@ def restore(history: History, git_dir: Path, work_tree: Path, tree: str, since: 
             f"the workspace {work_tree} cannot be restored to its state before the interrupted call; make sure that no "
             "other program uses it, and resume again"
         )
-    held = [path for path in map(path_bytes, (out.path for out in history.left_out)) if path in nodes]
-    return tuple(shown_name(path) for path in sorted({*left, *held}))
+    omitted = [path for path in map(path_bytes, (out.path for out in history.left_out)) if path in nodes]
+    return tuple(shown_name(path) for path in sorted({*files, *omitted}))
 
 
 def content_of(git_dir: Path, name: str) -> bytes:
@@ -71,7 +71,7 @@ def content_of(git_dir: Path, name: str) -> bytes:
     return git("cat-file", "blob", name, cwd=git_dir, environment=store_environment(git_dir))
 
 
-def _above(root: int, path: bytes, *, make: bool = False) -> tuple[int, bytes]:
+def _parent(root: int, path: bytes, *, make: bool = False) -> tuple[int, bytes]:
     """Open the parent folder of a path. Returns it with the file's name."""
     *parents, last = path.split(b"/")
     folder = os.dup(root)
@@ -97,7 +97,7 @@ def _make_folder(parent: int, name: bytes) -> None:
 def remove_file(root: int, path: bytes) -> None:
     """Remove the file at a path below an open folder, if there is one. Raises ``OSError``."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        folder, name = _above(root, path)
+        folder, name = _parent(root, path)
         try:
             os.unlink(name, dir_fd=folder)
         finally:
@@ -114,7 +114,7 @@ def put_file(root: int, path: bytes, mode: str, content: bytes) -> None:
     """Write a file or link and its parent folders. Raises ``OSError``."""
     if mode == FOLDER:
         return
-    folder, name = _above(root, path, make=True)
+    folder, name = _parent(root, path, make=True)
     try:
         with suppress(FileNotFoundError):
             if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
@@ -133,8 +133,8 @@ def put_file(root: int, path: bytes, mode: str, content: bytes) -> None:
 
 def _emptied(stray: list[bytes], nodes: dict[bytes, Node]) -> set[bytes]:
     """Return the parent folders of removed files that are not needed any more."""
-    found = {parent for path in stray for parent in _folders(path)}
-    return found - {parent for path in nodes for parent in _folders(path)}
+    parents = {parent for path in stray for parent in _folders(path)}
+    return parents - {parent for path in nodes for parent in _folders(path)}
 
 
 def _folders(path: bytes) -> Iterator[bytes]:
@@ -144,22 +144,22 @@ def _folders(path: bytes) -> Iterator[bytes]:
 
 def _remove_empty(root: int, path: bytes) -> None:
     with suppress(OSError):  # it contains a file that is not kept, or is gone already
-        folder, name = _above(root, path)
+        folder, name = _parent(root, path)
         try:
             os.rmdir(name, dir_fd=folder)
         finally:
             os.close(folder)
 
 
-def _changed_since(place: Path, nodes: dict[bytes, Node], since: float) -> tuple[list[bytes], list[bytes]]:
+def _changed_since(top: Path, nodes: dict[bytes, Node], since: float) -> tuple[list[bytes], list[bytes]]:
     """Return files that are not kept and were changed or created later, except in caches; and such folders.
 
     These folders may be empty and are then removed, because a repeated call may create them again.
     """
-    found: list[bytes] = []
+    files: list[bytes] = []
     fresh: list[bytes] = []
     folders = {parent for path in nodes for parent in _folders(path)}
-    root = os.open(place, _FOLDER)
+    root = os.open(top, _FOLDER)
     opened = opener_for(root)
     limit = int(since * 1e9)
     git_limit = max(limit, _repository_since_ns(root))
@@ -170,7 +170,7 @@ def _changed_since(place: Path, nodes: dict[bytes, Node], since: float) -> tuple
             try:
                 folder = opened(root, at or b".", _FOLDER)
             except OSError:
-                found.append(at)  # its content is unknown
+                files.append(at)  # its content is unknown
                 continue
             try:
                 for entry in list(os.scandir(folder)):
@@ -178,7 +178,7 @@ def _changed_since(place: Path, nodes: dict[bytes, Node], since: float) -> tuple
                     path = at + b"/" + name if at else name
                     later = _later(folder, name, git_limit if path.startswith(b".git/") else limit)
                     if not entry.is_dir(follow_symlinks=False):
-                        found += [path] if later and path not in nodes else []
+                        files += [path] if later and path not in nodes else []
                     elif name not in CACHES:
                         todo.append(path)
                         own = b".git" in path.split(b"/")  # a repository needs its empty folders
@@ -187,7 +187,7 @@ def _changed_since(place: Path, nodes: dict[bytes, Node], since: float) -> tuple
                 os.close(folder)
     finally:
         os.close(root)
-    return found, fresh
+    return files, fresh
 
 
 def _repository_since_ns(root: int) -> int:

@@ -45,7 +45,7 @@ DEPENDENCIES = frozenset({b".venv", b"venv", b"node_modules"})
 _STAGE = os.fsencode(STAGE)  # left over from a killed apply
 _CLOSED = b"warning: could not open directory '"
 _STRANGE = re.compile(rb"(?:^|/)\.{0,2}(?:/|$)")  # an index is untrusted: git lists whatever it contains
-_NAMED = 5  # maximum number of paths in one message
+_MAX_NAMES = 5  # maximum number of paths in one message
 
 
 class Selection(Struct, frozen=True):
@@ -77,8 +77,8 @@ def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Se
     for name in include:
         picked.include(included(folder, name), name)
     picked.refuse_unreadable()
-    unseen = frozenset((*picked.skipped, *picked.unseen))
-    return Selection(picked.files, picked.folders, picked.dependencies(), sorted(picked.skipped), unseen)
+    names = frozenset((*picked.skipped, *picked.unseen))
+    return Selection(picked.files, picked.folders, picked.dependencies(), sorted(picked.skipped), names)
 
 
 def never_copied(name: bytes) -> bool:
@@ -89,8 +89,8 @@ def never_copied(name: bytes) -> bool:
 
 def tracked_env_files(folder: Path) -> frozenset[bytes]:
     """Return the ``.env.*`` files that the work tree tracks, except those that are named like a person's own."""
-    wanted = ("ls-files", "-z", "--", ":(glob).env.*", ":(glob)**/.env.*")
-    listed = git(*wanted, cwd=folder, environment=user_git_environment(), seconds=USER_GIT_SECONDS).split(b"\0")[:-1]
+    arguments = ("ls-files", "-z", "--", ":(glob).env.*", ":(glob)**/.env.*")
+    listed = git(*arguments, cwd=folder, environment=user_git_environment(), seconds=USER_GIT_SECONDS).split(b"\0")[:-1]
     return frozenset(path for path in listed if not _STRANGE.search(path) and not _PRIVATE_ENV.search(path))
 
 
@@ -107,8 +107,8 @@ def keys_in(folder: Path) -> tuple[str, ...]:
     """Return the names in a folder that suggest that it is somebody's home, with their keys."""
     if folder.resolve() == Path.home().resolve():
         return tuple(name for name in _KEYS if os.path.lexists(folder / name)) or (".",)
-    found = [name for name in _KEYS if os.path.lexists(folder / name)]
-    return tuple(found) if len(found) > 1 and not (folder / ".git").exists() else ()
+    names = [name for name in _KEYS if os.path.lexists(folder / name)]
+    return tuple(names) if len(names) > 1 and not (folder / ".git").exists() else ()
 
 
 def real_folder(folder: Path) -> Path:
@@ -141,16 +141,16 @@ class Picked:
         self._closed: dict[bytes, bool] = {}  # folders that are excluded
         self._tracked_above: set[bytes] = set()  # folders with tracked files
         self._installed: set[bytes] = set()
-        place = Path(os.fsdecode(root))
-        self._tracked_env = tracked_env_files(place) if in_work_tree(place) else frozenset()
+        folder = Path(os.fsdecode(root))
+        self._tracked_env = tracked_env_files(folder) if in_work_tree(folder) else frozenset()
         self.open_env = {path for path in self._tracked_env if _has_no_key(self._at(path))}
-        self._home = HOME_SECRETS if keys_in(place) else frozenset[bytes]()
+        self._home = HOME_SECRETS if keys_in(folder) else frozenset[bytes]()
 
-    def from_git(self, folder: Path, below: bytes) -> None:
+    def from_git(self, folder: Path, prefix: bytes) -> None:
         """Select what git lists. A folder in its list is another repository and is queried separately."""
         tracked = self._listed(folder, "--cached")
         for path in tracked:
-            self._note_tracked(below + path)
+            self._note_tracked(prefix + path)
         others = self._listed(folder, "--others", "--exclude-standard")
         for path in (*tracked, *others):
             if _STRANGE.search(path.rstrip(b"/")):
@@ -158,24 +158,24 @@ class Picked:
                     f"the repository {shown_name(os.fspath(folder))} claims to track {shown_name(path)}, which is not"
                     " in it; do not trust this repository, or clone it again"
                 )
-            whole = below + path.rstrip(b"/")
-            if self._add(whole) and os.path.lexists(self._at(whole + b"/.git")):
-                self.from_git(Path(os.fsdecode(self._at(whole))), whole + b"/")
+            full_path = prefix + path.rstrip(b"/")
+            if self._add(full_path) and os.path.lexists(self._at(full_path + b"/.git")):
+                self.from_git(Path(os.fsdecode(self._at(full_path))), full_path + b"/")
         for path in self._listed(folder, "--others", "--ignored", "--exclude-standard", "--directory"):
             parts = path.rstrip(b"/").split(b"/")
             depth = next((number for number, part in enumerate(parts) if part in DEPENDENCIES), None)
             if depth is not None:
-                self._installed.add(below + b"/".join(parts[: depth + 1]))
-                self.walk(below + path.rstrip(b"/"))
+                self._installed.add(prefix + b"/".join(parts[: depth + 1]))
+                self.walk(prefix + path.rstrip(b"/"))
 
-    def _listed(self, folder: Path, *which: str) -> list[bytes]:
-        found, warnings = git_and_warnings(
-            "ls-files", "-z", *which, cwd=folder, environment=user_git_environment(), seconds=USER_GIT_SECONDS
+    def _listed(self, folder: Path, *options: str) -> list[bytes]:
+        output, warnings = git_and_warnings(
+            "ls-files", "-z", *options, cwd=folder, environment=user_git_environment(), seconds=USER_GIT_SECONDS
         )
         for warning in warnings.splitlines():
             if warning.startswith(_CLOSED):  # git continues as if the folder were empty
                 self._unreadable.append(warning.removeprefix(_CLOSED).split(b"'")[0].rstrip(b"/"))
-        return found.split(b"\0")[:-1]
+        return output.split(b"\0")[:-1]
 
     def include(self, path: bytes, name: str) -> None:
         """Select what the user names, ignored or not."""
@@ -277,18 +277,18 @@ class Picked:
 
     def dependencies(self) -> list[bytes]:
         """Return folders of installed packages: ignored ones, and others of these names without tracked files."""
-        found = {path for path in self._installed if path not in self._tracked_above}
+        paths = {path for path in self._installed if path not in self._tracked_above}
         parents = {path.rpartition(b"/")[0] for path in self.files}
         for path in {*self.folders, *parents}:
             parts = path.split(b"/")
             for number, part in enumerate(parts):
                 at = b"/".join(parts[: number + 1])
-                if at in found:
+                if at in paths:
                     break
                 if part in DEPENDENCIES and at not in self._tracked_above and self._holds(at, part):
-                    found.add(at)
+                    paths.add(at)
                     break
-        return sorted(found)
+        return sorted(paths)
 
     def _holds(self, path: bytes, name: bytes) -> bool:
         return name != b"venv" or path + b"/pyvenv.cfg" in self.files
@@ -299,8 +299,8 @@ class Picked:
         closed = [] if os.geteuid() == 0 else [path for path in self.files if not self._readable(path)]
         wrong = sorted({*self._unreadable, *closed})
         if wrong:
-            names = ", ".join(shown_name(path) or "." for path in wrong[:_NAMED])
-            more = f" and {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
+            names = ", ".join(shown_name(path) or "." for path in wrong[:_MAX_NAMES])
+            more = f" and {len(wrong) - _MAX_NAMES} more" if len(wrong) > _MAX_NAMES else ""
             raise UsageError(
                 f"cannot read {names}{more} in {shown_name(root)}; make them readable, or add them to .gitignore"
             )

@@ -63,10 +63,10 @@ class Shadows(Struct, frozen=True):
         importable = name in self.names or (_TEST_FOLDER.fullmatch(folder) and self._is_project(name))
         if not importable or name in _COMMON or not self._on_path(folder):
             return False
-        place = b"%s/%s" % (folder, name) if folder else name
-        if not (is_last or name + b"/" in self.names or any(map(_INIT.match, self.entries(place)))):
+        path = b"%s/%s" % (folder, name) if folder else name
+        if not (is_last or name + b"/" in self.names or any(map(_INIT.match, self.entries(path)))):
             return False  # a folder without __init__ has the lowest precedence
-        return not any(map(self.existed, (place, place + b".py")))
+        return not any(map(self.existed, (path, path + b".py")))
 
     def _is_project(self, name: bytes) -> bool:
         """Return whether the project initially had a module of that name."""

@@ -21,7 +21,7 @@ from .objects import LINK
 
 SteeringKind = Literal["start", "settings", "tests"]
 KINDS: tuple[SteeringKind, ...] = ("start", "settings", "tests")
-Found = tuple[str, bytes]
+InitialFile = tuple[str, bytes]
 """A file's git mode and content."""
 
 _START = re.compile(
@@ -56,7 +56,7 @@ def steers(path: bytes) -> SteeringKind | None:
     return "tests" if _TESTS.fullmatch(name) else None
 
 
-def same_settings(path: bytes, before: Found | None, now: Found | None) -> bool:
+def same_settings(path: bytes, before: InitialFile | None, now: InitialFile | None) -> bool:
     """Return whether two versions of a file with mixed content have the same test settings."""
     name = path.rpartition(b"/")[2].decode("ascii", "replace").lower()
     if name == "__init__.py" and not _TEST_PACKAGE.fullmatch(os.fsdecode(path).lower()):

@@ -32,7 +32,12 @@ _LEVELS = 256  # maximum depth; two thousand levels cost git and the kernel seco
 _READ_BYTES = 1024 * 1024  # per read
 _MAX_NEW = 200_000  # limit for added files and folders, because more would delay every step
 _MAX_NAMED = 1_000  # limit for reported entries
-GONE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EXDEV}  # the path has changed its type or disappeared since
+MISSING_ERRORS = {
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.ELOOP,
+    errno.EXDEV,
+}  # the path has changed its type or disappeared since
 
 
 Key = tuple[int, int, int, int, int]
@@ -106,14 +111,14 @@ class Walk:
             self.left_out.append(LeftOut(".", f"{-self._new_left} new files and folders beyond the first {_MAX_NEW}"))
 
     def leave_out(self, path: bytes, reason: str, size: int = 0) -> None:
-        known = path in self._before or path in self._known_folders
-        if known:
+        is_known = path in self._before or path in self._known_folders
+        if is_known:
             self._kept.append(path)
-        self._name(LeftOut(shown_name(path), reason, size), known=known)
+        self._name(LeftOut(shown_name(path), reason, size), is_known=is_known)
 
-    def _name(self, left: LeftOut, *, known: bool) -> None:
-        if known or len(self.left_out) < _MAX_NAMED:
-            self.left_out.append(left)
+    def _name(self, entry: LeftOut, *, is_known: bool) -> None:
+        if is_known or len(self.left_out) < _MAX_NAMED:
+            self.left_out.append(entry)
         else:
             self._unnamed += 1
 
@@ -126,8 +131,8 @@ class Walk:
         """Return the known files at or below paths that were left out."""
         exact = {path for path in self._kept if path in self._before}
         folders = tuple(path + b"/" for path in self._kept if path in self._known_folders)
-        below = (path for path in self._before if folders and path.startswith(folders))
-        return [path for path in exact.union(below) if path not in seen]
+        inside = (path for path in self._before if folders and path.startswith(folders))
+        return [path for path in exact.union(inside) if path not in seen]
 
     def content(self, path: bytes, most: int) -> bytes:
         """Read at most ``most`` bytes of a regular file.
@@ -161,13 +166,13 @@ class Walk:
         except OSError as error:
             if not path:
                 raise WorkspaceError(f"the workspace cannot be read ({error.strerror}); make it readable") from error
-            if error.errno not in GONE:
-                self.leave_out(path, why(error))
+            if error.errno not in MISSING_ERRORS:
+                self.leave_out(path, reason_of(error))
             return folder
         try:
             self._sort_entries(fd, path, folder)
         except OSError as error:
-            self.leave_out(path, why(error))
+            self.leave_out(path, reason_of(error))
             return _Folder([], [])
         finally:
             os.close(fd)
@@ -179,14 +184,14 @@ class Walk:
             for entry in entries:
                 name = entry.name.encode(_NAMES, "surrogateescape")  # like os.fsencode, but three times as fast
                 child = prefix + name
-                known = self._before.get(child)
-                if known is None and name.lower() == b".git":
+                previous = self._before.get(child)
+                if previous is None and name.lower() == b".git":
                     continue
                 try:
                     status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                if known is not None and known.key == stat_key(status):  # fast path for most entries
+                if previous is not None and previous.key == stat_key(status):  # fast path for most entries
                     self.unchanged.append(child)
                     self.unchanged_bytes += status.st_size
                     continue
@@ -206,7 +211,7 @@ class Walk:
                     self._rules = None  # git would block on a FIFO forever
                     self.leave_out(child, "not a file; no .gitignore is read now")
                 elif not is_whiteout(status):
-                    self._name(LeftOut(shown_name(child), "not a file, folder or link"), known=False)
+                    self._name(LeftOut(shown_name(child), "not a file, folder or link"), is_known=False)
 
     def _is_too_much(self, path: bytes) -> bool:
         """Return whether the limit for new entries is reached and this one is new."""
@@ -240,9 +245,9 @@ class Walk:
             return set()
 
 
-def path_bytes(shown: str) -> bytes:
+def path_bytes(name: str) -> bytes:
     """Return the path that ``shown_name`` displays this way."""
-    return (meant_name(shown) if "\\" in shown else None) or os.fsencode(shown)
+    return (meant_name(name) if "\\" in name else None) or os.fsencode(name)
 
 
 def folders_of(files: Iterable[bytes]) -> set[bytes]:
@@ -264,5 +269,5 @@ def _is_there(parent: int, path: bytes) -> bool:
     return True
 
 
-def why(error: OSError) -> str:
+def reason_of(error: OSError) -> str:
     return f"cannot be read: {error.strerror}"

@@ -59,11 +59,11 @@ def read_headers(texts: tuple[str, ...], environ: Mapping[str, str]) -> dict[str
     """
     headers: dict[str, str] = {}
     for text in texts:
-        found = _HEADER.fullmatch(text)
-        name = found.group(1) if found else text.partition("=")[0][:80]
-        if found is None or name.lower() in _OURS:
+        match = _HEADER.fullmatch(text)
+        name = match.group(1) if match else text.partition("=")[0][:80]
+        if match is None or name.lower() in _OURS:
             raise UsageError(f"--headers {name!r} cannot be set; write NAME=VALUE, or NAME=$VARIABLE for a secret")
-        value = found.group(2)
+        value = match.group(2)
         if _SECRET.search(name) and not value.startswith("$"):
             raise UsageError(
                 f"--headers {name!r} looks like a secret; write {name}=$VARIABLE, so that its value is not stored"
@@ -72,7 +72,7 @@ def read_headers(texts: tuple[str, ...], environ: Mapping[str, str]) -> dict[str
             value = environ.get(value[1:], "")
             if not value:
                 raise UsageError(
-                    f"--headers {name!r} refers to the variable {found.group(2)[1:80]!r}, which is not set"
+                    f"--headers {name!r} refers to the variable {match.group(2)[1:80]!r}, which is not set"
                 )
         if not value.isascii() or not value.isprintable():
             raise UsageError(f"--headers {name!r} has an invalid value; use one line of printable ASCII")

@@ -107,5 +107,5 @@ def count_in_name(name: str) -> int | None:
     experts = _EXPERTS.search(name)
     if experts is not None:
         return int(int(experts[1]) * float(experts[2]) * 1e9)
-    found = [float(size) * TIMES[unit.upper()] for size, unit in _IN_NAME.findall(name)]
-    return int(max(found)) if found and max(found) >= 1 else None
+    counts = [float(size) * TIMES[unit.upper()] for size, unit in _IN_NAME.findall(name)]
+    return int(max(counts)) if counts and max(counts) >= 1 else None

@@ -104,14 +104,14 @@ def _keyless(provider: Provider) -> str:
     return "--model demo or --model human, which need no key"
 
 
-def _host(url: str, given: str) -> str:
+def _host(url: str, source: str) -> str:
     try:
         parts = urlsplit(url)
         host, scheme, _ = parts.hostname or "", parts.scheme, parts.port
     except ValueError as error:
-        raise UsageError(f"{given} {url!r} is not an address: {error}; write it like http://127.0.0.1:8000") from error
+        raise UsageError(f"{source} {url!r} is not an address: {error}; write it like http://127.0.0.1:8000") from error
     if scheme not in {"http", "https"} or not host or not url.isprintable():
-        raise UsageError(f"{given} {url!r} is not an address; write it like http://127.0.0.1:8000")
+        raise UsageError(f"{source} {url!r} is not an address; write it like http://127.0.0.1:8000")
     return host
 
 

@@ -130,14 +130,14 @@ def open_model(
     if window_tokens is not None and window_tokens < MIN_WINDOW_TOKENS:
         raise UsageError(f"a context window of {window_tokens} tokens is too small for a prompt; use at least 1000")
     paid = read_price(price) if price is not None else None
-    made = MODELS[prefix](
+    model = MODELS[prefix](
         ModelRequest(spelled[len(prefix) :], environ, base_url, window_tokens, demo, seed, paid, asked)
     )
-    missing = [member for member in ("name", "window_tokens", "price", "reply") if not hasattr(made, member)]
+    missing = [member for member in ("name", "window_tokens", "price", "reply") if not hasattr(model, member)]
     if missing:
         without = " and no ".join(missing)
         raise UsageError(f"the model {name[:80]!r} has no {without}; fix or uninstall the package that provides it")
-    return made
+    return model
 
 
 def introduced(model: Model) -> Model:
@@ -188,46 +188,46 @@ def is_free(name: str) -> bool:
 def _served(prefix: str) -> Callable[[ModelRequest], Model]:
     """Make a factory that loads the provider's module when the first model is opened."""
 
-    def make(wanted: ModelRequest) -> Model:
-        model: Model = neighbor("providers: models by prefix")[prefix](wanted)
+    def make(request: ModelRequest) -> Model:
+        model: Model = neighbor("providers: models by prefix")[prefix](request)
         return model
 
     return make
 
 
-def _human(wanted: ModelRequest) -> Model:
-    model: Model = neighbor("doors: a person as the model")(window_tokens=wanted.window_tokens)
+def _human(request: ModelRequest) -> Model:
+    model: Model = neighbor("doors: a person as the model")(window_tokens=request.window_tokens)
     return model
 
 
-def _script(wanted: ModelRequest) -> Model:
-    if not wanted.rest:
+def _script(request: ModelRequest) -> Model:
+    if not request.rest:
         raise UsageError("script: needs a file; name one, as in script:replies.yaml")
-    script = neighbor("lab: open a scripted model").from_file(Path(wanted.rest))
-    window = wanted.window_tokens or _SCRIPT_WINDOW_TOKENS
-    return Scripted(f"script:{wanted.rest}", window, script, wanted.price, _script_vision(wanted))
+    script = neighbor("lab: open a scripted model").from_file(Path(request.rest))
+    window = request.window_tokens or _SCRIPT_WINDOW_TOKENS
+    return Scripted(f"script:{request.rest}", window, script, request.price, _script_vision(request))
 
 
-def _demo(wanted: ModelRequest) -> Model:
-    if wanted.demo is None:
+def _demo(request: ModelRequest) -> Model:
+    if request.demo is None:
         raise UsageError("this task has no demo.yaml; choose a model, such as --model claude-sonnet-5-5 or script:FILE")
-    script = neighbor("lab: open a scripted model").from_file(wanted.demo)
-    window = wanted.window_tokens or _SCRIPT_WINDOW_TOKENS
-    return Scripted("demo", window, script, wanted.price, _script_vision(wanted))
+    script = neighbor("lab: open a scripted model").from_file(request.demo)
+    window = request.window_tokens or _SCRIPT_WINDOW_TOKENS
+    return Scripted("demo", window, script, request.price, _script_vision(request))
 
 
-def _script_vision(wanted: ModelRequest) -> Vision | None:
+def _script_vision(request: ModelRequest) -> Vision | None:
     """Return how a script takes images, which it does only if the user says so."""
-    return vision_of("script", "on" if wanted.asked.vision == "on" else "off")
+    return vision_of("script", "on" if request.asked.vision == "on" else "off")
 
 
-def _simulated(wanted: ModelRequest) -> Model:
-    name, _, variant = wanted.rest.partition(":")
+def _simulated(request: ModelRequest) -> Model:
+    name, _, variant = request.rest.partition(":")
     if name != SIMULATED:
-        raise UsageError(f"no simulated model {wanted.rest[:80]!r}; the only one is sim/{SIMULATED}")
-    window = wanted.window_tokens or _SCRIPT_WINDOW_TOKENS
+        raise UsageError(f"no simulated model {request.rest[:80]!r}; the only one is sim/{SIMULATED}")
+    window = request.window_tokens or _SCRIPT_WINDOW_TOKENS
     policy = neighbor("lab: open a simulated model")(variant, window, SIMULATED)
-    return Scripted(f"sim/{wanted.rest}", window, policy, wanted.price)
+    return Scripted(f"sim/{request.rest}", window, policy, request.price)
 
 
 MODELS: dict[str, Callable[[ModelRequest], Model]] = {
@@ -253,8 +253,8 @@ def kinds() -> str:
 
 def _way_out(name: str) -> str:
     known_kinds = f"valid forms are {kinds()}"
-    known = [row.name for row in rows()]
-    near = difflib.get_close_matches(name, [*known, *(prefix.rstrip("/:") for prefix in MODELS)], 2, 0.7)
+    names = [row.name for row in rows()]
+    near = difflib.get_close_matches(name, [*names, *(prefix.rstrip("/:") for prefix in MODELS)], 2, 0.7)
     if near:
         return f"{known_kinds}; did you mean {' or '.join(near)}?"
     return f"{known_kinds}; stackmem models lists the known names"

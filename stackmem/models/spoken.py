@@ -61,9 +61,9 @@ def _telling(
         if show is not None and (read := progress_of(event)) is not None:
             show(*read)
         if hear is not None and (words := words_of(event)):
-            shown = words if passed_on is None else passed_on(words)
-            if shown:
-                hear(shown)
+            text = words if passed_on is None else passed_on(words)
+            if text:
+                hear(text)
         yield event
 
 

@@ -81,8 +81,8 @@ def count(text: str, model: str, learned: LearnedCount | None = None) -> TokenCo
         return TokenCount(o200k_tokens(text), "o200k")
     name = model.removeprefix("anthropic/")
     if name.startswith("claude-"):
-        known = _OLD_CLAUDE_FACTOR if _OLD_CLAUDE.match(name) else _CLAUDE_FACTOR
-        return TokenCount(_scaled(text, known), f"o200k × {known}")
+        factor = _OLD_CLAUDE_FACTOR if _OLD_CLAUDE.match(name) else _CLAUDE_FACTOR
+        return TokenCount(_scaled(text, factor), f"o200k × {factor}")
     return TokenCount(round(len(text) / CHARS_PER_TOKEN), "characters / 2.5")
 
 
@@ -92,21 +92,21 @@ def learned_count(pairs: Iterable[tuple[int, int]]) -> LearnedCount | None:
     Prompts of different lengths separate the base from the factor, by the median of all slopes between two of them.
     If all prompts have about the same length, or the slope is far from the ratio of the tokens, the base is 0.
     """
-    known = [(counted, reported) for counted, reported in pairs if counted > 0 and reported > 0][-_MAX_PAIRS:]
-    if not known:
+    usable = [(counted, reported) for counted, reported in pairs if counted > 0 and reported > 0][-_MAX_PAIRS:]
+    if not usable:
         return None
     from statistics import median  # slow to import
 
-    ratio = median(reported / counted for counted, reported in known)
-    apart = max(counted for counted, _ in known) / _TELLING_SPAN
+    ratio = median(reported / counted for counted, reported in usable)
+    gap = max(counted for counted, _ in usable) / _TELLING_SPAN
     slopes = [
         (its - reported) / (more - counted)
-        for at, (counted, reported) in enumerate(known)
-        for more, its in known[at + 1 :]
-        if abs(more - counted) >= apart
+        for at, (counted, reported) in enumerate(usable)
+        for more, its in usable[at + 1 :]
+        if abs(more - counted) >= gap
     ]
     if slopes and ratio / 2 <= (slope := median(slopes)) <= ratio:
-        return LearnedCount(slope, round(median(reported - slope * counted for counted, reported in known)))
+        return LearnedCount(slope, round(median(reported - slope * counted for counted, reported in usable)))
     return LearnedCount(ratio)
 
 

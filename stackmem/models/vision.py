@@ -37,17 +37,17 @@ _TILED = re.compile(r"gpt-4o(?!-mini)|gpt-4\.1$|gpt-5$|gpt-5\.[0-3]|\bo[13]\b")
 _OLD_GEMINI = re.compile(r"gemini-(1|2)")
 
 
-def vision_of(name: str, chosen: Literal["auto", "on", "off"]) -> Vision | None:
+def vision_of(name: str, setting: Literal["auto", "on", "off"]) -> Vision | None:
     """Return how a model takes images, or None if it cannot see any.
 
     Args:
         name: With the provider, as in ``anthropic/claude-opus-5``.
     """
-    if chosen == "off":
+    if setting == "off":
         return None
     row = lookup(name)
     sees = row.vision if row is not None else known_to_see(name)
-    return _rule(name) if chosen == "on" or sees else None
+    return _rule(name) if setting == "on" or sees else None
 
 
 def known_to_see(name: str) -> bool:

@@ -307,7 +307,7 @@ def apply_run(run_dir: Path, only: Sequence[str] = (), *, may_lose: bool = False
     must_be_appliable(run_dir, folder, files, os.environ)
     work = UncommittedWork(folder, _users_versions(run_dir, record))
     lossless = () if may_lose else (work.would_lose,)
-    done = apply_patches(ways, folder, read, selects, *lossless, again=is_repeat)
+    done = apply_patches(ways, folder, read, selects, *lossless, is_repeat=is_repeat)
     if record.tree and not is_repeat:  # otherwise the common version is this tree already, whatever was spared
         paths = {*done.refused, *done.conflicts, *done.spared}
         missed_changes = [*left_out, *(change for change in ways[0].changes if change.path in paths)]

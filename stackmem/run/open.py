@@ -236,7 +236,7 @@ def _history(plan: Plan, places: RunPlaces, leave_out: tuple[str, ...], scrubber
     overlay = places.layer if isinstance(places.layer, Overlay) else None
     if isinstance(begins, Forked | Edited | Rehearsed):
         share(begins.run.folder / HISTORY, git_dir, begins.state.tree)
-    history = History(git_dir, places.work, leave_out, over=overlay)
+    history = History(git_dir, places.work, leave_out, overlay=overlay)
     if overlay is not None and isinstance(begins, Forked | Edited | Rehearsed):
         history.withhold(scrubber.held_in)
         restore(history, git_dir, places.work, begins.state.tree, time.time())

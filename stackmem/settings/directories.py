@@ -31,10 +31,10 @@ def checkout(cwd: Path, source: Path = SOURCE) -> Path | None:
     if not cwd.resolve().is_relative_to(source) or not (source / "stackmem" / "__init__.py").is_file():
         return None
     try:
-        named = 'name = "stackmem"' in (source / "pyproject.toml").read_text("utf-8").splitlines()
+        is_ours = 'name = "stackmem"' in (source / "pyproject.toml").read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return None
-    return source if named else None
+    return source if is_ours else None
 
 
 def runs_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
@@ -55,7 +55,7 @@ def runs_folder(name: str | None, environ: Mapping[str, str], cwd: Path) -> Path
         UsageError: A setting is not valid.
     """
     settings = resolve({"runs_dir": name}, environ, cwd).settings
-    return _place("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd), environ)[0]
+    return _choose_folder("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd), environ)[0]
 
 
 def runs_places(name: str | None, environ: Mapping[str, str], cwd: Path) -> list[Path]:
@@ -99,28 +99,28 @@ def _can_mount(settings: Settings) -> bool:
 def _make_folder(
     name: str, path: Path | None, in_checkout: Path, in_state: str, root: Path | None, environ: Mapping[str, str]
 ) -> Path:
-    place, own = _place(name, path, in_checkout, in_state, root, environ)
+    folder, own = _choose_folder(name, path, in_checkout, in_state, root, environ)
     try:
         # Keep runs private. A directory that the user names, or a checkout, keeps the user's default permissions.
-        place.mkdir(mode=0o777 if own else 0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=place) as tried:
+        folder.mkdir(mode=0o777 if own else 0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as tried:
             tried.write(b"\n")
             tried.flush()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         flag = OPTIONS[name].flag
-        raise UsageError(f"{place} cannot be written to ({reason}); use {flag} DIR to choose another") from error
-    return place
+        raise UsageError(f"{folder} cannot be written to ({reason}); use {flag} DIR to choose another") from error
+    return folder
 
 
-def _place(
+def _choose_folder(
     name: str, path: Path | None, in_checkout: Path, in_state: str, root: Path | None, environ: Mapping[str, str]
 ) -> tuple[Path, bool]:
     """Return the path of a directory, and whether the user named it or it is in a checkout."""
     own = path or (root / in_checkout if root else None)
-    place = own or user_folder(environ, "XDG_STATE_HOME", ".local/state", in_state)
-    if place is None:
+    folder = own or user_folder(environ, "XDG_STATE_HOME", ".local/state", in_state)
+    if folder is None:
         raise UsageError(
             f"neither XDG_STATE_HOME nor HOME is set, so {in_state} has no place; use {OPTIONS[name].flag} DIR"
         )
-    return place, own is not None
+    return folder, own is not None

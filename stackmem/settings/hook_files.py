@@ -93,8 +93,8 @@ def _hooks_of(location: str, event: str, entries: Any, source: str) -> Iterator[
             )
         for key in entry:
             if key not in _HookTable.__struct_fields__:
-                known = suggestion(key, _HookTable.__struct_fields__)
-                raise UsageError(f"{location}: {event} has no key {key[:60]!a}; {known}")
+                hint = suggestion(key, _HookTable.__struct_fields__)
+                raise UsageError(f"{location}: {event} has no key {key[:60]!a}; {hint}")
         try:
             read = msgspec.convert(entry, _HookTable)
         except msgspec.ValidationError as error:

@@ -26,12 +26,12 @@ def read_key_file(path: Path) -> bytes | None:
     """
     try:
         with open_regular(path) as file:
-            about, content = os.fstat(file.fileno()), file.read(_MAX_BYTES)
+            status, content = os.fstat(file.fileno()), file.read(_MAX_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UnusableKey(f"the key {path} cannot be read ({error.strerror}); make it readable") from error
-    if about.st_mode & 0o077 or about.st_uid != os.geteuid():
+    if status.st_mode & 0o077 or status.st_uid != os.geteuid():
         raise UnusableKey(f"the key {path} is open to other users, who may have read it; remove it to get a new one")
     return content
 

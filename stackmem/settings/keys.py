@@ -103,11 +103,11 @@ def trusted_keys(environ: Mapping[str, str]) -> dict[str, str]:
         raise
     except Unsigned:
         own = None
-    known = {
+    names = {
         key: f"another machine ({key[:16]})" if _reads_as_own(name) else name
         for key, name in _read_trusted(_trusted_file(environ)).items()
     }
-    return {**known, own.public: OWN} if own is not None else known
+    return {**names, own.public: OWN} if own is not None else names
 
 
 def trust_key(environ: Mapping[str, str], key: str, name: str | None) -> None:
@@ -121,15 +121,15 @@ def trust_key(environ: Mapping[str, str], key: str, name: str | None) -> None:
     if name is not None:
         _refuse_name(name)
     path = _trusted_file(environ)
-    known = _read_trusted(path)
-    if name is None and known.pop(key, None) is None:
+    names = _read_trusted(path)
+    if name is None and names.pop(key, None) is None:
         raise UsageError(f"the key {key} is not trusted; stackmem keys list shows those that are")
     if name is not None:
-        known[key] = name
+        names[key] = name
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = path.with_name(f".{secrets.token_hex(6)}")
-        write_json(fresh, known)
+        write_json(fresh, names)
         fresh.replace(path)
     except OSError as error:
         raise UsageError(
@@ -153,14 +153,14 @@ def _reads_as_own(name: str) -> bool:
 
 def _read_trusted(path: Path) -> dict[str, str]:
     try:
-        known = json.loads(read_regular_text(path))
+        names = json.loads(read_regular_text(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path} cannot be read ({error}); fix or remove it, then trust the keys again") from error
-    if not isinstance(known, dict) or not all(_KEY.fullmatch(key) and isinstance(known[key], str) for key in known):
+    if not isinstance(names, dict) or not all(_KEY.fullmatch(key) and isinstance(names[key], str) for key in names):
         raise UsageError(f"{path} is not a list of keys; remove it, then trust the keys again")
-    return known
+    return names
 
 
 def _trusted_file(environ: Mapping[str, str]) -> Path:

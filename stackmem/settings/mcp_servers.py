@@ -86,21 +86,21 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
     Raises:
         UsageError: A file is broken, or two servers have the same name.
     """
-    known: dict[str, Server] = {}
+    by_name: dict[str, Server] = {}
     warnings: list[str] = []
     own = user_folder(environ, "XDG_CONFIG_HOME", ".config", "mcp.toml")
     if own is not None and own.is_file():
-        known.update(_parsed(own, read_within(own, MAX_FILE_BYTES)))
+        by_name.update(_parsed(own, read_within(own, MAX_FILE_BYTES)))
     if (cwd / SERVERS_FILE).is_file():
         folder = read_folder(cwd)
         if is_trusted(folder, environ):
-            if twice := sorted(known.keys() & folder.servers):
+            if twice := sorted(by_name.keys() & folder.servers):
                 raise UsageError(f"{cwd / SERVERS_FILE} and {own} both name the server {twice[0]}; rename one")
-            known.update(folder.servers)
+            by_name.update(folder.servers)
         else:
-            place = str(cwd) if str(cwd).isprintable() else ascii(str(cwd))
-            warnings.append(f"{place}/{SERVERS_FILE} is ignored because it is not trusted; run stackmem trust {place}")
-    return known, tuple(warnings)
+            name = str(cwd) if str(cwd).isprintable() else ascii(str(cwd))
+            warnings.append(f"{name}/{SERVERS_FILE} is ignored because it is not trusted; run stackmem trust {name}")
+    return by_name, tuple(warnings)
 
 
 def read_folder(folder: Path) -> FolderServers:
@@ -111,21 +111,21 @@ def read_folder(folder: Path) -> FolderServers:
     """
     path = folder.resolve()
     raw = read_within(path / SERVERS_FILE, MAX_FILE_BYTES)
-    named = _parsed(path / SERVERS_FILE, raw)
-    files = tuple(named_files(path, named))
+    table = _parsed(path / SERVERS_FILE, raw)
+    files = tuple(named_files(path, table))
     digest = hashlib.sha256(b"stackmem trust 2\n" + hashlib.sha256(raw).digest())
     digest.update(msgspec.json.encode(files))
-    return FolderServers(path, named, files, digest.hexdigest())
+    return FolderServers(path, table, files, digest.hexdigest())
 
 
-def named_files(folder: Path, named: Mapping[str, Server]) -> Iterator[NamedFile]:
+def named_files(folder: Path, table: Mapping[str, Server]) -> Iterator[NamedFile]:
     """Yield the folder's files that commands and variables name, each once."""
     words: dict[str, None] = {}
-    for server in named.values():
+    for server in table.values():
         for text in (*server.command, *server.env.values()):
             words |= dict.fromkeys((text, *_IN_WORD.split(text)))  # also matches "--load=./a.js" and "./serve.sh --all"
-        for place in _IN_WORD.split(server.env.get("PATH", "")):
-            words |= dict.fromkeys(f"{place}/{program}" for program in server.command[:1] if place)
+        for entry in _IN_WORD.split(server.env.get("PATH", "")):
+            words |= dict.fromkeys(f"{entry}/{program}" for program in server.command[:1] if entry)
     for word in words:
         path = os.path.normpath(folder / word)
         if not Path(path).is_relative_to(folder):
@@ -184,30 +184,30 @@ def trusted_path(environ: Mapping[str, str]) -> Path:
     return path
 
 
-def is_trusted(found: FolderServers, environ: Mapping[str, str]) -> bool:
+def is_trusted(files: FolderServers, environ: Mapping[str, str]) -> bool:
     """Return whether the user trusts the folder with exactly these servers."""
-    return _read_trust(trusted_path(environ)).get(str(found.folder)) == found.digest
+    return _read_trust(trusted_path(environ)).get(str(files.folder)) == files.digest
 
 
-def trust(found: FolderServers, environ: Mapping[str, str]) -> None:
+def trust(files: FolderServers, environ: Mapping[str, str]) -> None:
     """Record trust in a folder with these servers. Raises ``UsageError`` if that fails."""
     path = trusted_path(environ)
-    _write_trust(path, _read_trust(path) | {str(found.folder): found.digest})
+    _write_trust(path, _read_trust(path) | {str(files.folder): files.digest})
 
 
 def distrust(folder: Path, environ: Mapping[str, str]) -> None:
     """Remove the trust in a folder. Raises ``UsageError`` if that fails."""
     path = trusted_path(environ)
-    known = _read_trust(path)
-    known.pop(str(folder.resolve()), None)
-    _write_trust(path, known)
+    digests = _read_trust(path)
+    digests.pop(str(folder.resolve()), None)
+    _write_trust(path, digests)
 
 
-def _write_trust(path: Path, known: Mapping[str, str]) -> None:
+def _write_trust(path: Path, digests: Mapping[str, str]) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f"{path.name}.{os.getpid()}")
-        new.write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
+        new.write_text(json.dumps(digests, indent=2) + "\n", encoding="utf-8")
         new.replace(path)
     except OSError as error:
         raise UsageError(

@@ -48,9 +48,9 @@ def network_of(resolved: Resolved, profile: Profile, environ: Mapping[str, str],
     credentials = read_credentials(settings.credentials, hosts, environ, cwd)
     variables: Mapping[str, str] = {}
     if REGISTRIES in settings.allow:
-        found = _registries(frozenset(environ.items()))
-        hosts = tuple(dict.fromkeys((*hosts, *found.hosts)))
-        credentials, variables = {**found.headers, **credentials}, found.variables
+        registries = _registries(frozenset(environ.items()))
+        hosts = tuple(dict.fromkeys((*hosts, *registries.hosts)))
+        credentials, variables = {**registries.headers, **credentials}, registries.variables
     return NetworkList(
         hosts,
         credentials,
@@ -83,9 +83,9 @@ def spelled(network: NetworkList | None) -> tuple[str, ...] | UnsetType:
 
 def secrets_of(network: NetworkList | None) -> dict[str, str]:
     """Return the added credentials by descriptive names. For values like ``Bearer …``, also the last word."""
-    held = {}
+    values = {}
     for host, headers in (network.headers if network else {}).items():
         for name, value in headers:
-            held[f"CREDENTIAL {host} {name}"] = value
-            held[f"CREDENTIAL {host} {name} value"] = value.split()[-1]
-    return held
+            values[f"CREDENTIAL {host} {name}"] = value
+            values[f"CREDENTIAL {host} {name} value"] = value.split()[-1]
+    return values

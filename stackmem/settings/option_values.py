@@ -42,38 +42,38 @@ class ValuePlace:
         self.source, self.folder, self.home = source, folder, home
         self.key, self.textual, self.split = key, textual, split
 
-    def refusal(self, option: Option, what: str) -> UsageError:
+    def refusal(self, option: Option, problem: str) -> UsageError:
         subject = f"{self.source}: {self.key}" if self.key else self.source
-        return UsageError(f"{subject} {what}; write {option.accepts}")
+        return UsageError(f"{subject} {problem}; write {option.accepts}")
 
 
-def read_value(option: Option, raw: Any, place: ValuePlace) -> Any:
+def read_value(option: Option, raw: Any, origin: ValuePlace) -> Any:
     """Return the parsed value.
 
     Raises:
         UsageError: The value has the wrong type, is empty or out of range, or is not one of the choices.
     """
     if isinstance(raw, str):
-        _refuse_unfit(option, raw, place)
+        _refuse_unfit(option, raw, origin)
     if option.none_means and (raw == "none" or (option.kind == "texts" and raw in (["none"], ("none",)))):
         return () if option.kind == "texts" else None
     match option.kind:
         case "text":
-            return _text(option, raw, place)
+            return _text(option, raw, origin)
         case "choice":
             if raw not in option.choices:
-                raise place.refusal(option, f"is {describe(raw)}")
+                raise origin.refusal(option, f"is {describe(raw)}")
             return raw
         case "count" | "amount":
-            return _number(option, raw, place)
+            return _number(option, raw, origin)
         case "path":
-            return _path(option, raw, place)
+            return _path(option, raw, origin)
         case "texts":
-            return _texts(option, raw, place)
+            return _texts(option, raw, origin)
         case "switch":
-            return _switch(option, raw, place)
+            return _switch(option, raw, origin)
         case "address":
-            return _address(option, raw, place)
+            return _address(option, raw, origin)
         case _:
             assert_never(option.kind)
 
@@ -98,79 +98,79 @@ def without_login(address: str) -> str:
     return f"{start}{mark}{'[secret]@' if '@' in host else ''}{cut}"
 
 
-def _refuse_unfit(option: Option, raw: str, place: ValuePlace) -> None:
+def _refuse_unfit(option: Option, raw: str, origin: ValuePlace) -> None:
     if not raw.strip():
-        raise place.refusal(option, "is empty")
+        raise origin.refusal(option, "is empty")
     if len(raw) > MAX_TEXT_CHARS:
-        raise place.refusal(option, f"has {len(raw):,} characters, at most {MAX_TEXT_CHARS:,} are allowed")
+        raise origin.refusal(option, f"has {len(raw):,} characters, at most {MAX_TEXT_CHARS:,} are allowed")
     # A check may have several lines. Elsewhere, control characters are a mistake or an attack.
-    kept = raw.replace("\n", "").replace("\t", "") if option.name == "check" else raw
-    if any(ord(char) < 32 or ord(char) == 127 or 0x80 <= ord(char) < 0xA0 for char in kept):
-        raise place.refusal(option, "has control characters")
+    text = raw.replace("\n", "").replace("\t", "") if option.name == "check" else raw
+    if any(ord(char) < 32 or ord(char) == 127 or 0x80 <= ord(char) < 0xA0 for char in text):
+        raise origin.refusal(option, "has control characters")
     if any(0xD800 <= ord(char) < 0xE000 for char in raw) and option.kind != "path":
-        raise place.refusal(option, "is not UTF-8")
+        raise origin.refusal(option, "is not UTF-8")
 
 
-def _text(option: Option, raw: Any, place: ValuePlace) -> str:
+def _text(option: Option, raw: Any, origin: ValuePlace) -> str:
     if not isinstance(raw, str):
-        raise place.refusal(option, f"is {describe(raw)}")
+        raise origin.refusal(option, f"is {describe(raw)}")
     return raw if option.name == "check" else raw.strip()
 
 
-def _number(option: Option, raw: Any, place: ValuePlace) -> int | float:
-    whole = option.kind == "count"
+def _number(option: Option, raw: Any, origin: ValuePlace) -> int | float:
+    is_count = option.kind == "count"
     value = raw
-    if isinstance(raw, str) and place.textual and (_COUNT if whole else _AMOUNT).fullmatch(raw.strip()):
-        value = int(re.sub("[_,]", "", raw)) if whole else float(raw)
-    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
-        raise place.refusal(option, f"is {describe(raw)}")
-    fits = option.low <= value <= option.high if whole else option.low < value <= option.high
+    if isinstance(raw, str) and origin.textual and (_COUNT if is_count else _AMOUNT).fullmatch(raw.strip()):
+        value = int(re.sub("[_,]", "", raw)) if is_count else float(raw)
+    if isinstance(value, bool) or not isinstance(value, int if is_count else int | float):
+        raise origin.refusal(option, f"is {describe(raw)}")
+    fits = option.low <= value <= option.high if is_count else option.low < value <= option.high
     if not fits:  # also false for NaN
-        raise place.refusal(option, f"is {describe(raw)}")
-    return value if whole else float(value)
+        raise origin.refusal(option, f"is {describe(raw)}")
+    return value if is_count else float(value)
 
 
-def _path(option: Option, raw: Any, place: ValuePlace) -> Path:
-    if isinstance(raw, os.PathLike) and place.textual:
+def _path(option: Option, raw: Any, origin: ValuePlace) -> Path:
+    if isinstance(raw, os.PathLike) and origin.textual:
         raw = os.fspath(raw)
         if isinstance(raw, str):
-            _refuse_unfit(option, raw, place)
+            _refuse_unfit(option, raw, origin)
     if not isinstance(raw, str):
-        raise place.refusal(option, f"is {describe(raw)}")
+        raise origin.refusal(option, f"is {describe(raw)}")
     first, _, rest = raw.partition("/")
     if first == "~":
-        if not place.home:
-            raise place.refusal(option, "starts with ~ and HOME is not set")
-        return Path(place.home, rest)
+        if not origin.home:
+            raise origin.refusal(option, "starts with ~ and HOME is not set")
+        return Path(origin.home, rest)
     if first.startswith("~"):
-        raise place.refusal(option, f"starts with {describe(first)}, but only ~/ is supported")
-    return place.folder / raw
+        raise origin.refusal(option, f"starts with {describe(first)}, but only ~/ is supported")
+    return origin.folder / raw
 
 
-def _texts(option: Option, raw: Any, place: ValuePlace) -> tuple[str, ...]:
+def _texts(option: Option, raw: Any, origin: ValuePlace) -> tuple[str, ...]:
     if isinstance(raw, str):
-        if not place.textual:
-            raise place.refusal(option, f"is {describe(raw)} and not a list")
-        raw = raw.split(place.split) if place.split else [raw]
+        if not origin.textual:
+            raise origin.refusal(option, f"is {describe(raw)} and not a list")
+        raw = raw.split(origin.split) if origin.split else [raw]
     if not isinstance(raw, list | tuple) or not raw or len(raw) > 1_000:
-        raise place.refusal(option, "is an empty list" if raw in ([], ()) else f"is {describe(raw)}")
+        raise origin.refusal(option, "is an empty list" if raw in ([], ()) else f"is {describe(raw)}")
     for item in raw:
         if not isinstance(item, str):
-            raise place.refusal(option, f"has the member {describe(item)}")
-        _refuse_unfit(option, item, place)
+            raise origin.refusal(option, f"has the member {describe(item)}")
+        _refuse_unfit(option, item, origin)
     return tuple(raw)
 
 
-def _switch(option: Option, raw: Any, place: ValuePlace) -> bool:
-    value = _YES_NO.get(raw.strip().lower()) if isinstance(raw, str) and place.textual else raw
+def _switch(option: Option, raw: Any, origin: ValuePlace) -> bool:
+    value = _YES_NO.get(raw.strip().lower()) if isinstance(raw, str) and origin.textual else raw
     if not isinstance(value, bool):
-        raise place.refusal(option, f"is {describe(raw)}")
+        raise origin.refusal(option, f"is {describe(raw)}")
     return value
 
 
-def _address(option: Option, raw: Any, place: ValuePlace) -> str:
+def _address(option: Option, raw: Any, origin: ValuePlace) -> str:
     if not isinstance(raw, str):
-        raise place.refusal(option, f"is {describe(raw)}")
+        raise origin.refusal(option, f"is {describe(raw)}")
     try:
         parts = urlsplit(raw.strip())
         good = parts.scheme in {"http", "https"} and bool(parts.hostname) and " " not in raw.strip()
@@ -178,5 +178,5 @@ def _address(option: Option, raw: Any, place: ValuePlace) -> str:
     except ValueError:
         good = False
     if not good:
-        raise place.refusal(option, f"is {describe(without_login(raw))}")
+        raise origin.refusal(option, f"is {describe(without_login(raw))}")
     return raw.strip()

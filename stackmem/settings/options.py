@@ -357,9 +357,9 @@ NOT_SETTINGS = (*FOR_TESTS, f"{PREFIX}GATEWAY_TOKEN", f"{PREFIX}MCP_TOKEN")
 """Variables for tests, and tokens of servers."""
 
 
-def suggestion(key: str, known: Iterable[str]) -> str:
+def suggestion(key: str, keys: Iterable[str]) -> str:
     """Return the end of a message about an unknown key: the closest match, or all known keys."""
-    names = sorted(known)
+    names = sorted(keys)
     near = difflib.get_close_matches(key[:100].lower().replace("-", "_"), names, n=1)
     near = near or difflib.get_close_matches(key[:100].upper(), names, n=1)
     return f"did you mean {near[0]}?" if near else f"known: {', '.join(names)}"

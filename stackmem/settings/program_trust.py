@@ -39,23 +39,23 @@ def read_commands(folder: Path, name: str) -> FolderServers | None:
 
 def _read_below(folder: Path, name: str, kind: str) -> FolderServers | None:
     root = folder.resolve()
-    place = root / name
-    if not place.is_dir():
+    target = root / name
+    if not target.is_dir():
         return None
-    if place.resolve() != place:
-        raise UsageError(f"{place} is a link; replace it by a folder")
+    if target.resolve() != target:
+        raise UsageError(f"{target} is a link; replace it by a folder")
     files: list[NamedFile] = []
-    for parent, folders, others in os.walk(place):
+    for parent, folders, others in os.walk(target):
         folders.sort()
         for each in sorted(others + [inner for inner in folders if Path(parent, inner).is_symlink()]):
             path = Path(parent, each)
             if len(files) >= _MAX_FILES:
-                raise UsageError(f"{place} has more than {_MAX_FILES:,} files; remove some")
+                raise UsageError(f"{target} has more than {_MAX_FILES:,} files; remove some")
             files.append(NamedFile(str(path.relative_to(root)), _content(path)))
     if not files:
         return None
     digest = hashlib.sha256(f"stackmem trust {kind} 1\n".encode() + msgspec.json.encode(files)).hexdigest()
-    return FolderServers(place, {}, tuple(files), digest)
+    return FolderServers(target, {}, tuple(files), digest)
 
 
 def _content(path: Path) -> str:

@@ -162,17 +162,17 @@ def _from_flags(flags: Mapping[str, object], cwd: Path, home: str) -> Iterator[V
 
 
 def _from_variables(environ: Mapping[str, str], cwd: Path, home: str) -> Iterator[Value]:
-    known = {option.variable: option for option in OPTIONS.values()}
+    by_variable = {option.variable: option for option in OPTIONS.values()}
     for variable, raw in environ.items():
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
             continue
-        if variable not in known:
+        if variable not in by_variable:
             raise UsageError(
-                f"unknown variable {variable[:60]!a}; unset it, or rename it ({suggestion(variable, known)})"
+                f"unknown variable {variable[:60]!a}; unset it, or rename it ({suggestion(variable, by_variable)})"
             )
-        option = known[variable]
-        place = ValuePlace(variable, folder=cwd, home=home, split=option.separator)
-        yield Value(option.name, read_value(option, raw, place), variable, "variable")
+        option = by_variable[variable]
+        origin = ValuePlace(variable, folder=cwd, home=home, split=option.separator)
+        yield Value(option.name, read_value(option, raw, origin), variable, "variable")
 
 
 def _from_file(file: SettingsFile | None, layer: Literal["project", "user"], home: str) -> Iterator[Value]:
@@ -180,8 +180,8 @@ def _from_file(file: SettingsFile | None, layer: Literal["project", "user"], hom
         return
     for key, raw in file.values.items():
         source = file.place(key)
-        place = ValuePlace(source, folder=file.path.parent, home=home, key=key, textual=False)
-        yield Value(key, read_value(OPTIONS[key], raw, place), source, layer)
+        origin = ValuePlace(source, folder=file.path.parent, home=home, key=key, textual=False)
+        yield Value(key, read_value(OPTIONS[key], raw, origin), source, layer)
 
 
 def _from_task(task: Mapping[str, object], cwd: Path, home: str, source: str) -> Iterator[Value]:
@@ -189,5 +189,5 @@ def _from_task(task: Mapping[str, object], cwd: Path, home: str, source: str) ->
         if name not in TASK_OPTIONS:
             raise UsageError(f"{source}: {name[:60]!a} cannot be set by a task; {suggestion(name, TASK_OPTIONS)}")
         if raw is not None:
-            place = ValuePlace(source, folder=cwd, home=home, key=name, textual=source != "task.toml")
-            yield Value(name, read_value(OPTIONS[name], raw, place), source, "task")
+            origin = ValuePlace(source, folder=cwd, home=home, key=name, textual=source != "task.toml")
+            yield Value(name, read_value(OPTIONS[name], raw, origin), source, "task")

@@ -203,12 +203,12 @@ def _parse(text: str, spelled: str) -> dict[str, Any]:
     try:
         return parse_toml(text)
     except tomllib.TOMLDecodeError as error:
-        what, location = str(error), ""
-        if match := re.search(r" ?\(at line (\d+), column (\d+)\)", what):
-            what, location = what[: match.start()], f"{match[1]}:{match[2]}:"
-        elif what.endswith(" (at end of document)"):
-            what, location = what.removesuffix(" (at end of document)"), f"{text.count(chr(10)) + 1}:"
-        raise UsageError(f"{spelled}:{location} not TOML: {what.lower()}; correct it there") from error
+        message, location = str(error), ""
+        if match := re.search(r" ?\(at line (\d+), column (\d+)\)", message):
+            message, location = message[: match.start()], f"{match[1]}:{match[2]}:"
+        elif message.endswith(" (at end of document)"):
+            message, location = message.removesuffix(" (at end of document)"), f"{text.count(chr(10)) + 1}:"
+        raise UsageError(f"{spelled}:{location} not TOML: {message.lower()}; correct it there") from error
     except RecursionError as error:
         raise UsageError(f"{spelled}: nested too deeply; settings are keys with plain values") from error
     except ValueError as error:  # the parser passes numbers with thousands of digits on to Python, which raises this
@@ -244,8 +244,8 @@ def line_of(text: str, keys: tuple[str, ...]) -> int | None:
     start: int | None = None
     tries = 0
     for number, part in enumerate(parts):
-        named = number < len(lines) and keys[-1] in lines[number]
-        if start is None and not named:
+        mentions = number < len(lines) and keys[-1] in lines[number]
+        if start is None and not mentions:
             continue
         tries += 1
         if tries > _PLACED_TRIES:
@@ -255,7 +255,7 @@ def line_of(text: str, keys: tuple[str, ...]) -> int | None:
             return start + 1
         if start is not None and sets is False:
             start = None
-        if start is None and named and sets is False:
+        if start is None and mentions and sets is False:
             start = number
     return None
 

@@ -207,7 +207,7 @@ def test_a_file_with_an_unresolved_conflict_is_not_applied(tmp_path):
 
 def test_only_wanted_files_are_applied(tmp_path):
     run = Run(folder(tmp_path / "p", {"a": "1", "b": "1"}), writes(a="2", b="2"))
-    assert run.apply(wanted="a".__eq__) == Outcome(("a",))
+    assert run.apply(selects="a".__eq__) == Outcome(("a",))
     assert holds(run.origin) == {"a": b"2", "b": b"1"}
 
 

@@ -36,7 +36,7 @@ class Laid:
     def __init__(self, place: Path) -> None:
         self.place, self.hers = place, place / "hers"
         self.over = overlay(self.hers, make(place / "scratch"))
-        self.history = History(place / "history.git", place / "scratch" / "workspace", over=self.over)
+        self.history = History(place / "history.git", place / "scratch" / "workspace", overlay=self.over)
         self.start = self.history.snapshot()
 
     def run(self, script: str) -> None:
@@ -184,7 +184,7 @@ def test_a_layer_is_mounted_again_over_what_was_changed_in_it(place: Path):
     with closing(over):
         assert seen(over) == {"a.txt", "d", "run.sh", "out", "new.txt"}
         assert folder_under(place / "history.git") == place / "hers"
-        again = History(place / "history.git", over.view.root, over=over)
+        again = History(place / "history.git", over.view.root, overlay=over)
         assert again.snapshot() == tree
         (over.upper / "a.txt").write_text("killed in a call\n")
         assert restore(again, place / "history.git", over.view.root, tree, time.time()) == ()
@@ -199,7 +199,7 @@ def test_a_fork_has_its_own_layer_at_its_first_step(place: Path):
         here.changes("echo c >> a.txt; rm -r d; echo new > new.txt")
         share(place / "history.git", make(place / "fork") / "history.git", middle)
         with closing(overlay(here.hers, place / "fork")) as over:
-            history = History(place / "fork" / "history.git", over.view.root, over=over)
+            history = History(place / "fork" / "history.git", over.view.root, overlay=over)
             restore(history, place / "fork" / "history.git", over.view.root, middle, time.time())
             assert history.snapshot() == middle
             assert seen(over) == {"a.txt", "d", "run.sh", "out"}

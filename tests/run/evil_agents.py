@@ -233,7 +233,7 @@ class Judge:
                 layer = Overlay(folder, place / "layer", ())
             stack.enter_context(closing(layer))
             over = layer if isinstance(layer, Overlay) else None
-            history = History(place / "history.git", folder, over=over)
+            history = History(place / "history.git", folder, overlay=over)
             tree = history.snapshot()
             write(Path(f"/proc/self/fd/{layer.view.fd}"), files)
 

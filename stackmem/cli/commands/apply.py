@@ -17,10 +17,10 @@ def command(
     yes: bool = switch("--yes", "Also delete or revert your uncommitted files if the run did."),
 ) -> None:
     """Apply a run's patch to the folder it came from. Files that you changed as well are merged or left alone."""
-    brought = apply_run(run_folder(run, runs_dir), paths or (), may_lose=yes)
-    not_done = brought.outcome not in ("", "solved", "finished")
-    typer.echo(f"{readable(brought.summary)}{f' (the run is {brought.outcome})' if not_done else ''}")
-    for path in brought.changed:
+    report = apply_run(run_folder(run, runs_dir), paths or (), may_lose=yes)
+    not_done = report.outcome not in ("", "solved", "finished")
+    typer.echo(f"{readable(report.summary)}{f' (the run is {report.outcome})' if not_done else ''}")
+    for path in report.changed:
         typer.echo(f"  {readable(path)}")
-    if brought.not_applied:
-        raise UsageError(brought.not_applied)
+    if report.not_applied:
+        raise UsageError(report.not_applied)

@@ -52,13 +52,13 @@ def config_rows(resolved: Resolved, environ: Mapping[str, str]) -> tuple[ConfigR
 
 def hook_rows(folder: Path, environ: Mapping[str, str]) -> tuple[ConfigRow, ...]:
     """Return the hooks for work on a folder, each as a row."""
-    found = find_hooks(folder, "", environ)
-    for note in found.notes:
+    catalog = find_hooks(folder, "", environ)
+    for note in catalog.notes:
         typer.echo(escape(note), err=True)
     scrub = Scrubber(dict(environ)).scrub
     return tuple(
         ConfigRow(f"hook.{hook.event}", scrub(hook.command), escape(scrub(hook.command)), hook.source)
-        for hook in found.hooks
+        for hook in catalog.hooks
     )
 
 

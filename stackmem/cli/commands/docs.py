@@ -63,10 +63,10 @@ def _print(name: str, markdown: str) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    shown = StringIO()
-    console = Console(file=shown, force_terminal=True, width=min(Console().width, 120))
+    buffer = StringIO()
+    console = Console(file=buffer, force_terminal=True, width=min(Console().width, 120))
     console.print(Markdown(documents.without_addresses(markdown)))
     if more := documents.linked(name, markdown):
         console.print(f"\nLeads to: {', '.join(more)}", highlight=False)
     os.environ.setdefault("LESS", "FRX")  # colors, and no pager if the page fits on the screen
-    pydoc.pager(shown.getvalue())
+    pydoc.pager(buffer.getvalue())

@@ -47,7 +47,7 @@ def command(
 ) -> None:
     """Continue a run that was killed, interrupted or ended by a limit."""
     folder = run_folder(run, runs_dir)
-    wanted = {**limits, "isolation": isolation, "model": model, **({"yes": "true"} if yes else {})}
+    changes = {**limits, "isolation": isolation, "model": model, **({"yes": "true"} if yes else {})}
     with own_servers(os.environ, Path.cwd()) as warnings:
         say(*warnings)
         if program is not None and model is not None:
@@ -62,21 +62,21 @@ def command(
             if talk is None and (debug or verbose):
                 raise UsageError(f"{folder.name} is not a run of a program; leave out --debug and --verbose")
             if talk is None and says:
-                wanted["said"] = "\n".join(says)
+                changes["said"] = "\n".join(says)
             if program is None:
-                _resume(folder, wanted, talk, as_json=json, quiet=quiet)
+                _resume(folder, changes, talk, as_json=json, quiet=quiet)
             elif talk is None:
                 raise UsageError(f"{folder.name} is not a run of a program; leave out --program")
             else:
-                neighbor("languages: continue an edited program")(folder, program, wanted, *talk, as_json=json)
+                neighbor("languages: continue an edited program")(folder, program, changes, *talk, as_json=json)
 
         try:
-            play_or_ask(play, wanted, asks=not json)
+            play_or_ask(play, changes, asks=not json)
         except Halted as halted:  # stopped in the debugger before it continued
             neighbor("languages: show a halt")(halted, as_json=json)
 
 
-def play_or_ask(play: Callable[[], None], wanted: Flags, *, asks: bool) -> None:
+def play_or_ask(play: Callable[[], None], changes: Flags, *, asks: bool) -> None:
     """Play; if that could repeat a call, ask at the terminal and play again with ``yes``.
 
     Raises:
@@ -89,32 +89,32 @@ def play_or_ask(play: Callable[[], None], wanted: Flags, *, asks: bool) -> None:
             raise
         if not typer.confirm(f"{readable(str(error))}. Repeat it?", err=True):
             raise
-        wanted["yes"] = "true"
+        changes["yes"] = "true"
         play()
 
 
-def _resume(folder: Path, wanted: Flags, talk: tuple[Any, Person] | None, *, as_json: bool, quiet: bool) -> NoReturn:
+def _resume(folder: Path, changes: Flags, talk: tuple[Any, Person] | None, *, as_json: bool, quiet: bool) -> NoReturn:
     def say_where(stopped: Stopped) -> None:
         if stopped.torn_bytes:
             say(f"removed the last {stopped.torn_bytes:,} bytes of the trace, which a crash cut short")
         if not quiet:
-            say(f"resuming {folder.name} after {_place(stopped)}")
+            say(f"resuming {folder.name} after {_position(stopped)}")
 
     if talk is not None:
         screen, person = talk
-        resumed = resume(folder, wanted, os.environ, person.observe, stop_at_once, say_where, person)
+        resumed = resume(folder, changes, os.environ, person.observe, stop_at_once, say_where, person)
         if resumed.program is not None:
             neighbor("languages: show a result")(resumed.program, screen, as_json=as_json)
         _show(resumed, folder.name, as_json=as_json)
         sys.exit(0)
     with open_screen(quiet=quiet, asks=is_played_by_person(folder)) as screen_of_run:
         person = Person(observe_frame=screen_of_run.observe_frame)
-        resumed = resume(folder, wanted, os.environ, screen_of_run, stop_at_once, say_where, person)
+        resumed = resume(folder, changes, os.environ, screen_of_run, stop_at_once, say_where, person)
     _show(resumed, folder.name, as_json=as_json)
     sys.exit(resumed.result.exit_code if resumed.played and resumed.result else 0)
 
 
-def _place(stopped: Stopped) -> str:
+def _position(stopped: Stopped) -> str:
     """Describe where the run continues; for a program, also its step and pending call."""
     program, at = stopped.state.program, f"record {stopped.end.count:,}, step {stopped.state.step:,}"
     if program is None:

@@ -27,44 +27,44 @@ class FileStat(NamedTuple):
 
 def patch_stat(lines: Iterable[bytes]) -> list[FileStat]:
     """Count the changed lines of each file of a git patch."""
-    found: list[FileStat] = []
+    stats: list[FileStat] = []
     old = new = 0  # lines of the current hunk that are still to come
     for line in lines:
         if old > 0 or new > 0:
-            last = found[-1]
+            last = stats[-1]
             if line.startswith(b"+"):
                 new -= 1
-                found[-1] = last._replace(added=last.added + 1)
+                stats[-1] = last._replace(added=last.added + 1)
             elif line.startswith(b"-"):
                 old -= 1
-                found[-1] = last._replace(removed=last.removed + 1)
+                stats[-1] = last._replace(removed=last.removed + 1)
             elif not line.startswith(b"\\"):
                 old, new = old - 1, new - 1
         elif line.startswith(b"diff --git "):
-            found.append(FileStat(_path(line), 0, 0, ""))
-        elif found and line.startswith(b"@@ "):
+            stats.append(FileStat(_path(line), 0, 0, ""))
+        elif stats and line.startswith(b"@@ "):
             old, new = _lengths(line)
-        elif found:
-            found[-1] = _marked(found[-1], line)
-    return found
+        elif stats:
+            stats[-1] = _marked(stats[-1], line)
+    return stats
 
 
 def stat_lines(stats: list[FileStat], width: int) -> list[str]:
     """Format the table for a terminal of this width: one line per file, and a line with the totals."""
-    shown = stats[:_FILES_SHOWN]
-    changes = [f"{stat.added + stat.removed:,}" for stat in shown]
+    rows = stats[:_FILES_SHOWN]
+    changes = [f"{stat.added + stat.removed:,}" for stat in rows]
     numbers = max(map(len, changes), default=0)
     bar = max(5, min(_MAX_BAR, width // 3))
     room = max(_NARROWEST_PATH, width - numbers - bar - _AROUND)
-    paths = [_fitted(stat.path, room) for stat in shown]
+    paths = [_fitted(stat.path, room) for stat in rows]
     longest = max(map(len, paths), default=0)
-    most = max((stat.added + stat.removed for stat in shown), default=0)
+    most = max((stat.added + stat.removed for stat in rows), default=0)
     lines = [
         f" {path:{longest}} | {change:>{numbers}} {_bar(stat, most, bar)}".rstrip()
-        for path, change, stat in zip(paths, changes, shown, strict=True)
+        for path, change, stat in zip(paths, changes, rows, strict=True)
     ]
-    if len(stats) > len(shown):
-        lines.append(f" and {len(stats) - len(shown):,} more files")
+    if len(stats) > len(rows):
+        lines.append(f" and {len(stats) - len(rows):,} more files")
     added, removed = sum(stat.added for stat in stats), sum(stat.removed for stat in stats)
     files = "1 file" if len(stats) == 1 else f"{len(stats):,} files"
     return [*lines, f" {files} changed, {quantity(added, 'line')} added, {removed:,} removed"]

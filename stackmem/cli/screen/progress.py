@@ -105,9 +105,9 @@ class Progress(Struct):
         elif state.pending is not None:  # the stopped process left this call without a result; it is performed next
             self.call = _calls(state.pending.calls)
 
-    def _line(self, what: str, outcome: str) -> str:
+    def _line(self, action: str, outcome: str) -> str:
         arrow = f" -> {one_line(outcome)}" if outcome else ""
-        return f"{self.step:>4}  {'  ' * self.depth}{self.label}{what}{arrow}"
+        return f"{self.step:>4}  {'  ' * self.depth}{self.label}{action}{arrow}"
 
 
 def status(state: State, width: int | None = None) -> str:
@@ -146,8 +146,8 @@ def _calls(calls: Sequence[ToolCall]) -> str:
 
 
 def _call(call: ToolCall) -> str:
-    given = call.arguments if isinstance(call.arguments, dict) else {}
-    name = next((str(given[key]) for key in ("name", "path", "command", "result") if key in given), "")
+    arguments = call.arguments if isinstance(call.arguments, dict) else {}
+    name = next((str(arguments[key]) for key in ("name", "path", "command", "result") if key in arguments), "")
     return f"{one_line(call.name)} {one_line(name)}".strip()
 
 

@@ -150,9 +150,9 @@ def show_patch(result: RunResult) -> None:
         for path in result.not_kept:
             typer.echo(f"  {readable(path)}")
     if result.changed_meanwhile:
-        shown = ", ".join(map(readable, result.changed_meanwhile[:_PATHS_SHOWN]))
+        names = ", ".join(map(readable, result.changed_meanwhile[:_PATHS_SHOWN]))
         more = len(result.changed_meanwhile) - _PATHS_SHOWN
-        typer.echo(f"changed in your folder while the run worked: {shown}{f' and {more:,} more' if more > 0 else ''}")
+        typer.echo(f"changed in your folder while the run worked: {names}{f' and {more:,} more' if more > 0 else ''}")
     if not result.changed:
         typer.echo("no files changed")
         return

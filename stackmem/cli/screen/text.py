@@ -114,14 +114,14 @@ def without_columns(
     """
     from rich.cells import cell_len
 
-    kept = list(range(len(rows[0])))
-    needs = [max(cell_len(row[column]) for row in rows) for column in kept]
+    columns = list(range(len(rows[0])))
+    needs = [max(cell_len(row[column]) for row in rows) for column in columns]
     needs[-1] = min(needs[-1], last)
     for name in spared:
-        if width is None or sum(needs[column] + 2 for column in kept) - 2 <= width:
+        if width is None or sum(needs[column] + 2 for column in columns) - 2 <= width:
             break
-        kept = [column for column in kept if rows[0][column] != name]
-    return [[row[column] for column in kept] for row in rows]
+        columns = [column for column in columns if rows[0][column] != name]
+    return [[row[column] for column in columns] for row in rows]
 
 
 def wrapped(text: str, indent: str = "") -> str:

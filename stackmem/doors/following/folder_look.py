@@ -15,7 +15,7 @@ from stackmem.core.state import State
 from stackmem.errors import StackmemError
 from stackmem.history.following.merging import merge_modes, merge_texts
 from stackmem.history.lower import FileKeeper, open_folder
-from stackmem.history.objects import GONE, REMOVED, Node
+from stackmem.history.objects import DELETED, REMOVED, Node
 from stackmem.history.origin import Origin
 from stackmem.history.restore import put_file, remove_file
 from stackmem.run.run_folder import FOLDER_PENDING
@@ -98,7 +98,7 @@ class FolderLook:
         is_new = bool(taken[0] or taken[1])
         tree = self._history.plain_tree
         old, new = (tree(taken[0]), tree(taken[1])) if is_new else ("", "")
-        files = tree({path: ours.get(path, GONE) for path in meeting})
+        files = tree({path: ours.get(path, DELETED) for path in meeting})
         result = self._history.tree_of(common) if is_new else ""
         pending = PendingLook(self.number + is_new, files, old, new, result, tuple(self.news))
         write_json(self._place.run_dir / FOLDER_PENDING, pending)

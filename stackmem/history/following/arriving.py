@@ -30,11 +30,11 @@ _MAX_INDEX_BYTES = 256 * 1024 * 1024
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
-def add_history(whole: Path, root: int, lent: Path | None, before: bytes | None) -> None:
+def add_history(repository: Path, root: int, lent: Path | None, before: bytes | None) -> None:
     """Add a repository's packs, references and boundary to the ``.git`` of a workspace. Raises ``OSError``.
 
     Args:
-        whole: The git directory with the whole history.
+        repository: The git directory with the whole history.
         root: Descriptor of the workspace's root folder.
         lent: Folder with the objects that the repository borrows, if it does.
         before: The boundary that the repository had at first. Another one was changed by the agent and stays. None
@@ -45,17 +45,17 @@ def add_history(whole: Path, root: int, lent: Path | None, before: bytes | None)
     try:
         packs = os.open(lent / "pack", _FOLDER) if lent is not None else _folder_in(inside, "objects", "pack")
         try:
-            for part in sorted((whole / "objects" / "pack").iterdir(), key=lambda path: path.suffix == ".idx"):
+            for part in sorted((repository / "objects" / "pack").iterdir(), key=lambda path: path.suffix == ".idx"):
                 _move(part, packs)
         finally:
             os.close(packs)
-        _add_loose_objects(whole / "objects", inside)
-        references = _with_missing(_read(inside, _PACKED_REFS), read_regular(whole / _PACKED_REFS, _MAX_BYTES))
+        _add_loose_objects(repository / "objects", inside)
+        references = _with_missing(_read(inside, _PACKED_REFS), read_regular(repository / _PACKED_REFS, _MAX_BYTES))
         _replace(inside, _PACKED_REFS, references)
         if before is not None and _read(inside, _SHALLOW) == before:
             boundary = b""
             with suppress(FileNotFoundError):
-                boundary = read_regular(whole / _SHALLOW, _MAX_BYTES)
+                boundary = read_regular(repository / _SHALLOW, _MAX_BYTES)
             _replace(inside, _SHALLOW, boundary)
     finally:
         os.close(inside)
@@ -74,7 +74,7 @@ def head_of(root: int) -> tuple[str, str]:
         os.close(inside)
 
 
-def move_head(whole: Path, root: int, branch: str, commit: str, known: Collection[str]) -> str:
+def move_head(repository: Path, root: int, branch: str, commit: str, commits: Collection[str]) -> str:
     """Let HEAD, the index and an interrupted operation be those of another repository. Raises ``OSError``.
 
     Returns the branch that keeps commits of the agent which no other branch reaches, or an empty string.
@@ -83,23 +83,23 @@ def move_head(whole: Path, root: int, branch: str, commit: str, known: Collectio
     inside = opener_for(root)(root, b".git", _FOLDER)
     try:
         old = (_commit_of(inside, branch) if branch else "", "" if at else present)
-        own = next((each for each in old if each and each != commit and each not in known), "")
-        kept = f"agent-{own[:10]}" if own else ""
+        own = next((each for each in old if each and each != commit and each not in commits), "")
+        new_branch = f"agent-{own[:10]}" if own else ""
         if own:
-            put_file(root, f".git/refs/heads/{kept}".encode(), FILE, f"{own}\n".encode())
+            put_file(root, f".git/refs/heads/{new_branch}".encode(), FILE, f"{own}\n".encode())
         for name in OPERATION_FILES:
             remove_file(root, b".git/" + name.encode())
         for name in OPERATION_FOLDERS:
             _remove_folder(inside, name)
         if branch:
             put_file(root, b".git/" + os.fsencode(branch), FILE, f"{commit}\n".encode())
-        _replace(inside, "index", read_regular(whole / "index", _MAX_INDEX_BYTES))
-        _replace(inside, "HEAD", read_regular(whole / "HEAD"))
+        _replace(inside, "index", read_regular(repository / "index", _MAX_INDEX_BYTES))
+        _replace(inside, "HEAD", read_regular(repository / "HEAD"))
         for name in (*OPERATION_FILES, *OPERATION_FOLDERS):
-            _copy_operation(whole / name, root, name)
+            _copy_operation(repository / name, root, name)
     finally:
         os.close(inside)
-    return kept
+    return new_branch
 
 
 def _commit_of(inside: int, branch: str) -> str:
@@ -114,8 +114,8 @@ def _commit_of(inside: int, branch: str) -> str:
     if not loose:
         line = dict(_references(_read(inside, _PACKED_REFS))).get(os.fsencode(branch), b"")
         loose = line.partition(b" ")[0]
-    found = loose.decode("utf-8", "replace").strip()
-    return found if _COMMIT.fullmatch(found) else ""
+    commit = loose.decode("utf-8", "replace").strip()
+    return commit if _COMMIT.fullmatch(commit) else ""
 
 
 def _remove_folder(inside: int, name: str) -> None:
@@ -142,14 +142,14 @@ def _copy_operation(source: Path, root: int, name: str) -> None:
 
 
 def _folder_in(folder: int, *names: str) -> int:
-    found = os.dup(folder)
+    fd = os.dup(folder)
     for name in names:
         try:
-            inner = os.open(name, _FOLDER, dir_fd=found)
+            inner = os.open(name, _FOLDER, dir_fd=fd)
         finally:
-            os.close(found)
-        found = inner
-    return found
+            os.close(fd)
+        fd = inner
+    return fd
 
 
 def _add_loose_objects(objects: Path, inside: int) -> None:
@@ -210,9 +210,9 @@ def _replace(folder: int, name: str, content: bytes) -> None:
     os.unlink(lock, dir_fd=folder)
 
 
-def _with_missing(present: bytes, whole: bytes) -> bytes:
+def _with_missing(present: bytes, full: bytes) -> bytes:
     """Return packed references with those that are missing, sorted by name as git requires."""
-    added = {name: lines for name, lines in _references(whole) if not name.startswith(b"refs/heads/")}
+    added = {name: lines for name, lines in _references(full) if not name.startswith(b"refs/heads/")}
     references = added | dict(_references(present))
     lines = b"".join(references[name] for name in sorted(references))
     return b"# pack-refs with: peeled fully-peeled sorted \n" + lines if lines else b""

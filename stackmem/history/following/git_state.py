@@ -40,7 +40,7 @@ _TODO = re.compile(
 _COMMIT = re.compile(r"\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b")
 _REBASED = re.compile(r"refs/heads/[^\x00-\x20\x7f~^:?*\[\\]+")
 _MAX_FILE_BYTES, _MAX_FILES, _MAX_COMMITS = 1 << 20, 500, 500
-GONE = "0"
+DELETED = "0"
 """Mode of a path that was removed."""
 
 
@@ -87,8 +87,8 @@ class GitState(Struct, frozen=True):
 def read_state(origin: Origin) -> GitState:
     """Read the state of the user's repository, without the parts that cannot be read."""
     files = _operation_files(origin.git_dir)
-    named = sorted({name for path, content in files.items() for name in _names_in(path, content)})
-    commits = _commits_among(origin, named[:_MAX_COMMITS])
+    names = sorted({name for path, content in files.items() for name in _names_in(path, content)})
+    commits = _commits_among(origin, names[:_MAX_COMMITS])
     try:
         staged, added = _staged(origin) if origin.head else ((), ())
     except WorkspaceError:  # a damaged index, or objects that a partial clone lacks
@@ -103,15 +103,15 @@ def _operation_files(git_dir: Path) -> dict[str, bytes]:
     for folder in OPERATION_FOLDERS:
         if not (git_dir / folder).is_symlink() and (git_dir / folder).is_dir():
             names += sorted(f"{folder}/{name}" for name in os.listdir(git_dir / folder))
-    found = {}
+    contents = {}
     for name in names[:_MAX_FILES]:
         try:
             content = read_start(git_dir / name, _MAX_FILE_BYTES + 1, follow=False)
         except OSError:
             continue
         if len(content) <= _MAX_FILE_BYTES:
-            found[name] = content
-    return found
+            contents[name] = content
+    return contents
 
 
 def _names_in(path: str, content: bytes) -> set[str]:
@@ -126,9 +126,9 @@ def _names_in(path: str, content: bytes) -> set[str]:
 def _commits_among(origin: Origin, names: list[str]) -> tuple[str, ...]:
     if not names:
         return ()
-    asked = "".join(f"{name}\n" for name in names).encode()
+    question = "".join(f"{name}\n" for name in names).encode()
     try:
-        lines = origin.ask("cat-file", "--batch-check", stdin=asked).decode("utf-8", "replace").splitlines()
+        lines = origin.ask("cat-file", "--batch-check", stdin=question).decode("utf-8", "replace").splitlines()
     except WorkspaceError:
         return ()
     return tuple(sorted({line.split()[0] for line in lines if line.split()[1:2] == ["commit"]}))
@@ -145,22 +145,22 @@ def _rebased(files: dict[str, bytes], commits: tuple[str, ...]) -> dict[str, str
 
 def _staged(origin: Origin) -> tuple[tuple[Staged, ...], tuple[bytes, ...]]:
     """Return the entries of the index that differ from HEAD, and the paths that it only announces."""
-    found = [
-        Staged(GONE if status == "D" else mode, name, 0, path)
+    entries = [
+        Staged(DELETED if status == "D" else mode, name, 0, path)
         for mode, name, status, path in _differing(origin, "--ita-invisible-in-index")
         if status != "U"
     ]
-    known = {each.path for each in found}
+    paths = {each.path for each in entries}
     added = (path for *_, status, path in _differing(origin, "--ita-visible-in-index") if status == "A")
     for line in origin.ask("ls-files", "--unmerged", "-z").split(b"\0")[:-1]:
         described, _, path = line.partition(b"\t")
         mode, name, stage = described.decode().split()
-        found.append(Staged(mode, name, int(stage), path))
-    return tuple(found), tuple(sorted(set(added) - known))
+        entries.append(Staged(mode, name, int(stage), path))
+    return tuple(entries), tuple(sorted(set(added) - paths))
 
 
-def _differing(origin: Origin, announced: str) -> list[tuple[str, str, str, bytes]]:
-    arguments = ("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", announced, "-z", origin.head)
+def _differing(origin: Origin, option: str) -> list[tuple[str, str, str, bytes]]:
+    arguments = ("diff-index", "--cached", "--raw", "--no-renames", "--no-abbrev", option, "-z", origin.head)
     fields = origin.ask(*arguments).split(b"\0")[:-1]
     lines = (line.decode().split() for line in fields[::2])
     return [(mode, name, status, path) for (_, mode, _, name, status), path in zip(lines, fields[1::2], strict=True)]

@@ -53,8 +53,8 @@ class UncommittedWork:
             listed = git(*arguments, cwd=self._folder, environment=environment, seconds=USER_GIT_SECONDS)
         except (WorkspaceError, UsageError):  # no repository, or no commit yet
             return {}
-        found: dict[bytes, Collection[str]] = {}
+        by_path: dict[bytes, Collection[str]] = {}
         for line in listed.split(b"\0")[:-1]:
             described, _, path = line.partition(b"\t")
-            found[path] = (*found.get(path, ()), described.split()[field].decode())
-        return found
+            by_path[path] = (*by_path.get(path, ()), described.split()[field].decode())
+        return by_path

@@ -16,7 +16,7 @@ from pathlib import Path
 from stackmem.history.checked_copy import CheckedCopy, FoundFiles
 from stackmem.history.layer import Layer
 from stackmem.history.shadowing import BASE_FOLDERS, PROBE, Shadows, names_of
-from stackmem.history.steering import Found
+from stackmem.history.steering import InitialFile
 from stackmem.workspace.profile import Mount
 from stackmem.workspace.workspace import Workspace
 
@@ -61,13 +61,13 @@ class CheckGuard:
 
     def prepare(self, copy: Layer) -> CheckedCopy:
         """Restore the files that control any check, before anything runs in the copy."""
-        checked = self._find_files().over(copy)
+        checked = self._find_files().for_copy(copy)
         self.put_back += checked.put_back_steering()
         return checked
 
     def command(self, checked: CheckedCopy, workspace: Workspace, reports: Path) -> str:
         """Restore the files that control this check, and return the command to run."""
-        reader = WordReader(lambda path: _content(checked.found(path)), workspace.path, workspace.begins)
+        reader = WordReader(lambda path: _content(checked.initial_file(path)), workspace.path, workspace.begins)
         self._words = reader.take(self._command, own=True)
         if any(map(checked.existed, self._words.tests)):
             self.put_back += checked.put_back_settings()
@@ -115,7 +115,7 @@ class CheckGuard:
             if not there:
                 self._to_make.add(pattern)
                 continue
-            fragments = [each for path in there for each in included(_content(checked.found(path)) or b"")]
+            fragments = [each for path in there for each in included(_content(checked.initial_file(path)) or b"")]
             self._take(checked, lambda path, rule=rule: bool(rule.fullmatch(os.fsdecode(path))))  # type: ignore[misc]
             self._take(checked, lambda path, all_of=fragments: any(each.fullmatch(path) for each in all_of))  # type: ignore[misc]
 
@@ -179,7 +179,7 @@ class _Anything(frozenset[bytes]):
         return True
 
 
-def _content(file: Found | None) -> bytes | None:
+def _content(file: InitialFile | None) -> bytes | None:
     return None if file is None else file[1]
 
 

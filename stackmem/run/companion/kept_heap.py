@@ -131,10 +131,12 @@ class HeapStore:
 
     def _compact(self) -> None:
         """Rewrite the file with one line per chunk."""
-        held = self.read()
+        changes = self.read()
         fresh = self.path.with_name(f"{self.path.name}.new")
         with open(fresh, "wb", opener=owners) as file:
-            file.write(_encode(HeapOf(self.folder)) + b"\n" + b"".join(_encode(one) + b"\n" for one in held.values()))
+            file.write(
+                _encode(HeapOf(self.folder)) + b"\n" + b"".join(_encode(change) + b"\n" for change in changes.values())
+            )
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self.path)
@@ -155,17 +157,17 @@ def _append(path: Path, head: bytes, lines: bytes) -> int:
     """Append lines after the last complete one, with the head if the file is empty. Returns the file's size."""
     file = descriptor_of_regular(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW)
     try:
-        whole = cut_torn_line(file)
-        text = lines if whole else head + lines
+        size = cut_torn_line(file)
+        text = lines if size else head + lines
         done = 0
         while done < len(text):
             try:
-                done += os.pwrite(file, text[done:], whole + done)
+                done += os.pwrite(file, text[done:], size + done)
             except OSError:
-                os.ftruncate(file, whole)
+                os.ftruncate(file, size)
                 raise
         os.fdatasync(file)
-        return whole + len(text)
+        return size + len(text)
     finally:
         os.close(file)
 
@@ -175,8 +177,8 @@ def _bounded(changes: dict[str, HeapChange]) -> dict[str, HeapChange]:
     for name in list(changes):
         if len(changes) <= MAX_CHUNKS and chars <= MAX_CHARS:
             break
-        gone = changes.pop(name).chunk
-        chars -= len(gone.content) if gone else 0
+        chunk = changes.pop(name).chunk
+        chars -= len(chunk.content) if chunk else 0
     return changes
 
 
@@ -198,15 +200,17 @@ class HeapKeeper:
         Args:
             digest: Returns the digest of a file of the folder as it is now.
         """
-        held = [chunk for chunk in self._chunks() if not chunk.name.startswith(_FILE)]
+        chunks = [chunk for chunk in self._chunks() if not chunk.name.startswith(_FILE)]
         fitting: list[KeptChunk] = []
         heap = Heap()
-        for chunk in reversed(held):
+        for chunk in reversed(chunks):
             entry = StoreEntry(chunk.name, chunk.content, chunk.description, chunk.source)
             if not faults(heap, (entry,), budgets):
                 fitting.insert(0, chunk)
                 heap = heap.put(entry, 0, chunk.digest)
-        return KeptHeap(tuple(fitting), tuple((path, digest(path)) for path in heap.sources), len(held) - len(fitting))
+        return KeptHeap(
+            tuple(fitting), tuple((path, digest(path)) for path in heap.sources), len(chunks) - len(fitting)
+        )
 
     def kept_files(self) -> tuple[tuple[str, str], ...]:
         """Return the most recent files of the memory tool that fit into its directory, oldest write first."""
@@ -241,7 +245,7 @@ class HeapKeeper:
 
     def begin(self, heap: Heap, directory: Directory, words: Changes, by: str) -> None:
         """Take these as the saved state; later changes are attributed to the run ``by``."""
-        self.by, self._seen, self._known = by, (heap.chunks, directory.files), _kept(heap, directory)
+        self.by, self._seen, self._known = by, (heap.chunks, directory.files), _chunks_of(heap, directory)
         self._seen_words = words
 
     def follow_words(self, words: Changes) -> None:
@@ -264,7 +268,7 @@ class HeapKeeper:
         """Save the differences from the last heap and directory."""
         if heap.chunks is self._seen[0] and directory.files is self._seen[1]:
             return
-        now, before = _kept(heap, directory), self._known
+        now, before = _chunks_of(heap, directory), self._known
         at = round(time.time(), 3)
         changes = [HeapChange(name, at, None, self.by) for name in before if name not in now]
         for name, chunk in now.items():
@@ -288,7 +292,7 @@ def _name_of(words: str) -> str:
     return hashlib.sha256(" ".join(words.casefold().split()).encode(errors="replace")).hexdigest()[:16]
 
 
-def _kept(heap: Heap, directory: Directory) -> dict[str, KeptChunk]:
+def _chunks_of(heap: Heap, directory: Directory) -> dict[str, KeptChunk]:
     chunks = {
         name: KeptChunk(name, chunk.content, chunk.description, chunk.source, chunk.digest)
         for name, chunk in heap.chunks.items()
@@ -344,10 +348,10 @@ def heaps_folder(environ: Mapping[str, str]) -> Path:
 
 def all_heaps(environ: Mapping[str, str]) -> list[HeapStore]:
     """Return the heaps of all folders. Raises ``UsageError`` if one cannot be read."""
-    found = [HeapStore(path, "") for path in sorted(heaps_folder(environ).glob("*.jsonl"))]
-    for store in found:
+    stores = [HeapStore(path, "") for path in sorted(heaps_folder(environ).glob("*.jsonl"))]
+    for store in stores:
         store.read()
-    return sorted(found, key=lambda store: store.folder)
+    return sorted(stores, key=lambda store: store.folder)
 
 
 def _key(folder: Path, first: str = "") -> str:

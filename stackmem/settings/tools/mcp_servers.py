@@ -23,9 +23,9 @@ def own_servers(
     Raises:
         UsageError: A server configuration is invalid, the package is missing, or a server does not answer.
     """
-    wanted, warnings = servers(environ, cwd)
-    if not wanted:
+    table, warnings = servers(environ, cwd)
+    if not table:
         yield warnings
         return
-    with neighbor("doors: connect to tool servers")(wanted, root or cwd, asks=asks):
+    with neighbor("doors: connect to tool servers")(table, root or cwd, asks=asks):
         yield warnings

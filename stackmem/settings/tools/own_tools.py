@@ -32,7 +32,7 @@ from stackmem.errors import UsageError
 from .bounded_calls import call_within, late_ones_run
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_TAKEN = frozenset({*CALLS, "shell", "make_directory"})
+_RESERVED = frozenset({*CALLS, "shell", "make_directory"})
 MAX_CHARS = 10_000_000
 CALL_SECONDS = 600.0
 """Default time limit of a call."""
@@ -73,7 +73,7 @@ class OwnTool:
             )
         if not _NAME.fullmatch(name):
             raise UsageError(f"{name!r} is not a valid tool name; it must match {_NAME.pattern}")
-        if name in _TAKEN:
+        if name in _RESERVED:
             raise UsageError(f"the tool {name} is built in; rename yours")
         self.name, self.description = name, description
         self.parallel, self.idempotent, self.seconds = parallel, idempotent, seconds
@@ -112,9 +112,9 @@ class OwnTool:
             with PRINTING.of_tool(True):
                 value = self._call(arguments)
         except BadArguments as error:
-            return _failure("bad_arguments", error, named=False)
+            return _failure("bad_arguments", error, with_type=False)
         except ToolFailed as error:
-            return _failure("error", error, named=False)
+            return _failure("error", error, with_type=False)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - third-party code may raise anything
@@ -136,12 +136,12 @@ class OwnTool:
         return reply, False
 
 
-def _failure(failure: ToolFailure, error: BaseException, *, named: bool = True) -> ToolAnswered:
+def _failure(failure: ToolFailure, error: BaseException, *, with_type: bool = True) -> ToolAnswered:
     try:
         detail = str(error)
     except Exception:  # noqa: BLE001 - even str() of a third-party exception may fail
         detail = "it does not say why"
-    detail = f"{type(error).__name__}: {detail}" if named else detail
+    detail = f"{type(error).__name__}: {detail}" if with_type else detail
     return ToolAnswered(None, failure, whole(mark_cut(detail, _DETAIL_CHARS)))
 
 
@@ -154,7 +154,7 @@ def _as_json(value: Any) -> ToolAnswered:
             return ToolAnswered(None, "too_large", detail)
         return ToolAnswered(whole_value(json.loads(text), _DEEPEST))
     except Exception as error:  # noqa: BLE001 - third-party objects are converted
-        return _failure("error", ToolFailed(f"the result is not a JSON value ({error})"), named=False)
+        return _failure("error", ToolFailed(f"the result is not a JSON value ({error})"), with_type=False)
 
 
 class _PrintToStderr:
@@ -244,10 +244,10 @@ def register(tools: Iterable[OwnTool]) -> None:
         UsageError: A name is taken; then no tool is added.
     """
     new = list(tools)
-    for position, one in enumerate(new):
-        if one.name in TOOLS or any(one.name == other.name for other in new[:position]):
-            raise UsageError(f"the tool {one.name} already exists; rename yours")
-    TOOLS.update({one.name: one for one in new})
+    for position, own in enumerate(new):
+        if own.name in TOOLS or any(own.name == other.name for other in new[:position]):
+            raise UsageError(f"the tool {own.name} already exists; rename yours")
+    TOOLS.update({own.name: own for own in new})
 
 
 @overload
@@ -284,12 +284,12 @@ def tool(
             runs in the thread of the run.
     """
 
-    def add(given: F) -> F:
+    def add(target: F) -> F:
         own = from_function(
-            given, name=name, description=description, parallel=parallel, idempotent=idempotent, seconds=seconds
+            target, name=name, description=description, parallel=parallel, idempotent=idempotent, seconds=seconds
         )
         register([own])
-        return given
+        return target
 
     return add if function is None else add(function)
 
@@ -327,8 +327,8 @@ class _CheckedFunction:
     def _adapter(self) -> Any:
         from pydantic import TypeAdapter
 
-        made: Any = TypeAdapter
-        return made(self._function)
+        adapter: Any = TypeAdapter
+        return adapter(self._function)
 
     @cached_property
     def _arguments(self) -> Any:
@@ -339,26 +339,26 @@ class _CheckedFunction:
         """
         from pydantic_core import SchemaValidator
 
-        made: Any = SchemaValidator
+        validator: Any = SchemaValidator
         core: Any = self._adapter.core_schema
         call = core["schema"] if core["type"] == "definitions" else core
         arguments = call["arguments_schema"]
-        return made(arguments if call is core else {**core, "schema": arguments})
+        return validator(arguments if call is core else {**core, "schema": arguments})
 
     def schema(self) -> dict[str, Any]:
-        made: dict[str, Any] = self._adapter.json_schema()
-        return {"type": "object", "properties": {}, **made} if isinstance(made, dict) else {"type": "object"}
+        schema: dict[str, Any] = self._adapter.json_schema()
+        return {"type": "object", "properties": {}, **schema} if isinstance(schema, dict) else {"type": "object"}
 
     def call(self, arguments: dict[str, Any]) -> Any:
         from pydantic import ValidationError
         from pydantic_core import ArgsKwargs
 
         try:
-            positional, named = self._arguments.validate_python(ArgsKwargs((), arguments))
+            positional, keywords = self._arguments.validate_python(ArgsKwargs((), arguments))
         except ValidationError as error:
-            problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5])
+            problems = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()[:5])
             raise BadArguments(problems or str(error)) from error
-        return self._function(*positional, **named)
+        return self._function(*positional, **keywords)
 
 
 def _to_jsonable(value: Any) -> Any:

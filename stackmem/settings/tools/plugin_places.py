@@ -26,14 +26,14 @@ def ignored_plugins() -> dict[str, str]:
     """
     from pathlib import Path
 
-    counted, found = {Path(place).resolve() for place in places()}, dict[str, str]()
+    counted, by_package = {Path(path).resolve() for path in places()}, dict[str, str]()
     for folder in map(Path, sys.path):
         with suppress(OSError):
             for points in sorted(folder.glob("*.*-info/entry_points.txt")) if folder.resolve() not in counted else ():
                 if GROUP.encode() in read_regular(points):
                     name, _, version = points.parent.stem.partition("-")
-                    found.setdefault(f"{name} {version}".strip(), str(folder.resolve()))
-    return {name: folder for name, folder in found.items() if name not in _counted_names()}
+                    by_package.setdefault(f"{name} {version}".strip(), str(folder.resolve()))
+    return {name: folder for name, folder in by_package.items() if name not in _counted_names()}
 
 
 def _counted_names() -> frozenset[str]:
@@ -41,7 +41,7 @@ def _counted_names() -> frozenset[str]:
 
     return frozenset(
         " ".join(info.stem.partition("-")[::2]).strip()
-        for place in places() for info in Path(place).glob("*.*-info")
+        for path in places() for info in Path(path).glob("*.*-info")
     )  # fmt: skip
 
 
@@ -49,9 +49,9 @@ def ignored_note() -> str:
     """Return how to use the plug-ins that do not count, to follow an error, or an empty string."""
     if not (ignored := ignored_plugins()):
         return ""
-    shown = ", ".join(f"{name} in {folder}" for name, folder in list(ignored.items())[:3])
+    names = ", ".join(f"{name} in {folder}" for name, folder in list(ignored.items())[:3])
     return (
-        f"not used: {shown}; a plug-in counts only if it is installed in {places()[0]}: {sys.executable} -m pip install"
+        f"not used: {names}; a plug-in counts only if it is installed in {places()[0]}: {sys.executable} -m pip install"
     )
 
 

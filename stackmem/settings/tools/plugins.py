@@ -75,18 +75,18 @@ class PluginTable(Struct, frozen=True):
     """A dict that plug-ins extend.
 
     Attributes:
-        what: Term for one value, in messages.
+        noun: Term for one value, in messages.
         table: Maps names to values.
         wrong: Returns what is wrong with a value, as a predicate that follows its name, or an empty string.
         form: Pattern for names.
-        taken: Returns whether a name is reserved, in addition to those in the table.
+        is_reserved: Returns whether a name is reserved, in addition to those in the table.
     """
 
-    what: str
+    noun: str
     table: dict[str, Any]
     wrong: Callable[[Any], str]
     form: re.Pattern[str] = _NAME
-    taken: Callable[[str], bool] = lambda _: False
+    is_reserved: Callable[[str], bool] = lambda _: False
 
 
 def no_function(value: Any) -> str:
@@ -95,8 +95,8 @@ def no_function(value: Any) -> str:
 
 
 def _makers(value: Any) -> str:
-    made = isinstance(value, tuple) and value and all(callable(one) for one in value)
-    return "" if made else "is not a tuple of factories"
+    valid = isinstance(value, tuple) and value and all(callable(each) for each in value)
+    return "" if valid else "is not a tuple of factories"
 
 
 def _metrics() -> PluginTable:
@@ -106,7 +106,7 @@ def _metrics() -> PluginTable:
 
 def _exports() -> PluginTable:
     return PluginTable(
-        "exporter", neighbor("formats: exporters"), no_function, taken={"inspect", "swebench"}.__contains__
+        "exporter", neighbor("formats: exporters"), no_function, is_reserved={"inspect", "swebench"}.__contains__
     )
 
 
@@ -126,7 +126,7 @@ _TABLES: dict[str, Callable[[], PluginTable]] = {
     "strategies": lambda: PluginTable("strategy", STRATEGIES, no_function),
     "models": lambda: PluginTable("model", MODELS, no_function, _MODEL_NAME, lambda name: name.startswith("claude-")),
     "workspaces": lambda: PluginTable(
-        "isolation level", WORKSPACES, _makers, taken={"auto", MemoryWorkspace.level}.__contains__
+        "isolation level", WORKSPACES, _makers, is_reserved={"auto", MemoryWorkspace.level}.__contains__
     ),
     "metrics": _metrics,
     "exporters": _exports,
@@ -148,12 +148,12 @@ class _Installed:
         modules: Maps names of top-level modules to the description of their plug-in.
     """
 
-    def __init__(self, found: tuple[Distribution, ...]) -> None:
+    def __init__(self, packages: tuple[Distribution, ...]) -> None:
         self.plugins: dict[str, Plugin] = {}
         self.problems: list[str] = []
         self.modules: dict[str, str] = {}
         self._filled: set[str] = set()
-        for package in found:
+        for package in packages:
             self._load(package)
         for whose, plugin in self.plugins.items():
             self._try(whose, partial(_register, plugin))
@@ -175,10 +175,10 @@ class _Installed:
         if not isinstance(plugin, Plugin):
             raise UsageError(f"it is of type {type(plugin).__name__}, but stackmem.Plugin is required")
         for member in Plugin.__struct_fields__:
-            brought, wanted = getattr(plugin, member), tuple if member == "tools" else Mapping
-            if not isinstance(brought, wanted):
+            value, expected = getattr(plugin, member), tuple if member == "tools" else Mapping
+            if not isinstance(value, expected):
                 kind = "tuple" if member == "tools" else "dict"
-                raise UsageError(f"its {member} are of type {type(brought).__name__}, but a {kind} is required")
+                raise UsageError(f"its {member} are of type {type(value).__name__}, but a {kind} is required")
         self.plugins[whose] = plugin
 
     def fill(self) -> None:
@@ -186,8 +186,8 @@ class _Installed:
         for member in [member for member in _TABLES if member not in self._filled]:
             self._filled.add(member)
             for whose, plugin in self.plugins.items():
-                if brought := getattr(plugin, member):
-                    self._try(whose, partial(_add, _TABLES[member], brought))
+                if entries := getattr(plugin, member):
+                    self._try(whose, partial(_add, _TABLES[member], entries))
 
     def _try(self, whose: str, step: Callable[[], None]) -> None:
         try:
@@ -196,20 +196,20 @@ class _Installed:
             self.problems.append(f"{whose} cannot be used ({_reason(error)}); {_WAY_OUT}")
 
 
-def _add(opened: Callable[[], PluginTable], brought: Mapping[Any, Any]) -> None:
+def _add(opened: Callable[[], PluginTable], entries: Mapping[Any, Any]) -> None:
     """Add everything that a plug-in provides of one kind, or nothing."""
     table = opened()
-    for name, value in brought.items():
+    for name, value in entries.items():
         if not isinstance(name, str) or not table.form.fullmatch(name):
-            raise UsageError(f"{name!r} is not a valid name of a {table.what}; it must match {table.form.pattern}")
-        if name in table.table or table.taken(name):
-            raise UsageError(f"the {table.what} {name} already exists")
+            raise UsageError(f"{name!r} is not a valid name of a {table.noun}; it must match {table.form.pattern}")
+        if name in table.table or table.is_reserved(name):
+            raise UsageError(f"the {table.noun} {name} already exists")
         if wrong := table.wrong(value):
-            raise UsageError(f"the {table.what} {name} {wrong}")
-    table.table.update(brought)
+            raise UsageError(f"the {table.noun} {name} {wrong}")
+    table.table.update(entries)
     if table.table is WORKSPACES:
         isolation = OPTIONS["isolation"]
-        OPTIONS["isolation"] = isolation._replace(choices=(*isolation.choices, *brought))
+        OPTIONS["isolation"] = isolation._replace(choices=(*isolation.choices, *entries))
 
 
 def _register(plugin: Plugin) -> None:
@@ -258,18 +258,18 @@ def plugin_problems() -> tuple[str, ...]:
 
 
 @cache
-def _installed(where: tuple[str, ...]) -> _Installed:
-    return _Installed(_packages(where))
+def _installed(paths: tuple[str, ...]) -> _Installed:
+    return _Installed(_packages(paths))
 
 
 @cache
-def _packages(where: tuple[str, ...]) -> tuple[Distribution, ...]:
+def _packages(paths: tuple[str, ...]) -> tuple[Distribution, ...]:
     if not any_plugin():
         return ()
     from importlib.metadata import distributions
 
     packages: dict[str, Distribution] = {}
-    for package in distributions(path=list(where)):
+    for package in distributions(path=list(paths)):
         with suppress(UnicodeDecodeError):
             # a text search first, because parsing all entry points is slow
             if GROUP in (package.read_text("entry_points.txt") or ""):
@@ -295,13 +295,13 @@ def blame(error: BaseException) -> str:
 @cache
 def plugin_digests() -> dict[str, str]:
     """Return the SHA-256 of each plug-in's module files, by package and version."""
-    found = {}
+    digests = {}
     for package in _packages(places()):
         digest = sha256()
         for path, name in sorted(_files(package), key=lambda each: each[1]):
             digest.update(f"{name} {sha256(path.read_bytes()).hexdigest()}\n".encode())
-        found[_one_line(f"{package.metadata['Name']} {package.version}")] = digest.hexdigest()
-    return found
+        digests[_one_line(f"{package.metadata['Name']} {package.version}")] = digest.hexdigest()
+    return digests
 
 
 def refuse_unlike_plugins(there: Mapping[str, str]) -> None:
@@ -322,9 +322,9 @@ def refuse_unlike_plugins(there: Mapping[str, str]) -> None:
                     f"the plug-in {name} is not the one that was used before; install that one, or start again"
                 )
             folder = ignored_plugins().get(name)
-            where = f"; the one in {folder} does not count" if folder else ""
+            hint = f"; the one in {folder} does not count" if folder else ""
             raise UsageError(
-                f"the plug-in {name} that was used before is not installed in {places()[0]}{where}; install it with "
+                f"the plug-in {name} that was used before is not installed in {places()[0]}{hint}; install it with "
                 f"{sys.executable} -m pip install, or start again"
             )
 
