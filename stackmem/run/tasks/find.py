@@ -22,30 +22,30 @@ def find_task(name_or_path: str, cwd: Path) -> Path | None:
     """
     if not name_or_path or "\0" in name_or_path:
         raise UsageError("the task name is empty; name a task ('stackmem tasks list') or a folder")
-    given = cwd / os.path.expanduser(name_or_path)
-    if _is_task(given):
-        return given
+    folder = cwd / os.path.expanduser(name_or_path)
+    if _is_task(folder):
+        return folder
     if _NAME.fullmatch(name_or_path):
-        for place in _places(cwd):
-            if _is_task(place / name_or_path):
-                return place / name_or_path
-    if _is_folder(given):
+        for parent in _places(cwd):
+            if _is_task(parent / name_or_path):
+                return parent / name_or_path
+    if _is_folder(folder):
         return None
-    known = sorted(path.name for path in list_tasks(cwd))
-    near = difflib.get_close_matches(Path(name_or_path).name, known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
+    names = sorted(path.name for path in list_tasks(cwd))
+    near = difflib.get_close_matches(Path(name_or_path).name, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
     raise UsageError(f"no task or folder {name_or_path[:200]!r}; {hint}")
 
 
 def list_tasks(cwd: Path) -> tuple[Path, ...]:
     """Return all task folders that can be named, sorted by name. ``./tasks`` takes precedence for equal names."""
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for path in _places(cwd):
         if path.is_dir():
             for folder in path.iterdir():
                 if _NAME.fullmatch(folder.name) and _is_task(folder):
-                    found.setdefault(folder.name, folder)
-    return tuple(found[name] for name in sorted(found))
+                    folders.setdefault(folder.name, folder)
+    return tuple(folders[name] for name in sorted(folders))
 
 
 def shipped_tasks() -> Path:

@@ -86,13 +86,13 @@ def _from_json(text: str) -> dict[str, float]:
     return {name: _finite(f"reward.json: {name[:60]!r}", reward) for name, reward in value.items()}
 
 
-def _finite(what: str, value: Any) -> float:
+def _finite(label: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _NoVerdict(f"{what} is not a number")
+        raise _NoVerdict(f"{label} is not a number")
     try:
         number = float(value)
     except OverflowError as error:
-        raise _NoVerdict(f"{what} is not finite") from error
+        raise _NoVerdict(f"{label} is not finite") from error
     if not math.isfinite(number):
-        raise _NoVerdict(f"{what} is not finite")
+        raise _NoVerdict(f"{label} is not finite")
     return number

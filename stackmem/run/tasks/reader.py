@@ -197,23 +197,23 @@ def _image(folder: Path, environment: TaskTable, verifier: TaskTable, ours: Task
     with.
     """
     context = folder / "environment"
-    recipe, named = context / "Dockerfile", environment.text("docker_image") or ""
+    recipe, tag = context / "Dockerfile", environment.text("docker_image") or ""
     compose = next((path for name in _COMPOSE if (path := context / name).is_file()), None)
-    brought = recipe.is_file() or bool(named) or compose is not None
-    wanted = ours.text("image") or ("host" if (context / "workspace").is_dir() else "own")
-    if wanted not in ("own", "host"):
+    has_image = recipe.is_file() or bool(tag) or compose is not None
+    choice = ours.text("image") or ("host" if (context / "workspace").is_dir() else "own")
+    if choice not in ("own", "host"):
         raise ours.wrong("image", "'own' or 'host'")
-    if wanted == "host" or not brought:
+    if choice == "host" or not has_image:
         return None
     for path in (recipe, *((compose,) if compose else ())):
         if path.is_symlink():
             raise UsageError(f"{path} is a link; replace it with the file itself")
     workdir = environment.text("workdir") or ""
-    apart = verifier.values.get("environment_mode") == "separate"
+    is_separate = verifier.values.get("environment_mode") == "separate"
     # A named image was built from the recipe, so the recipe is not needed.
     return TaskImage(
-        context, None if named else recipe if recipe.is_file() else None, named, compose, workdir,
-        environment.texts_by_name("env"), apart,
+        context, None if tag else recipe if recipe.is_file() else None, tag, compose, workdir,
+        environment.texts_by_name("env"), is_separate,
     )  # fmt: skip
 
 
@@ -222,11 +222,13 @@ _COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compos
 
 def _unheeded(environment: TaskTable, keys: Mapping[str, str]) -> list[str]:
     """Return messages about container settings of the task that our sandbox does not support."""
-    found = [
+    messages = [
         f"{environment.path}: [environment] {key} is ignored: {reason}"
         for key, reason in keys.items()
         if environment.values.get(key)
     ]
     if environment.values.get("network_mode", "public") != "no-network":
-        found.append(f"{environment.path}: the task allows a network; it runs without one unless --network allows it")
-    return found
+        messages.append(
+            f"{environment.path}: the task allows a network; it runs without one unless --network allows it"
+        )
+    return messages

@@ -53,22 +53,22 @@ def _step(table: TaskTable, folder: Path) -> TaskStep:
     name = table.text("name")
     if name is None or "/" in name or name in (".", ".."):
         raise table.wrong("name", "the name of a folder in steps/")
-    place = folder / "steps" / name
-    for path in (place, *(place / own for own in _OWN)):
+    step_folder = folder / "steps" / name
+    for path in (step_folder, *(step_folder / own for own in _OWN)):
         if not path.resolve().is_relative_to(folder.resolve()):
             raise UsageError(f"{path} is a link out of the task; replace it with the file itself")
-    if (place / "workdir").is_dir():
+    if (step_folder / "workdir").is_dir():
         raise UsageError(
-            f"{place / 'workdir'} would have to be copied before its step, but a run gets all steps together"
+            f"{step_folder / 'workdir'} would have to be copied before its step, but a run gets all steps together"
         )
     verifier = table.section("verifier")
     # A step without its own tests uses those of the task.
-    tests = place if (place / "tests" / "test.sh").is_file() else folder
+    tests = step_folder if (step_folder / "tests" / "test.sh").is_file() else folder
     return TaskStep(
         name,
-        read_instruction(place),
+        read_instruction(step_folder),
         tests_of(tests),
-        solution_of(place),
+        solution_of(step_folder),
         verifier.positive("timeout_sec") or CHECK_SECONDS,
         verifier.texts_by_name("env"),
         _least(table),

@@ -81,29 +81,29 @@ class TaskTable:
         if self.section("environment").values.get("os", "linux") != "linux":
             raise UsageError(f"{self.path}: [environment] os is not 'linux'; stackmem runs tasks for Linux")
 
-    def unknown_keys(self, known: Keys, name: str = "") -> list[str]:
+    def unknown_keys(self, keys: Keys, name: str = "") -> list[str]:
         """Return a message for each key that is neither in Harbor's format nor in ours."""
-        found = []
+        messages = []
         for key, value in self.values.items():
-            whole = f"{name}{key}"
-            if key not in known:
-                found.append(f"{self.path}: unknown key {whole!r} is ignored")
-            elif (inner := known[key]) is not None:
+            full_key = f"{name}{key}"
+            if key not in keys:
+                messages.append(f"{self.path}: unknown key {full_key!r} is ignored")
+            elif (inner := keys[key]) is not None:
                 tables = value if isinstance(value, list) else [value]
                 for item in tables:
                     if isinstance(item, dict):
-                        found += TaskTable(self.path, item).unknown_keys(inner, f"{whole}.")
-        return found
+                        messages += TaskTable(self.path, item).unknown_keys(inner, f"{full_key}.")
+        return messages
 
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
         return _table_in(read_text(path, "task.toml"))
     except tomllib.TOMLDecodeError as error:
-        what, location = str(error), ""
-        if match := re.search(r"\(at line (\d+), column (\d+)\)", what):
-            what, location = what[: match.start()].strip(), f"{match[1]}:{match[2]}:"
-        raise UsageError(f"{path}:{location} not TOML: {what}; correct it there") from error
+        message, location = str(error), ""
+        if match := re.search(r"\(at line (\d+), column (\d+)\)", message):
+            message, location = message[: match.start()].strip(), f"{match[1]}:{match[2]}:"
+        raise UsageError(f"{path}:{location} not TOML: {message}; correct it there") from error
     except RecursionError as error:
         raise UsageError(f"{path}: nested too deeply; a task.toml needs three levels") from error
 
@@ -114,11 +114,11 @@ def _table_in(text: str) -> dict[str, Any]:
     return parse_toml(text)
 
 
-def read_text(path: Path, what: str) -> str:
+def read_text(path: Path, file_name: str) -> str:
     try:
         if not path.is_file():
             raise UsageError(
-                f"no {what} in {path.parent}; a task folder has task.toml, instruction.md and tests/test.sh"
+                f"no {file_name} in {path.parent}; a task folder has task.toml, instruction.md and tests/test.sh"
             )
         raw = read_start(path, MAX_TEXT_BYTES + 1)
     except OSError as error:
