@@ -37,13 +37,13 @@ class Layer(Protocol):
 
     Attributes:
         view: The files as file tools and commands see them.
-        kept: Host folder with the run's writes: all files of a copy, or only the changes of an overlay.
+        writes: Host folder with the run's writes: all files of a copy, or only the changes of an overlay.
         ready: Returns once the repository is ready; call it before accessing that.
         granted: Host folders that links in the workspace point to, readable for commands.
     """
 
     view: WorkspaceView
-    kept: Path
+    writes: Path
     ready: Callable[[], object]
     granted: tuple[Path, ...]
 
@@ -69,7 +69,7 @@ class OwnFolder:
         Raises:
             WorkspaceError: The folder cannot be opened, or mounts are not possible.
         """
-        self.kept = work
+        self.writes = work
         # the user's folders that are visible in it read-only, by path: mounted or linked
         self.lent = dict(lent or {})
         self.view = folder_view(work)
@@ -111,7 +111,7 @@ class Overlay:
             WorkspaceError: The overlay is not available, or another process has it.
         """
         self.folder, self.upper, self.hidden = folder, path / UPPER, frozenset(hidden)
-        self.kept = self.upper
+        self.writes = self.upper
         self._repository = repository or path / REPOSITORY
         self._lock = _lock(path)
         top = self._repository if self._repository.is_dir() else None

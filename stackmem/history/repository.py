@@ -82,7 +82,7 @@ def plan_copy(folder: Path, include: tuple[str, ...], own: tuple[Path, ...] = ()
 
 def _to_lend(root: bytes, selection: Selection, *, linked: bool) -> tuple[bytes, ...]:
     """Return folders of installed packages that a run can use in place."""
-    closed = [path + b"/" for path in (*selection.unseen, *mounts_below(root))]
+    closed = [path + b"/" for path in (*selection.hidden, *mounts_below(root))]
     if linked:
         closed += [path for path, status in selection.files.items() if _leads_back(root, path, status)]
     return tuple(

@@ -55,7 +55,7 @@ class Selection(Struct, frozen=True):
     folders: list[bytes]  # folders to create even if they are empty
     dependencies: list[bytes]  # folders of installed packages among them
     skipped: list[bytes]  # skipped files that are worth reporting
-    unseen: frozenset[bytes] = frozenset()  # names that no run may see, including those not worth reporting
+    hidden: frozenset[bytes] = frozenset()  # names that no run may see, including those not worth reporting
 
 
 def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Selection:
@@ -77,7 +77,7 @@ def select(folder: Path, include: Iterable[str], own: Iterable[Path] = ()) -> Se
     for name in include:
         picked.include(included(folder, name), name)
     picked.refuse_unreadable()
-    names = frozenset((*picked.skipped, *picked.unseen))
+    names = frozenset((*picked.skipped, *picked.hidden))
     return Selection(picked.files, picked.folders, picked.dependencies(), sorted(picked.skipped), names)
 
 
@@ -133,7 +133,7 @@ class Picked:
         self.files: dict[bytes, os.stat_result] = {}
         self.folders: list[bytes] = []
         self.skipped: set[bytes] = set()
-        self.unseen: set[bytes] = set()
+        self.hidden: set[bytes] = set()
         self._root = root
         self._own = {os.path.relpath(os.fsencode(path), root) for path in own} - {b"."}
         self._unreadable: list[bytes] = []
@@ -265,7 +265,7 @@ class Picked:
             self.skipped.add(path)
             return True
         if never_copied(name):
-            self.unseen.add(path)
+            self.hidden.add(path)
             return True
         return False
 

@@ -163,7 +163,7 @@ def _visibility_notes(plan: Plan) -> tuple[str, ...]:
     withheld = (
         (f"not in the workspace, although in the folder: {', '.join(skipped[:_MAX_NAMES])}{more}",) if skipped else ()
     )
-    return (*request.unseen, *withheld, *plan.instructions.notes, *NOTES)
+    return (*request.gaps, *withheld, *plan.instructions.notes, *NOTES)
 
 
 def _with_look(

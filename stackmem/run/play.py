@@ -216,7 +216,7 @@ def _result(state: State, opened: Opened, seconds: float, *, keep: bool) -> RunR
         run_dir=str(places.run),
         wall_seconds=round(seconds, 3),
         isolation=opened.workspace.level,
-        workspace=str(places.layer.kept) if places.layer is not None and keep and not child_end(state) else "",
+        workspace=str(places.layer.writes) if places.layer is not None and keep and not child_end(state) else "",
         chunks=state.heap.stored,
         failure=failure_of(state),
         **result_fields(state),

@@ -168,7 +168,7 @@ def place_run(
     more = (*rules.notes, *hooks.notes, *project.missing, *more, *why_none, *sockets, *search)
     return Request(
         subject, resolved, cwd, folders, model, None, (*warnings, *more), project=project, tools=tools, origin=origin,
-        unseen=gaps, permissions=rules.rules, hooks=hooks,
+        gaps=gaps, permissions=rules.rules, hooks=hooks,
     )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ class Request(Struct, frozen=True):
     programs: FoundPrograms = FoundPrograms()  # the programs for the agent; empty for a task
     permissions: tuple[PermissionRule, ...] = ()  # the permission rules; empty for a task
     hooks: FoundHooks = FoundHooks()  # the hooks; a task has none
-    unseen: tuple[str, ...] = ()  # what the agent does not see or sees changed, one sentence each
+    gaps: tuple[str, ...] = ()  # what the agent does not see or sees changed, one sentence each
     # the repository of a user folder, which the workspace gets a copy of; None if there is none
     origin: Origin | None = None
     session: SessionRules | None = None  # set only for a conversation

@@ -179,7 +179,7 @@ def _from_file(file: SettingsFile | None, layer: Literal["project", "user"], hom
     if file is None:
         return
     for key, raw in file.values.items():
-        source = file.place(key)
+        source = file.location_of(key)
         origin = ValuePlace(source, folder=file.path.parent, home=home, key=key, textual=False)
         yield Value(key, read_value(OPTIONS[key], raw, origin), source, layer)
 

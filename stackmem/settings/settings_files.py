@@ -38,7 +38,7 @@ class SettingsFile(Struct, frozen=True):
     table: tuple[str, ...] = ()  # names of the enclosing tables, outermost first
     project: bool = False  # whether it belongs to a project and may only set harmless options
 
-    def place(self, key: str) -> str:
+    def location_of(self, key: str) -> str:
         """Return the location, for example ``stackmem.toml:3``, without the line if it cannot be determined."""
         line = line_of(self.text, (*self.table, key))
         return f"{self.spelled}:{line}" if line else self.spelled
@@ -219,16 +219,18 @@ def _refuse_foreign_keys(file: SettingsFile) -> None:
     for key in file.values:
         option = OPTIONS.get(ELSEWHERE.get(key, key))
         if option is None:
-            raise UsageError(f"{file.place(key)}: no setting {key[:60]!a}; {suggestion(key, OPTIONS)}")
+            raise UsageError(f"{file.location_of(key)}: no setting {key[:60]!a}; {suggestion(key, OPTIONS)}")
         if file.project and not option.project:
             raise UsageError(
-                f"{file.place(key)}: {key} cannot be set by a project; use {option.flag}, {option.variable} "
+                f"{file.location_of(key)}: {key} cannot be set by a project; use {option.flag}, {option.variable} "
                 "or your own configuration file"
             )
         if file.project and key == "model" and str(file.values[key]).strip().startswith("script:"):
-            raise UsageError(f"{file.place(key)}: a project can name a model, but not a script; use --model")
+            raise UsageError(f"{file.location_of(key)}: a project can name a model, but not a script; use --model")
         if key in ELSEWHERE:
-            raise UsageError(f"{file.place(key)}: {key} belongs in a sandbox profile; name one with {option.name}")
+            raise UsageError(
+                f"{file.location_of(key)}: {key} belongs in a sandbox profile; name one with {option.name}"
+            )
 
 
 def line_of(text: str, keys: tuple[str, ...]) -> int | None:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from .clip import cut
 from .lines import LineSpan, shown_lines
 from .outcome import ToolOutcome
-from .refusals import ToolRefused, named
+from .refusals import ToolRefused, quote
 
 PARSED_BYTES = 64 * 1024
 """Maximum size of a file that is parsed for syntax errors."""
@@ -34,11 +34,11 @@ def relative(path: str, inside: str) -> bytes:
     try:
         raw = path.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
-        raise ToolRefused(f"{named(path)} contains a character that file names cannot contain; leave it out") from None
+        raise ToolRefused(f"{quote(path)} contains a character that file names cannot contain; leave it out") from None
     if not raw:
         raise ToolRefused("the path is empty; use '.' for the workspace itself")
     if b"\0" in raw:
-        raise ToolRefused(f"{named(path)} contains a NUL character, which file names cannot contain; leave it out")
+        raise ToolRefused(f"{quote(path)} contains a NUL character, which file names cannot contain; leave it out")
     if not raw.startswith(b"/"):
         return raw
     own, parts = path_parts(os.fsencode(inside)), path_parts(raw)
@@ -52,7 +52,7 @@ def parted(path: str, raw: bytes) -> tuple[bytes, bytes]:
     """Split the path of a file to write into directory and name; ``raw`` is relative to the root."""
     directory, _, last = raw.rpartition(b"/")
     if last in {b"", b".", b".."}:
-        raise ToolRefused(f"{named(path)} names a directory; end the path with a file name")
+        raise ToolRefused(f"{quote(path)} names a directory; end the path with a file name")
     return directory or b".", last
 
 
@@ -70,13 +70,13 @@ def answer(
 ) -> ToolOutcome:
     """Return the answer with the lines that were read."""
     if span.binary:
-        raise ToolRefused(f"binary, {size} bytes: {named(path)} is not UTF-8 text; look at it with run_command")
+        raise ToolRefused(f"binary, {size} bytes: {quote(path)} is not UTF-8 text; look at it with run_command")
     if span.lines == 0 and start == 1:
         return ToolOutcome(cut("[empty file]", shown_bytes))
     if start > span.lines:
         there = f"has {span.lines} lines" if span.counted else f"is too long to search after line {span.lines}"
         way = "leave start_line out to read from line 1"
-        raise ToolRefused(f"start_line {start} does not exist: {named(path)} {there}; {way}")
+        raise ToolRefused(f"start_line {start} does not exist: {quote(path)} {there}; {way}")
     return ToolOutcome(shown_lines(span, start, ranged=ranged, shown_bytes=shown_bytes, scrub=scrub))
 
 
@@ -169,7 +169,7 @@ def written(path: str, raw: bytes, size: int | None, before: bytes) -> ToolOutco
     """
     previous = "it is new" if size is None else f"it had {size} bytes"
     note = (syntax_note(path, raw) or lost_note(path, before, raw)) + form_note(before, raw)
-    return ToolOutcome(f"wrote {len(raw)} bytes to {named(path)}; {previous}{note}")
+    return ToolOutcome(f"wrote {len(raw)} bytes to {quote(path)}; {previous}{note}")
 
 
 def form_note(before: bytes, raw: bytes) -> str:
@@ -186,11 +186,11 @@ def form_note(before: bytes, raw: bytes) -> str:
 
 def unchanged(path: str) -> ToolOutcome:
     """Return the answer to a write that would not change the file."""
-    return ToolOutcome(f"nothing changed: {named(path)} has exactly this content already; run it, or do what remains")
+    return ToolOutcome(f"nothing changed: {quote(path)} has exactly this content already; run it, or do what remains")
 
 
 def protected(path: str) -> str:
-    return f"{named(path)} is protected, because git or stackmem act on it; leave it as it is"
+    return f"{quote(path)} is protected, because git or stackmem act on it; leave it as it is"
 
 
 def path_parts(path: bytes) -> list[bytes]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from .answers import syntax_note
 from .clip import cut, visible
 from .outcome import ToolOutcome
-from .refusals import ToolRefused, named
+from .refusals import ToolRefused, quote
 
 EDITED_BYTES = 8 * 1024 * 1024  # maximum size of a file; larger ones must be edited with a command
 _COMPARED_LINES = 5_000  # number of lines searched for a near match
@@ -39,9 +39,9 @@ def edited(
         ToolRefused: The edit is not possible. The message gives the reason and similar lines.
     """
     if len(raw) > EDITED_BYTES:
-        raise ToolRefused(f"{named(path)} is over {EDITED_BYTES:,} bytes; change it with run_command")
+        raise ToolRefused(f"{quote(path)} is over {EDITED_BYTES:,} bytes; change it with run_command")
     if b"\0" in raw:
-        raise ToolRefused(f"binary, {len(raw)} bytes: {named(path)} is not text; change it with run_command")
+        raise ToolRefused(f"binary, {len(raw)} bytes: {quote(path)} is not text; change it with run_command")
     if not old:
         raise ToolRefused("old_string is empty; copy the text to be replaced, or use write_file for a new file")
     if old == new:
@@ -56,18 +56,18 @@ def edited(
     if not places:
         short = _whole_file(text, scrub)
         way_out = f"copy it from the file, which is now:\n{short}" if short else _nearest(text, old, scrub)
-        raise ToolRefused(f"old_string was not found in {named(path)}; {way_out}")
+        raise ToolRefused(f"old_string was not found in {quote(path)}; {way_out}")
     if places > 1 and not every:
         short = _whole_file(text, scrub)
         raise ToolRefused(
-            f"old_string occurs {places} times in {named(path)} ({_lines_of(text, old)}); "
+            f"old_string occurs {places} times in {quote(path)} ({_lines_of(text, old)}); "
             f'give more of the lines around one of them, or set "replace_all": true to replace all {places}'
             + (f". The file is now:\n{short}" if short else "")
         )
     grown = places * (len(new.encode("utf-8", "surrogatepass")) - len(old.encode("utf-8", "surrogatepass")))
     if len(raw) + grown > EDITED_BYTES:
-        raise ToolRefused(f"{named(path)} would be over {EDITED_BYTES:,} bytes; change it with run_command")
-    answer = f"replaced {places} {'place' if places == 1 else 'places'} in {named(path)} ({_lines_of(text, old)})"
+        raise ToolRefused(f"{quote(path)} would be over {EDITED_BYTES:,} bytes; change it with run_command")
+    answer = f"replaced {places} {'place' if places == 1 else 'places'} in {quote(path)} ({_lines_of(text, old)})"
     try:
         content = text.replace(old, new).encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:

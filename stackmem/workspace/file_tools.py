@@ -19,7 +19,7 @@ from .clip import meant_name, shown_name
 from .editing import EDITED_BYTES, edited
 from .lines import scan
 from .outcome import ToolOutcome
-from .refusals import Action, ToolRefused, named, refusal
+from .refusals import Action, ToolRefused, quote, refusal
 
 DIGESTED_BYTES = 8 * 1024 * 1024  # maximum size of a file with a digest
 LISTING_BYTES = 32 * 1024
@@ -104,7 +104,7 @@ class FileTools(ABC):
             return ToolOutcome(str(self._refused(error, action, path)), failed=True)
 
     def _refused(self, error: OSError, action: Action, path: str) -> ToolRefused:
-        return ToolRefused(refusal(error, action, named(path), shown_name(self._inside)))
+        return ToolRefused(refusal(error, action, quote(path), shown_name(self._inside)))
 
     def _read(self, path: str, start_line: int | None, end_line: int | None, shown_bytes: int) -> ToolOutcome:
         start = first_line(start_line, end_line)

@@ -26,7 +26,7 @@ from .clip import meant_name, shown_name
 from .file_tools import PROTECTED_IN_ROOT, FileTools, Read, WriteTarget
 from .listing import IgnoreAnswers, listing
 from .overlay.view import folder_view
-from .refusals import ToolRefused, named, other_kind
+from .refusals import ToolRefused, other_kind, quote
 
 _OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY  # so that opening a FIFO does not block
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NONBLOCK
@@ -200,7 +200,7 @@ class Files(FileTools):
         if before is None or stat.S_ISREG(before.st_mode):
             return name, before
         if stat.S_ISLNK(before.st_mode):
-            raise ToolRefused(f"{named(path)} is a symlink; write to the file it points to, under that file's own path")
+            raise ToolRefused(f"{quote(path)} is a symlink; write to the file it points to, under that file's own path")
         raise ToolRefused(other_kind(path, before))
 
     def _protected(self, parent: int, name: bytes) -> bool:

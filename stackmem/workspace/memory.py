@@ -30,7 +30,7 @@ from .file_tools import PROTECTED_IN_ROOT, FileTools, Read, WriteTarget
 from .listing import DirectoryEntry, arranged
 from .outcome import ToolOutcome
 from .profile import Mount
-from .refusals import ToolRefused, named
+from .refusals import ToolRefused, quote
 from .shown import shown_output
 from .workspace import refused_command
 
@@ -292,7 +292,7 @@ def _option(word: str) -> bool:
 
 
 def _directory(path: str) -> str:
-    return f"{named(path)} is a directory; list_files shows what it holds"
+    return f"{quote(path)} is a directory; list_files shows what it holds"
 
 
 def _joined(directory: str, name: bytes) -> str:

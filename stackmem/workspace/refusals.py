@@ -56,7 +56,7 @@ def refusal(error: OSError, action: Action, name: str, inside: str) -> str:
             return f"{name}: {error.strerror or 'unknown failure'}; try again, or use another path"
 
 
-def named(path: str) -> str:
+def quote(path: str) -> str:
     """Return the path in quotes, safe to display and shortened if necessary."""
     name = shown_name(path)
     return f"'{name}'" if len(name.encode()) <= _NAME_BYTES else f"'{cut(name, _NAME_BYTES)}…'"
@@ -66,5 +66,5 @@ def other_kind(path: str, status: os.stat_result) -> str:
     """Return the message for a path that is not a regular file."""
     kind = stat.S_IFMT(status.st_mode)
     if kind == stat.S_IFDIR:
-        return f"{named(path)} is a directory; list_files shows what it holds"
-    return f"{named(path)} is not a regular file, but {_KINDS.get(kind, 'of another kind')}; use another path"
+        return f"{quote(path)} is a directory; list_files shows what it holds"
+    return f"{quote(path)} is not a regular file, but {_KINDS.get(kind, 'of another kind')}; use another path"

@@ -30,8 +30,8 @@ def test_every_setting_is_shown_with_its_source():
 
 
 def test_none_defaults_are_explained():
-    assert row(shown({"max_usd": "none"}), "max_usd").shown == "none (no limit)"
-    assert row(shown({"include": ["none"]}), "include").shown == "none (no ignored files)"
+    assert row(shown({"max_usd": "none"}), "max_usd").text == "none (no limit)"
+    assert row(shown({"include": ["none"]}), "include").text == "none (no ignored files)"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_refused_address_does_not_show_its_login():
 
 def test_a_value_stays_on_its_line_and_cannot_play_with_the_terminal():
     rows = shown({"check": "make\n\tx\u202e", "runs_dir": "/r/\udcff"})
-    assert row(rows, "check").shown == r"make\n\tx\u202e"
+    assert row(rows, "check").text == r"make\n\tx\u202e"
     assert all(line.isprintable() for line in config_text(rows).splitlines())
     assert config_json(rows).encode("utf-8")
 

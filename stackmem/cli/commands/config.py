@@ -39,7 +39,7 @@ class ConfigRow(NamedTuple):
 
     name: str
     bare: Any  # machine-readable: None, a bool, a number, a string or a list of strings
-    shown: str  # human-readable
+    text: str  # human-readable
     source: str
 
 
@@ -65,7 +65,7 @@ def hook_rows(folder: Path, environ: Mapping[str, str]) -> tuple[ConfigRow, ...]
 def config_text(rows: tuple[ConfigRow, ...]) -> str:
     """Format rows in three columns: name, source, value. The value comes last, because only it can be long."""
     name, source = (max(len(row[column]) for row in rows) for column in (0, 3))
-    return "\n".join(f"{row.name:<{name}}  {row.source:<{source}}  {row.shown}" for row in rows)
+    return "\n".join(f"{row.name:<{name}}  {row.source:<{source}}  {row.text}" for row in rows)
 
 
 def config_json(rows: tuple[ConfigRow, ...]) -> str:

@@ -64,7 +64,7 @@ class CheckReport:
 
         Args:
             names: The test runners that the check names.
-            unseen: Whether the check sets Python's environment, so that test runs may go unobserved.
+            sets_environment: Whether the check sets Python's environment, so that test runs may go unobserved.
         """
         sessions = [
             session

@@ -18,7 +18,7 @@ from stackmem.trace.images import images_of, keep_image
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.files import Files
 from stackmem.workspace.outcome import ToolOutcome
-from stackmem.workspace.refusals import ToolRefused, named
+from stackmem.workspace.refusals import ToolRefused, quote
 from stackmem.workspace.workspace import Workspace
 
 from ..ports import Returned, WorkspacePort
@@ -157,4 +157,4 @@ def _blind(raw: bytes) -> str:
 
 
 def _refused(path: str, reason: str) -> ToolOutcome:
-    return ToolOutcome(f"{named(path)} cannot be shown: {reason}", failed=True)
+    return ToolOutcome(f"{quote(path)} cannot be shown: {reason}", failed=True)

@@ -36,7 +36,7 @@ class OverlayPlaces(Struct, frozen=True):
     work: Path  # on the same file system, for use by the kernel
     hide: Path  # mount point of the whiteouts
     view: Path  # mount point of the merged files
-    over: Path | None = None  # a second read-only folder on top of the first
+    top: Path | None = None  # a second read-only folder on top of the first
 
 
 class MountOrder(Struct, frozen=True):
@@ -53,7 +53,7 @@ def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) 
     Raises:
         WorkspaceError: The kernel does not support or allow it. No mount is left behind.
     """
-    layers = (places.over, folder) if places.over else (folder,)
+    layers = (places.top, folder) if places.top else (folder,)
     try:
         fds = _mounted((places.hide, places.upper, places.work, places.view, *layers), hidden)
     except OSError as error:
