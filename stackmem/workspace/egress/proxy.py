@@ -320,8 +320,8 @@ class _Connection:
         raise Turned(502, f"is allowed, but {reason}", allowed=True)
 
     async def _addresses(self, host: str, port: int) -> list[str]:
+        try:
             texts = await look_up(self._network.resolve or system_addresses, host, port, self._network.connect_seconds)
-            )
         except (OSError, TimeoutError, ValueError) as error:
             raise Turned(502, "is allowed, but no address of it was found", allowed=True) from error
         public = public_ones(texts)
