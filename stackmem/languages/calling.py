@@ -74,9 +74,9 @@ class _CallingPort:
 
     def called(self, moment: DebugMoment) -> None:
         """Forward a moment of a program that this one calls."""
-        below = self._last.stack if self._last else ()
+        inner_stack = self._last.stack if self._last else ()
         try:
-            self._watch(replace(moment, stack=(*moment.stack, *below)))
+            self._watch(replace(moment, stack=(*moment.stack, *inner_stack)))
         except Halted as halted:
             self.ending = halted
             raise
@@ -91,22 +91,22 @@ class _Caller:
     def drive(self, program: Program) -> Program:
         return _relay(program, _calls, self._carry_out)
 
-    def _carry_out(self, asked: InvokeTool | Group) -> Routine:
-        if isinstance(asked, InvokeTool):
-            return (yield from self._call(asked.arguments))
-        others = [each for each in asked.operations if not _calls(each)]
-        found = list((yield Group(tuple(others), asked.most)) if others else ())
+    def _carry_out(self, operation: InvokeTool | Group) -> Routine:
+        if isinstance(operation, InvokeTool):
+            return (yield from self._call(operation.arguments))
+        others = [each for each in operation.operations if not _calls(each)]
+        results = list((yield Group(tuple(others), operation.most)) if others else ())
         answers: list[Any] = []
-        for each in asked.operations:
+        for each in operation.operations:
             if isinstance(each, InvokeTool) and each.tool == TOOL:
                 answers.append((yield from self._call(each.arguments)))
             else:
-                answers.append(found.pop(0))
+                answers.append(results.pop(0))
         return tuple(answers)
 
     def _call(self, arguments: dict[str, Any]) -> Routine:
         """Run a program and return the answer of the call."""
-        path, inputs = arguments.get("path"), _named(arguments.get("inputs"))
+        path, inputs = arguments.get("path"), _as_mapping(arguments.get("inputs"))
         unknown = next((name for name in arguments if name not in ("path", "inputs")), None)
         if unknown is not None:
             return _failed("bad_arguments", f"run_program takes no {unknown[:80]!r}; it takes path and inputs")
@@ -129,15 +129,15 @@ class _Caller:
         yield EnterFrame(name, f"Run the program {name}.")
         opened = 0
 
-        def count(asked: EnterFrame | LeaveFrame) -> Routine:
+        def count(operation: EnterFrame | LeaveFrame) -> Routine:
             nonlocal opened
-            yield asked
-            opened += 1 if isinstance(asked, EnterFrame) else -1
+            yield operation
+            opened += 1 if isinstance(operation, EnterFrame) else -1
 
         try:
             callee = self._open_language(language)
             program = linked(self._launch(source, inputs), callee, self._open_language, self._depth + 1)
-            value = yield from _relay(program, lambda asked: isinstance(asked, EnterFrame | LeaveFrame), count)
+            value = yield from _relay(program, lambda operation: isinstance(operation, EnterFrame | LeaveFrame), count)
         except Halted as halted:
             if isinstance(self.launch.watch, _CallingPort) and self.launch.watch.ending is not None:
                 raise
@@ -166,11 +166,11 @@ class _Caller:
         )  # fmt: skip
 
 
-def _calls(asked: object) -> bool:
+def _calls(operation: object) -> bool:
     """Return whether an operation calls a program."""
-    if isinstance(asked, Group):
-        return any(map(_calls, asked.operations))
-    return isinstance(asked, InvokeTool) and asked.tool == TOOL
+    if isinstance(operation, Group):
+        return any(map(_calls, operation.operations))
+    return isinstance(operation, InvokeTool) and operation.tool == TOOL
 
 
 def _relay(program: Program, wants: Callable[[Any], bool], handle: Callable[[Any], Routine]) -> Routine:
@@ -179,11 +179,11 @@ def _relay(program: Program, wants: Callable[[Any], bool], handle: Callable[[Any
     answer: Any = None
     while True:
         try:
-            asked = resume(answer)
+            operation = resume(answer)
         except StopIteration as stop:
             return stop.value
         try:
-            answer = (yield from handle(asked)) if wants(asked) else (yield asked)
+            answer = (yield from handle(operation)) if wants(operation) else (yield operation)
             resume = program.send
         except Halted as refused:
             answer, resume = refused, program.throw
@@ -193,7 +193,7 @@ def _failed(kind: ToolFailure, detail: str) -> ToolAnswer:
     return ToolAnswer(None, kind, detail)
 
 
-def _named(inputs: Any) -> dict[str, Any] | None:
+def _as_mapping(inputs: Any) -> dict[str, Any] | None:
     """Return inputs as a mapping; a list of pairs counts as one, because S-expressions write mappings so."""
     if inputs is None:
         return {}

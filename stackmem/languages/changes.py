@@ -22,7 +22,7 @@ class VariableChanges:
     """
 
     def __init__(self, *, full: bool = False) -> None:
-        self._whole = full
+        self._full = full
         self._seen: dict[tuple[str, str, int], dict[str, Any]] = {}  # keyed by agent, frame name and depth
 
     def lines(self, moment: DebugMoment) -> tuple[str, ...]:
@@ -38,12 +38,12 @@ class VariableChanges:
         begins_with = around[0].variables if around else {}
         before = begins_with if moment.kind == "entered" else self._seen.get(key, begins_with)
         self._seen[key] = deepcopy(frame.variables)
-        changes = _whole_changes if self._whole else partial(_changes, "")
-        found = () if moment.kind == "entered" else tuple(changes(before, frame.variables))
-        within = f"{frame.name}: " if around else ""
-        if not self._whole and len(found) > _MAX_LINES:
-            found = (*found[:_MAX_LINES], f"and {len(found) - _MAX_LINES:,} more changes")
-        return tuple(f"{within}{line}" for line in found)
+        changes = _whole_changes if self._full else partial(_changes, "")
+        lines = () if moment.kind == "entered" else tuple(changes(before, frame.variables))
+        prefix = f"{frame.name}: " if around else ""
+        if not self._full and len(lines) > _MAX_LINES:
+            lines = (*lines[:_MAX_LINES], f"and {len(lines) - _MAX_LINES:,} more changes")
+        return tuple(f"{prefix}{line}" for line in lines)
 
 
 def _whole_changes(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:

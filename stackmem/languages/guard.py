@@ -56,19 +56,21 @@ class StepCheck(Struct):
 
 def check_of(step: InvokeTool, workspace: str) -> StepCheck | None:
     """Return the check of a step, or None if it is not checked."""
-    tool, given = _AS_CALLS.get(step.tool, step.tool), step.arguments
+    tool, arguments = _AS_CALLS.get(step.tool, step.tool), step.arguments
     if step.tool == permissions.RUN_PYTHON:
-        if given.get("session") is not None or given.get("answers"):  # a Python program, or a function that goes on
+        if arguments.get("session") is not None or arguments.get(
+            "answers"
+        ):  # a Python program, or a function that goes on
             return None
-        order = json.decode(given["order"])
+        order = json.decode(arguments["order"])
         return StepCheck(tool, order["function"], {name: order[name] for name in ("function", "arguments")})
     if tool == "run_command":
-        about = str(given.get("command", ""))
+        subject = str(arguments.get("command", ""))
     elif step.tool in _AS_CALLS:  # the paths of programs begin at the workspace, those of rules at the run's folder
-        about = posixpath.join(workspace, str(given.get("path") or "."))
+        subject = posixpath.join(workspace, str(arguments.get("path") or "."))
     else:
-        about = json.encode(given, order="deterministic").decode()
-    return StepCheck(tool, about, given)
+        subject = json.encode(arguments, order="deterministic").decode()
+    return StepCheck(tool, subject, arguments)
 
 
 class StepGuard:
@@ -89,7 +91,7 @@ class StepGuard:
         if check.refused:
             return CallRejected("hook_refused", check.refused)
         if check.before < len(hooks):
-            return RunHook(hooks[check.before], _given("before_tool", check, state), state.heap.sources)
+            return RunHook(hooks[check.before], _hook_input("before_tool", check, state), state.heap.sources)
         if rule is None or not asks:
             return None
         if check.decided is not None:
@@ -107,7 +109,7 @@ class StepGuard:
         hooks = hooks_of(state, "after_tool", check.tool) if check.answer is not None else ()
         if check.after >= len(hooks):
             return None
-        return RunHook(hooks[check.after], _given("after_tool", check, state), state.heap.sources)
+        return RunHook(hooks[check.after], _hook_input("after_tool", check, state), state.heap.sources)
 
     def note(self, check: StepCheck, event: HookRan | PersonDecided) -> None:
         """Take note of the outcome of a hook or of the user's decision."""
@@ -128,15 +130,15 @@ def applies(state: State) -> bool:
     return state.begun.guards is not UNSET
 
 
-def _given(event: HookEvent, check: StepCheck, state: State) -> str:
+def _hook_input(event: HookEvent, check: StepCheck, state: State) -> str:
     """Return the input of the hooks, as JSON."""
     path = state.program.path if state.program is not None else ""
-    given: dict[str, object] = {
+    fields: dict[str, object] = {
         "hook_event_name": event, "frame": state.running.name, "step": state.step, "program_step": path,
         "tool_name": check.tool, "tool_input": check.arguments,
     }  # fmt: skip
     if check.answer is not None:
         answer = check.answer
         text = answer.detail or (answer.value if isinstance(answer.value, str) else json.encode(answer.value).decode())
-        given["tool_response"] = {"text": text, "failed": bool(answer.failed)}
-    return json.encode(given).decode()
+        fields["tool_response"] = {"text": text, "failed": bool(answer.failed)}
+    return json.encode(fields).decode()

@@ -51,7 +51,7 @@ class ProgramInterpreter:
         self._begin()
 
     def _begin(self) -> None:
-        self._kept: list[tuple[bool, Answer]] = []
+        self._kept_answers: list[tuple[bool, Answer]] = []
         self.frames: list[EnterFrame] = []
         self.called: dict[str, str] = {}
         self.operation: Operation | Note | Ended = Ended()
@@ -62,7 +62,7 @@ class ProgramInterpreter:
     def listen(self) -> None:
         """Record happenings from now on, starting with the pending operation, and discard the kept answers."""
         self._listens = True
-        self._keep, self._kept = False, []
+        self._keep, self._kept_answers = False, []
         self._note_operation()
 
     def _note_operation(self) -> None:
@@ -75,19 +75,19 @@ class ProgramInterpreter:
 
     def answer(self, answer: Answer, *, outside: bool = False) -> None:
         """Answer the pending operation."""
-        asked = self.operation
+        operation = self.operation
         self._under_way = True
         if self._keep:
-            self._kept.append((outside, answer))
+            self._kept_answers.append((outside, answer))
         if outside and self._listens:
             self.happened.append(answer)
-        match asked:
+        match operation:
             case EnterFrame():
-                self.frames.append(asked)
+                self.frames.append(operation)
             case LeaveFrame():
                 self.frames = self.frames[:-1]
             case KeepChunk():
-                self.called.setdefault(chunk_name(asked.name), asked.name)
+                self.called.setdefault(chunk_name(operation.name), operation.name)
             case _:
                 pass
         self._step(lambda: self._program.send(answer))
@@ -95,13 +95,13 @@ class ProgramInterpreter:
     def refuse(self, error: Halted) -> None:
         """Raise ``error`` at the point where the program waits."""
         if self._keep:
-            self._kept.append((False, error))
+            self._kept_answers.append((False, error))
         self._step(lambda: self._program.throw(error))
 
     def back_to_question(self) -> None:
         """After a fault, rerun the program up to the last operation that the outside world answered."""
-        last = max((index for index, (outside, _) in enumerate(self._kept) if outside), default=-1)
-        fed = self._kept[: max(0, last)]
+        last = max((index for index, (outside, _) in enumerate(self._kept_answers) if outside), default=-1)
+        fed = self._kept_answers[: max(0, last)]
         self._begin()
         for outside, answer in fed:
             self._skip_notes()

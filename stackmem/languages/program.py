@@ -96,7 +96,7 @@ class ProgramDecider:
         base: int = 0,  # index of the program's first frame in the stack; above 0 if an agent called the program
     ) -> None:
         """Start the interpreter."""
-        self._begun, self._base = start, base
+        self._start, self._base = start, base
         self._strategy, self._open_strategy = strategy, open_strategy
         self._text_of, self._keep, self._watch = text_of, keep, watch
         self._round: Round | None = None
@@ -134,39 +134,39 @@ class ProgramDecider:
 
     def _next(self, state: State) -> Event | Effect | None:
         if state.program is None and state.stack and state.end is None:
-            return self._begun
+            return self._start
         if state.end is not None or not state.stack or state.stack[-1].program != "steps":
             return machine.advance(state, self._strategy)
         aligned = self._aligned(state)
         while aligned is None:
-            match asked := self.operation:
-                case _ if isinstance(asked, Note):  # the most common case
-                    return asked
+            match operation := self.operation:
+                case _ if isinstance(operation, Note):  # the most common case
+                    return operation
                 case InvokeTool() | Complete() | LoadSource() | RunFrame() | Group():
-                    upcoming = self._ask(asked, state)
+                    upcoming = self._ask(operation, state)
                     if upcoming is not None:
                         return upcoming
                 case KeepChunk() | ReadChunk() | DropChunk() | ListChunks():
-                    settled = settle_chunk(asked, state, self._interpreter.called)
-                    if isinstance(settled, ChunkKept | ChunkDropped):
-                        return settled
-                    self._interpreter.answer(settled)
+                    outcome = settle_chunk(operation, state, self._interpreter.called)
+                    if isinstance(outcome, ChunkKept | ChunkDropped):
+                        return outcome
+                    self._interpreter.answer(outcome)
                 case ReadHistory():
                     self._interpreter.answer(caller_history(state, self._base))
                 case EnterFrame() if state.running.depth >= PROGRAM_DEPTH:
                     self._interpreter.refuse(_too_deep())
-                case ReadSpending() if asked.seconds and not self._clock_read:
+                case ReadSpending() if operation.seconds and not self._clock_read:
                     return ReadClock()
                 case ReadSpending():
                     self._clock_read = False
                     self._interpreter.answer(spending(state))
                 case _:
-                    return self._follows(asked, state)
+                    return self._follows(operation, state)
         return aligned
 
-    def _ask(self, asked: Single | Group, state: State) -> Event | Effect | None:
+    def _ask(self, operation: Single | Group, state: State) -> Event | Effect | None:
         """Return the next effect for the pending operation; None once the program was answered or refused."""
-        self._round = self._round or Round(self._placed(asked), self._text_of, self._guard)
+        self._round = self._round or Round(self._placed(operation), self._text_of, self._guard)
         if self._round.next_frame() and state.running.depth >= PROGRAM_DEPTH:
             self._round = None
             self._interpreter.refuse(_too_deep())
@@ -176,27 +176,27 @@ class ProgramDecider:
             self._interpreter.answer(answer, outside=True)
         return upcoming
 
-    def _placed(self, asked: Single | Group) -> Single | Group:
+    def _placed(self, operation: Single | Group) -> Single | Group:
         """Return the operation with its sources relative to this program, which a called program must name."""
-        if isinstance(asked, Group):
-            return replace(asked, operations=tuple(self._placed(each) for each in asked.operations))
-        unplaced = self._base and isinstance(asked, LoadSource) and not asked.beside
-        return replace(asked, beside=self._begun.path) if unplaced else asked
+        if isinstance(operation, Group):
+            return replace(operation, operations=tuple(self._placed(each) for each in operation.operations))
+        unplaced = self._base and isinstance(operation, LoadSource) and not operation.beside
+        return replace(operation, beside=self._start.path) if unplaced else operation
 
-    def _follows(self, asked: Operation | Ended, state: State) -> Event | Effect | None:
-        match asked:
+    def _follows(self, operation: Operation | Ended, state: State) -> Event | Effect | None:
+        match operation:
             case Say():
-                return Said(whole(asked.text))
+                return Said(whole(operation.text))
             case EnterFrame():
-                return _entered(asked, state)
+                return _entered(operation, state)
             case LeaveFrame():
-                result = clip_chars(whole(asked.result), PROGRAM_RESULT_CHARS)
+                result = clip_chars(whole(operation.result), PROGRAM_RESULT_CHARS)
                 return FramePopped(state.running.id, result or "(nothing)")
             case AskUser() | Wait():
-                return bounded(state, asked)
+                return bounded(state, operation)
             case _:
-                assert isinstance(asked, Ended)  # noqa: S101 - all others are matched above or in _next
-                return _called_ended(asked, state, self.messages) if self._base else _ended(asked, state)
+                assert isinstance(operation, Ended)  # noqa: S101 - all others are matched above or in _next
+                return _called_ended(operation, state, self.messages) if self._base else _ended(operation, state)
 
     def _aligned(self, state: State) -> Event | None:
         """Return the event that brings the stack in line with the program's open frames.
@@ -248,8 +248,8 @@ class ProgramDecider:
                 self._note_answer(event)
 
     def _note_answer(self, event: Event) -> None:
-        asked = self.operation
-        match asked, event:
+        operation = self.operation
+        match operation, event:
             case (KeepChunk(), ChunkKept()) | (DropChunk(), ChunkDropped()):
                 self._interpreter.answer(ChunkAnswer())
             case AskUser(), UserAnswered(text):

@@ -64,7 +64,7 @@ from .operations import (
 
 _STRANGE = re.compile(r"[^A-Za-z0-9_./-]")
 _FAILED_STOPS = {"window": "window", "truncated": "truncated", "refused": "refused"}
-_WHY = {
+_FORCED_REASONS = {
     "misfit": f"{UNFIT_RESULTS} results did not fit what is asked for",
     "window": "the frame filled the model's window",
     "constraint": "the frame used up what it was given",
@@ -123,8 +123,8 @@ class Round:
     @property
     def answer(self) -> Answer:
         """The answer for the program. Valid once every question is done."""
-        found = tuple(question.answer for question in self._questions)
-        return found if self._group else found[0]
+        answers = tuple(question.answer for question in self._questions)
+        return answers if self._group else answers[0]
 
     def decide(self, state: State) -> Event | Effect | None:
         """Return the next effect or event, or the event that ends the run; None once all answers are in."""
@@ -136,8 +136,8 @@ class Round:
                 return end
         effect = self._effect([question for question in waiting if question.answers], state)
         if effect is not None:
-            begun = self._midway and self._due  # the limits were checked when the round began
-            return effect if begun else bounded(state, effect)
+            started = self._midway and self._due  # the limits were checked when the round began
+            return effect if started else bounded(state, effect)
         return self._pushed(waiting[0].operation, state) if waiting else None
 
     def _check_steps(self, state: State) -> Event | Effect | None:
@@ -182,7 +182,7 @@ class Round:
         Outstanding branches come before new ones, and no more completions are asked than the run has steps left.
         """
         remaining = None if state.limits.steps is None else state.limits.steps - state.step
-        asked: list[tuple[int | None, AskModel | InvokeTool | LoadSource]] = []
+        effects: list[tuple[int | None, AskModel | InvokeTool | LoadSource]] = []
         rank = 0
         for question in waiting:
             operation = question.operation
@@ -190,14 +190,14 @@ class Round:
                 continue
             if isinstance(operation, Complete):
                 if remaining is None or rank < max(1, remaining):
-                    asked.append((question.branch, _request(question, operation, state, rank)))
+                    effects.append((question.branch, _request(question, operation, state, rank)))
                 rank += 1
             elif not isinstance(operation, RunFrame):
-                asked.append((question.branch, operation))
-        self._due = self._due or {branch for branch, _ in asked}
+                effects.append((question.branch, operation))
+        self._due = self._due or {branch for branch, _ in effects}
         if not self._group:
-            return asked[0][1] if asked else None
-        branches = tuple((branch or 0, effect) for branch, effect in asked)
+            return effects[0][1] if effects else None
+        branches = tuple((branch or 0, effect) for branch, effect in effects)
         return Parallel(branches, self._most) if branches else None
 
     def _pushed(self, work: Single, state: State) -> Event | Effect:
@@ -233,9 +233,9 @@ class Round:
                 self._midway = bool(self._due)
                 question.fault = ""
                 _take(question, event, self._text_of)
-                asked = question.operation
-                if question.fault and isinstance(asked, Complete):
-                    happened.append(ReplyRefused(asked.name, question.fault))
+                operation = question.operation
+                if question.fault and isinstance(operation, Complete):
+                    happened.append(ReplyRefused(operation.name, question.fault))
                 return
         if isinstance(event, ToolAnswered) and waiting:  # a long input of a frame was written, or writing it failed
             self._written += 1
@@ -262,40 +262,42 @@ def bounded(state: State, effect: Effect) -> Event | Effect:
     """Return the effect, or the event or clock reading that a limit of the run requires first."""
     if state.limits.seconds is None and not isinstance(effect, AskModel | Parallel):
         return effect  # the other limits apply only to model requests
-    asked = effects_of(effect)
-    requests = [each for each in asked if isinstance(each, AskModel)]
+    effects = effects_of(effect)
+    requests = [each for each in effects if isinstance(each, AskModel)]
     if limits.needs_clock(state) and not state.clock_fresh:
         return ReadClock()
-    waits = [each.seconds for each in asked if isinstance(each, Wait)]
-    spent = limits.spent_limit(state, max((*waits, *(request.wait_seconds for request in requests)), default=0.0))
-    if spent is not None and (requests or spent == "limit:seconds"):
-        return RunEnded(spent, partial_result(state))
+    waits = [each.seconds for each in effects if isinstance(each, Wait)]
+    limit = limits.spent_limit(state, max((*waits, *(request.wait_seconds for request in requests)), default=0.0))
+    if limit is not None and (requests or limit == "limit:seconds"):
+        return RunEnded(limit, partial_result(state))
     return effect
 
 
-def _request(question: Question, asked: Complete, state: State, rank: int) -> AskModel:
+def _request(question: Question, completion: Complete, state: State, rank: int) -> AskModel:
     """Return the model request for a completion. ``rank`` is its index among the completions asked in parallel."""
     frame = state.running
     return AskModel(
-        view=View(asked.system, (), Log([*_messages(asked), *question.added]), asked.breakpoints),
+        view=View(completion.system, (), Log([*_messages(completion), *question.added]), completion.breakpoints),
         step=state.step + rank + 1,
         facts=state.facts + rank,
         attempt=len(question.failures) + 1,
         wait_seconds=wait_seconds(question.failures),
-        frame=asked.name or frame.name,
+        frame=completion.name or frame.name,
         depth=frame.depth,
         chunks=tuple(state.heap.chunks),
-        model=asked.model,
+        model=completion.model,
         left_seconds=limits.left_seconds(state),
     )
 
 
-def _messages(asked: Complete) -> tuple[Message, ...]:
-    if asked.schema is None:
-        return asked.messages
-    wanted = f"Reply with one JSON value that fits this JSON Schema, and with nothing else:\n{_text(asked.schema)}"
-    *before, last = asked.messages
-    return (*before, Message(last.role, (*last.parts, Text(wanted))))
+def _messages(completion: Complete) -> tuple[Message, ...]:
+    if completion.schema is None:
+        return completion.messages
+    instruction = (
+        f"Reply with one JSON value that fits this JSON Schema, and with nothing else:\n{_text(completion.schema)}"
+    )
+    *before, last = completion.messages
+    return (*before, Message(last.role, (*last.parts, Text(instruction))))
 
 
 def _text(schema: dict[str, Any]) -> str:
@@ -324,10 +326,10 @@ def _take(question: Question, event: Event, text_of: Callable[[str], str]) -> No
 
 
 def _replied(question: Question, reply: ModelReplied) -> None:
-    asked = question.operation
+    operation = question.operation
     text = "\n".join(part.text for part in reply.parts if isinstance(part, Text))
     failed = _FAILED_STOPS.get(reply.stop, "")
-    schema = asked.schema if isinstance(asked, Complete) else None
+    schema = operation.schema if isinstance(operation, Complete) else None
     if failed or schema is None:
         question.settle(Completion(text, None, reply.stop, failed, reply.detail, reply.usage))
         return
@@ -355,15 +357,15 @@ def _frame_answer(work: Single, frame: PoppedFrame) -> FrameAnswer:
     """Convert an ended frame to the program's answer."""
     first = next((turn for turn in frame.frame.turns if isinstance(turn, Reply)), None)
     plan = "\n".join(part.text for part in first.parts if isinstance(part, Text)).strip() if first else ""
-    wanted = isinstance(work, RunFrame) and work.schema is not None
-    value = read_json(frame.result)[0] if wanted and not frame.forced else None
-    return FrameAnswer(frame.result, value, frame.forced, _WHY.get(frame.forced, ""), plan)
+    has_schema = isinstance(work, RunFrame) and work.schema is not None
+    value = read_json(frame.result)[0] if has_schema and not frame.forced else None
+    return FrameAnswer(frame.result, value, frame.forced, _FORCED_REASONS.get(frame.forced, ""), plan)
 
 
 def spending(state: State) -> Spending:
     """Return the run's usage. The cost is unknown as long as nothing has a price."""
-    known = state.begun.price is not None or state.usd > 0
-    return Spending(state.usd if known else None, state.seconds)
+    is_priced = state.begun.price is not None or state.usd > 0
+    return Spending(state.usd if is_priced else None, state.seconds)
 
 
 def chunk_name(name: str) -> str:
@@ -389,8 +391,8 @@ def settle_chunk(
                 failed=f"{operation.name[:80]!r} and {called[name][:80]!r} would be one chunk; rename one"
             )
         entry = StoreEntry(name, whole(operation.content), whole(operation.description), whole(operation.source))
-        found = heaps.faults(heap, (entry,), state.begun.budgets)
-        return ChunkAnswer(failed="; ".join(found)) if found else ChunkKept(*_fields(entry))
+        faults = heaps.faults(heap, (entry,), state.begun.budgets)
+        return ChunkAnswer(failed="; ".join(faults)) if faults else ChunkKept(*_fields(entry))
     if name not in heap.chunks:
         return ChunkAnswer(failed=heaps.no_chunk(heap, name))
     return ChunkAnswer(heap.chunks[name].content) if isinstance(operation, ReadChunk) else ChunkDropped(name)

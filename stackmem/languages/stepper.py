@@ -54,9 +54,9 @@ class Stepper(Struct, eq=False):
         self.fault = ""
         if not condition:
             return condition is not None
-        found = verdict(condition, frame.variables)
-        self.fault = found.fault
-        return found.holds or bool(found.fault)
+        result = verdict(condition, frame.variables)
+        self.fault = result.fault
+        return result.holds or bool(result.fault)
 
     def go_on(self, mode: Mode, moment: DebugMoment) -> None:
         self.mode, self.depth = mode, len(moment.stack)

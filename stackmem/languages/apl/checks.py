@@ -57,15 +57,15 @@ def _follow(flow: Flow, registry: Registry, shared: Registry) -> Reading:
     seen = set[tuple[str, str, bool]]()
     waiting = [(call, call.position, call.caught, registry) for call in flow.calls]
     while waiting:
-        call, place, caught, known = waiting.pop(0)
+        call, position, caught, visible = waiting.pop(0)
         key = (call.path, call.of.name if isinstance(call.of, KnownTool) else "", caught)
         if key in seen:
             continue
         seen.add(key)
         try:
-            inner, own = yield from _inside(call, known, shared)
+            inner, own = yield from _inside(call, visible, shared)
             halts = inner.halts
-            waiting += [(each, place, caught or each.caught, own) for each in inner.calls]
+            waiting += [(each, position, caught or each.caught, own) for each in inner.calls]
             title = "Faulty Tool" if isinstance(call.of, KnownTool) else "Faulty Program"
         except Halt as halt:
             halts = [halt.locate(INITIALIZATION, LOAD_AND_PARSE, call.at.trail)]
@@ -73,7 +73,7 @@ def _follow(flow: Flow, registry: Registry, shared: Registry) -> Reading:
         if halts:
             first: Halt = halts[0]
             location = f"{first.file}:{first.line}:{first.column}"
-            fault = Fault(place, title, f"{location}: {first.kind}: {first.reason} {first.details}")
+            fault = Fault(position, title, f"{location}: {first.kind}: {first.reason} {first.details}")
             flow.add(fault, first, caught=caught)
 
 

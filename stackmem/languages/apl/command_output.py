@@ -38,11 +38,11 @@ class CommandOutput(str):
     @classmethod
     def of(cls, stdout: str, stderr: str, exit_code: int, step: str = "", command: str = "") -> CommandOutput:
         text = stdout.rstrip("\n")
-        made = cls(text)
-        made.stdout, made.stderr, made.exit_code = text, stderr.rstrip("\n"), exit_code
-        made.step, made.command = step, command
-        made._parsed = ()
-        return made
+        output = cls(text)
+        output.stdout, output.stderr, output.exit_code = text, stderr.rstrip("\n"), exit_code
+        output.step, output.command = step, command
+        output._parsed = ()
+        return output
 
     def field(self, name: object, missing: Any) -> Any:
         """Look up a field. Returns ``missing`` if the output is not JSON or has no such field."""
@@ -52,11 +52,11 @@ class CommandOutput(str):
             return self.stderr
         if name == "exit_code":
             return self.exit_code
-        found = self.json(missing)
-        if isinstance(found, dict):
-            return found.get(str(name), missing)
-        if isinstance(found, list) and isinstance(name, int) and -len(found) <= name < len(found):
-            return found[name]
+        document = self.json(missing)
+        if isinstance(document, dict):
+            return document.get(str(name), missing)
+        if isinstance(document, list) and isinstance(name, int) and -len(document) <= name < len(document):
+            return document[name]
         return missing
 
     def json(self, missing: Any) -> Any:

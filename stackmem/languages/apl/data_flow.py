@@ -88,11 +88,11 @@ class Flow(Refusals):
         self.calls: list[Call] = []  # calls to tools and programs in other files
         self.used: set[str] = set()  # names of the tools that are used
         self._registry = registry
-        self._named = stored_steps
+        self._stored_steps = stored_steps
         self._assumed: list[frozenset[str]] = []
         self._loops: list[tuple[frozenset[str], int]] = []
         self._branches = 0
-        self._known: set[str] = set()
+        self._variables: set[str] = set()
         self._constants: frozenset[str] = frozenset()
         self._plain_texts: set[str] = set()
         self._from_outside: set[str] = set()
@@ -115,8 +115,8 @@ class Flow(Refusals):
         declared = frozenset(output.name for output in tool.outputs)
         registered = {step.register for step in steps if isinstance(step, ToolStep) and step.register}
         last = steps[-1] if steps else None
-        whole = frozenset({last.register}) if isinstance(last, ToolStep) else frozenset()
-        self._warn_unused(steps, declared | whole)
+        result = frozenset({last.register}) if isinstance(last, ToolStep) else frozenset()
+        self._warn_unused(steps, declared | result)
         sets = registered | {name for step in steps if isinstance(step, ToolStep) for name in step.variables}
         if declared - sets and not registered:
             names = ", ".join(sorted(declared - sets))
@@ -125,28 +125,28 @@ class Flow(Refusals):
             step = self._at.trail[-2] if self._at.trail else tool.name
             self.add(fault, halt.locate(self._at.phase, step, self._at.trail[:-2]))
 
-    def _begin(self, inputs: tuple[Input, ...], constants: Mapping[str, object], place: Place | None) -> None:
-        self._known = {"module_path"}
+    def _begin(self, inputs: tuple[Input, ...], constants: Mapping[str, object], position: Place | None) -> None:
+        self._variables = {"module_path"}
         initial = self._at
         if initial.validates:
             self._at = replace(initial, phase=INITIALIZATION)
         for name, value in constants.items():
-            self._initial(value, place or Place(1, 1))
-            self._known.add(name)
+            self._initial(value, position or Place(1, 1))
+            self._variables.add(name)
         self._constants = frozenset(constants)
         for each in inputs:
             self._initial(each.default, each.position)
             if each.name in self._constants:
                 self._constant(each.name, each.position, INPUT_VALIDATION)
-            self._known.add(each.name)
+            self._variables.add(each.name)
         self._at = initial
 
-    def _initial(self, value: Any, place: Place) -> None:
+    def _initial(self, value: Any, position: Place) -> None:
         """Check a constant or the default of an input."""
         for text in texts(value):
             if reason := fault_of(text):
-                self._invalid_template(text, reason, place, INPUT_VALIDATION)
-            self._check_mentions(mentions(text), place, INPUT_VALIDATION)
+                self._invalid_template(text, reason, position, INPUT_VALIDATION)
+            self._check_mentions(mentions(text), position, INPUT_VALIDATION)
 
     def _steps(self, steps: tuple[Step, ...]) -> Walk:
         for step in steps:
@@ -165,7 +165,7 @@ class Flow(Refusals):
                 yield from self._foreach(step)
             case WhileStep():
                 yield from self._round(step)
-                if message := endless(step, self._named):
+                if message := endless(step, self._stored_steps):
                     self._warn(step, "Potential Infinite `while` Loop", message)
             case Try():
                 yield from self._try(step)
@@ -183,7 +183,7 @@ class Flow(Refusals):
         self._tries -= 1
         if "error" in self._constants:
             self._constant("error", step.head.position, step.head.name)
-        self._known.add("error")
+        self._variables.add("error")
         yield from self._branch(step.catch)
 
     def _branch(self, body: tuple[Step, ...]) -> Walk:
@@ -194,7 +194,7 @@ class Flow(Refusals):
 
     def _round(self, step: Foreach | WhileStep) -> Walk:
         """Check a loop's steps. A variable set later in the body may exist from the second round on."""
-        sets = {name for each in all_steps(step.body) for name in names_set(each, self._named)}
+        sets = {name for each in all_steps(step.body) for name in names_set(each, self._stored_steps)}
         self._branches += 1
         self._loops.append((frozenset(sets), self._branches))
         yield from self._steps(step.body)
@@ -202,12 +202,12 @@ class Flow(Refusals):
         self._branches -= 1
 
     def _run_step(self, step: RunStep) -> Walk:
-        if step.target not in self._named:
-            self._refuse(step, "Unknown Step", unknown_step(step.target, self._named))
+        if step.target not in self._stored_steps:
+            self._refuse(step, "Unknown Step", unknown_step(step.target, self._stored_steps))
         elif step.target not in self._running and self._followed < _MAX_FOLLOWED:
             self._followed += 1
             self._running.add(step.target)
-            yield from self._steps(self._named[step.target])
+            yield from self._steps(self._stored_steps[step.target])
             self._running.discard(step.target)
 
     def _foreach(self, step: Foreach) -> Walk:
@@ -226,11 +226,11 @@ class Flow(Refusals):
         for name in (step.loop_var, step.register):
             if name in self._constants:
                 self._constant(name, step.head.position, step.head.name)
-        self._known.add(step.loop_var)
+        self._variables.add(step.loop_var)
         self._came_from(step.loop_var, self._names_in(step.items))
         yield from self._round(step)
         if step.register:
-            self._known.add(step.register)
+            self._variables.add(step.register)
 
     @staticmethod
     def _names_in(items: Any) -> set[str]:
@@ -281,13 +281,13 @@ class Flow(Refusals):
 
     def _run_apl(self, step: ToolStep) -> Walk:
         """Check the inputs of a called program whose path is known statically."""
-        named = step.params.get("program")
-        path = _MODULE_PATH.sub("", named) if isinstance(named, str) else "{"
+        program_path = step.params.get("program")
+        path = _MODULE_PATH.sub("", program_path) if isinstance(program_path, str) else "{"
         if "{" in path:
             return
         if not path.lower().endswith(".apl"):
             path = f"{path.rstrip('/')}/main.apl"
-        source: Source = yield LoadSource(path, self._path if path == named else self._at.module)
+        source: Source = yield LoadSource(path, self._path if path == program_path else self._at.module)
         if source.failed:
             self._warn(step, "Program Not Found", f"`{path}` could not be read ({source.failed}).")
             return
@@ -301,11 +301,11 @@ class Flow(Refusals):
                 message = f"The program `{path}` needs the input `{each.name}`."
                 halt = missing_input(each.name).locate(INITIALIZATION, INPUT_VALIDATION, trail)
                 self._error(step, "Missing Input in `run_apl` Call", message, halt)
-        known = [each.name for each in program.inputs]
+        input_names = [each.name for each in program.inputs]
         for name in step.inputs:
-            if name not in known:
+            if name not in input_names:
                 message = f"The program `{path}` has no input `{name}`."
-                halt = unknown_input(name, known).locate(INITIALIZATION, INPUT_VALIDATION, trail)
+                halt = unknown_input(name, input_names).locate(INITIALIZATION, INPUT_VALIDATION, trail)
                 self._error(step, "Unknown Input in `run_apl` Call", message, halt)
 
     def _sets(self, step: ToolStep) -> None:
@@ -317,13 +317,13 @@ class Flow(Refusals):
                 self._refuse(step, PARAMETER, bad_name(name))
             names.add(name)
             self._came_from(name, {mention.name for text in texts(value) for mention in mentions(text)})
-        self._known |= names
+        self._variables |= names
         listed = step.params.get("name", step.params.get("list_name")) if step.tool == "initialize_list" else None
         if isinstance(listed, str) and "{" not in listed and not listed.isidentifier():
             self._refuse(step, PARAMETER, bad_name(repr(listed)))
         own = [step.register, *([listed] if isinstance(listed, str) else [])]
         for name in filter(None, own):
-            self._known.add(name)
+            self._variables.add(name)
             self._plain_texts.discard(name)
         extended = step.params.get("list", step.params.get("list_name")) if step.tool == "append_to_list" else None
         for name in [*step.variables, *own, *([extended] if isinstance(extended, str) else [])]:
@@ -344,8 +344,8 @@ class Flow(Refusals):
 
     def _templates(self, step: ToolStep) -> None:
         """Check that all mentioned variables are known and all templates can be parsed."""
-        found = own_mentions(step, command=step.tool == "shell", variables=False, expressions=False)
-        self._check_mentions(found, step.head.position, step.head.name)
+        mentioned = own_mentions(step, command=step.tool == "shell", variables=False, expressions=False)
+        self._check_mentions(mentioned, step.head.position, step.head.name)
         self._text_templates(step, [step.params, step.inputs, step.using, step.env, step.variables])
 
     def _text_templates(self, step: Step, values: list[Any]) -> None:
@@ -354,20 +354,22 @@ class Flow(Refusals):
             if not (is_shell and literal_stretches(text)) and (reason := fault_of(text)):
                 self._invalid_template(text, reason, step.head.position, step.head.name)
 
-    def _check_mentions(self, found: Iterable[Mention], place: Place, step: str, also: Collection[str] = ()) -> None:
-        for mention in found:
+    def _check_mentions(
+        self, mentioned: Iterable[Mention], position: Place, step: str, also: Collection[str] = ()
+    ) -> None:
+        for mention in mentioned:
             name = mention.name
-            known = name in self._known or name in also or any(name in assumed for assumed in self._assumed)
-            if known or mention.guarded:
+            is_defined = name in self._variables or name in also or any(name in assumed for assumed in self._assumed)
+            if is_defined or mention.guarded:
                 continue
-            halt = missing_variable(name, self._known if len(self.errors) < _MAX_COMPARED else ())
+            halt = missing_variable(name, self._variables if len(self.errors) < _MAX_COMPARED else ())
             near = f"; nearest: {', '.join(halt.near)}" if halt.near else ""
             if any(name in sets and self._branches > depth for sets, depth in self._loops):
                 message = f"The variable `{name}` is set only later in the loop; in the first round it is missing."
-                self.warnings.append(Fault(place, "Variable May Be Missing", message))
+                self.warnings.append(Fault(position, "Variable May Be Missing", message))
             else:
                 message = f"The variable `{name}` is not known here{near}."
-                self._halts_at(step, Fault(place, _UNKNOWN_VARIABLE, message), halt)
+                self._halts_at(step, Fault(position, _UNKNOWN_VARIABLE, message), halt)
 
     def _directives(self, step: Step) -> None:
         if FULL_LOOP in step.head.directives and not isinstance(step, Foreach):

@@ -158,8 +158,8 @@ def _missing_field(fault: TemplateFault, text: str, variables: Mapping[str, Any]
     if fields:
         more = ", …" if len(fields) > _MAX_FIELDS else ""
         lines.append(f"Fields: {', '.join(fields[:_MAX_FIELDS])}{more}")
-    found = [*mentions(text), *mentions(text, expression=True)]
-    of = next((each.name for each in found if fault.missing in each.path and each.name in variables), "")
+    all_mentions = [*mentions(text), *mentions(text, expression=True)]
+    of = next((each.name for each in all_mentions if fault.missing in each.path and each.name in variables), "")
     if of:
         source = f'Step "{made_by[of]}" returned' if of in made_by else f"`{of}` is"
         lines.append(f"{source}: {brief(variables[of])}")

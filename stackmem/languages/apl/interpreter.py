@@ -122,10 +122,10 @@ class Execution:
         return value
 
     def _looks_at_exit(self, step: ToolStep, steps: tuple[Step, ...], index: int) -> bool:
-        kept = self._looked_at.get(id(step))
-        if kept is None:
-            kept = self._looked_at[id(step)] = (step, later_reads_exit_code(steps, index))
-        return kept[1]
+        cached = self._looked_at.get(id(step))
+        if cached is None:
+            cached = self._looked_at[id(step)] = (step, later_reads_exit_code(steps, index))
+        return cached[1]
 
     def _use(self, step: ToolStep, pointer: Pointer, path: str) -> Doing:
         tool = pointer.registry.get(step.tool)
@@ -177,14 +177,14 @@ class Execution:
 
     def _run_apl(self, step: ToolStep, pointer: Pointer, path: str) -> Doing:
         _refuse_depth(pointer)
-        named = pointer.scope.resolve(parameter(step, "program"))
-        if not isinstance(named, str) or not named:
+        program_name = pointer.scope.resolve(parameter(step, "program"))
+        if not isinstance(program_name, str) or not program_name:
             raise missing_parameter("run_apl", "program")
         inputs = pointer.scope.resolve(step.inputs)
-        yield StepEntered(path, call_line("run_apl", {"program": named, **inputs}))
+        yield StepEntered(path, call_line("run_apl", {"program": program_name, **inputs}))
         trail = (*pointer.trail, step.head.name)
         try:
-            program, source, module_path = yield from load_program_at(named, pointer)
+            program, source, module_path = yield from load_program_at(program_name, pointer)
             registry = yield from registry_of(program, source, pointer.shared)
         except Halt as halt:
             stage = LOAD_AND_PARSE if halt.kind == "Invalid Program" else PROGRAM_RESOLUTION

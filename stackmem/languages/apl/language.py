@@ -226,11 +226,11 @@ def _load(launch: Launch, *, check: bool) -> Reading:
         Halt: The program would halt with any inputs.
     """
     program = read_program(launch.path, launch.text)
-    known = [each.name for each in program.inputs]
+    names = [each.name for each in program.inputs]
     for name in launch.inputs:
-        if name not in known:
+        if name not in names:
             raise UsageError(
-                f"{posixpath.basename(launch.path)} has no input {name[:80]!r}; known: {', '.join(known) or 'none'}"
+                f"{posixpath.basename(launch.path)} has no input {name[:80]!r}; known: {', '.join(names) or 'none'}"
             )
     config: Config = yield from read_config(str(launch.options.get("config") or ""), launch.path)
     base: Registry = yield from base_of(config, launch.tools)

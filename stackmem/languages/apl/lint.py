@@ -43,8 +43,8 @@ def _footer(findings: tuple[Finding, ...]) -> str:
     return f"Validation {'Failed' if errors else 'Finished'}: {', '.join(counts)}."
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 _WORDS = re.compile(r"[^a-z0-9]+")
@@ -70,9 +70,9 @@ def lint(path: str, text: str, config: str = "", tools: tuple[ToolSpec, ...] = (
         return findings(path, faults, ())
     registry, shared, errors = yield from _registry(path, program, config, tools)
     flow = yield from check_program(path, program, registry, shared)
-    asked = [note for note in program.notes if note.title == "Invalid Input Definition"]
-    noted = [note for note in program.notes if note not in asked]
-    return findings(path, (*faults, *errors, *asked, *flow.errors), (*_warnings(flow, registry), *noted))
+    input_notes = [note for note in program.notes if note.title == "Invalid Input Definition"]
+    noted = [note for note in program.notes if note not in input_notes]
+    return findings(path, (*faults, *errors, *input_notes, *flow.errors), (*_warnings(flow, registry), *noted))
 
 
 def _lint_tool(path: str, text: str, config: str, tools: tuple[ToolSpec, ...]) -> Reading:
@@ -122,9 +122,9 @@ def _registry(path: str, program: Program, name: str, own: tuple[ToolSpec, ...])
 
 
 def findings(path: str, errors: Iterable[Fault], warnings: Iterable[Fault]) -> tuple[Finding, ...]:
-    made = [_finding(path, fault, error=True) for fault in errors]
-    made += [_finding(path, fault, error=False) for fault in warnings]
-    return tuple(sorted(dict.fromkeys(made), key=lambda each: (each.line, each.column, each.severity, each.title)))
+    results = [_finding(path, fault, error=True) for fault in errors]
+    results += [_finding(path, fault, error=False) for fault in warnings]
+    return tuple(sorted(dict.fromkeys(results), key=lambda each: (each.line, each.column, each.severity, each.title)))
 
 
 def _finding(path: str, fault: Fault, *, error: bool) -> Finding:

@@ -37,14 +37,16 @@ def load_program(text: str) -> tuple[Program | None, tuple[Fault, ...]]:
     steps = Steps(shapes)
     shapes.refuse_unknown(table, (*PHASES, *_TOP), "phase", _PHASE, f"; the phases are {', '.join(PHASES)}")
     phases = tuple(_phase(str(key.value), key, body, steps, shapes) for key, body in table.pairs if key.value in PHASES)
-    named = shapes.table(table.get("def_step"), "`def_step`", "Invalid Step")
+    step_table = shapes.table(table.get("def_step"), "`def_step`", "Invalid Step")
     program = Program(
         phases=phases,
         inputs=inputs(table, shapes),
         local_tool_paths=tuple(path for path, _ in shapes.texts(table, "local_tool_paths", "Invalid Program")),
         imports=tuple(path for path, _ in shapes.texts(table, "import", "Invalid Program")),
         constants=shapes.values(table, "constants", "Invalid Program"),
-        steps={str(key.value): steps.read(body, f"`{key.value}`", 1) for key, body in named.pairs} if named else {},
+        steps={str(key.value): steps.read(body, f"`{key.value}`", 1) for key, body in step_table.pairs}
+        if step_table
+        else {},
         places={str(key.value): key.position for key, _ in table.pairs},
     )
     return replace(program, notes=shapes.notes), tuple(shapes.faults)
@@ -67,9 +69,11 @@ def load_tool(text: str) -> tuple[Tool | None, tuple[Fault, ...]]:
     shapes.refuse_unknown(table, _TOOL_KEYS, "key of a tool definition", _TOOL, "")
     name = shapes.text(table, "name", "the tool", _TOOL)
     description = shapes.description(table, f"The tool `{name}`", UNDESCRIBED)
-    given = inputs(table, shapes, undescribed=UNDESCRIBED)
-    taken = outputs(table, shapes, undescribed=UNDESCRIBED)
-    tool = Tool(name, table.position, description, given, taken, Steps(shapes).read(table.get("run"), "`run`"))
+    tool_inputs = inputs(table, shapes, undescribed=UNDESCRIBED)
+    tool_outputs = outputs(table, shapes, undescribed=UNDESCRIBED)
+    tool = Tool(
+        name, table.position, description, tool_inputs, tool_outputs, Steps(shapes).read(table.get("run"), "`run`")
+    )
     if table.get("run") is None:
         shapes.fault(table.position, _TOOL, "The tool has no `run`.")
     return (replace(tool, notes=shapes.notes) if name else None), tuple(shapes.faults)
@@ -90,8 +94,8 @@ def load_library(text: str) -> tuple[tuple[Tool, ...], tuple[Fault, ...]]:
             continue
         name = shapes.text(table, "name", "the tool", _TOOL)
         description = shapes.description(table, f"The tool `{name}`", "")
-        given = inputs(table, shapes, undescribed="")
-        tools.append(Tool(name, table.position, description, given, outputs(table, shapes, undescribed=""), ()))
+        tool_inputs = inputs(table, shapes, undescribed="")
+        tools.append(Tool(name, table.position, description, tool_inputs, outputs(table, shapes, undescribed=""), ()))
     return tuple(tool for tool in tools if tool.name), tuple(shapes.faults)
 
 
@@ -100,7 +104,7 @@ def inputs(table: Table, shapes: Shapes, *, undescribed: str = _INPUT) -> tuple[
 
     ``undescribed`` is the title of the linter's note about a missing description; if empty, none is expected.
     """
-    found: dict[str, Input] = {}
+    by_name: dict[str, Input] = {}
     for item in shapes.items(table.get("inputs"), "`inputs`", _INPUT):
         entry = shapes.table(item, "An input", _INPUT)
         if entry is None:
@@ -108,14 +112,14 @@ def inputs(table: Table, shapes: Shapes, *, undescribed: str = _INPUT) -> tuple[
         name = shapes.text(entry, "name", "an input", _INPUT)
         description = shapes.description(entry, f"The input `{name}`" if name else "An input", undescribed)
         shapes.refuse_unknown(entry, _INPUT_KEYS, "key of an input", _INPUT)
-        if name in found:
+        if name in by_name:
             shapes.fault(entry.position, _INPUT, f"The input `{name}` is declared twice.")
         default = entry.get("default")
         if name and (not name.isidentifier() or name == "module_path"):
             message = f"`{name[:60]}` cannot be an input's name; it is letters, digits and _, and not `module_path`."
             shapes.fault(entry.position, _INPUT, message)
         if name:
-            found[name] = Input(
+            by_name[name] = Input(
                 name=name,
                 position=entry.position,
                 description=description,
@@ -123,28 +127,28 @@ def inputs(table: Table, shapes: Shapes, *, undescribed: str = _INPUT) -> tuple[
                 default=plain(default) if default is not None else None,
                 has_default=default is not None,
             )
-    return tuple(found.values())
+    return tuple(by_name.values())
 
 
 def outputs(table: Table, shapes: Shapes, *, undescribed: str) -> tuple[Output, ...]:
-    found = []
+    results = []
     for item in shapes.items(table.get("outputs"), "`outputs`", _TOOL):
         entry = shapes.table(item, "An output", _TOOL)
         if entry is not None and (name := shapes.text(entry, "name", "an output", _TOOL)):
-            found.append(Output(name, shapes.description(entry, f"The output `{name}`", undescribed)))
-    return tuple(found)
+            results.append(Output(name, shapes.description(entry, f"The output `{name}`", undescribed)))
+    return tuple(results)
 
 
-def _document(text: str, what: str, shapes: Shapes) -> Table | None:
+def _document(text: str, subject: str, shapes: Shapes) -> Table | None:
     try:
         tree = _lenient(text, shapes)
     except YamlError as error:
         shapes.fault(error.position, _YAML, _sentence(error.message))
         return None
     if not isinstance(tree, Table):
-        shapes.fault(tree.position, _PHASE, f"{what} is a mapping, not {kind_of(tree)}.")
+        shapes.fault(tree.position, _PHASE, f"{subject} is a mapping, not {kind_of(tree)}.")
         return None
-    return shapes.table(tree, what.lower(), _PHASE)
+    return shapes.table(tree, subject.lower(), _PHASE)
 
 
 def _lenient(text: str, shapes: Shapes) -> Tree:

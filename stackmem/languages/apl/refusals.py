@@ -50,8 +50,10 @@ class Refusals:
     def _warn(self, step: Step, title: str, message: str) -> None:
         self.warnings.append(Fault(step.head.position, title, message))
 
-    def _invalid_template(self, text: str, why: str, place: Place, step: str) -> None:
-        self._halts_at(step, Fault(place, "Invalid Template", f"`{text[:80]}`: {why}"), invalid_template(text, why))
+    def _invalid_template(self, text: str, reason: str, position: Place, step: str) -> None:
+        self._halts_at(
+            step, Fault(position, "Invalid Template", f"`{text[:80]}`: {reason}"), invalid_template(text, reason)
+        )
 
-    def _constant(self, name: str, place: Place, step: str) -> None:
-        self._halts_at(step, Fault(place, "Constant Changed", f"`{name}` is a constant."), constant_changed(name))
+    def _constant(self, name: str, position: Place, step: str) -> None:
+        self._halts_at(step, Fault(position, "Constant Changed", f"`{name}` is a constant."), constant_changed(name))

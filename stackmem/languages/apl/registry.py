@@ -177,7 +177,7 @@ _MUST_BE_KNOWN = {"split": ("from",), "append_to_list": ("list", "list_name"), "
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
 
 
-_TAKEN = {
+_STEP_KEYS = {
     "shell": ("env", "allow_failure", "timeout_seconds", "register"),
     "git_clone": ("timeout_seconds", "register"),
     "set_vars": ("vars",),
@@ -203,12 +203,12 @@ def misfits(tool: KnownTool, step: ToolStep) -> Iterator[str]:
     """Yield a message for each literal value that its tool never accepts."""
     if tool.kind not in ("built-in", "code"):
         return
-    given = step.params if step.tool in ("run_apl", "agent_native") else {**step.params, **step.inputs}
+    arguments = step.params if step.tool in ("run_apl", "agent_native") else {**step.params, **step.inputs}
     parameters = {each.name: each.aliases for each in BUILT_INS.get(step.tool, ())}
     for name in _TEXTS.get(step.tool, ()):
-        spelled = next((each for each in (name, *parameters.get(name, ())) if each in given), "")
-        if spelled and not isinstance(given[spelled], str):
-            value = json.dumps(given[spelled], default=str)[:80]
+        spelled = next((each for each in (name, *parameters.get(name, ())) if each in arguments), "")
+        if spelled and not isinstance(arguments[spelled], str):
+            value = json.dumps(arguments[spelled], default=str)[:80]
             yield f"The tool `{step.tool}` takes a text as `{spelled}`, not {value}."
     names = step.params.get("outputs") if step.tool == "agent_native" else None
     listed = isinstance(names, list) and all(isinstance(each, str) for each in names)
@@ -245,46 +245,46 @@ def _check_built_in(step: ToolStep) -> CallFaults:
     parameters = BUILT_INS[step.tool]
     # for these two, the inputs belong to another program or to an agent
     inputs = {} if step.tool in ("run_apl", "agent_native") else step.inputs
-    own = {name for name in _keys(step) if name not in _TAKEN.get(step.tool, ())}
-    given = {*step.params, *inputs, *own} | ({"vars"} if step.tool == "set_vars" and step.variables else set())
+    own = {name for name in _keys(step) if name not in _STEP_KEYS.get(step.tool, ())}
+    arguments = {*step.params, *inputs, *own} | ({"vars"} if step.tool == "set_vars" and step.variables else set())
     spellings = [(each.name, *each.aliases) for each in parameters]
-    known = {name for names in spellings for name in names}
-    lacking = (each.name for each in parameters if each.required and given.isdisjoint((each.name, *each.aliases)))
-    strange = sorted(given - known)
+    accepted = {name for names in spellings for name in names}
+    lacking = (each.name for each in parameters if each.required and arguments.isdisjoint((each.name, *each.aliases)))
+    strange = sorted(arguments - accepted)
     return CallFaults(
         tuple((PARAMETER, f"The tool `{step.tool}` needs the parameter `{name}`.", name) for name in lacking),
-        tuple(f"The tool `{step.tool}` has no parameter `{name}`; {_meant(name, known)}." for name in strange),
+        tuple(f"The tool `{step.tool}` has no parameter `{name}`; {_meant(name, accepted)}." for name in strange),
     )
 
 
 _REGISTER_SPELLINGS = ("output", "outputs", "output_var", "result", "save", "save_as", "save_to", "store", "store_as")
 
 
-def _meant(name: str, known: Iterable[str]) -> str:
+def _meant(name: str, accepted: Iterable[str]) -> str:
     if name in _REGISTER_SPELLINGS:
         return f"to store the result in a variable, write `register` instead of `{name}`"
-    return _known(name, known)
+    return _accepted_text(name, accepted)
 
 
 def _check_declared(tool: KnownTool, step: ToolStep) -> CallFaults:
-    given = {*step.params, *step.inputs, *_keys(step)}
+    arguments = {*step.params, *step.inputs, *_keys(step)}
     spellings = {each.name: (each.name, *SPELLINGS.get((tool.name, each.name), ())) for each in tool.inputs}
     needed = [each.name for each in tool.inputs if each.required and not each.has_default]
     if tool.name == "initialize_list" and step.register:
         needed = []
     accepted = {name for names in spellings.values() for name in names}
-    strange = sorted(given - accepted - {"using"})
+    strange = sorted(arguments - accepted - {"using"})
     return CallFaults(
         tuple(
             (MISSING, f"The tool `{tool.name}` needs the input `{name}`.", name)
             for name in needed
-            if given.isdisjoint(spellings[name])
+            if arguments.isdisjoint(spellings[name])
         ),
-        tuple(f"The tool `{tool.name}` has no input `{name}`; {_known(name, accepted)}." for name in strange),
+        tuple(f"The tool `{tool.name}` has no input `{name}`; {_accepted_text(name, accepted)}." for name in strange),
     )
 
 
-def _known(name: str, accepted: Iterable[str]) -> str:
+def _accepted_text(name: str, accepted: Iterable[str]) -> str:
     near = nearest(name, accepted)
     meant = f"nearest: {', '.join(near)}; " if near else ""
     return f"{meant}known: {', '.join(sorted(accepted)) or 'none'}"

@@ -55,8 +55,8 @@ class Scope:
             Halt: The name is a constant.
         """
         self.refuse_constant(name)
-        held = self.variables.get(name)
-        self.variables[name] = value if value is held else self._own(value)
+        current = self.variables.get(name)
+        self.variables[name] = value if value is current else self._own(value)
         self.made_by.pop(name, None)
         self.results.discard(name)
 
@@ -141,10 +141,10 @@ def bind_inputs(declared: tuple[Input, ...], values: Mapping[str, Any], scope: S
     Raises:
         Halt: A required input is missing, or an input is unknown.
     """
-    known = {each.name for each in declared}
-    unknown = [name for name in values if name not in known]
+    names = {each.name for each in declared}
+    unknown = [name for name in values if name not in names]
     if unknown:
-        raise unknown_input(unknown[0], known)
+        raise unknown_input(unknown[0], names)
     for each in declared:
         if each.name in values:
             scope.set(each.name, values[each.name])
@@ -177,8 +177,8 @@ def convert(value: Any, kind: AsType, tool: str) -> Any:
             case "list":
                 return _list(value if text is None else text)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        said = text if text is not None else json.dumps(value, default=str)
-        raise malformed_value(tool, f"it gave {said[:200]!r}, which is not a valid {kind}") from error
+        shortened = text if text is not None else json.dumps(value, default=str)
+        raise malformed_value(tool, f"it gave {shortened[:200]!r}, which is not a valid {kind}") from error
 
 
 def _exact_int(value: Any) -> int:
@@ -206,10 +206,10 @@ def _list(value: Any) -> list[Any]:
     """Return a list unchanged, parse a text as a JSON list, or split it into lines."""
     if isinstance(value, str):
         try:
-            found = strict_value(value, whole=True)
+            parsed = strict_value(value, whole=True)
         except (ValueError, RecursionError):
             return [line for line in value.splitlines() if line]
-        value = found
+        value = parsed
     if not isinstance(value, list):
         raise ValueError(value)
     return value

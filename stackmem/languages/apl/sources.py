@@ -118,18 +118,18 @@ def base_of(config: Config, own: Any) -> Reading:
         if faults:
             raise invalid(manifest.path, faults[0], manifest.text)
         registry = registry.with_custom(((tool, manifest.path) for tool in tools), "global")
-    found = yield from _tools_in(config.tool_paths, config.path)
-    return registry.with_custom(found, "global")
+    global_tools = yield from _tools_in(config.tool_paths, config.path)
+    return registry.with_custom(global_tools, "global")
 
 
 def _library(config: Config) -> Reading:
     if config.runtime:
-        beside = posixpath.join(posixpath.dirname(config.runtime), LIBRARY)
-        source: Source = yield LoadSource(beside, config.path)
+        library_path = posixpath.join(posixpath.dirname(config.runtime), LIBRARY)
+        source: Source = yield LoadSource(library_path, config.path)
         if not source.failed:
             return _tools_of_library(source)
         if source.failed != "No such file":
-            raise source_failed("The folder of the runtime could not be read.", source, beside)
+            raise source_failed("The folder of the runtime could not be read.", source, library_path)
     source = yield LoadSource(PACKAGED)
     return _tools_of_library(source)
 
@@ -150,29 +150,29 @@ def registry_of(program: Program, source: str, base: Registry) -> Reading:
     """
     name = "local_tool_paths"
     try:
-        found = yield from _tools_in(program.local_tool_paths, source)
+        tools = yield from _tools_in(program.local_tool_paths, source)
         name = "import"
         for path in program.imports:
             loaded = yield from _load(LoadSource(path, source), "An imported tool file could not be read.")
-            found.append((_tool(loaded), loaded.path))
+            tools.append((_tool(loaded), loaded.path))
     except Halt as halt:
         raise halt.at(source, program.places.get(name)) from None
-    return base.with_custom(found, "local")
+    return base.with_custom(tools, "local")
 
 
 def _tools_in(
-    folders: tuple[str, ...], beside: str
+    folders: tuple[str, ...], base_path: str
 ) -> Generator[LoadSource, Source, list[tuple[Tool | BrokenFile, str]]]:
     """Load the tools of each folder in order of file names. Subfolders are not searched."""
-    found = []
+    tools = []
     for folder in folders:
-        listing = yield from _load(LoadSource(folder, beside, listing=True), "A folder of tools could not be read.")
+        listing = yield from _load(LoadSource(folder, base_path, listing=True), "A folder of tools could not be read.")
         for name in listing.text.splitlines():
             if name.lower().endswith(TOOL_SUFFIX):
-                file = LoadSource(posixpath.join(folder, name), beside)
+                file = LoadSource(posixpath.join(folder, name), base_path)
                 loaded = yield from _load(file, "A tool file could not be read.", name)
-                found.append((_tool(loaded), loaded.path))
-    return found
+                tools.append((_tool(loaded), loaded.path))
+    return tools
 
 
 _NAME = re.compile(r"^[ \t]+name:[ \t]*[\"']?(\w+)", re.MULTILINE)
@@ -193,14 +193,14 @@ def load_program_at(name: str, pointer: Pointer) -> Generator[LoadSource, Source
     Raises:
         Halt: The program is missing or broken.
     """
-    wanted = name
+    path = name
     if not name.lower().endswith(".apl"):
         listing: Source = yield LoadSource(name, pointer.source, listing=True)
         if not listing.failed:
-            wanted = posixpath.join(name, "main.apl")
+            path = posixpath.join(name, "main.apl")
             if "main.apl" not in listing.text.splitlines():
                 raise no_entry_point(listing.path or name)
-    source = yield from _load(LoadSource(wanted, pointer.source), "The program could not be found.", name)
+    source = yield from _load(LoadSource(path, pointer.source), "The program could not be found.", name)
     return read_program(source.path, source.text), source.path, posixpath.dirname(source.path)
 
 

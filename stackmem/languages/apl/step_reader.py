@@ -133,8 +133,8 @@ class Steps:
         if depth > MAX_NESTED and tree is not None:
             self._shapes.fault(tree.position, _STEP, f"Steps are nested deeper than {MAX_NESTED}.")
             return ()
-        found = (self._step(item, depth) for item in self._shapes.items(tree, label, _STEP))
-        return tuple(step for step in found if step is not None)
+        steps = (self._step(item, depth) for item in self._shapes.items(tree, label, _STEP))
+        return tuple(step for step in steps if step is not None)
 
     def loop(self, table: Table, kind: str, head: Head, depth: int) -> Step | None:
         """Read the loop of a phase or step with ``foreach``, ``parallel_foreach`` or ``while``."""
@@ -156,13 +156,13 @@ class Steps:
         inner = shapes.table(table.get(kind), f"`{kind}`", _FOREACH)
         if inner is None:
             return None
-        known = {"in", "loop_var", "directives"} | ({"max_concurrency"} if kind == "parallel_foreach" else set())
-        shapes.refuse_unknown(inner, known, f"key of `{kind}`", _FOREACH)
+        keys = {"in", "loop_var", "directives"} | ({"max_concurrency"} if kind == "parallel_foreach" else set())
+        shapes.refuse_unknown(inner, keys, f"key of `{kind}`", _FOREACH)
         items = inner.get("in")
         good = isinstance(items, Items) or (isinstance(items, Scalar) and isinstance(items.value, str) and items.value)
         if not good:
-            place = items.position if items else inner.position
-            shapes.fault(place, _FOREACH, "`in` is the name of a variable, a template, or a list.")
+            position = items.position if items else inner.position
+            shapes.fault(position, _FOREACH, "`in` is the name of a variable, a template, or a list.")
         loop_var = shapes.text(inner, "loop_var", f"the `{kind}` loop", _FOREACH)
         if loop_var and not loop_var.isidentifier():
             shapes.fault(inner.position, _FOREACH, f"`loop_var` is the name of a variable, not `{loop_var[:40]}`.")
@@ -240,11 +240,11 @@ class Steps:
 
     def _directives(self, table: Table) -> tuple[str, ...]:
         directives = []
-        for directive, place in self._shapes.texts(table, "directives", "Unknown Directive"):
+        for directive, position in self._shapes.texts(table, "directives", "Unknown Directive"):
             if directive not in DIRECTIVES:
-                known = ", ".join(DIRECTIVES)
+                allowed = ", ".join(DIRECTIVES)
                 self._shapes.fault(
-                    place, "Unknown Directive", f"`{directive[:60]}` is not a directive; known: {known}."
+                    position, "Unknown Directive", f"`{directive[:60]}` is not a directive; known: {allowed}."
                 )
             directives.append(directive)
         return tuple(directives)
@@ -305,8 +305,8 @@ class Steps:
             return ""
         register = self._shapes.text(tree, "register", "the step", _STEP)
         if register and not register.isidentifier():
-            place = head.at("register")
-            self._shapes.fault(place, _STEP, f"`register` is the name of a variable, not `{register[:40]}`.")
+            position = head.at("register")
+            self._shapes.fault(position, _STEP, f"`register` is the name of a variable, not `{register[:40]}`.")
             return ""
         return register
 
@@ -328,11 +328,11 @@ class Steps:
         value = tree.get("as_type")
         if value is None:
             return None
-        known: tuple[AsType, ...] = get_args(AsType)
-        for kind in known:
+        kinds: tuple[AsType, ...] = get_args(AsType)
+        for kind in kinds:
             if isinstance(value, Scalar) and value.value == kind:
                 return kind
-        self._shapes.fault(value.position, _STEP, f"`as_type` is one of {', '.join(known)}.")
+        self._shapes.fault(value.position, _STEP, f"`as_type` is one of {', '.join(kinds)}.")
         return None
 
     def _refuse_doubled(self, tree: Table, allowed: int) -> None:

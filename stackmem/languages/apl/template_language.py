@@ -120,8 +120,8 @@ class _ColonArguments(Extension):
 
 
 def _ends_argument(token: Token) -> bool:
-    named = token.type == "name" and token.value in _ENDS_ARGUMENT_WORDS
-    return named or token.type in _ENDS_ARGUMENT or token.type in _COMPARISONS
+    is_keyword = token.type == "name" and token.value in _ENDS_ARGUMENT_WORDS
+    return is_keyword or token.type in _ENDS_ARGUMENT or token.type in _COMPARISONS
 
 
 class _Bounds(NodeTransformer):
@@ -146,10 +146,10 @@ class _Bounds(NodeTransformer):
 
     @staticmethod
     def _own_result(node: nodes.Getattr | nodes.Getitem, key: object) -> nodes.Node:
-        whole = node.node
-        if key != "result" or not isinstance(whole, nodes.Name):
+        owner = node.node
+        if key != "result" or not isinstance(owner, nodes.Name):
             return node
-        arguments = [nodes.Name(whole.name, "load"), nodes.Const(whole.name)]
+        arguments = [nodes.Name(owner.name, "load"), nodes.Const(owner.name)]
         return nodes.Filter(node, "own_result", arguments, [], None, None, lineno=node.lineno)
 
     def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
@@ -216,22 +216,22 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         return self._looked_up(obj, argument)
 
     def _looked_up(self, obj: Any, key: Any) -> Any:
-        found: Any = _UNSET
+        value: Any = _UNSET
         if isinstance(obj, Missing):
             return obj
         if isinstance(obj, CommandOutput):
-            found = obj.field(key, _UNSET)
+            value = obj.field(key, _UNSET)
         elif isinstance(obj, LoopContext):
-            found = getattr(obj, key) if key in _LOOP_FIELDS else _UNSET
+            value = getattr(obj, key) if key in _LOOP_FIELDS else _UNSET
         elif isinstance(obj, dict):
-            found = obj.get(key, _UNSET) if isinstance(key, str | int | float | bool) else _UNSET
-            if found is _UNSET and isinstance(key, int) and not isinstance(key, bool):
-                found = obj.get(str(key), _UNSET)
+            value = obj.get(key, _UNSET) if isinstance(key, str | int | float | bool) else _UNSET
+            if value is _UNSET and isinstance(key, int) and not isinstance(key, bool):
+                value = obj.get(str(key), _UNSET)
         elif isinstance(obj, list | tuple):
             index = int(key) if isinstance(key, str) and key.isdecimal() and len(key) < 10 else key
             if isinstance(index, int) and not isinstance(index, bool) and -len(obj) <= index < len(obj):
-                found = obj[index]
-        return self.undefined(obj=obj, name=str(key)) if found is _UNSET else found
+                value = obj[index]
+        return self.undefined(obj=obj, name=str(key)) if value is _UNSET else value
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         for side in (left, right):
@@ -244,15 +244,15 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             raise SecurityError(f"{operator} takes numbers only")
         if not numbers and isinstance(left, str | list | tuple) and isinstance(right, str | list | tuple):
             _refuse_length(len(left) + len(right))
-        made = super().call_binop(context, operator, left, right)
-        if isinstance(made, int) and made.bit_length() > MAX_BITS:
+        value = super().call_binop(context, operator, left, right)
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
             raise SecurityError(f"a whole number of more than {MAX_BITS} bits")
-        if isinstance(made, float) and not math.isfinite(made):
+        if isinstance(value, float) and not math.isfinite(value):
             raise SecurityError("a number that is too large")
-        return made
+        return value
 
-    def _result(self, found: Any, whole: Any, name: str) -> Any:
-        return whole if isinstance(found, Missing) and name in self.results else found
+    def _result(self, value: Any, owner: Any, name: str) -> Any:
+        return owner if isinstance(value, Missing) and name in self.results else value
 
     def _count_rounds(self, items: Iterable[Any]) -> Iterator[Any]:
         if isinstance(items, Missing):
@@ -293,13 +293,13 @@ def text_of(value: Any) -> str:
 
 def concatenate(parts: Iterable[Any]) -> str:
     """Join texts within the size limit of a template."""
-    made, size = [], 0
+    texts, size = [], 0
     for part in parts:
         text = text_of(part)
         size += len(text)
         _refuse_length(size)
-        made.append(text)
-    return "".join(made)
+        texts.append(text)
+    return "".join(texts)
 
 
 def _refuse_length(size: int) -> None:
@@ -320,9 +320,9 @@ def _join(items: Iterable[Any], separator: str = "") -> str:
 
 
 def _replace(text: Any, old: str, new: str) -> str:
-    whole = text_of(text)
-    _refuse_length(len(whole) + (len(new) - len(old)) * whole.count(old) if old else MAX_CHARS + 1)
-    return whole.replace(old, new)
+    full_text = text_of(text)
+    _refuse_length(len(full_text) + (len(new) - len(old)) * full_text.count(old) if old else MAX_CHARS + 1)
+    return full_text.replace(old, new)
 
 
 def _split(text: Any, separator: str | None = None) -> list[str]:
@@ -337,6 +337,6 @@ def _quote(value: Any) -> str:
 def _to_json(value: Any, indent: int | None = None) -> str:
     if isinstance(value, Missing):
         value.refuse()
-    made = json.dumps(value, ensure_ascii=False, indent=min(indent, 8) if indent else None)
-    _refuse_length(len(made))
-    return made
+    text = json.dumps(value, ensure_ascii=False, indent=min(indent, 8) if indent else None)
+    _refuse_length(len(text))
+    return text

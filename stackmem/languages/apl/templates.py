@@ -16,7 +16,7 @@ from .command_output import storable
 from .template_language import MAX_CHARS, Missing, MissingError, TemplateEnvironment, plain_json, text_of
 
 _LANGUAGE = TemplateEnvironment()
-_WHOLE = re.compile(r"\{\{[-+]?((?:(?!\{\{|\}\}).)*?)[-+]?\}\}", re.DOTALL)
+_SINGLE_HOLE = re.compile(r"\{\{[-+]?((?:(?!\{\{|\}\}).)*?)[-+]?\}\}", re.DOTALL)
 _HOLE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
 _FAULTS = (TemplateError, ArithmeticError, TypeError, ValueError, LookupError, RecursionError, MemoryError)
 
@@ -53,9 +53,9 @@ def render(text: str, scope: Mapping[str, Any], results: Container[str] = ()) ->
     """
     if "{" not in text:
         return text
-    whole = _WHOLE.fullmatch(text)
-    if whole:
-        value = evaluate(whole[1], scope, results)
+    single_hole = _SINGLE_HOLE.fullmatch(text)
+    if single_hole:
+        value = evaluate(single_hole[1], scope, results)
         return str.__str__(value) if isinstance(value, str) else value
     try:
         template = _compile(text)
@@ -103,8 +103,8 @@ def holds(condition: str, scope: Mapping[str, Any], results: Container[str] = ()
 
 
 def bare(condition: str) -> str:
-    whole = _WHOLE.fullmatch(condition.strip())
-    return whole[1] if whole else condition
+    single_hole = _SINGLE_HOLE.fullmatch(condition.strip())
+    return single_hole[1] if single_hole else condition
 
 
 def literal_stretches(command: str) -> tuple[tuple[int, int], ...]:
@@ -113,12 +113,12 @@ def literal_stretches(command: str) -> tuple[tuple[int, int], ...]:
     Such a part contains a ``{{…}}`` that is not a valid expression here (``{{range .}}``, ``{{.url}}``). The whole part
     is left unchanged, because an ``{{end}}`` next to it does not belong to APL either.
     """
-    found = []
+    stretches = []
     for start, end in _single_quoted(command):
         holes = _HOLE.findall(command[start:end])
         if any(not is_expression(hole[2:-2]) for hole in holes):
-            found.append((start, end))
-    return tuple(found)
+            stretches.append((start, end))
+    return tuple(stretches)
 
 
 def render_command(command: str, scope: Mapping[str, Any], results: Container[str] = ()) -> str:
@@ -130,11 +130,11 @@ def render_command(command: str, scope: Mapping[str, Any], results: Container[st
     stretches = literal_stretches(command)
     if not stretches:
         return text_of(render(command, scope, results))
-    made, done = [], 0
+    pieces, done = [], 0
     for start, end in stretches:
-        made += [text_of(render(command[done:start], scope, results)), command[start:end]]
+        pieces += [text_of(render(command[done:start], scope, results)), command[start:end]]
         done = end
-    return "".join([*made, text_of(render(command[done:], scope, results))])
+    return "".join([*pieces, text_of(render(command[done:], scope, results))])
 
 
 def is_expression(text: str) -> bool:
@@ -319,8 +319,8 @@ def _in_order(body: list[nodes.Node], local: frozenset[str], guarded: bool, quot
         yield from _mentions_in(node, local, guarded=guarded, quoted=quoted)
         if isinstance(node, nodes.Assign):
             target = node.target
-            named = [target] if isinstance(target, nodes.Name) else list(target.find_all(nodes.Name))
-            local |= {name.name for name in named}
+            targets = [target] if isinstance(target, nodes.Name) else list(target.find_all(nodes.Name))
+            local |= {name.name for name in targets}
 
 
 def _path(node: nodes.Node, local: frozenset[str], *, guarded: bool, quoted: bool) -> Iterator[Mention]:

@@ -131,8 +131,8 @@ def log(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     if message is not None:
         yield Say(message if isinstance(message, str) else json.dumps(plain_output(message), ensure_ascii=False))
     if _true(pointer.scope.resolve(parameter(step, "dump_register"))):
-        known = {name: plain_output(value) for name, value in pointer.scope.variables.items()}
-        yield Say(json.dumps(known, ensure_ascii=False, indent=2, default=str))
+        variables = {name: plain_output(value) for name, value in pointer.scope.variables.items()}
+        yield Say(json.dumps(variables, ensure_ascii=False, indent=2, default=str))
 
 
 def split(step: ToolStep, pointer: Pointer, path: str) -> Doing:
@@ -165,20 +165,20 @@ def append_to_list(step: ToolStep, pointer: Pointer, path: str) -> Doing:
     if raw is _NOTHING:
         raise missing_parameter("append_to_list", "items")
     items = pointer.scope.by_name(raw, literal=True)
-    named = isinstance(target, str) and target.isidentifier()
-    if named:
+    is_variable = isinstance(target, str) and target.isidentifier()
+    if is_variable:
         pointer.scope.refuse_constant(target)
-    own = named and target in pointer.scope.variables
-    held = pointer.scope.variables[target] if own else pointer.scope.by_name(target, literal=False)
-    if not isinstance(held, list):
-        raise tool_logic("The 'append_to_list' tool takes a list.", f"`list` is {type(held).__name__}")
-    yield StepEntered(path, call_line("append_to_list", {"list": target if named else held, "items": items}))
+    own = is_variable and target in pointer.scope.variables
+    current = pointer.scope.variables[target] if own else pointer.scope.by_name(target, literal=False)
+    if not isinstance(current, list):
+        raise tool_logic("The 'append_to_list' tool takes a list.", f"`list` is {type(current).__name__}")
+    yield StepEntered(path, call_line("append_to_list", {"list": target if is_variable else current, "items": items}))
     added = items if isinstance(items, list) else [items]
-    if not named:
-        return [*held, *added]
-    held.extend(added)  # safe to change in place, because no other variable shares the list; see ``Scope``
-    yield pointer.set(target, held)
-    return list(held) if step.register else held
+    if not is_variable:
+        return [*current, *added]
+    current.extend(added)  # safe to change in place, because no other variable shares the list; see ``Scope``
+    yield pointer.set(target, current)
+    return list(current) if step.register else current
 
 
 CODE: dict[str, Callable[[ToolStep, Pointer, str], Doing]] = {
@@ -200,10 +200,10 @@ def parameter(step: ToolStep, name: str, default: Any = None) -> Any:
     places = (step.params,) if step.tool in _TAKES_ANY_INPUT else (step.inputs, step.params)
     built_in = next((each for each in BUILT_INS.get(step.tool, ()) if each.name == name), None)
     others = built_in.aliases if built_in else SPELLINGS.get((step.tool, name), ())
-    for place in places:
+    for values in places:
         for spelling in (name, *others):
-            if spelling in place:
-                return place[spelling]
+            if spelling in values:
+                return values[spelling]
     return default
 
 
@@ -229,28 +229,28 @@ def checked_outputs(tool: str, declared: tuple[str, ...], scope: Mapping[str, An
     if all(name in scope for name in declared):
         return {name: scope[name] for name in declared}
     for register, value in scope.items():
-        found = _as_object(value)
-        if found is not None and all(name in found for name in declared):
-            return {**{name: found[name] for name in declared}, register: found}
+        fields = _as_object(value)
+        if fields is not None and all(name in fields for name in declared):
+            return {**{name: fields[name] for name in declared}, register: fields}
     missing = ", ".join(name for name in declared if name not in scope)
     raise malformed_value(tool, f"its outputs are missing: {missing}")
 
 
 def _as_object(value: Any) -> dict[str, Any] | None:
-    found = value.json(None) if isinstance(value, CommandOutput) else value
-    return found if isinstance(found, dict) else None
+    parsed = value.json(None) if isinstance(value, CommandOutput) else value
+    return parsed if isinstance(parsed, dict) else None
 
 
 def _seconds(step: ToolStep, pointer: Pointer) -> float | None:
-    wanted = pointer.scope.resolve(step.timeout_seconds)
-    if wanted is None:
+    timeout = pointer.scope.resolve(step.timeout_seconds)
+    if timeout is None:
         return None
     try:
-        seconds = float(wanted)
+        seconds = float(timeout)
     except (TypeError, ValueError):
         seconds = 0.0
     if not 0 < seconds <= MAX_SECONDS:
-        raise tool_logic("`timeout_seconds` is a number above 0, at most 3600.", f"Given: {wanted!r:.80}")
+        raise tool_logic("`timeout_seconds` is a number above 0, at most 3600.", f"Given: {timeout!r:.80}")
     return seconds
 
 
@@ -294,15 +294,19 @@ def interface_only(tool: KnownTool, step: ToolStep, pointer: Pointer, path: str)
         spelled = next((name for name in _spellings(tool, each.name) if name in params), None)
         if spelled is not None:
             raw = params[spelled]
-            named = each.name in ("from", "by", "in", "list")
-            value = pointer.scope.by_name(raw, literal=each.name == "by") if named else pointer.scope.resolve(raw)
+            may_be_variable = each.name in ("from", "by", "in", "list")
+            value = (
+                pointer.scope.by_name(raw, literal=each.name == "by") if may_be_variable else pointer.scope.resolve(raw)
+            )
             inputs[each.name] = plain_output(value)
         elif each.has_default:
             inputs[each.name] = pointer.scope.resolve(each.default)
         elif each.required:
             raise missing_parameter(tool.name, each.name)
-    taken = {name for each in tool.inputs for name in _spellings(tool, each.name)}
-    inputs |= {name: plain_output(pointer.scope.resolve(value)) for name, value in params.items() if name not in taken}
+    spellings = {name for each in tool.inputs for name in _spellings(tool, each.name)}
+    inputs |= {
+        name: plain_output(pointer.scope.resolve(value)) for name, value in params.items() if name not in spellings
+    }
     task = f"{tool.description.strip() or tool.name}\n\nThis is the step {step.head.name!r}."
     value = yield from _ask(step, pointer, path, task, inputs, tool.outputs, typed=True, bare=not tool.source)
     if tool.name == "rank_items" and not tool.source and not isinstance(value, list):
@@ -392,8 +396,8 @@ def _schema(outputs: tuple[Output, ...], *, single: bool) -> dict[str, Any]:
     """Return the schema: any JSON for a single result, otherwise an object with every output or with an error."""
     if single or not outputs:
         return {}
-    wanted = {"type": "object", "required": [output.name for output in outputs]}
-    return {"anyOf": [wanted, {"type": "object", "required": ["error"]}]}
+    outputs_schema = {"type": "object", "required": [output.name for output in outputs]}
+    return {"anyOf": [outputs_schema, {"type": "object", "required": ["error"]}]}
 
 
 def _frame_name(step: str) -> str:

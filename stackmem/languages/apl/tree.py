@@ -224,8 +224,8 @@ def command_mentions(command: str) -> Iterator[Mention]:
 
 def exit_codes_read(step: Step) -> frozenset[str]:
     """Return the variables whose ``.exit_code`` is read anywhere in a step."""
-    found = (mention for each in all_steps((step,)) for mention in own_mentions(each))
-    return frozenset(mention.name for mention in found if mention.path == ("exit_code",))
+    all_mentions = (mention for each in all_steps((step,)) for mention in own_mentions(each))
+    return frozenset(mention.name for mention in all_mentions if mention.path == ("exit_code",))
 
 
 def registers(step: Step) -> Iterator[str]:

@@ -29,10 +29,10 @@ def command(
     """Show the programs that an agent proposes, and keep one for later runs on the same folder."""
     run_dir = find_run(run, runs_folder(flags.get("runs_dir")))
     if name is None:
-        found = proposals(run_dir)
-        for each in found:
+        names = proposals(run_dir)
+        for each in names:
             typer.echo(readable(each))
-        if not found:
+        if not names:
             typer.echo(f"{run_dir.name} proposes no programs; --learn on lets an agent propose some", err=True)
         return
     typer.echo(readable(proposed(run_dir, name)).rstrip())

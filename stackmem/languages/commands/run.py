@@ -63,7 +63,7 @@ def command(
     cwd = Path.cwd()
     if report not in (None, "full"):
         raise UsageError(f"--report {report}: the only report is full; leave out --report for the short one")
-    whole = report is not None
+    full_report = report is not None
     options = {
         "request": text, "config": config and str(absolute(config)), "entry": entry,
         "lib": None if lib is None else [str(absolute(path)) for path in lib], "snoop": snoop or None,
@@ -84,9 +84,9 @@ def command(
             _show_outline(ready)
         replies = Answers([*(says or ()), *read_answers(answers, cwd)], interactive=arguments.interactive)
         screen = ProgramScreen(
-            ready.language.announcer(), quiet=quiet, full=full or whole, as_json=json, full_report=whole
+            ready.language.announcer(), quiet=quiet, full=full or full_report, as_json=json, full_report=full_report
         )
-        watch = watcher(screen, ready.program.path, debug=debug, verbose=verbose or whole)
+        watch = watcher(screen, ready.program.path, debug=debug, verbose=verbose or full_report)
         agree = partial(ask_about_size, as_json=json)
         person = Person(replies, screen, stop=stop_at_once, agree=agree, watch=watch, notice=say)
         show_program(run_program(ready, os.environ, person), screen, as_json=json)

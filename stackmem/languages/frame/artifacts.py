@@ -67,14 +67,14 @@ def save(name: str, content: Any, summary: str = "", existing: Iterable[str] = (
     other = next((each for each in existing if each.strip() != name.strip() and plain_name(each) == chunk), None)
     if other is not None:
         return Artifact(name, chunk, failed=f"{name[:80]!r} and {other[:80]!r} would be one artifact; rename one")
-    kept, file = text, ""
+    chunk_text, file = text, ""
     if not text or len(text) > CHUNK_CHARS:
         file = f"{FOLDER}/{chunk}"
         wrote: ToolAnswer = yield InvokeTool("write_file", {"path": file, "content": text, "parents": True})
         if wrote.failed:
             return Artifact(name, chunk, failed=f"the artifact could not be written: {wrote.detail}")
-        kept = f"{summary}\n({len(text):,} characters, in the file {file})".strip()
-    answer: ChunkAnswer = yield KeepChunk(chunk, kept, summary, file)
+        chunk_text = f"{summary}\n({len(text):,} characters, in the file {file})".strip()
+    answer: ChunkAnswer = yield KeepChunk(chunk, chunk_text, summary, file)
     return Artifact(name, chunk, summary, len(text), file, answer.failed)
 
 
@@ -83,8 +83,8 @@ def read(artifact: Artifact) -> Doing:
     if artifact.file:
         answer: ToolAnswer = yield InvokeTool("read_file", {"path": artifact.file})
         return ("", answer.detail or answer.failed) if answer.failed else (as_text(answer.value), "")
-    found: ChunkAnswer = yield ReadChunk(artifact.chunk)
-    return found.content, found.failed
+    chunk: ChunkAnswer = yield ReadChunk(artifact.chunk)
+    return chunk.content, chunk.failed
 
 
 def load(artifact: Artifact) -> Doing:

@@ -40,12 +40,12 @@ def words_after_task() -> str:
 
 def input_files(effect: RunFrame, frame: str) -> dict[str, str]:
     """Map each input to the file used if it is long. No two inputs share a file."""
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for name in effect.inputs:
         plain = "".join(char if char.isalnum() or char in "_.-" else "_" for char in name)[:64].strip(".") or "input"
         path = f".stackmem/in/{frame}/{plain}"
-        found[name] = path if path not in found.values() else f"{path}-{len(found)}"
-    return found
+        paths[name] = path if path not in paths.values() else f"{path}-{len(paths)}"
+    return paths
 
 
 def long_inputs(effect: RunFrame, frame: str) -> tuple[InvokeTool, ...]:

@@ -98,8 +98,8 @@ def brief(value: Any, depth: int = 0) -> str:
     many = 0 if depth == _BRIEF_DEPTH else _BRIEF_ITEMS
     match value:
         case str():
-            shown = value[: _BRIEF_CHARS + 1]
-            return dumps(f"{shown[:_BRIEF_CHARS]}…" if len(shown) > _BRIEF_CHARS else shown, ensure_ascii=False)
+            prefix = value[: _BRIEF_CHARS + 1]
+            return dumps(f"{prefix[:_BRIEF_CHARS]}…" if len(prefix) > _BRIEF_CHARS else prefix, ensure_ascii=False)
         case list() if len(value) > many:
             return f"[{len(value):,} items]"
         case dict() if len(value) > many:

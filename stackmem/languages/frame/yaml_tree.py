@@ -91,19 +91,19 @@ def parse_yaml(text: str) -> Tree:
         node = reader.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = str(error.problem or error.context or "it cannot be parsed").strip().splitlines()[0]
-        raise _fault(text, mark, what) from error
+        problem = str(error.problem or error.context or "it cannot be parsed").strip().splitlines()[0]
+        raise _fault(text, mark, problem) from error
     except ReaderError as error:
         at = error.position if isinstance(error.position, int) else 0
-        place = Place(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+        position = Place(text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
         raise YamlError(
-            place, "a character that YAML does not allow; write it as an escape in double quotes"
+            position, "a character that YAML does not allow; write it as an escape in double quotes"
         ) from error
     except RecursionError as error:
         raise YamlError(Place(1, 1), f"nested deeper than {MAX_DEPTH} levels") from error
     except (YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
-        what = (str(error).splitlines() or [type(error).__name__])[0]
-        raise YamlError(Place(1, 1), what) from error
+        problem = (str(error).splitlines() or [type(error).__name__])[0]
+        raise YamlError(Place(1, 1), problem) from error
     if node is None:
         return Scalar(Place(1, 1), None, "")
     return _Grower().grow(node, 0)
@@ -150,18 +150,18 @@ def kind_of(tree: Tree) -> str:
 def line_of(text: str, position: Place) -> str:
     """Return the source line at a position, made printable and cut to 160 characters."""
     lines = text.splitlines()
-    shown = lines[position.line - 1] if 0 < position.line <= len(lines) else ""
-    return "".join(char if char.isprintable() else " " for char in shown[:160]).rstrip()
+    line = lines[position.line - 1] if 0 < position.line <= len(lines) else ""
+    return "".join(char if char.isprintable() else " " for char in line[:160]).rstrip()
 
 
-def _fault(text: str, mark: StreamMark | None, what: str) -> YamlError:
-    place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
-    if "'\\t'" in what:
-        return YamlError(place, "a tab; YAML is indented with spaces, so replace it by spaces")
-    near = text.splitlines()[max(0, place.line - 2) : place.line]
+def _fault(text: str, mark: StreamMark | None, problem: str) -> YamlError:
+    position = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
+    if "'\\t'" in problem:
+        return YamlError(position, "a tab; YAML is indented with spaces, so replace it by spaces")
+    near = text.splitlines()[max(0, position.line - 2) : position.line]
     if any(_begins_with_template(line) for line in near):
-        what = f"{what[:_MAX_MESSAGE]}; {_TEMPLATE_HINT}"
-    return YamlError(place, what[: 2 * _MAX_MESSAGE])
+        problem = f"{problem[:_MAX_MESSAGE]}; {_TEMPLATE_HINT}"
+    return YamlError(position, problem[: 2 * _MAX_MESSAGE])
 
 
 def _begins_with_template(line: str) -> bool:
@@ -179,53 +179,53 @@ class _Grower:
         self._aliased = 0
 
     def grow(self, node: Node, depth: int, *, copy: bool = False) -> Tree:
-        place = Place(node.start_mark.line + 1, node.start_mark.column + 1)
+        position = Place(node.start_mark.line + 1, node.start_mark.column + 1)
         if depth > MAX_DEPTH:
-            raise YamlError(place, f"nested deeper than {MAX_DEPTH} levels")
+            raise YamlError(position, f"nested deeper than {MAX_DEPTH} levels")
         if id(node) in self._open:
-            raise YamlError(place, "an alias that holds itself")
+            raise YamlError(position, "an alias that holds itself")
         copy = copy or id(node) in self._seen
         self._aliased += copy
         if self._aliased > MAX_ALIASED:
-            raise YamlError(place, f"aliases stand for more than {MAX_ALIASED:,} values")
+            raise YamlError(position, f"aliases stand for more than {MAX_ALIASED:,} values")
         self._seen.add(id(node))
         self._open.add(id(node))
         try:
-            return self._grown(node, place, depth, copy)
+            return self._grown(node, position, depth, copy)
         finally:
             self._open.discard(id(node))
 
-    def _grown(self, node: Node, place: Place, depth: int, copy: bool) -> Tree:
+    def _grown(self, node: Node, position: Place, depth: int, copy: bool) -> Tree:
         from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
         tag = str(node.tag)
         if not tag.startswith(_YAML):
-            raise YamlError(place, f"the tag {tag[:40]} is not taken; write the value plainly")
+            raise YamlError(position, f"the tag {tag[:40]} is not taken; write the value plainly")
         match node:
             case ScalarNode():
-                return Scalar(place, _value(tag.removeprefix(_YAML), str(node.value), place), str(node.value))
+                return Scalar(position, _value(tag.removeprefix(_YAML), str(node.value), position), str(node.value))
             case SequenceNode() if tag == f"{_YAML}seq":
-                return Items(place, tuple(self.grow(item, depth + 1, copy=copy) for item in node.value))
+                return Items(position, tuple(self.grow(item, depth + 1, copy=copy) for item in node.value))
             case MappingNode() if tag == f"{_YAML}map":
                 pairs = tuple((self._key(key), self.grow(value, depth + 1, copy=copy)) for key, value in node.value)
-                return Table(place, pairs)
-        raise YamlError(place, f"the tag {tag[:40]} is not taken; write the value plainly")
+                return Table(position, pairs)
+        raise YamlError(position, f"the tag {tag[:40]} is not taken; write the value plainly")
 
     def _key(self, node: Node) -> Scalar:
-        place = Place(node.start_mark.line + 1, node.start_mark.column + 1)
+        position = Place(node.start_mark.line + 1, node.start_mark.column + 1)
         from ruamel.yaml.nodes import MappingNode, ScalarNode
 
         if isinstance(node, MappingNode):
-            raise YamlError(place, _TEMPLATE_HINT)
+            raise YamlError(position, _TEMPLATE_HINT)
         if not isinstance(node, ScalarNode):
-            raise YamlError(place, "a key is a text, not a list")
+            raise YamlError(position, "a key is a text, not a list")
         literal = str(node.value)
         if literal == "<<" and node.style is None:
-            raise YamlError(place, "merge keys (<<) are not taken; write the keys out")
-        return Scalar(place, literal, literal)
+            raise YamlError(position, "merge keys (<<) are not taken; write the keys out")
+        return Scalar(position, literal, literal)
 
 
-def _value(kind: str, literal: str, place: Place) -> str | int | float | bool | None:
+def _value(kind: str, literal: str, position: Place) -> str | int | float | bool | None:
     match kind:
         case "str" | "timestamp" | "value" | "merge":
             return literal
@@ -234,22 +234,22 @@ def _value(kind: str, literal: str, place: Place) -> str | int | float | bool | 
         case "bool":
             return literal.lower() == "true"
         case "int":
-            return _int(literal, place)
+            return _int(literal, position)
         case "float":
             number = float(literal.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
             if not math.isfinite(number):
-                raise YamlError(place, f"{literal} is not a number that can be stored; put it in quotes")
+                raise YamlError(position, f"{literal} is not a number that can be stored; put it in quotes")
             return number
-    raise YamlError(place, f"the tag !!{kind[:40]} is not taken; write the value plainly")
+    raise YamlError(position, f"the tag !!{kind[:40]} is not taken; write the value plainly")
 
 
-def _int(literal: str, place: Place) -> int:
+def _int(literal: str, position: Place) -> int:
     digits = literal.replace("_", "").lower()
     sign = -1 if digits.startswith("-") else 1
     digits = digits.lstrip("+-")
     if len(digits) > 4_000:
-        raise YamlError(place, "a number of more than 4,000 digits; put it in quotes")
+        raise YamlError(position, "a number of more than 4,000 digits; put it in quotes")
     try:
         return sign * int(digits[2:] if digits[:2] in _INTS else digits, _INTS.get(digits[:2], 10))
     except ValueError:
-        raise YamlError(place, f"{literal[:40]} is not a whole number; put it in quotes") from None
+        raise YamlError(position, f"{literal[:40]} is not a whole number; put it in quotes") from None

@@ -41,7 +41,7 @@ def read_automatic(value: Any) -> tuple[Command, ...]:
     return _read_commands(value, "automaticCommands", _AUTOMATIC)
 
 
-def _read_commands(value: Any, location: str, known: dict[str, Any]) -> tuple[Command, ...]:
+def _read_commands(value: Any, location: str, formatters: dict[str, Any]) -> tuple[Command, ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -51,65 +51,65 @@ def _read_commands(value: Any, location: str, known: dict[str, Any]) -> tuple[Co
         here = f"{location}[{index}]"
         if not isinstance(each, dict):
             raise Misfit(f"{here} must be an object")
-        type_ = word(each, "type", here, tuple(known), "")
+        type_ = word(each, "type", here, tuple(formatters), "")
         # a single line, so that one command cannot be made to look like several
-        line = " ".join(known[type_](each, here).split())
+        line = " ".join(formatters[type_](each, here).split())
         commands.append(Command(type_, line, each))
     return tuple(commands)
 
 
-def _resource(given: dict[str, Any], location: str) -> str:
-    kind = word(given, "resourceType", location, _RESOURCES, "Record")
-    mode = word(given, "mode", location, ("view", "edit"), "view")
-    parts = (given.get("entityName"), given.get("resourceId") or given.get("keys"))
+def _resource(command: dict[str, Any], location: str) -> str:
+    kind = word(command, "resourceType", location, _RESOURCES, "Record")
+    mode = word(command, "mode", location, ("view", "edit"), "view")
+    parts = (command.get("entityName"), command.get("resourceId") or command.get("keys"))
     name = " ".join(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False) for part in parts if part)
-    return f"[{mode} {kind}] {required_member(given, 'label', str, location)}" + (f": {name}" if name else "")
+    return f"[{mode} {kind}] {required_member(command, 'label', str, location)}" + (f": {name}" if name else "")
 
 
-def _url(given: dict[str, Any], location: str) -> str:
-    url = required_member(given, "url", str, location)
+def _url(command: dict[str, Any], location: str) -> str:
+    url = required_member(command, "url", str, location)
     if not url.lower().startswith(("http://", "https://")):
         raise Misfit(f"{location}.url must begin with http:// or https://")
-    return f"[open] {required_member(given, 'label', str, location)}: {url}"
+    return f"[open] {required_member(command, 'label', str, location)}: {url}"
 
 
-def _snapshot(given: dict[str, Any], location: str) -> str:
-    return f"[capture] {required_member(given, 'label', str, location)}"
+def _snapshot(command: dict[str, Any], location: str) -> str:
+    return f"[capture] {required_member(command, 'label', str, location)}"
 
 
-def _mail(given: dict[str, Any], location: str) -> str:
-    label = required_member(given, "label", str, location)
-    address = ",".join(_addresses(given.get("to"), f"{location}.to"))
-    rows = [(name, ",".join(_addresses(given.get(name), f"{location}.{name}"))) for name in ("cc", "bcc")]
-    rows += [(name, member(given, name, str, location, "")) for name in ("subject", "body")]
+def _mail(command: dict[str, Any], location: str) -> str:
+    label = required_member(command, "label", str, location)
+    address = ",".join(_addresses(command.get("to"), f"{location}.to"))
+    rows = [(name, ",".join(_addresses(command.get(name), f"{location}.{name}"))) for name in ("cc", "bcc")]
+    rows += [(name, member(command, name, str, location, "")) for name in ("subject", "body")]
     more = "&".join(f"{name}={quote(text)}" for name, text in rows if text)
     link = f"mailto:{quote(address, safe='@,')}" + (f"?{more}" if more else "")
     if len(link) <= MAX_MAIL:
         return f"[compose] {label}: {link}"
-    artifact = given.get("artifactId")
+    artifact = command.get("artifactId")
     return f"[compose] {label}: too long for a link" + (f"; see the artifact {artifact}" if artifact else "")
 
 
 def _addresses(value: Any, location: str) -> list[str]:
     if value is None:
         return []
-    found = value if isinstance(value, list) else [value]
-    if not all(isinstance(each, str) for each in found):
+    addresses = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) for each in addresses):
         raise Misfit(f"{location} must be a text or a list of texts")
-    return found
+    return addresses
 
 
-def _refresh(given: dict[str, Any], location: str) -> str:
-    if word(given, "scope", location, ("entity", "cache"), "entity") == "cache":
-        return f"[refresh] cache {word(given, 'cacheName', location, ('Core', 'AI', 'Actions'), 'Core')}"
-    names = member(given, "entityNames", list, location, [])
+def _refresh(command: dict[str, Any], location: str) -> str:
+    if word(command, "scope", location, ("entity", "cache"), "entity") == "cache":
+        return f"[refresh] cache {word(command, 'cacheName', location, ('Core', 'AI', 'Actions'), 'Core')}"
+    names = member(command, "entityNames", list, location, [])
     return f"[refresh] {', '.join(map(str, names)) or 'everything'}"
 
 
-def _notification(given: dict[str, Any], location: str) -> str:
-    severity = word(given, "severity", location, ("success", "info", "warning", "error"), "info")
-    count(given, "duration", location, 3_000, 0, 3_600_000)
-    return f"[{severity}] {required_member(given, 'message', str, location)}"
+def _notification(command: dict[str, Any], location: str) -> str:
+    severity = word(command, "severity", location, ("success", "info", "warning", "error"), "info")
+    count(command, "duration", location, 3_000, 0, 3_600_000)
+    return f"[{severity}] {required_member(command, 'message', str, location)}"
 
 
 _ACTIONABLE = {

@@ -34,17 +34,17 @@ def due(entry: ConversationEntry, turn: int) -> bool:
 
 def boundary(entries: list[ConversationEntry], turn: int) -> int:
     """Return the index from which due results are changed; the number of entries if none are."""
-    found, saved, behind = len(entries), 0, 0
+    start, saved, behind = len(entries), 0, 0
     for index in range(len(entries) - 1, -1, -1):
         entry = entries[index]
         if due(entry, turn):
             saved += max(0, len(entry.text) - _kept_chars(entry))
             if saved >= behind:
-                found = index
+                start = index
             behind += min(len(entry.text), _kept_chars(entry))
         else:
             behind += len(entry.text)
-    return found
+    return start
 
 
 def _kept_chars(entry: ConversationEntry) -> int:
@@ -80,11 +80,11 @@ def remove(entry: ConversationEntry) -> ConversationEntry:
 def compact(entry: ConversationEntry, chars: int) -> ConversationEntry:
     """Cut an entry to its first characters, if it is longer. An entry can be expanded at most once."""
     once = bool(entry.number) and not (entry.final and entry.original is None)
-    again = "Agent can request expansion if needed." if once else "It cannot be expanded again."
-    mark = f"\n\n[Compacted: showing first {chars:,} of {len(entry.text):,} characters. {again}]"
+    hint = "Agent can request expansion if needed." if once else "It cannot be expanded again."
+    mark = f"\n\n[Compacted: showing first {chars:,} of {len(entry.text):,} characters. {hint}]"
     text = shorten_text(entry.text, chars, mark)
-    whole = entry.text if entry.original is None else entry.original
-    return replace(entry, text=text, original=whole if once and text != entry.text else entry.original, final=True)
+    full_text = entry.text if entry.original is None else entry.original
+    return replace(entry, text=text, original=full_text if once and text != entry.text else entry.original, final=True)
 
 
 def summarize(entry: ConversationEntry, summary: str) -> ConversationEntry:
@@ -150,8 +150,8 @@ def tokens_of(text: str) -> int:
 
 def budget_of(own: int | None, window: int | None) -> int:
     """Return the smaller of the agent's budget and the model's window; 8,000 if neither is known."""
-    known = [each for each in (own, window) if each]
-    return min(known) if known else UNKNOWN_WINDOW
+    limits = [each for each in (own, window) if each]
+    return min(limits) if limits else UNKNOWN_WINDOW
 
 
 class FoldPlan(Struct, frozen=True):
@@ -218,8 +218,8 @@ def shorten_conversation(session: AgentSession) -> Routine:
         yield StepEntered(f"{session.path}/turn {session.turn}", message)
     for index in asking:
         entry = conversation.entries[index]
-        wanted = (entry.expires.prompt if entry.expires else "") or COMPACT
-        summary = yield from _summary(session, f"{wanted}\n\n{entry.text}")
+        instruction = (entry.expires.prompt if entry.expires else "") or COMPACT
+        summary = yield from _summary(session, f"{instruction}\n\n{entry.text}")
         conversation.entries[index] = summarize(entry, summary)
     yield from _fold(session)
 
@@ -245,8 +245,8 @@ def _summary(session: AgentSession, text: str) -> Routine:
     """Request a summary from the model. Empty if the request failed."""
     answer: Completion = yield Complete(prompt(text), SYSTEM, name="summary", model=session.agent.model)
     session.tokens += answer.usage.total
-    found: Any = "" if answer.failed else answer.text
-    return found
+    summary: Any = "" if answer.failed else answer.text
+    return summary
 
 
 def recover(session: AgentSession) -> None:

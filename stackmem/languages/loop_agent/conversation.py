@@ -93,9 +93,9 @@ class AgentConversation:
         """
         messages: list[Message] = []
         steady: tuple[int, int] | None = None
-        settled = max((index for index, entry in enumerate(self.entries) if entry.final), default=0)
+        last_changed = max((index for index, entry in enumerate(self.entries) if entry.final), default=0)
         for index, entry in enumerate(self.entries):
-            if entry.volatile and steady is None and index > settled:
+            if entry.volatile and steady is None and index > last_changed:
                 steady = (len(messages) - 1, len(messages[-1].parts) - 1)
             role: Literal["user", "assistant"] = "assistant" if entry.from_model else "user"
             if messages and messages[-1].role == role:
@@ -105,8 +105,12 @@ class AgentConversation:
         last = (len(messages) - 1, len(messages[-1].parts) - 1)
         if tail:
             messages[-1] = Message(messages[-1].role, (*messages[-1].parts, Text(tail)))
-        rolling = sorted({place for place in (steady, last) if place is not None and place > (0, 0)})
-        points = [Breakpoint(-1, 0, "1h"), Breakpoint(0, 0, "1h"), *(Breakpoint(*place, "5m") for place in rolling)]
+        rolling = sorted({location for location in (steady, last) if location is not None and location > (0, 0)})
+        points = [
+            Breakpoint(-1, 0, "1h"),
+            Breakpoint(0, 0, "1h"),
+            *(Breakpoint(*location, "5m") for location in rolling),
+        ]
         return PromptMessages(tuple(messages), tuple(points))
 
 

@@ -86,11 +86,11 @@ def read_form(value: Any) -> ResponseForm:
     questions = member(value, "questions", list, location, [])
     if not 0 < len(questions) <= _MAX_QUESTIONS:
         raise Misfit(f"{location}.questions must hold 1 to {_MAX_QUESTIONS} questions")
-    found = tuple(_question(each, f"{location}.questions[{index}]") for index, each in enumerate(questions))
-    if len({question.id for question in found}) < len(found):
+    parsed = tuple(_question(each, f"{location}.questions[{index}]") for index, each in enumerate(questions))
+    if len({question.id for question in parsed}) < len(parsed):
         raise Misfit(f"{location}.questions: two have the same id")
     return ResponseForm(
-        found,
+        parsed,
         member(value, "title", str, location, ""),
         member(value, "description", str, location, ""),
         member(value, "submitLabel", str, location, "Submit"),
@@ -127,22 +127,22 @@ def _members(type_: dict[str, Any], location: str) -> dict[str, Any]:
     """Read the members of the question's type that are present."""
     more = {name: member(type_, name, str, location, "") for name in _WORDS}
     more["maxLength"] = count(type_, "maxLength", location, 0, 0, _MAX_CHARS)
-    found = {name: value for name, value in more.items() if value}
+    members = {name: value for name, value in more.items() if value}
     for name in ("min", "max", "step"):
         if member(type_, name, float, location, None) is not None:
-            found[name] = type_[name]
-    if found.get("min", -math.inf) > found.get("max", math.inf):
+            members[name] = type_[name]
+    if members.get("min", -math.inf) > members.get("max", math.inf):
         raise Misfit(f"{location}.min is above max, so that no answer fits")
-    if found.get("step", 1) <= 0:
+    if members.get("step", 1) <= 0:
         raise Misfit(f"{location}.step must be above 0")
-    return found
+    return members
 
 
-def _default(question: FormQuestion, given: Any, location: str) -> Any:
+def _default(question: FormQuestion, raw: Any, location: str) -> Any:
     """Read the value of an empty answer, which must be a valid answer itself. None without a default."""
-    if given is None or given in ("", []):
+    if raw is None or raw in ("", []):
         return None
-    answer = read_answer(question, given if isinstance(given, str) else json.dumps(given, ensure_ascii=False))
+    answer = read_answer(question, raw if isinstance(raw, str) else json.dumps(raw, ensure_ascii=False))
     if answer.fault:
         raise Misfit(f"{location}.defaultValue does not fit: {answer.fault}")
     return answer.value
@@ -152,13 +152,13 @@ def _options(type_: dict[str, Any], location: str) -> tuple[FormOption, ...]:
     options = member(type_, "options", list, location, [])
     if not options:
         raise Misfit(f"{location}.options must hold at least one option")
-    found = []
+    parsed = []
     for index, each in enumerate(options):
         option = each if isinstance(each, dict) else {"value": each, "label": each}
         if option.get("value") is None:
             raise Misfit(f"{location}.options[{index}].value is missing")
-        found.append(FormOption(option["value"], str(option.get("label") or option["value"])))
-    return tuple(found)
+        parsed.append(FormOption(option["value"], str(option.get("label") or option["value"])))
+    return tuple(parsed)
 
 
 def question_text(question: FormQuestion, *, buttons: bool = False) -> str:
@@ -249,27 +249,27 @@ def _number(question: FormQuestion, text: str) -> FormAnswer:
 
 def _read_choice(question: FormQuestion, text: str) -> FormAnswer:
     words: list[Any] = [text]
-    named = _option(question.options, text) is not None
-    if text.startswith("[") and not named:
-        given = json_value(text)
-        if given is None:
+    is_option = _option(question.options, text) is not None
+    if text.startswith("[") and not is_option:
+        items = json_value(text)
+        if items is None:
             return FormAnswer(fault="it is not a list of values")
-        words = given
+        words = items
         if not words:
             return read_answer(question, "")
         if len(words) != 1 and not question.multiple:
             return FormAnswer(fault="one value is wanted")
-    elif question.multiple and not named:
+    elif question.multiple and not is_option:
         words = [word.strip() for word in text.split(",")]
-    found = []
+    values = []
     for word in words:
         option = _option(question.options, word)
         if option is None:
-            known = ", ".join(str(each.value) for each in question.options)
-            return FormAnswer(fault=f"{str(word)[:80]!r} is none of: {known}")
-        if option.value not in found:
-            found.append(option.value)
-    return FormAnswer(found if question.multiple else found[0])
+            allowed = ", ".join(str(each.value) for each in question.options)
+            return FormAnswer(fault=f"{str(word)[:80]!r} is none of: {allowed}")
+        if option.value not in values:
+            values.append(option.value)
+    return FormAnswer(values if question.multiple else values[0])
 
 
 def _option(options: tuple[FormOption, ...], word: Any) -> FormOption | None:
@@ -329,25 +329,25 @@ def ask_form(message: str, form: ResponseForm) -> Routine:
         AgentEnded: A question had too many invalid answers.
     """
     head = [message, *(text for text in (form.title, form.description) if text and text != message)]
-    found: dict[str, Any] = {}
-    given: dict[str, str] = {}
+    values: dict[str, Any] = {}
+    replies: dict[str, str] = {}
     for position, question in enumerate(form.questions):
         fault = ""
         for _ in range(MAX_TRIES):
-            if question.id not in given:
+            if question.id not in replies:
                 text: str = yield AskUser("\n".join([*head, question_text(question, buttons=form.is_choice)]))
-                given = _by_id(text, form.questions[position:]) or {**given, question.id: text}
-            answer = read_answer(question, given.pop(question.id))
+                replies = _by_id(text, form.questions[position:]) or {**replies, question.id: text}
+            answer = read_answer(question, replies.pop(question.id))
             fault = answer.fault
             if not fault:
                 break
             head = [f"That does not do: {fault}."]
         else:
-            told = f"the question {question.id!r} had {MAX_TRIES} answers that do not do; the last: {fault}"
-            raise AgentEnded("Invalid Answer", told)
+            reason = f"the question {question.id!r} had {MAX_TRIES} answers that do not do; the last: {fault}"
+            raise AgentEnded("Invalid Answer", reason)
         head = []
-        found[question.id] = answer.value
-    return json.dumps(found, ensure_ascii=False)
+        values[question.id] = answer.value
+    return json.dumps(values, ensure_ascii=False)
 
 
 def _by_id(text: str, questions: tuple[FormQuestion, ...]) -> dict[str, str]:
@@ -355,10 +355,10 @@ def _by_id(text: str, questions: tuple[FormQuestion, ...]) -> dict[str, str]:
     if not text.lstrip().startswith("{"):
         return {}
     value = json_value(text, {})
-    left = dict.fromkeys((question.id for question in questions), "")
-    if not value or not value.keys() <= left.keys():
+    empty = dict.fromkeys((question.id for question in questions), "")
+    if not value or not value.keys() <= empty.keys():
         return {}
     texts = {
         name: each if isinstance(each, str) else json.dumps(each, ensure_ascii=False) for name, each in value.items()
     }
-    return {**left, **texts}
+    return {**empty, **texts}

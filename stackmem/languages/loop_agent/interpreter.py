@@ -92,12 +92,12 @@ def _check_start(session: AgentSession) -> None:
 
 
 def _descriptions(session: AgentSession) -> dict[str, str]:
-    found = {}
+    descriptions = {}
     for sub in session.agent.sub_agents:
-        known = agent_of(session, sub.name)
-        if not isinstance(known, str):
-            found[sub.name] = known[2].description
-    return found
+        entry = agent_of(session, sub.name)
+        if not isinstance(entry, str):
+            descriptions[sub.name] = entry[2].description
+    return descriptions
 
 
 def _refuse_spent(session: AgentSession) -> None:
@@ -195,7 +195,7 @@ def _perform_step(session: AgentSession, response: Response) -> Routine:
             session.tell_failure(step.fault)
             return _count_failure(session, ok=False)
         case Again():
-            return _again(session)
+            return _continue(session)
         case ExpandResult():
             expanded = session.conversation.expand(step.index, session.turn)
             session.note_failures([] if expanded else [session.conversation.entries[-1].text])
@@ -228,7 +228,7 @@ def _count_malformed(session: AgentSession, fault: str) -> None:
     session.tell(f"Your response could not be used: {fault}. Respond again with one JSON object and nothing else.")
 
 
-def _again(session: AgentSession) -> None:
+def _continue(session: AgentSession) -> None:
     if not session.bare:
         session.tell("Done. Go on.")
         return
@@ -275,8 +275,8 @@ def _chat(session: AgentSession, step: Chat, response: Response) -> Routine:
     for command in response.actionable:
         yield Say(command.line)
     if session.depth:
-        asked = [question_text(question) for question in step.form.questions] if step.form else []
-        return Finish("\n".join([step.message, *asked]), session.payload, chat=True)
+        questions = [question_text(question) for question in step.form.questions] if step.form else []
+        return Finish("\n".join([step.message, *questions]), session.payload, chat=True)
     if step.form is None:
         answer: Any = yield AskUser(step.message)
         session.tell(f"The person replied:\n{answer}" if answer.strip() else "The person gave an empty reply.")

@@ -72,8 +72,8 @@ def interface(launch: Launch) -> Reading:
         properties[name] = ({"type": kind} if kind else {}) | {"default": value}
     properties |= declared_properties(agent)
     required = agent.start_schema.get("required")
-    named = required if isinstance(required, list) else []
-    return ProgramInterface(agent.description, inputs_schema(properties, [x for x in named if x not in agent.payload]))
+    names = required if isinstance(required, list) else []
+    return ProgramInterface(agent.description, inputs_schema(properties, [x for x in names if x not in agent.payload]))
 
 
 def _load(launch: Launch) -> Reading:
@@ -93,7 +93,7 @@ def _load(launch: Launch) -> Reading:
         raise Halted("Unknown Tool", missing, launch.path)
     if launch.options.get("checked"):
         _check_all(loaded, launch)
-    files = {named: (path, with_tools(agent, launch.tools)) for named, (path, agent) in loaded.files.items()}
+    files = {key: (path, with_tools(agent, launch.tools)) for key, (path, agent) in loaded.files.items()}
     return replace(loaded, agent=with_tools(loaded.agent, launch.tools), files=files)
 
 
@@ -108,11 +108,11 @@ def _check_all(loaded: LoadedAgent, launch: Launch) -> None:
 
 
 def _check_inputs(agent: Agent, launch: Launch) -> None:
-    known = dict.fromkeys([*agent.payload, *declared_properties(agent)])
+    names = dict.fromkeys([*agent.payload, *declared_properties(agent)])
     name = posixpath.basename(launch.path)
-    for given in launch.inputs:
-        if given not in known:
-            raise UsageError(f"{name} has no input {given[:80]!r}; known: {', '.join(known) or 'none'}")
+    for key in launch.inputs:
+        if key not in names:
+            raise UsageError(f"{name} has no input {key[:80]!r}; known: {', '.join(names) or 'none'}")
     fault = start_fault(agent, {**agent.payload, **launch.inputs})
     if fault and agent.on_start_misfit == "fail":
         raise UsageError(f"the payload of {name} does not fit its start schema: {fault}; give it by --input")
@@ -157,8 +157,8 @@ def settings_of(text: str) -> dict[str, str]:
     agent, _ = load_agent(text)
     if agent is None:
         return {}
-    found = {"max_usd": agent.limits.usd, "max_seconds": agent.limits.seconds}
-    return {name: str(value) for name, value in found.items() if value is not None}
+    settings = {"max_usd": agent.limits.usd, "max_seconds": agent.limits.seconds}
+    return {name: str(value) for name, value in settings.items() if value is not None}
 
 
 _BRIEF_CHARS = 200

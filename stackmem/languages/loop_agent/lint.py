@@ -66,28 +66,28 @@ def lint(path: str, text: str, tools: tuple[ToolSpec, ...] | None = None) -> Rea
 
 def _check_files(agent: Agent, path: str, tools: tuple[ToolSpec, ...] | None) -> Reading:
     """Return the errors in the files of direct and indirect sub-agents, which also prevent this agent from running."""
-    found = list[DefinitionFault]()
-    known = {path}
+    errors = list[DefinitionFault]()
+    paths = {path}
     waiting = [(path, sub, sub.position) for sub in named_files(agent)]
     while waiting:
-        source, sub, place = waiting.pop(0)
+        source, sub, position = waiting.pop(0)
         loaded: Source = yield LoadSource(sub.file, source)
         if loaded.failed:
             message = f"the file {sub.file} of {sub.name} cannot be read ({loaded.failed})"
-            found.append(DefinitionFault(place, "unknown-sub-agent", message))
-        elif loaded.path not in known:
-            known.add(loaded.path)
+            errors.append(DefinitionFault(position, "unknown-sub-agent", message))
+        elif loaded.path not in paths:
+            paths.add(loaded.path)
             inner, faults = load_agent(loaded.text)
-            found += _broken(sub, place, [*faults, *(check_agent(inner, loaded.text, tools) if inner else ())])
-            waiting += [(loaded.path, each, place) for each in (named_files(inner) if inner else ())]
-    return found
+            errors += _broken(sub, position, [*faults, *(check_agent(inner, loaded.text, tools) if inner else ())])
+            waiting += [(loaded.path, each, position) for each in (named_files(inner) if inner else ())]
+    return errors
 
 
-def _broken(sub: SubAgent, place: Place, faults: list[DefinitionFault]) -> Iterator[DefinitionFault]:
+def _broken(sub: SubAgent, position: Place, faults: list[DefinitionFault]) -> Iterator[DefinitionFault]:
     wrong = next((fault for fault in faults if not fault.warning), None)
     if wrong is not None:
         message = f"{sub.file}:{wrong.position.line}:{wrong.position.column}: {wrong.message}"
-        yield DefinitionFault(place, "broken-sub-agent", message)
+        yield DefinitionFault(position, "broken-sub-agent", message)
 
 
 def _finding(path: str, fault: DefinitionFault) -> Finding:
@@ -101,17 +101,17 @@ def check_agent(agent: Agent, text: str, tools: tuple[ToolSpec, ...] | None) -> 
 
 
 def _check(agent: Agent, lines: list[str], tools: tuple[ToolSpec, ...] | None) -> Iterator[DefinitionFault]:
-    known = (*BUILT_IN, *(tool.name for tool in tools or ()))
+    tool_names = (*BUILT_IN, *(tool.name for tool in tools or ()))
     for action in agent.actions:
-        if action.tool not in known:
-            meant = nearest_name(action.tool, known)
+        if action.tool not in tool_names:
+            meant = nearest_name(action.tool, tool_names)
             hint = f"; did you mean {meant}?" if meant else "; it must be one that you define"
             message = f"{action.name} needs the tool {action.tool}, which is not built in{hint}"
             yield DefinitionFault(action.places.get("tool", _NOWHERE), "unknown-tool", message, warning=tools is None)
-        place = action.places.get("params", _NOWHERE)
-        yield from _schema_faults(action.params, place, f"the params of {action.name}")
-        place = action.places.get("output_mapping", _NOWHERE)
-        yield from _not_allowed(agent, action.output_mapping, place, f"the output mapping of {action.name}")
+        position = action.places.get("params", _NOWHERE)
+        yield from _schema_faults(action.params, position, f"the params of {action.name}")
+        position = action.places.get("output_mapping", _NOWHERE)
+        yield from _not_allowed(agent, action.output_mapping, position, f"the output mapping of {action.name}")
     yield from _prompt(agent, lines)
     yield from _payload(agent)
     for sub in agent.sub_agents:
@@ -126,10 +126,10 @@ def _payload(agent: Agent) -> Iterator[DefinitionFault]:
     yield from (unusable := [*_schema_faults(agent.start_schema, start, "`start_schema`")])
     needless = unusable or not agent.start_schema
     fault = "" if needless else first_fault(agent.payload, {**agent.start_schema, "required": []})
-    place = agent.places.get("payload", _NOWHERE)
+    position = agent.places.get("payload", _NOWHERE)
     if fault:
         message = f"the payload does not fit `start_schema`, so inputs must complete it: {fault}"
-        yield DefinitionFault(place, "payload", message, warning=True)
+        yield DefinitionFault(position, "payload", message, warning=True)
     for rule in agent.allowed:
         value = look_up(agent.payload, rule.steps)
         items = value if isinstance(value, list) else []
@@ -140,11 +140,11 @@ def _payload(agent: Agent) -> Iterator[DefinitionFault]:
             yield DefinitionFault(agent.places.get("allowed_paths", _NOWHERE), "narrow-path", message, warning=True)
 
 
-def _schema_faults(schema: dict[str, Any], place: Place, subject: str) -> Iterator[DefinitionFault]:
+def _schema_faults(schema: dict[str, Any], position: Place, subject: str) -> Iterator[DefinitionFault]:
     """Yield what is wrong with a schema. ``subject`` names it in messages."""
     error = schema_error(schema) if schema else ""
     if error:
-        yield DefinitionFault(place, "schema", f"{subject} cannot be used as a JSON Schema: {error}")
+        yield DefinitionFault(position, "schema", f"{subject} cannot be used as a JSON Schema: {error}")
         return
     for at, word in itertools.islice(unknown_keywords(schema), _MAX_KEYWORDS):
         name = mark_cut(word, 80)
@@ -152,20 +152,20 @@ def _schema_faults(schema: dict[str, Any], place: Place, subject: str) -> Iterat
             are = "are" if subject.startswith("the params") else "is"
             example = f"{{type: object, properties: {{{name}: ...}}}}"
             message = f"{subject} {are} not a JSON Schema: `{name}` is not a keyword; write {example}"
-            yield DefinitionFault(place, "schema", message)
+            yield DefinitionFault(position, "schema", message)
             return
         meant = nearest_name(word, sorted(KEYWORDS))
         hint = f"; did you mean `{meant}`?" if meant else ", so it has no effect; put parameters into `properties`"
         message = f"`{name}` is not a keyword of JSON Schema{hint} ({subject}{mark_cut(at, 200)})"
-        yield DefinitionFault(place, "schema", message, warning=True)
+        yield DefinitionFault(position, "schema", message, warning=True)
 
 
-def _not_allowed(agent: Agent, mapping: Any, place: Place, says: str) -> Iterator[DefinitionFault]:
+def _not_allowed(agent: Agent, mapping: Any, position: Place, says: str) -> Iterator[DefinitionFault]:
     """Yield a fault for each target of a mapping that ``allowed_paths`` does not permit."""
     for target in _targets(mapping) if agent.allowed else ():
         if not reaches(agent.allowed, target):
             message = f"{says} writes outside of `allowed_paths`; allow it, or map the result to what is allowed"
-            yield DefinitionFault(place, "not-allowed", message)
+            yield DefinitionFault(position, "not-allowed", message)
 
 
 def _targets(mapping: Any) -> Iterator[Path]:
@@ -178,23 +178,25 @@ def _targets(mapping: Any) -> Iterator[Path]:
 
 def _prompt(agent: Agent, lines: list[str]) -> Iterator[DefinitionFault]:
     """Yield the faults of slots and examples in a prompt, each at its own line if that can be found."""
-    place = agent.places.get("prompt", _NOWHERE)
+    position = agent.places.get("prompt", _NOWHERE)
     for slot in list(dict.fromkeys(_SLOT.findall(agent.prompt)))[:_MAX_SLOTS]:
         meant = nearest_name(slot, SLOTS) if slot not in SLOTS else ""
         if meant:
             message = f"the prompt names {{{{{slot}}}}}; did you mean {{{{{meant}}}}}?"
-            yield DefinitionFault(next(_where(lines, place, slot), place), "unknown-slot", message, warning=True)
-    fences = _where(lines, place, _FENCE)
+            yield DefinitionFault(
+                next(_positions(lines, position, slot), position), "unknown-slot", message, warning=True
+            )
+    fences = _positions(lines, position, _FENCE)
     for example in _EXAMPLE.findall(agent.prompt):
-        here = next(fences, place)
-        found = read_object(example)
-        if found.value is not None and _MEMBERS & found.value.keys():
+        here = next(fences, position)
+        reply = read_object(example)
+        if reply.value is not None and _MEMBERS & reply.value.keys():
             yield from _example(agent, example, here)
-        elif found.value is None and any(f'"{member}"' in example for member in _MEMBERS):
-            message = f"an example in the prompt cannot be used: {found.fault}"
+        elif reply.value is None and any(f'"{member}"' in example for member in _MEMBERS):
+            message = f"an example in the prompt cannot be used: {reply.fault}"
             yield DefinitionFault(here, "bad-example", message, warning=True)
     for example in _bare_examples(agent.prompt):
-        here = next(_where(lines, place, example.splitlines()[0]), place)
+        here = next(_positions(lines, position, example.splitlines()[0]), position)
         yield from (replace(fault, warning=True) for fault in _example(agent, example, here))
 
 
@@ -212,98 +214,98 @@ def _bare_examples(prompt: str) -> Iterator[str]:
             yield rest[match.start() : end]
 
 
-def _where(lines: list[str], place: Place, words: str) -> Iterator[Place]:
+def _positions(lines: list[str], start: Place, words: str) -> Iterator[Place]:
     """Yield the positions in the file where the words occur, starting at a line."""
-    for at in range(place.line - 1, len(lines)):
+    for at in range(start.line - 1, len(lines)):
         if words in lines[at]:
             yield Place(at + 1, lines[at].index(words) + 1)
 
 
-def _example(agent: Agent, text: str, place: Place) -> Iterator[DefinitionFault]:
+def _example(agent: Agent, text: str, position: Place) -> Iterator[DefinitionFault]:
     """Yield the faults of an example response in the prompt."""
     step = read_response(text).step
     match step:
         case Malformed():
-            yield DefinitionFault(place, "bad-example", f"an example in the prompt cannot be used: {step.fault}")
+            yield DefinitionFault(position, "bad-example", f"an example in the prompt cannot be used: {step.fault}")
         case Actions():
             for call in step.calls:
-                yield from _call(agent, call, place)
+                yield from _call(agent, call, position)
         case Ask() | SubAgents():
             for ask in step.asks if isinstance(step, SubAgents) else (step,):
-                yield from _call(agent, ask, place)
+                yield from _call(agent, ask, position)
         case ForEach() | While():
-            yield from _call(agent, step.does, place)
-            yield from _references(step, place)
+            yield from _call(agent, step.does, position)
+            yield from _references(step, position)
             if isinstance(step, While) and (fault := syntax_fault(step.condition)):
-                yield DefinitionFault(place, "bad-condition", f"a condition in the prompt: {fault}")
+                yield DefinitionFault(position, "bad-condition", f"a condition in the prompt: {fault}")
             if isinstance(step, ForEach):
-                yield from _collection(agent, step.collection.strip(), place)
+                yield from _collection(agent, step.collection.strip(), position)
         case _:
             return
 
 
-def _collection(agent: Agent, name: str, place: Place) -> Iterator[DefinitionFault]:
+def _collection(agent: Agent, name: str, position: Place) -> Iterator[DefinitionFault]:
     """Yield the faults of a collection's path. The payload may grow, so an unknown path is only a warning."""
     if name.lower().startswith("static:"):
         return
     path = parse_path(name[len("payload.") :] if name.lower().startswith("payload.") else name)
     if not path:
-        yield DefinitionFault(place, "bad-path", f"{name[:80]!r} in the prompt is not a path")
+        yield DefinitionFault(position, "bad-path", f"{name[:80]!r} in the prompt is not a path")
         return
     properties = declared_properties(agent)
     mapped = [target[0] for action in agent.actions for target in _targets(action.output_mapping) if target]
     rules = [rule.steps[0] for rule in agent.allowed]
-    known = [*agent.payload, *properties, *map(str, mapped), *rules]
+    names = [*agent.payload, *properties, *map(str, mapped), *rules]
     message = ""
-    if known and not {"*", "**", str(path[0])} & set(known):
-        meant = nearest_name(str(path[0]), known)
+    if names and not {"*", "**", str(path[0])} & set(names):
+        meant = nearest_name(str(path[0]), names)
         message = f"the payload has no {str(path[0])[:80]!r}" + (f"; did you mean {meant}?" if meant else "")
     elif not isinstance(look_up(agent.payload, path) or [], list) and look_up(agent.payload, path) is not MISSING:
         message = f"{name[:80]!r} is not a list in the payload"
     if message:
-        yield DefinitionFault(place, "unknown-collection", f"an example in the prompt: {message}", warning=True)
+        yield DefinitionFault(position, "unknown-collection", f"an example in the prompt: {message}", warning=True)
 
 
-def _references(step: ForEach | While, place: Place) -> Iterator[DefinitionFault]:
+def _references(step: ForEach | While, position: Place) -> Iterator[DefinitionFault]:
     """Yield a warning for each reference that begins with an unknown name."""
     names = (step.item, step.index if isinstance(step, ForEach) else "index", "payload", "data")
     does = step.does
-    within = does.params if isinstance(does, ActionCall) else [does.message, does.template, does.context]
-    for head, braced in dict.fromkeys(heads(within)):
+    value = does.params if isinstance(does, ActionCall) else [does.message, does.template, does.context]
+    for head, braced in dict.fromkeys(heads(value)):
         if head.lower() in map(str.lower, names):
             continue
         meant = nearest_name(head, names)
         if meant or braced:
             hint = f"did you mean {meant}?" if meant else f"known: {', '.join(names)}"
             message = f"an example in the prompt: {head[:80]!r} is not defined in its loop; {hint}"
-            yield DefinitionFault(place, "unknown-variable", message, warning=True)
+            yield DefinitionFault(position, "unknown-variable", message, warning=True)
 
 
-def _call(agent: Agent, call: ActionCall | Ask, place: Place) -> Iterator[DefinitionFault]:
+def _call(agent: Agent, call: ActionCall | Ask, position: Place) -> Iterator[DefinitionFault]:
     if isinstance(call, Ask):
         sub = agent.sub_agent(call.name)
         if isinstance(sub, str):
-            yield DefinitionFault(place, "unknown-sub-agent", f"an example in the prompt: {sub}")
+            yield DefinitionFault(position, "unknown-sub-agent", f"an example in the prompt: {sub}")
         return
     action = agent.action(call.name)
     if isinstance(action, str):
-        yield DefinitionFault(place, "unknown-action", f"an example in the prompt: {action}")
+        yield DefinitionFault(position, "unknown-action", f"an example in the prompt: {action}")
         return
-    yield from _parameters(action, call, place)
-    for fault in _not_allowed(agent, call.mapping, place, f"an example in the prompt: the mapping of {action.name}"):
+    yield from _parameters(action, call, position)
+    for fault in _not_allowed(agent, call.mapping, position, f"an example in the prompt: the mapping of {action.name}"):
         yield replace(fault, warning=True)
 
 
-def _parameters(action: AgentAction, call: ActionCall, place: Place) -> Iterator[DefinitionFault]:
+def _parameters(action: AgentAction, call: ActionCall, position: Place) -> Iterator[DefinitionFault]:
     """Yield a warning for each parameter that the action apparently does not take.
 
     An example may omit required ones.
     """
     properties = action.params.get("properties")
-    known = properties if isinstance(properties, dict) else {}
+    parameters = properties if isinstance(properties, dict) else {}
     for name in call.params:
-        meant = nearest_name(name, known) if name not in known else ""
-        if meant or (known and name not in known and action.params.get("additionalProperties") is False):
-            hint = f"; did you mean {meant}?" if meant else f"; known: {', '.join(known)}"
+        meant = nearest_name(name, parameters) if name not in parameters else ""
+        if meant or (parameters and name not in parameters and action.params.get("additionalProperties") is False):
+            hint = f"; did you mean {meant}?" if meant else f"; known: {', '.join(parameters)}"
             message = f"an example in the prompt: {action.name} takes no {name[:80]!r}{hint}"
-            yield DefinitionFault(place, "unknown-parameter", message, warning=True)
+            yield DefinitionFault(position, "unknown-parameter", message, warning=True)

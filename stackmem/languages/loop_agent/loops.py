@@ -40,8 +40,8 @@ class _Iterations:
         self.holes: list[int] = []  # iterations that left null at their target index
         self.fault = ""  # why the first failed iteration failed
         self.merged = PayloadMerge(session.payload, session.agent.allowed, together=together)
-        crush, shown = session.params["crushActionResults"], session.agent.loop_result_turns > 0
-        self.results = LoopResults(session.family.numbers, crush=crush, visible=shown)
+        crush, visible = session.params["crushActionResults"], session.agent.loop_result_turns > 0
+        self.results = LoopResults(session.family.numbers, crush=crush, visible=visible)
 
     def act(self, names: ReferenceNames) -> Any:
         """Return the loop's action or request with its references resolved."""
@@ -96,12 +96,12 @@ class _Iterations:
             yield StepFailed(self.path, " ".join(first.split())[:300])
 
     def _holes(self) -> list[str]:
-        shown = ", ".join(map(str, self.holes[:_MAX_HOLES])) + (", ..." if len(self.holes) > _MAX_HOLES else "")
-        return [f"no result was written for index {shown}; null is used instead"] if self.holes else []
+        indices = ", ".join(map(str, self.holes[:_MAX_HOLES])) + (", ..." if len(self.holes) > _MAX_HOLES else "")
+        return [f"no result was written for index {indices}; null is used instead"] if self.holes else []
 
-    def close(self, kind: str, over: str, stopped: str) -> LoopDone:
+    def close(self, kind: str, subject: str, stopped: str) -> LoopDone:
         warnings = tuple(dict.fromkeys([*self._holes(), *self.warnings, *self.merged.warnings]))
-        return LoopDone(kind, over, self.results, stopped, warnings)
+        return LoopDone(kind, subject, self.results, stopped, warnings)
 
 
 def collection_of(payload: Any, name: str) -> list[Any] | None:
@@ -121,13 +121,12 @@ def run_for_each(session: AgentSession, loop: ForEach, path: str) -> Routine:
     items = collection_of(session.payload, loop.collection)
     if items is None:
         return f'Collection path "{loop.collection}" not an array'
-    left, items = max(0, len(items) - loop.most), list(items[: loop.most])
+    omitted, items = max(0, len(items) - loop.most), list(items[: loop.most])
     yield StepEntered(path, f"ForEach over {len(items)} of {loop.collection}"[:300])
     rounds = _Iterations(session, loop.does, path, together=loop.parallel)
-    if left:
-        message = (
-            f"the last {left:,} of {left + len(items):,} items were left out, since maxIterations is {loop.most:,}"
-        )
+    if omitted:
+        count = omitted + len(items)
+        message = f"the last {omitted:,} of {count:,} items were left out, since maxIterations is {loop.most:,}"
         rounds.warnings.append(message)
     width = loop.width if loop.parallel else 1  # number of iterations started before their answers are checked
     before, stopped = session.payload, ""
@@ -135,8 +134,8 @@ def run_for_each(session: AgentSession, loop: ForEach, path: str) -> Routine:
         yield from _between(session, loop.delay_ms if start else 0)
         batch = range(start, min(start + width, len(items)))
         if loop.parallel:
-            named = [_names(session, loop, items[index], index, before) for index in batch]
-            yield from _batch(rounds, named, start, loop, before)
+            name_sets = [_names(session, loop, items[index], index, before) for index in batch]
+            yield from _batch(rounds, name_sets, start, loop, before)
         else:
             yield from rounds.run_one(_names(session, loop, items[start], start, session.payload), start)
         if rounds.failed is not None and not loop.continue_on_error:
@@ -152,8 +151,8 @@ def _between(session: AgentSession, delay_ms: int) -> Routine:
     yield from (pause(session, delay_ms / 1_000) if delay_ms else refuse_overspent(session))
 
 
-def _batch(rounds: _Iterations, named: list[ReferenceNames], start: int, loop: ForEach, before: Any) -> Routine:
-    session, acts = rounds.session, [rounds.act(names) for names in named]
+def _batch(rounds: _Iterations, name_sets: list[ReferenceNames], start: int, loop: ForEach, before: Any) -> Routine:
+    session, acts = rounds.session, [rounds.act(names) for names in name_sets]
     answers: list[SubAgentAnswer] = []
     if isinstance(loop.does, ActionCall):
         together = may_join(session, loop.does)
@@ -163,7 +162,7 @@ def _batch(rounds: _Iterations, named: list[ReferenceNames], start: int, loop: F
     else:
         paths = [(f"{rounds.path}[{index}]", act) for index, act in enumerate(acts, start)]
         answers = yield from ask_agents(session, paths, before, loop.width)
-    for index, (names, each) in enumerate(zip(named, answers, strict=True), start):
+    for index, (names, each) in enumerate(zip(name_sets, answers, strict=True), start):
         yield from rounds.record(index, names, each)
 
 

@@ -37,24 +37,24 @@ def parse_path(text: str) -> Path | None:
     if text in ("", "$", "*"):
         return ()
     text = text.removeprefix("$.")
-    at, found = 0, list[str | int]()
+    at, steps = 0, list[str | int]()
     while at < len(text):
         step = _STEP.match(text, at)
         if step is None or (at == 0 and text[0] == ".") or (at > 0 and step[1] is not None and text[at] != "."):
             return None
-        found.append(int(step[2]) if step[2] is not None else next(each for each in step.groups() if each is not None))
+        steps.append(int(step[2]) if step[2] is not None else next(each for each in step.groups() if each is not None))
         at = step.end()
-        if len(found) > MAX_STEPS:
+        if len(steps) > MAX_STEPS:
             return None
-    return tuple(found)
+    return tuple(steps)
 
 
 def path_text(path: Path) -> str:
     """Format a path as text."""
-    made = ""
+    text = ""
     for step in path:
-        made += f"[{step}]" if isinstance(step, int) else f".{step}" if made else step
-    return made
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
 
 
 def look_up(value: Any, path: Path) -> Any:
@@ -127,8 +127,8 @@ def visible(value: Any, rules: tuple[Rule, ...], path: Path = ()) -> Any:
         return {name: each for name, each in members.items() if each is not MISSING} or MISSING
     if isinstance(value, list):
         items = [visible(each, rules, (*path, at)) for at, each in enumerate(value)]
-        found = any(each is not MISSING for each in items)
-        return [None if each is MISSING else each for each in items] if found else MISSING
+        any_visible = any(each is not MISSING for each in items)
+        return [None if each is MISSING else each for each in items] if any_visible else MISSING
     return MISSING
 
 

@@ -145,7 +145,10 @@ class _PayloadEditor:
     def _may_add_within(self, path: Path, value: Any) -> bool:
         members = value.items() if isinstance(value, dict) else ()
         inner = [((*path, name), member) for name, member in members]
-        return any(not denial(self.rules, place, "add") or self._may_add_within(place, each) for place, each in inner)
+        return any(
+            not denial(self.rules, member_path, "add") or self._may_add_within(member_path, each)
+            for member_path, each in inner
+        )
 
     def add(self, path: Path, value: Any) -> None:
         have = look_up(self.result, path)
@@ -185,7 +188,7 @@ class _PayloadEditor:
                 self.update((*path, name), member)
         elif isinstance(have, list) and isinstance(value, list):
             self._update_items(path, value, len(have))
-        elif not _same(have, value):
+        elif not _equal(have, value):
             self.set("update", path, self._without_marks(path, value))
 
     def _update_items(self, path: Path, values: list[Any], length: int) -> None:
@@ -203,21 +206,21 @@ class _PayloadEditor:
     def _append(self, path: Path, items: list[Any]) -> None:
         """Append all items in one step. Appending them one by one would copy a long list for every item."""
         have = look_up(self.result, path)
-        kept = list(have)
+        items_after = list(have)
         for item in items:
             if item == DELETE:
                 self.warnings.append(f"an item of '{path_text(path)}' is \"{DELETE}\", so nothing was appended for it")
                 continue
-            place = (*path, len(kept))
-            value = self._without_marks(place, item)
-            refused = denial(self.rules, place, "add")
+            item_path = (*path, len(items_after))
+            value = self._without_marks(item_path, item)
+            refused = denial(self.rules, item_path, "add")
             if refused:
                 self.blocked.append(refused)
                 continue
-            kept.append(value)
-            self.edits.append(PayloadEdit("add", place, None, value))
-        if len(kept) > len(have):
-            self.draft.put(path, kept)
+            items_after.append(value)
+            self.edits.append(PayloadEdit("add", item_path, None, value))
+        if len(items_after) > len(have):
+            self.draft.put(path, items_after)
 
     def remove(self, path: Path, mark: Any) -> None:
         have = look_up(self.result, path)
@@ -240,16 +243,16 @@ class _PayloadEditor:
 
         The edits are recorded from the last item to the first.
         """
-        have, gone = look_up(self.result, path), set[int]()
+        have, removed = look_up(self.result, path), set[int]()
         for index in reversed(marked):
-            place = (*path, index)
-            if index >= len(have) or denial(self.rules, place, "delete"):
-                self._delete(place, look_up(self.result, place))
+            item_path = (*path, index)
+            if index >= len(have) or denial(self.rules, item_path, "delete"):
+                self._delete(item_path, look_up(self.result, item_path))
                 continue
-            gone.add(index)
-            self.edits.append(PayloadEdit("delete", place, have[index]))
-        if gone:
-            self.draft.put(path, [item for index, item in enumerate(have) if index not in gone])
+            removed.add(index)
+            self.edits.append(PayloadEdit("delete", item_path, have[index]))
+        if removed:
+            self.draft.put(path, [item for index, item in enumerate(have) if index not in removed])
 
     def _without_marks(self, path: Path, value: Any) -> Any:
         """Return a new value without deletion marks inside it, which would remove what is not there."""
@@ -258,8 +261,8 @@ class _PayloadEditor:
                 items = [(name, each) for name, each in value.items() if not self._is_mark((*path, name), each)]
                 return {name: self._without_marks((*path, name), each) for name, each in items}
             case list():
-                kept = [each for at, each in enumerate(value) if not self._is_mark((*path, at), each)]
-                return [self._without_marks((*path, at), each) for at, each in enumerate(kept)]
+                unmarked = [each for at, each in enumerate(value) if not self._is_mark((*path, at), each)]
+                return [self._without_marks((*path, at), each) for at, each in enumerate(unmarked)]
             case _:
                 return value
 
@@ -290,8 +293,8 @@ class _PayloadEditor:
             self.set("delete", path, None)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
+def _equal(value: Any, other: Any) -> bool:
+    return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
 
 
 _CUT = 0.3

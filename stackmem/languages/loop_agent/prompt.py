@@ -48,19 +48,19 @@ def prompt_params(*layers: Any) -> PromptParams:
     By default, a part of the response's type definition is included if the section that explains it is. The payload's
     part always is by default, because a payload can be changed without being shown.
     """
-    given: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     types: dict[str, Any] = {}
     for layer in layers:
         if isinstance(layer, dict):
-            given.update(layer)
+            merged.update(layer)
             own = layer.get("includeResponseTypeDefinition")
             types.update(own if isinstance(own, dict) else {} if own is None else dict.fromkeys(_TYPES, own))
-    flags = {name: given.get(name) is not False for name in _FLAGS}
+    flags = {name: merged.get(name) is not False for name in _FLAGS}
     aligned = {name: flags[flag] or name == "payload" for name, flag in _TYPES.items()}
     return PromptParams(
         flags,
         {name: types[name] is not False if name in types else aligned[name] for name in _TYPES},
-        *(_most(given.get(name)) for name in _COUNTS),
+        *(_most(merged.get(name)) for name in _COUNTS),
     )
 
 
@@ -70,10 +70,10 @@ def _most(value: Any) -> int:
 
 def unknown_params(params: dict[str, Any]) -> Iterator[str]:
     """Yield what is wrong with an agent's ``prompt_params``."""
-    known = (*_FLAGS, *_COUNTS, "includeResponseTypeDefinition")
+    names = (*_FLAGS, *_COUNTS, "includeResponseTypeDefinition")
     for name, value in params.items():
-        if name not in known:
-            yield f"`prompt_params` has no `{name[:80]}`; known: {', '.join(known)}"
+        if name not in names:
+            yield f"`prompt_params` has no `{name[:80]}`; known: {', '.join(names)}"
         elif name in _COUNTS and (isinstance(value, bool) or not isinstance(value, int) or value < -1):
             yield f"`{name}` of `prompt_params` is a whole number from -1 (all)"
         elif name in _FLAGS and not isinstance(value, bool):
@@ -197,11 +197,11 @@ The user sees `actionableCommands` as things to open or send; `automaticCommands
 
 def results_rule(turns: int, *, changes: bool) -> str:
     """Return the rule about how long loop results are shown. The engine uses the same number of turns."""
-    shown = {0: "not shown at all", 1: "shown for ONE turn only"}.get(turns, f"shown for {turns} turns only")
+    duration = {0: "not shown at all", 1: "shown for ONE turn only"}.get(turns, f"shown for {turns} turns only")
     store = "you must store with `payloadChangeRequest` in your next response, or let `outputMapping` write it"
     if not changes:
         store = "`outputMapping` must write"
-    return f"- The results of ForEach and While are {shown}. What you will need later {store}"
+    return f"- The results of ForEach and While are {duration}. What you will need later {store}"
 
 
 def response_type(params: PromptParams, *, several: bool) -> str:
@@ -325,9 +325,9 @@ def _steps(agent: Agent, params: PromptParams, parent: str) -> Iterator[str]:
 
 
 def _list_rows(head: str, rows: list[str], most: int) -> str:
-    shown = rows if most < 0 else rows[:most]
-    remaining = len(rows) - len(shown)
-    return "\n".join([head, *shown, *([f"({remaining} more, not described here)"] if remaining else [])])
+    visible = rows if most < 0 else rows[:most]
+    remaining = len(rows) - len(visible)
+    return "\n".join([head, *visible, *([f"({remaining} more, not described here)"] if remaining else [])])
 
 
 def _action(action: AgentAction) -> str:
@@ -341,13 +341,13 @@ def _action(action: AgentAction) -> str:
     return text
 
 
-def _definition(agent: Agent, params: PromptParams, parent: str, given: dict[str, Any]) -> Iterator[str]:
-    values = {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
-    told = (
+def _definition(agent: Agent, params: PromptParams, parent: str, slots: dict[str, Any]) -> Iterator[str]:
+    values = {name: value if isinstance(value, str) else json.dumps(value) for name, value in slots.items()}
+    texts = (
         agent.name, agent.description, parent, str(len(agent.sub_agents)), str(len(agent.actions)), "(see Sub-agents)",
         "(see Actions)", "(see Current State)",
     )  # fmt: skip
-    values |= dict(zip(SLOTS, told, strict=True))
+    values |= dict(zip(SLOTS, texts, strict=True))
     own = _SLOT.sub(lambda slot: values.get(slot[1], slot[0]), agent.prompt).strip()
     yield f"# Agent definition\nYour name is {agent.name}.\n{agent.description}".strip()
     yield f"## Specialization\n{own}"
@@ -356,8 +356,8 @@ def _definition(agent: Agent, params: PromptParams, parent: str, given: dict[str
         rules.append("- `payloadChangeRequest`: only what changes")
     if agent.allowed:
         exact = any(rule.steps[-1] not in ("*", "**") for rule in agent.allowed)
-        whole = "; a path that does not end in `*` covers only the whole value" if exact else ""
-        rules.append(f"- Of the payload you may change only {', '.join(map(str, agent.allowed))}{whole}")
+        exception = "; a path that does not end in `*` covers only the whole value" if exact else ""
+        rules.append(f"- Of the payload you may change only {', '.join(map(str, agent.allowed))}{exception}")
     if agent.sub_agents:
         rules.append("- `terminateAfter`: usually false; check a sub-agent's result before you end")
     if params["includeForEachDocs"] or params["includeWhileDocs"]:
@@ -394,6 +394,6 @@ def tail(payload: Any, params: PromptParams, loops: list[str]) -> str:
     """Return the part at the end of the prompt that is not repeated in later prompts."""
     parts = list(loops)
     if params["includePayloadInPrompt"]:
-        shown = clip_chars(json.dumps(payload, ensure_ascii=False, indent=1, default=str), _PAYLOAD_CHARS)
-        parts.append(f"## Current State\n**Payload:**\n```json\n{shown}\n```")
+        payload_json = clip_chars(json.dumps(payload, ensure_ascii=False, indent=1, default=str), _PAYLOAD_CHARS)
+        parts.append(f"## Current State\n**Payload:**\n```json\n{payload_json}\n```")
     return "\n\n".join(parts)

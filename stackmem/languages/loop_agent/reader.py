@@ -90,11 +90,11 @@ def _agent(tree: Tree, faults: list[DefinitionFault], depth: int) -> Agent:
     )
 
 
-def _doubles(shape: MappingReader, kind: str, named: list[tuple[str, Place]]) -> None:
+def _doubles(shape: MappingReader, kind: str, positions: list[tuple[str, Place]]) -> None:
     seen: set[str] = set()
-    for name, place in named:
+    for name, position in positions:
         if name.lower() in seen:
-            shape.fault(place, "schema", f"two {kind}s are called `{name}`; give one another name")
+            shape.fault(position, "schema", f"two {kind}s are called `{name}`; give one another name")
         seen.add(name.lower())
 
 
@@ -181,13 +181,13 @@ def _expiry(shape: MappingReader, faults: list[DefinitionFault]) -> Expiry | Non
     tree = shape.tree("expires")
     if tree is None:
         return None
-    found = MappingReader(tree, "`expires`", EXPIRY_KEYS, faults)
+    reader = MappingReader(tree, "`expires`", EXPIRY_KEYS, faults)
     return Expiry(
-        turns=found.count("turns", 3),
-        mode=found.word("mode", ("none", "remove", "compact"), "remove"),
-        by=found.word("by", ("first", "summary"), "first"),
-        chars=found.count("chars", 500),
-        prompt=found.text("prompt"),
+        turns=reader.count("turns", 3),
+        mode=reader.word("mode", ("none", "remove", "compact"), "remove"),
+        by=reader.word("by", ("first", "summary"), "first"),
+        chars=reader.count("chars", 500),
+        prompt=reader.text("prompt"),
     )
 
 
@@ -244,20 +244,20 @@ class MappingReader:
         return None if isinstance(tree, Scalar) and tree.value is None else tree
 
     def text(self, key: str, default: str = "", *, needed: bool = False) -> str:
-        found = self._read(key, "text", None)
-        if found is None and needed and self.tree(key) is None:
+        value = self._read(key, "text", None)
+        if value is None and needed and self.tree(key) is None:
             self.fault(self.position, "schema", f"{self.says} needs `{key}`")
-        elif found is not None and needed and not found.strip():
+        elif value is not None and needed and not value.strip():
             self.fault(self.at(key), "schema", f"`{key}` of {self.says} is a text, not empty")
             return default
-        return default if found is None else str(found)
+        return default if value is None else str(value)
 
     def word(self, key: str, words: tuple[str, ...], default: str) -> Any:
-        found = self.text(key, default).lower()
-        if found not in words:
+        value = self.text(key, default).lower()
+        if value not in words:
             self.fault(self.at(key), "schema", f"`{key}` of {self.says} is one of {', '.join(words)}")
             return default
-        return found
+        return value
 
     def table(self, key: str) -> dict[str, Any]:
         return dict(self._read(key, "object", {}))
@@ -324,20 +324,20 @@ def load_agents(path: str, text: str) -> Reading:
     agents, texts = {path: agent}, {path: text}
     waiting = [(path, text, agent)]
     while waiting:
-        source, whole, each = waiting.pop()
+        source, source_text, each = waiting.pop()
         for sub in named_files(each):
             if (source, sub.file) in files:
                 continue
-            found: Source = yield LoadSource(sub.file, source)
-            if found.failed:
+            file: Source = yield LoadSource(sub.file, source)
+            if file.failed:
                 fault = DefinitionFault(
-                    sub.position, "unknown-sub-agent", f"the file {sub.file} cannot be read ({found.failed})"
+                    sub.position, "unknown-sub-agent", f"the file {sub.file} cannot be read ({file.failed})"
                 )
-                raise BrokenDefinition(fault_report(source, whole, fault))
-            if found.path not in agents:
-                agents[found.path], texts[found.path] = _load_sound(found.path, found.text), found.text
-                waiting.append((found.path, found.text, agents[found.path]))
-            files[source, sub.file] = (found.path, agents[found.path])
+                raise BrokenDefinition(fault_report(source, source_text, fault))
+            if file.path not in agents:
+                agents[file.path], texts[file.path] = _load_sound(file.path, file.text), file.text
+                waiting.append((file.path, file.text, agents[file.path]))
+            files[source, sub.file] = (file.path, agents[file.path])
     return LoadedAgent(agent, files, texts)
 
 
@@ -383,13 +383,14 @@ def _inner(source: str, agent: Agent) -> Iterator[tuple[str, Agent]]:
 
 def unknown_tool(loaded: LoadedAgent, path: str, tools: tuple[ToolSpec, ...]) -> str:
     """Return a message about the first action whose tool does not exist; empty if all exist."""
-    known = (*BUILT_IN, *(tool.name for tool in tools))
+    tool_names = (*BUILT_IN, *(tool.name for tool in tools))
     for source, agent in every_agent(loaded, path):
         for action in agent.actions:
-            if action.tool not in known:
-                place = action.places.get("tool", _NOWHERE)
-                meant = nearest_name(action.tool, known)
+            if action.tool not in tool_names:
+                position = action.places.get("tool", _NOWHERE)
+                meant = nearest_name(action.tool, tool_names)
                 message = f"; did you mean {meant}?" if meant else ""
-                needs = f"the action {action.name!r} needs the tool {action.tool!r}{message}; known: {', '.join(known)}"
-                return f"{source}:{place.line}:{place.column}: {needs}"
+                names = ", ".join(tool_names)
+                needs = f"the action {action.name!r} needs the tool {action.tool!r}{message}; known: {names}"
+                return f"{source}:{position.line}:{position.column}: {needs}"
     return ""

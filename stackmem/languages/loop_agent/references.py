@@ -32,24 +32,24 @@ def excess(value: Any) -> str:
 
     Parts that occur in several places are measured once.
     """
-    known: dict[int, tuple[int, int]] = {}
+    measured: dict[int, tuple[int, int]] = {}
 
     def measure(part: Any, depth: int) -> tuple[int, int]:
         """Return the characters and levels of a part, stopping early once a limit is exceeded."""
         if not isinstance(part, list | dict):
             return _PART_CHARS + (len(part) if isinstance(part, str) else 0), 0
-        found = known.get(id(part))
-        if found is not None:
-            return found
+        cached = measured.get(id(part))
+        if cached is not None:
+            return cached
         size, levels = _PART_CHARS * (1 + len(part)), 0
         if isinstance(part, dict):
             size += sum(map(len, part))
         for each in part.values() if isinstance(part, dict) else part:
             if size > MAX_CHARS or depth + levels > MAX_DEPTH:
                 break
-            inner, below = measure(each, depth + 1)
-            size, levels = size + inner, max(levels, below + 1)
-        known[id(part)] = size, levels
+            inner, inner_levels = measure(each, depth + 1)
+            size, levels = size + inner, max(levels, inner_levels + 1)
+        measured[id(part)] = size, levels
         return size, levels
 
     size, levels = measure(value, 0)
@@ -84,9 +84,9 @@ def resolve(value: Any, names: ReferenceNames, warnings: list[str], give: Callab
     """
     match value:
         case str():
-            found = _text(value, names, warnings)
-            give(found)
-            return found
+            resolved = _text(value, names, warnings)
+            give(resolved)
+            return resolved
         case list():
             return [resolve(each, names, warnings, give) for each in value]
         case dict():
@@ -108,10 +108,10 @@ def heads(value: Any) -> Iterator[tuple[str, bool]]:
 
 
 def _text(text: str, names: ReferenceNames, warnings: list[str]) -> Any:
-    whole = _BRACES.fullmatch(text.strip())
-    if whole:
-        found = names.find(whole[1])
-        return _warn_unresolved(whole[1], warnings) if found is MISSING else found
+    reference = _BRACES.fullmatch(text.strip())
+    if reference:
+        value = names.find(reference[1])
+        return _warn_unresolved(reference[1], warnings) if value is MISSING else value
     if "{{" in text:
         return _fill(text, names, warnings)
     bare = text.strip()
@@ -121,9 +121,9 @@ def _text(text: str, names: ReferenceNames, warnings: list[str]) -> Any:
         return names.find(bare)
     if "." not in bare and "[" not in bare:
         return text
-    found = names.find(bare)
-    if found is not MISSING:
-        return found
+    value = names.find(bare)
+    if value is not MISSING:
+        return value
     _warn_unresolved(bare, warnings)
     return text
 
@@ -132,25 +132,25 @@ def _fill(text: str, names: ReferenceNames, warnings: list[str]) -> str:
     """Fill in the references of a text, up to the maximum size of a value."""
     size = len(text)
 
-    def one(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         nonlocal size
         if size > MAX_CHARS:
             return match[0]
-        told = _inside(match[1], names, warnings)
-        size += len(told)
+        filling = _inside(match[1], names, warnings)
+        size += len(filling)
         if size > MAX_CHARS:
             warnings.append(f"a text would have more than {MAX_CHARS:,} characters; the rest of its references stay")
             return match[0]
-        return told
+        return filling
 
-    return _BRACES.sub(one, text)
+    return _BRACES.sub(replacement, text)
 
 
 def _inside(text: str, names: ReferenceNames, warnings: list[str]) -> str:
-    found = names.find(text)
-    if found is MISSING:
+    value = names.find(text)
+    if value is MISSING:
         return _warn_unresolved(text, warnings)
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _warn_unresolved(text: str, warnings: list[str]) -> str:

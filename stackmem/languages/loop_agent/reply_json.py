@@ -43,9 +43,9 @@ def read_object(reply: str) -> ReplyObject:
     text, repairs = _unwrap(reply)
     value, fault = _load(text)
     if fault:
-        cleaned, found = _clean(text)
-        if found:
-            text, repairs = cleaned, [*repairs, *found]
+        cleaned, changes = _clean(text)
+        if changes:
+            text, repairs = cleaned, [*repairs, *changes]
             value, fault = _load(text)
     if not fault and not isinstance(value, dict):
         begins = line_and_column(text, len(text) - len(text.lstrip()))
@@ -79,8 +79,8 @@ def _clean(text: str) -> tuple[str, list[str]]:
     """Blank out comments and trailing commas. Returns the text and what was removed."""
     bare = _COMMENT.sub(_blank_match, text)
     cleaned = _LAST_COMMA.sub(_blank_match, bare)
-    found = ["comments were taken out"] if bare != text else []
-    return cleaned, [*found, "trailing commas were taken out"] if cleaned != bare else found
+    changes = ["comments were taken out"] if bare != text else []
+    return cleaned, [*changes, "trailing commas were taken out"] if cleaned != bare else changes
 
 
 def _blank_match(match: re.Match[str]) -> str:
@@ -120,41 +120,41 @@ def member(value: dict[str, Any], name: str, kind: type, location: str, default:
     Raises:
         Misfit: The value has another type.
     """
-    found = value.get(name)
-    if found is None:
+    item = value.get(name)
+    if item is None:
         return default
-    if not _is(found, kind):
-        raise Misfit(f"{location}{'.' if location else ''}{name} must be {_KINDS[kind]}, is {kind_of(found)}")
-    return found
+    if not _is(item, kind):
+        raise Misfit(f"{location}{'.' if location else ''}{name} must be {_KINDS[kind]}, is {kind_of(item)}")
+    return item
 
 
 def required_member(value: dict[str, Any], name: str, kind: type, location: str) -> Any:
     """Read a member that must be present and, if a text, not empty."""
-    found = member(value, name, kind, location, None)
-    if found is None or (kind is str and not found.strip()):
+    item = member(value, name, kind, location, None)
+    if item is None or (kind is str and not item.strip()):
         raise Misfit(f"{location}.{name} is missing")
-    return found
+    return item
 
 
 def count(value: dict[str, Any], name: str, location: str, default: int, least: int, most: int) -> int:
     """Read a whole number within bounds."""
-    found = value.get(name)
-    if isinstance(found, float) and found.is_integer():
-        found = int(found)
-    if found is None:
+    number = value.get(name)
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    if number is None:
         return default
-    if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
-        raise Misfit(f"{location}.{name} must be a whole number from {least:,} to {most:,}, is {kind_of(found)}")
-    return found
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+        raise Misfit(f"{location}.{name} must be a whole number from {least:,} to {most:,}, is {kind_of(number)}")
+    return number
 
 
 def word(value: dict[str, Any], name: str, location: str, words: tuple[str, ...], default: str) -> str:
     """Read one of several words, ignoring case."""
-    found = str(member(value, name, str, location, default))
-    known = next((each for each in words if each.lower() == found.strip().lower()), None)
-    if known is None:
-        raise Misfit(f"{location}.{name} must be one of {', '.join(words)}, is {found[:80]!r}")
-    return known
+    text = str(member(value, name, str, location, default))
+    match = next((each for each in words if each.lower() == text.strip().lower()), None)
+    if match is None:
+        raise Misfit(f"{location}.{name} must be one of {', '.join(words)}, is {text[:80]!r}")
+    return match
 
 
 def kind_of(value: Any) -> str:

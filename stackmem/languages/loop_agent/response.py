@@ -34,7 +34,7 @@ from .writes import mapping_fault
 
 MAX_ROUNDS = 100_000
 MAX_DELAY_MS = 3_600_000
-_TAKEN = ("payload", "results", "errors", "data")
+_RESERVED = ("payload", "results", "errors", "data")
 
 
 class ActionCall(Struct, frozen=True):
@@ -135,24 +135,26 @@ def read_ask(value: dict[str, Any], location: str) -> Ask:
     )
 
 
-def _does(value: dict[str, Any], place: str) -> ActionCall | Ask:
-    action, sub = (member(value, name, dict, place, None) for name in ("action", "subAgent"))
+def _does(value: dict[str, Any], location: str) -> ActionCall | Ask:
+    action, sub = (member(value, name, dict, location, None) for name in ("action", "subAgent"))
     if (action is None) == (sub is None):
-        raise Misfit(f"{place} must have either action or subAgent")
-    return read_action_call(action, f"{place}.action") if action is not None else read_ask(sub, f"{place}.subAgent")
+        raise Misfit(f"{location} must have either action or subAgent")
+    return (
+        read_action_call(action, f"{location}.action") if action is not None else read_ask(sub, f"{location}.subAgent")
+    )
 
 
 def _variable(value: dict[str, Any], name: str, location: str, default: str) -> str:
-    found = str(member(value, name, str, location, default)).strip()
-    if not (found.isidentifier() and found.isascii()) or found.lower() in _TAKEN:
-        raise Misfit(f"{location}.{name} must be a plain name other than {', '.join(_TAKEN)}, is {found[:80]!r}")
-    return found
+    variable = str(member(value, name, str, location, default)).strip()
+    if not (variable.isidentifier() and variable.isascii()) or variable.lower() in _RESERVED:
+        raise Misfit(f"{location}.{name} must be a plain name other than {', '.join(_RESERVED)}, is {variable[:80]!r}")
+    return variable
 
 
 _TYPES = {
     "actions": "actions", "sub-agent": "subAgent", "chat": "", "retry": "", "foreach": "forEach", "while": "while",
 }  # fmt: skip
-_KNOWN = (
+_MEMBERS = (
     "taskComplete", "message", "responseForm", "actionableCommands", "automaticCommands", "payloadChangeRequest",
     "reasoning", "confidence", "nextStep", "scratchpad",
 )  # fmt: skip
@@ -238,14 +240,14 @@ def read_response(text: str) -> Response:
     """Interpret a reply."""
     if not text.strip():
         return Response(Failed("the reply is empty"))
-    found = read_object(text)
-    if found.value is None:
-        return Response(Malformed(found.fault))
+    reply = read_object(text)
+    if reply.value is None:
+        return Response(Malformed(reply.fault))
     try:
-        return replace(_response(found.value, list(found.repairs)), repairs=found.repairs)
+        return replace(_response(reply.value, list(reply.repairs)), repairs=reply.repairs)
     except Misfit as misfit:
-        location = line_and_column(found.text, offset_of(found.text, misfit.path))
-        return Response(Malformed(f"{misfit} ({location})"), warnings=found.repairs, repairs=found.repairs)
+        location = line_and_column(reply.text, offset_of(reply.text, misfit.path))
+        return Response(Malformed(f"{misfit} ({location})"), warnings=reply.repairs, repairs=reply.repairs)
 
 
 def _response(value: dict[str, Any], warnings: list[str]) -> Response:
@@ -284,16 +286,16 @@ def _response(value: dict[str, Any], warnings: list[str]) -> Response:
 
 def _unknown_members(value: dict[str, Any]) -> Iterator[str]:
     """Yield the places of unknown members of the reply, its step, and the parts of the step."""
-    yield from (name[:40] for name in value if name not in _KNOWN)
+    yield from (name[:40] for name in value if name not in _MEMBERS)
     waiting: list[tuple[str, str, Any]] = [("nextStep", "nextStep", value.get("nextStep"))]
     while waiting:
-        location, part, found = waiting.pop(0)
-        if isinstance(found, list):
-            waiting += [(f"{location}[{index}]", part, each) for index, each in enumerate(found)]
-        elif isinstance(found, dict):
+        location, part, item = waiting.pop(0)
+        if isinstance(item, list):
+            waiting += [(f"{location}[{index}]", part, each) for index, each in enumerate(item)]
+        elif isinstance(item, dict):
             members, parts = _PARTS[part]
-            yield from (f"{location}.{name[:40]}" for name in found if name not in members)
-            waiting += [(f"{location}.{name}", name, found.get(name)) for name in parts]
+            yield from (f"{location}.{name[:40]}" for name in item if name not in members)
+            waiting += [(f"{location}.{name}", name, item.get(name)) for name in parts]
 
 
 def _chat(message: str, form: ResponseForm | None) -> Step:
@@ -318,22 +320,22 @@ def _without_step(
 
 def _type_of(step: dict[str, Any], *, complete: bool) -> str:
     """Return the type in lower case. If it is missing, it is derived from the only member present."""
-    given = step.get("type")
-    if given is not None and not isinstance(given, str):
+    kind = step.get("type")
+    if kind is not None and not isinstance(kind, str):
         if complete:
             return ""
-        raise Misfit(f"nextStep.type must be a text, is {kind_of(given)}")
-    if given is not None and given.strip():
-        word = given.strip().lower()
+        raise Misfit(f"nextStep.type must be a text, is {kind_of(kind)}")
+    if kind is not None and kind.strip():
+        word = kind.strip().lower()
         return "sub-agent" if word in ("subagent", "subagents", "sub-agents") else word
-    found = [name for name, key in _TYPES.items() if key and step.get(key) is not None]
-    if step.get("subAgents") is not None and "sub-agent" not in found:
-        found.append("sub-agent")
-    if step.get("messageIndex") is not None and not found:
-        found = ["retry"]
-    if len(found) == 1 or complete:
-        return found[0] if found else ""
-    raise Misfit("nextStep.type is missing" + (f" and {' and '.join(found)} are all there" if found else ""))
+    kinds = [name for name, key in _TYPES.items() if key and step.get(key) is not None]
+    if step.get("subAgents") is not None and "sub-agent" not in kinds:
+        kinds.append("sub-agent")
+    if step.get("messageIndex") is not None and not kinds:
+        kinds = ["retry"]
+    if len(kinds) == 1 or complete:
+        return kinds[0] if kinds else ""
+    raise Misfit("nextStep.type is missing" + (f" and {' and '.join(kinds)} are all there" if kinds else ""))
 
 
 def _step(step: dict[str, Any]) -> Step:
@@ -357,25 +359,25 @@ def _step(step: dict[str, Any]) -> Step:
         case "retry":
             return _retry(step)
         case _:
-            known = "Actions, Sub-Agent, Chat, Retry, ForEach, While"
-            raise Misfit(f"nextStep.type {type_[:80]!r} is not known; known: {known}")
+            types = "Actions, Sub-Agent, Chat, Retry, ForEach, While"
+            raise Misfit(f"nextStep.type {type_[:80]!r} is not known; known: {types}")
 
 
 def _sub_agents(step: dict[str, Any]) -> SubAgents:
-    asked = member(step, "subAgents", list, "nextStep", [])
-    if not asked or step.get("subAgent") is not None:
+    sub_agents = member(step, "subAgents", list, "nextStep", [])
+    if not sub_agents or step.get("subAgent") is not None:
         raise Misfit("nextStep.subAgents must be a list that is not empty, without a subAgent as well")
-    for index, each in enumerate(asked):
+    for index, each in enumerate(sub_agents):
         if not isinstance(each, dict):
             raise Misfit(f"nextStep.subAgents[{index}] must be an object")
-    return SubAgents(tuple(read_ask(each, f"nextStep.subAgents[{index}]") for index, each in enumerate(asked)))
+    return SubAgents(tuple(read_ask(each, f"nextStep.subAgents[{index}]") for index, each in enumerate(sub_agents)))
 
 
 def _detail(step: dict[str, Any], name: str) -> dict[str, Any]:
-    found = member(step, name, dict, "nextStep", None)
-    if found is None:
+    detail = member(step, name, dict, "nextStep", None)
+    if detail is None:
         raise Misfit(f"nextStep.{name} is missing")
-    return dict(found)
+    return dict(detail)
 
 
 def _retry(step: dict[str, Any]) -> Step:

@@ -53,8 +53,8 @@ def action_text(outcome: ActionOutcome, *, crush: bool, failures: int = 0) -> st
 def iteration_text(number: int, outcome: ActionOutcome, *, crush: bool) -> str:
     """Format an iteration's result in full."""
     message = f" — {outcome.note}" if outcome.note else ""
-    shown = _outcome_text(outcome, crush=crush)
-    return f"### Iteration {number}\n{'✓' if outcome.ok else '✗'} {outcome.code}{message}\n{shown}"
+    text = _outcome_text(outcome, crush=crush)
+    return f"### Iteration {number}\n{'✓' if outcome.ok else '✗'} {outcome.code}{message}\n{text}"
 
 
 def _outcome_text(outcome: ActionOutcome, *, crush: bool) -> str:
@@ -74,11 +74,11 @@ def crush_json(value: Any) -> str | None:
         if len(value) < MIN_CHARS or value.lstrip()[:1] not in ("{", "["):
             return None
         value = json_value(value)
-    whole = _json(value)
-    if len(whole) < MIN_CHARS:
+    full_json = _json(value)
+    if len(full_json) < MIN_CHARS:
         return None
     text = _crush(value)
-    return text if text is not None and len(text) < len(whole) else None
+    return text if text is not None and len(text) < len(full_json) else None
 
 
 def _crush(value: Any) -> str | None:
@@ -125,7 +125,7 @@ class LoopResults:
         """Create an empty collection. If the results are not ``visible``, they are only counted."""
         # number of failures
         self.count = self.errors = 0  # number of outcomes
-        self._numbers, self._crush, self._shown = numbers, crush, visible
+        self._numbers, self._crush, self._visible = numbers, crush, visible
         self._sections: list[str] | None = []
         self._section_chars = 0
         self._lines = (_Lines(), _Lines())  # lines of the failed and of the successful outcomes
@@ -139,7 +139,7 @@ class LoopResults:
         """Record the next outcome. Writes a file once one is full."""
         index, self.count = self.count, self.count + 1
         self.errors += not outcome.ok
-        if not self._shown:
+        if not self._visible:
             return
         self._lines[outcome.ok].add(index, outcome)
         if self._sections is not None:
@@ -162,7 +162,7 @@ class LoopResults:
         if self._sections is not None and not self._stem:
             return "\n\n".join([head, *self._sections])
         yield from self._write()
-        lines, size = [head, self._where()], 0
+        lines, size = [head, self._location()], 0
         for position, line in enumerate([*self._lines[False].shown, *self._lines[True].shown]):
             size += len(line) + 1
             if size > MAX_CHARS:
@@ -181,13 +181,13 @@ class LoopResults:
         if answer.failed:
             self._lost = self._lost or f" What belongs in {file} could not be written ({answer.detail})."
 
-    def _where(self) -> str:
+    def _location(self) -> str:
         files = [file for file in self._files if file]
         if not files:
             return self._lost.strip()
-        kept = files[0] if len(files) == 1 else f"{len(files)} files, from {files[0]} to {files[-1]}"
-        whole = "Results" if self._lost else "All results"
-        return f"{whole} are stored in full in {kept}, one JSON object a line.{self._lost}"
+        location = files[0] if len(files) == 1 else f"{len(files)} files, from {files[0]} to {files[-1]}"
+        subject = "Results" if self._lost else "All results"
+        return f"{subject} are stored in full in {location}, one JSON object a line.{self._lost}"
 
 
 class _Lines:
@@ -195,15 +195,15 @@ class _Lines:
 
     def __init__(self) -> None:
         self.shown: list[str] = []
-        self._left = MAX_CHARS
+        self._remaining_chars = MAX_CHARS
 
     def add(self, index: int, outcome: ActionOutcome) -> None:
-        if self._left < 0:
+        if self._remaining_chars < 0:
             return
         text = value_text(outcome.value if outcome.ok else (outcome.note or outcome.code))
         brief = " ".join(text[: _HEAD_CHARS * 2].split())[:_HEAD_CHARS]
         self.shown.append(f"{index} {'ok' if outcome.ok else 'error'} {brief}")
-        self._left -= len(self.shown[-1]) + 1
+        self._remaining_chars -= len(self.shown[-1]) + 1
 
 
 class LoopDone(Struct, frozen=True):

@@ -134,9 +134,9 @@ class AgentSession:
         Notes that are also in ``remarks`` are not recorded as failures.
         """
         if notes:
-            shown = [f"- {mark_cut(note, _NOTE_CHARS)}" for note in notes[:_MAX_NOTES]]
-            remaining = len(notes) - len(shown)
-            self.tell("\n".join([f"Notes on {title}:", *shown, *([f"- and {remaining:,} more"] if remaining else [])]))
+            lines = [f"- {mark_cut(note, _NOTE_CHARS)}" for note in notes[:_MAX_NOTES]]
+            remaining = len(notes) - len(lines)
+            self.tell("\n".join([f"Notes on {title}:", *lines, *([f"- and {remaining:,} more"] if remaining else [])]))
         self.note_failures([note for note in notes if note not in remarks], f"{title}: ")
 
     def tell_failure(self, fault: str) -> None:
@@ -168,8 +168,8 @@ class AgentSession:
 
     def age_loops(self) -> None:
         """Count a turn in which loop results were shown, and drop those whose turns are used up."""
-        for shown in self.loops:
-            shown.turns -= 1
+        for results in self.loops:
+            results.turns -= 1
         self.loops = [loop for loop in self.loops if loop.turns > 0]
 
 
@@ -211,9 +211,9 @@ def refuse_overspent(session: AgentSession, wait_seconds: float = 0.0) -> Routin
             waits = f", and was to wait {wait_seconds:,.1f} more" if wait_seconds else ""
             raise AgentEnded("Limit Reached", f"{each.name} has used {used:,.1f} of its {seconds:,.1f} seconds{waits}")
         if usd is not None and now.usd is not None:
-            spent = now.usd - (each.before.usd or 0.0)
-            if spent >= usd:
-                raise AgentEnded("Limit Reached", f"{each.name} has used {spent:.4f} of its {usd:.4f} USD")
+            used_usd = now.usd - (each.before.usd or 0.0)
+            if used_usd >= usd:
+                raise AgentEnded("Limit Reached", f"{each.name} has used {used_usd:.4f} of its {usd:.4f} USD")
         elif usd is not None and session.turn > 1 and each.name not in session.family.unpriced:
             session.family.unpriced.add(each.name)
             yield Say(f"{each.name} cannot be held to its {usd:.4f} USD: the price of the model is not known.")

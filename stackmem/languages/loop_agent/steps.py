@@ -56,8 +56,8 @@ def _count_repeated(session: AgentSession, step: Actions, outcomes: list[ActionO
     """
     calls, results = [[each.name, each.params] for each in step.calls], [[each.code, each.value] for each in outcomes]
     digest = digest_of([calls, results, session.payload])
-    same = digest == session.last_actions and any(outcome.ok for outcome in outcomes)
-    session.repeated, session.last_actions = session.repeated + 1 if same else 1, digest
+    unchanged = digest == session.last_actions and any(outcome.ok for outcome in outcomes)
+    session.repeated, session.last_actions = session.repeated + 1 if unchanged else 1, digest
     if session.repeated < WARN_REPEATED:
         return
     fault = f"The same actions gave the same results {session.repeated} times in a row"
@@ -95,8 +95,8 @@ def run_sub_agents(session: AgentSession, asks: tuple[Ask, ...]) -> Routine:
     if len(asks) == 1:
         answers = [(yield from ask_agent(session, asks[0], session.payload, path))]
     else:
-        named = [(f"{path}[{index}]", ask) for index, ask in enumerate(asks)]
-        answers = yield from ask_agents(session, named, session.payload, AGENTS_TOGETHER)
+        paths = [(f"{path}[{index}]", ask) for index, ask in enumerate(asks)]
+        answers = yield from ask_agents(session, paths, session.payload, AGENTS_TOGETHER)
     outcomes = [answer.outcome for answer in answers]
     names = [outcome.name for outcome in outcomes]
     merged = PayloadMerge(session.payload, session.agent.allowed, together=len(asks) > 1, names=names)
@@ -107,7 +107,7 @@ def run_sub_agents(session: AgentSession, asks: tuple[Ask, ...]) -> Routine:
         session.conversation.result(kind, text, session.turn, session.agent.expires or SUB_AGENT_EXPIRY)
     faults = [f"{outcome.name}: {outcome.note or outcome.code}" for outcome in outcomes if not outcome.ok]
     session.note_failures(faults)
-    yield from _take_payload(session, merged, [told for answer in answers for told in answer.refused])
+    yield from _take_payload(session, merged, [refusal for answer in answers for refusal in answer.refused])
     ends = [outcome for ask, outcome in zip(asks, outcomes, strict=True) if ask.terminate_after]
     if ends and all(outcome.ok and outcome.note != "chat" for outcome in ends):
         return Finish("\n".join(str(outcome.value) for outcome in ends), session.payload)
@@ -134,9 +134,9 @@ def run_loop(session: AgentSession, step: ForEach | While) -> Routine:
     nothing = [] if done.results.count or stopped or done.warnings else [f"there was nothing to do ({done.source})"]
     session.note_failures([*stopped, *done.warnings, *nothing], f"{done.kind}: ")
     turns = session.agent.loop_result_turns
-    shown = f"its results stay visible for {turns} turn(s) only" if turns else "its results are not shown"
+    visibility = f"its results stay visible for {turns} turn(s) only" if turns else "its results are not shown"
     results = done.results
-    line = f"{done.completed}: {results.count} processed, {results.errors} errors; {shown}."
+    line = f"{done.completed}: {results.count} processed, {results.errors} errors; {visibility}."
     session.conversation.result("loop-result", line, session.turn)
     if turns:
         text: str = yield from results.text(done.head)

@@ -52,10 +52,10 @@ def runs_alone(session: AgentSession, name: str) -> bool:
 
     This is so if it has actions or sub-agents, or a dollar limit.
     """
-    known = agent_of(session, name)
-    if isinstance(known, str):
+    entry = agent_of(session, name)
+    if isinstance(entry, str):
         return True
-    agent = known[2]
+    agent = entry[2]
     return bool(agent.actions or agent.sub_agents) or agent.limits.usd is not None
 
 
@@ -65,8 +65,8 @@ def ask_agents(session: AgentSession, asks: Sequence[tuple[str, Ask]], payload: 
     together = [index for index, (_, ask) in enumerate(asks) if not runs_alone(session, ask.name)]
     branches = [ask_agent(session, asks[index][1], payload, asks[index][0], parallel=True) for index in together]
     if branches:
-        found = yield from side_by_side(branches, most)
-        answers |= zip(together, found, strict=True)
+        parallel_answers = yield from side_by_side(branches, most)
+        answers |= zip(together, parallel_answers, strict=True)
     for index, (path, ask) in enumerate(asks):
         if index not in answers:
             answers[index] = yield from ask_agent(session, ask, payload, path)
@@ -80,10 +80,10 @@ def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, paral
         payload: The sub-agent's initial payload, limited to what it may read, which overrides its own definition.
         parallel: Whether it runs in parallel with others, without a frame.
     """
-    known = agent_of(session, ask.name)
-    if isinstance(known, str):
-        return SubAgentAnswer(ActionOutcome(ask.name[:80], ok=False, code="UNKNOWN_AGENT", note=known))
-    sub, source, agent = known
+    entry = agent_of(session, ask.name)
+    if isinstance(entry, str):
+        return SubAgentAnswer(ActionOutcome(ask.name[:80], ok=False, code="UNKNOWN_AGENT", note=entry))
+    sub, source, agent = entry
     name = sub.name
     if session.depth + 1 >= MAX_DEPTH:
         message = f"agents may ask one another {MAX_DEPTH} deep; do this yourself"
@@ -96,14 +96,14 @@ def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, paral
         parallel=parallel or session.parallel,
     )  # fmt: skip
     child.parent, child.watches, child.caller = session.agent.name, session.watches, session
-    given = child.payload
+    payload_before = child.payload
     if not child.parallel:
         yield EnterFrame(name, ask.message)
     writes, refused = tuple[Write, ...](), tuple[str, ...]()
     try:
         finish: Finish = yield from session.family.run(child)
         outcome = ActionOutcome(name, ok=True, value=finish.message, note="chat" if finish.chat else "")
-        writes, refused = _for_parent(sub, given, finish.payload, payload)
+        writes, refused = _for_parent(sub, payload_before, finish.payload, payload)
     except AgentEnded as ended:
         outcome = ActionOutcome(name, ok=False, code=ended.kind.upper(), note=ended.reason)
     session.tokens += child.tokens
@@ -113,18 +113,20 @@ def ask_agent(session: AgentSession, ask: Ask, payload: Any, path: str, *, paral
 
 
 def _begins(sub: SubAgent, agent: Agent, payload: Any) -> dict[str, Any]:
-    shown = visible(payload, sub.reads)
-    return {**agent.payload, **({} if shown is MISSING else shown)}
+    visible_part = visible(payload, sub.reads)
+    return {**agent.payload, **({} if visible_part is MISSING else visible_part)}
 
 
-def _for_parent(sub: SubAgent, given: Any, after: Any, payload: Any) -> tuple[tuple[Write, ...], tuple[str, ...]]:
+def _for_parent(
+    sub: SubAgent, payload_before: Any, after: Any, payload: Any
+) -> tuple[tuple[Write, ...], tuple[str, ...]]:
     """Return the changes for the parent, and the refused ones."""
-    merged = PayloadMerge(given, sub.writes, together=False)
-    merged.merge(0, writes_between(given, after))
+    merged = PayloadMerge(payload_before, sub.writes, together=False)
+    merged.merge(0, writes_between(payload_before, after))
     writes, refused = list[Write](), merged.warnings
-    changes = writes_between(given, merged.payload)
-    for write in (member for each in changes for member in _members(each, look_up(given, each.path), payload)):
-        before, real = look_up(given, write.path), look_up(payload, write.path)
+    changes = writes_between(payload_before, merged.payload)
+    for write in (member for each in changes for member in _members(each, look_up(payload_before, each.path), payload)):
+        before, real = look_up(payload_before, write.path), look_up(payload, write.path)
         if write.appended and real is MISSING:
             writes.append(Write(write.path, look_up(merged.payload, write.path)))
         elif not write.appended and before is not MISSING and isinstance(real, dict | list) and before != real:
@@ -136,8 +138,8 @@ def _for_parent(sub: SubAgent, given: Any, after: Any, payload: Any) -> tuple[tu
 
 def _members(write: Write, before: Any, payload: Any) -> Iterator[Write]:
     """Split an object that the sub-agent did not see into its members, if the parent already has an object there."""
-    whole = write.appended or write.removes or before is not MISSING
-    if whole or not isinstance(write.value, dict) or not isinstance(look_up(payload, write.path), dict):
+    indivisible = write.appended or write.removes or before is not MISSING
+    if indivisible or not isinstance(write.value, dict) or not isinstance(look_up(payload, write.path), dict):
         yield write
         return
     for name, value in write.value.items():
@@ -152,9 +154,9 @@ def _request(session: AgentSession, ask: Ask, sub: SubAgent) -> str:
     if ask.context is not None:
         context = ask.context if isinstance(ask.context, str) else json.dumps(ask.context, ensure_ascii=False)
         parts.append(f"CONTEXT\n{context}")
-    shown = parent_messages(_before_asking(session.conversation.entries), sub.messages)
-    if shown:
-        parts.append("CONVERSATION OF THE PARENT\n" + "\n\n".join(shown))
+    messages = parent_messages(_before_asking(session.conversation.entries), sub.messages)
+    if messages:
+        parts.append("CONVERSATION OF THE PARENT\n" + "\n\n".join(messages))
     return "\n\n".join(parts)
 
 

@@ -53,25 +53,25 @@ def with_tools(agent: Agent, tools: tuple[ToolSpec, ...]) -> Agent:
     return _with(agent, {**BUILT_IN, **own})
 
 
-def _with(agent: Agent, known: dict[str, tuple[str, dict[str, Any]]]) -> Agent:
+def _with(agent: Agent, interfaces: dict[str, tuple[str, dict[str, Any]]]) -> Agent:
     return replace(
         agent,
-        actions=tuple(_describe(action, known) for action in agent.actions),
+        actions=tuple(_describe(action, interfaces) for action in agent.actions),
         sub_agents=tuple(
-            replace(sub, inline=_with(sub.inline, known)) if sub.inline else sub for sub in agent.sub_agents
+            replace(sub, inline=_with(sub.inline, interfaces)) if sub.inline else sub for sub in agent.sub_agents
         ),
     )
 
 
-def _describe(action: AgentAction, known: dict[str, tuple[str, dict[str, Any]]]) -> AgentAction:
-    description, schema = known.get(action.tool, ("", {}))
+def _describe(action: AgentAction, interfaces: dict[str, tuple[str, dict[str, Any]]]) -> AgentAction:
+    description, schema = interfaces.get(action.tool, ("", {}))
     return replace(action, description=action.description or description, params=action.params or schema)
 
 
 def nearest_name(name: str, candidates: Collection[str]) -> str:
     """Return the known name that was probably meant; empty if none is similar."""
-    found = difflib.get_close_matches(name[:100].lower(), [each.lower() for each in candidates], n=1, cutoff=0.75)
-    return next((each for each in candidates if each.lower() == found[0]), "") if found else ""
+    matches = difflib.get_close_matches(name[:100].lower(), [each.lower() for each in candidates], n=1, cutoff=0.75)
+    return next((each for each in candidates if each.lower() == matches[0]), "") if matches else ""
 
 
 MAX_TOGETHER = 10
@@ -130,8 +130,8 @@ def run_batch(session: AgentSession, calls: tuple[ActionCall, ...], most: int) -
     waiting: list[tuple[int, ReadyAction]] = []
     for index, call in enumerate(calls):
         prepared = prepare(session, call)
-        if isinstance(prepared, ReadyAction) and (place := prepared.action.places.get("name")):
-            session.notify_debugger("line", f"action {prepared.action.name}", place.line)
+        if isinstance(prepared, ReadyAction) and (position := prepared.action.places.get("name")):
+            session.notify_debugger("line", f"action {prepared.action.name}", position.line)
         if isinstance(prepared, ActionOutcome):
             outcomes[index] = prepared
             if prepared.code == "BAD_PARAMETERS":
@@ -141,17 +141,22 @@ def run_batch(session: AgentSession, calls: tuple[ActionCall, ...], most: int) -
     attempt = 0
     while waiting:
         answers = yield from _call_tools(tuple(prepared.effect for _, prepared in waiting), most)
-        again: list[tuple[int, ReadyAction]] = []
+        retries: list[tuple[int, ReadyAction]] = []
         for (index, prepared), answer in zip(waiting, answers, strict=True):
             outcomes[index] = outcome = _outcome(prepared.action.name, answer)
             session.ran(prepared.action, ok=outcome.ok)
             allowed = prepared.action.max_runs
-            spent = allowed is not None and session.runs[prepared.action.name] >= allowed
-            if not outcome.ok and attempt < prepared.action.retries and not spent and answer.failed not in _HOPELESS:
-                again.append((index, prepared))
-        if again:
+            exhausted = allowed is not None and session.runs[prepared.action.name] >= allowed
+            if (
+                not outcome.ok
+                and attempt < prepared.action.retries
+                and not exhausted
+                and answer.failed not in _HOPELESS
+            ):
+                retries.append((index, prepared))
+        if retries:
             yield from pause(session, min(2.0**attempt, _LONGEST_WAIT))
-        waiting, attempt = again, attempt + 1
+        waiting, attempt = retries, attempt + 1
     return [outcomes[index] for index in range(len(calls))]
 
 

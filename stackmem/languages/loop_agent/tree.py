@@ -116,11 +116,11 @@ class Agent(Struct, frozen=True):
 
 def declared_properties(agent: Agent) -> dict[str, Any]:
     """Return the properties that the schemas of the payload declare, by name."""
-    found: dict[str, Any] = {}
+    properties_by_name: dict[str, Any] = {}
     for schema in (agent.payload_schema, agent.start_schema):
         properties = schema.get("properties")
-        found |= properties if isinstance(properties, dict) else {}
-    return found
+        properties_by_name |= properties if isinstance(properties, dict) else {}
+    return properties_by_name
 
 
 NamedPart = TypeVar("NamedPart", AgentAction, SubAgent)
@@ -128,14 +128,14 @@ NamedPart = TypeVar("NamedPart", AgentAction, SubAgent)
 
 def _find_named(name: str, among: Sequence[NamedPart], kind: str) -> NamedPart | str:
     """Find an entry by name ignoring case, or the only one that contains the name; otherwise describe the problem."""
-    wanted = name.strip().lower()
-    exact = [each for each in among if each.name.lower() == wanted]
+    needle = name.strip().lower()
+    exact = [each for each in among if each.name.lower() == needle]
     if exact:
         return exact[0]
-    near = [each for each in among if wanted and wanted in each.name.lower()]
+    near = [each for each in among if needle and needle in each.name.lower()]
     if len(near) == 1:
         return near[0]
     if near:
         return f"{name[:80]!r} could be {', '.join(each.name for each in near)}; give the whole name"
-    known = ", ".join(each.name for each in among) or "none"
-    return f"unknown {kind} {name[:80]!r}; known: {known}"
+    names = ", ".join(each.name for each in among) or "none"
+    return f"unknown {kind} {name[:80]!r}; known: {names}"

@@ -59,7 +59,9 @@ class PayloadMerge:
         self.warnings: list[str] = []
         self._rules = rules
         self._first: dict[Path, tuple[int, Write]] = {}
-        self._within: dict[Path, int] = {}  # ancestors of written paths, with the first iteration that wrote below them
+        self._parents_written: dict[
+            Path, int
+        ] = {}  # ancestors of written paths, with the first iteration that wrote below them
 
     @property
     def payload(self) -> Any:
@@ -76,7 +78,7 @@ class PayloadMerge:
                 continue
             if self._together:
                 self._compare(index, write)
-            self._put(write.path, write.value, gone=write.removes)
+            self._put(write.path, write.value, removes=write.removes)
 
     def leave_holes(self, targets: Iterator[Path]) -> bool:
         """Put null at each targeted list index that has no value yet. Returns whether any was put."""
@@ -89,35 +91,35 @@ class PayloadMerge:
         return put
 
     def _compare(self, index: int, write: Write) -> None:
-        known = self._first.setdefault(write.path, (index, write))
+        first = self._first.setdefault(write.path, (index, write))
         location = path_text(write.path)
-        if known[0] != index and known[1] != write:
-            message = f"{self._who(known[0], index)} wrote different values to '{location}'"
+        if first[0] != index and first[1] != write:
+            message = f"{self._writers_text(first[0], index)} wrote different values to '{location}'"
             add_warning(self.warnings, f"{message}; the later holds")
             self._first[write.path] = (index, write)
-        above = [write.path[:at] for at in range(1, len(write.path))]
-        whole = [self._first[each][0] for each in above if each in self._first]
-        others = [one for one in (*whole, self._within.get(write.path, index)) if one != index]
+        ancestors = [write.path[:at] for at in range(1, len(write.path))]
+        writers = [self._first[each][0] for each in ancestors if each in self._first]
+        others = [writer for writer in (*writers, self._parents_written.get(write.path, index)) if writer != index]
         if others:
-            message = f"{self._who(others[0], index)} wrote '{location}' and a value inside or around it"
+            message = f"{self._writers_text(others[0], index)} wrote '{location}' and a value inside or around it"
             add_warning(self.warnings, f"{message}; the later holds")
-        for each in above:
-            self._within.setdefault(each, index)
+        for each in ancestors:
+            self._parents_written.setdefault(each, index)
 
-    def _who(self, one: int, other: int) -> str:
-        return f"{self._names[one]} and {self._names[other]}" if self._names else f"iterations {one} and {other}"
+    def _writers_text(self, first: int, second: int) -> str:
+        return f"{self._names[first]} and {self._names[second]}" if self._names else f"iterations {first} and {second}"
 
     def _append(self, write: Write) -> None:
         have = look_up(self.payload, write.path)
         for position, item in enumerate(write.value, len(have) if isinstance(have, list) else 0):
             self._put((*write.path, position), item)
 
-    def _put(self, path: Path, value: Any, *, gone: bool = False) -> None:
+    def _put(self, path: Path, value: Any, *, removes: bool = False) -> None:
         fault = excess(value) or ("the place is too deep" if len(path) > MAX_STEPS else "") or self._gap(path)
         if fault:
             add_warning(self.warnings, f"nothing was written to '{path_text(path)[:80]}': {fault}")
             return
-        for refused in write_one(self._draft, path, value, self._rules, removes=gone):
+        for refused in write_one(self._draft, path, value, self._rules, removes=removes):
             add_warning(self.warnings, refused)
 
     def _gap(self, path: Path) -> str:
@@ -175,7 +177,7 @@ def targets_of(mapping: Any, names: ReferenceNames) -> Iterator[Path]:
 
 def writes_of(mapping: Any, result: Any, names: ReferenceNames, warnings: list[str]) -> tuple[Write, ...]:
     """Return the writes of a valid mapping for a result."""
-    found = []
+    writes = []
     for source, target in pairs_of(mapping) or ():
         value = look_up(result, parse_path(source) or ())
         spelled = _spelled(target, names, warnings)
@@ -185,8 +187,8 @@ def writes_of(mapping: Any, result: Any, names: ReferenceNames, warnings: list[s
         elif not path:
             add_warning(warnings, f"{spelled[:80]!r} is not a path in the payload; nothing was written there")
         else:
-            found.append(Write(path, value))
-    return tuple(found)
+            writes.append(Write(path, value))
+    return tuple(writes)
 
 
 def _spelled(target: str, names: ReferenceNames, warnings: list[str]) -> str:

@@ -56,22 +56,22 @@ def compile_program(path: str, text: str) -> Routine:
         Halted: The model's answers are not a coded program.
     """
     source = read_program(text)
-    kept: Source = yield LoadSource(compiled_path(path), path)
-    program = kept_program(text, kept.text)
+    compiled: Source = yield LoadSource(compiled_path(path), path)
+    program = kept_program(text, compiled.text)
     if program:
-        return program, kept.text
+        return program, compiled.text
     instructions: Source = yield LoadSource(INSTRUCTIONS)
-    asked, fault = text, None
+    request, fault = text, None
     for _ in range(MAX_TRIES):
         answer: Completion = yield Complete(
-            prompt(asked), system=instructions.text, breakpoints=(Breakpoint(-1, 0, "1h"),), name="compile"
+            prompt(request), system=instructions.text, breakpoints=(Breakpoint(-1, 0, "1h"),), name="compile"
         )
-        made = header(text) + _strip_fence(answer.text)
+        coded_text = header(text) + _strip_fence(answer.text)
         try:
-            return _read_coded(made, source), made
+            return _read_coded(coded_text, source), coded_text
         except PlaybookError as error:
             fault = error
-            asked = f"{text}{REFUSED}: line {error.line}: {error.message}\nIt was:\n{answer.text[:20_000]}"
+            request = f"{text}{REFUSED}: line {error.line}: {error.message}\nIt was:\n{answer.text[:20_000]}"
     message = f"{MAX_TRIES} answers were not coded programs; the last: {fault.message if fault else ''}"
     raise halt("Compilation Failed", message, path)
 
@@ -96,33 +96,35 @@ def _read_coded(text: str, source: PlaybookProgram) -> PlaybookProgram:
     program = read_program(text)
     for _, book in program.all():
         if book.plain:
-            told = f"the {' and '.join(book.plain)} of {book.name} have no codes"
-            raise PlaybookError("Step Without Code", told, book.line)
+            problem = f"the {' and '.join(book.plain)} of {book.name} have no codes"
+            raise PlaybookError("Step Without Code", problem, book.line)
     names = [[(agent.name, sorted(agent.by_name)) for agent in each.agents] for each in (source, program)]
     if names[0] != names[1]:
-        told = "; ".join(f"{agent} with {', '.join(books) or 'none'}" for agent, books in names[0])
-        raise PlaybookError("Changed Program", f"the agents and playbooks must stay {told[:1000]}")
+        problem = "; ".join(f"{agent} with {', '.join(books) or 'none'}" for agent, books in names[0])
+        raise PlaybookError("Changed Program", f"the agents and playbooks must stay {problem[:1000]}")
     for before, after in zip(source.agents, program.agents, strict=True):
         for book in before.playbooks:
             if changed := _changes(book, after.by_name[book.name]):
-                told = f"the answer changes {changed} of {book.name}; copy it as it is"
-                raise PlaybookError("Changed Program", told, after.by_name[book.name].line)
+                problem = f"the answer changes {changed} of {book.name}; copy it as it is"
+                raise PlaybookError("Changed Program", problem, after.by_name[book.name].line)
     return program
 
 
-def _changes(book: Playbook, made: Playbook) -> str:
+def _changes(book: Playbook, coded: Playbook) -> str:
     """Name the first part of a compiled playbook that was changed although it did not need compiling."""
-    held: dict[str, list[Any]] = {
-        "the parameters": [[param.name for param in each.params] for each in (book, made)],
-        "the Python": ["".join(each.python.split()) for each in (book, made)],
-        "public": [each.public for each in (book, made)],
-        "cli_entry": [each.entry for each in (book, made)],
+    parts: dict[str, list[Any]] = {
+        "the parameters": [[param.name for param in each.params] for each in (book, coded)],
+        "the Python": ["".join(each.python.split()) for each in (book, coded)],
+        "public": [each.public for each in (book, coded)],
+        "cli_entry": [each.entry for each in (book, coded)],
     }
     if "triggers" not in book.plain:
-        held["the triggers"] = [[(line.label, line.code, line.text) for line in each.triggers] for each in (book, made)]
+        parts["the triggers"] = [
+            [(line.label, line.code, line.text) for line in each.triggers] for each in (book, coded)
+        ]
     if book.steps:
-        held["the steps"] = [[(line.number, line.code, line.text) for line in each.steps] for each in (book, made)]
-    return next((what for what, (before, after) in held.items() if before != after), "")
+        parts["the steps"] = [[(line.number, line.code, line.text) for line in each.steps] for each in (book, coded)]
+    return next((part for part, (before, after) in parts.items() if before != after), "")
 
 
 def _strip_fence(text: str) -> str:

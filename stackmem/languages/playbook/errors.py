@@ -21,8 +21,8 @@ class PlaybookError(Exception):
 
     def halt(self, path: str, text: str) -> Halted:
         lines = text.splitlines()
-        shown = lines[self.line - 1].strip() if 0 < self.line <= len(lines) else ""
-        return halt(self.title, self.message, f"{path}:{self.line}", shown)
+        line_text = lines[self.line - 1].strip() if 0 < self.line <= len(lines) else ""
+        return halt(self.title, self.message, f"{path}:{self.line}", line_text)
 
 
 def halt(kind: str, reason: str, location: str, excerpt: str = "") -> Halted:

@@ -57,22 +57,22 @@ class PassedLine(Struct, frozen=True):
 def wanted_calls(world: PlaybookState, agent: AgentState, line: StepLine) -> list[WantedCall]:
     """Return the calls that a QUE line asks for. Names that cannot be called count as ordinary words."""
 
-    def known(name: str) -> bool:
+    def is_callable(name: str) -> bool:
         return find_target(world.program, agent.agent.name, name) is not None
 
     text = line.text[:_MAX_CHARS]
-    calls = list(_written_calls(text, known))
+    calls = list(_written_calls(text, is_callable))
     if calls:
         return calls
     into = _INTO.match(text)
-    names = dict.fromkeys(word for word in _WORD.findall(text) if known(word))
+    names = dict.fromkeys(word for word in _WORD.findall(text) if is_callable(word))
     return [WantedCall(name, into[1] if into and len(names) == 1 else "") for name in names]
 
 
-def _written_calls(text: str, known: Callable[[str], bool]) -> Iterator[WantedCall]:
+def _written_calls(text: str, is_callable: Callable[[str], bool]) -> Iterator[WantedCall]:
     done = 0
     for match in _CALL.finditer(text):
-        if match.start(2) < done or not known(match[2]):
+        if match.start(2) < done or not is_callable(match[2]):
             continue
         reader = LiteralReader(text, match.start(2))
         try:
@@ -153,14 +153,14 @@ class PathFinder(Struct, frozen=True):
 
     def _claims(self, line: StepLine, calls: list[GivenCall]) -> list[tuple[GivenCall, str]] | None:
         """Match each call that a QUE asks for with a given call and the variable to bind; None if one is missing."""
-        wanted, left, claims = wanted_calls(self.world, self.agent, line), list(calls), []
-        for want in wanted:
-            claim = next((call for call in left if self._does(call, want)), None)
+        wants, unused, claims = wanted_calls(self.world, self.agent, line), list(calls), []
+        for want in wants:
+            claim = next((call for call in unused if self._does(call, want)), None)
             if claim is None:
                 return None
-            left.remove(claim)
+            unused.remove(claim)
             claims.append((claim, want.into))
-        return claims if wanted else None
+        return claims if wants else None
 
     def _does(self, call: GivenCall, want: WantedCall) -> bool:
         """Return whether a call does what a line asks for."""
@@ -170,5 +170,5 @@ class PathFinder(Struct, frozen=True):
         if want.call is None:
             return True
         bound = [bind_arguments(names[0], each) for each in (call.call, want.call)]
-        one, other = (resolve(each, self.agent.variables) if isinstance(each, dict) else None for each in bound)
-        return one is not None and other is not None and same_value(one, other)
+        first, second = (resolve(each, self.agent.variables) if isinstance(each, dict) else None for each in bound)
+        return first is not None and second is not None and same_value(first, second)

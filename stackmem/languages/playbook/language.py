@@ -62,18 +62,18 @@ def outline(launch: Launch) -> Reading:
     """Return the lines of every playbook, and where the program starts with which inputs."""
     program = _read(launch)
     _refuse_faulty(launch, program)
-    named = str(launch.options.get("entry") or "")
+    entry = str(launch.options.get("entry") or "")
     lines = []
     if not launch.options.get("compile"):
-        check_inputs(program, named, launch.inputs)
+        check_inputs(program, entry, launch.inputs)
     if program.plain:
         source: Source = yield LoadSource(compiled_path(launch.path), launch.path)
         compiled = kept_program(launch.text, source.text)
         if compiled is None:
             lines.append(f"to be compiled by the model before it starts: {'; '.join(program.plain)}")
         program = compiled or program
-    if not launch.options.get("compile") and (named or not program.plain_triggers):
-        entries = entries_of(program, named, launch.inputs)
+    if not launch.options.get("compile") and (entry or not program.plain_triggers):
+        entries = entries_of(program, entry, launch.inputs)
         starts = [f"{name}.{book.name}" for name, books in entries.items() for book, _ in books]
         lines.insert(0, f"starts with: {', '.join(starts)}")
     return (*lines, *_outline_lines(with_default_steps(program)))
@@ -156,9 +156,9 @@ def _instruction(tail: str) -> list[str]:
     return tail.rpartition("*Current state*")[2].split("\n")
 
 
-def _compiled_parts(asked: Complete) -> str:
+def _compiled_parts(request: Complete) -> str:
     """Return the parts that a compile request is about."""
-    text = "".join(part.text for part in asked.messages[-1].parts if hasattr(part, "text"))
+    text = "".join(part.text for part in request.messages[-1].parts if hasattr(part, "text"))
     try:
         return "; ".join(read_program(text.partition(REFUSED)[0]).plain)
     except PlaybookError:
@@ -191,8 +191,8 @@ class _PlaybookAnnouncer:
             case Complete(name="compile") if len(happening.messages[-1].parts) == 1:
                 return (self._line(f"the model compiles {_compiled_parts(happening)}"),)
             case Complete():
-                said = [part.text for part in happening.messages[-1].parts if hasattr(part, "text")]
-                return tuple(self._line(f"  {line}") for line in _instruction(said[-1]) if line.startswith("what? "))
+                texts = [part.text for part in happening.messages[-1].parts if hasattr(part, "text")]
+                return tuple(self._line(f"  {line}") for line in _instruction(texts[-1]) if line.startswith("what? "))
             case _:
                 return ()
 

@@ -77,14 +77,14 @@ _Fault = tuple[int, str, str, bool]
 
 
 def _check_agent(program: PlaybookProgram, agent: PlaybookAgent) -> Iterator[_Fault]:
-    known = _set_by(agent)
+    variables = _set_by(agent)
     for line, title, text in python_faults(program, agent):
         yield line, title, text, True
     for book in agent.playbooks:
         yield from _calls(program, agent, book)
         yield from _yields(book)
         yield from _lines(book)
-        yield from _variables(book, known)
+        yield from _variables(book, variables)
 
 
 def _calls(program: PlaybookProgram, agent: PlaybookAgent, book: Playbook) -> Iterator[_Fault]:
@@ -114,8 +114,8 @@ def _faults_in(program: PlaybookProgram, agent: PlaybookAgent, text: str) -> Ite
             target = find_target(program, agent.name, call.name)
             if target is None:
                 yield "Unknown Playbook", unknown_name(program, agent.name, call.name)
-            elif told := _mismatch(target, call):
-                yield "Argument Mismatch", told
+            elif message := _mismatch(target, call):
+                yield "Argument Mismatch", message
 
 
 def _mismatch(target: Target, call: CallTo) -> str:
@@ -123,7 +123,7 @@ def _mismatch(target: Target, call: CallTo) -> str:
     if target.book is None:
         return ""
     names = {param.name for param in target.params}
-    unknown = [given for given, _ in call.keywords if given not in names]
+    unknown = [keyword for keyword, _ in call.keywords if keyword not in names]
     if unknown:
         return f"{target.book.signature} has no parameter {unknown[0][:_MAX_SHOWN]}"
     if len(call.values) > len(names):
@@ -169,19 +169,19 @@ def _unreachable(book: Playbook) -> list[StepLine]:
 
 def _set_by(agent: PlaybookAgent) -> frozenset[str]:
     """Return the variables that some line of the agent sets or may set."""
-    known = {param.name for each in agent.playbooks for param in each.params}
+    variables = {param.name for each in agent.playbooks for param in each.params}
     for step in (step for each in agent.playbooks for step in each.steps):
-        known |= {match[1] or match[2] for match in _SET.finditer(step.text)}
-        known |= set(_DECLARED.findall(step.text))
+        variables |= {match[1] or match[2] for match in _SET.finditer(step.text)}
+        variables |= set(_DECLARED.findall(step.text))
         if step.code in ("EXE", "TNK", "YLD") or (step.code == "CND" and "each" in step.text.lower()):
-            known |= set(_USED.findall(step.text))
-    return frozenset(known)
+            variables |= set(_USED.findall(step.text))
+    return frozenset(variables)
 
 
-def _variables(book: Playbook, known: frozenset[str]) -> Iterator[_Fault]:
+def _variables(book: Playbook, variables: frozenset[str]) -> Iterator[_Fault]:
     for step in book.steps:
         for name in dict.fromkeys(_USED.findall(step.text)):
-            if name not in known:
+            if name not in variables:
                 yield step.line, "Unknown Variable", f"no line sets ${name[:_MAX_SHOWN]}", False
 
 

@@ -194,7 +194,7 @@ class LiteralReader:
 
     def _map(self, depth: int) -> dict[str, Any]:
         self.at += 1
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         while self.peek() != "}":
             key = self.value(depth + 1)
             if not isinstance(key, str | int | float | bool | None):
@@ -202,16 +202,18 @@ class LiteralReader:
             if self.peek() != ":":
                 raise LiteralFault(f"a colon is missing at {_excerpt(self.text, self.at)}", self.at)
             self.at += 1
-            found[key if isinstance(key, str) else str(key)] = self.value(depth + 1)
+            entries[key if isinstance(key, str) else str(key)] = self.value(depth + 1)
             self._comma("}", "the map")
         self.at += 1
-        return found
+        return entries
 
-    def _comma(self, closing: str, what: str) -> None:
+    def _comma(self, closing: str, subject: str) -> None:
         if self.peek() == ",":
             self.at += 1
         elif self.peek() != closing:
-            raise LiteralFault(f"{what} continues with {_excerpt(self.text, self.at)}; a comma belongs there", self.at)
+            raise LiteralFault(
+                f"{subject} continues with {_excerpt(self.text, self.at)}; a comma belongs there", self.at
+            )
 
     def call(self, depth: int = 0) -> CallTo:
         """Read the call at the current position.
@@ -224,21 +226,21 @@ class LiteralReader:
             raise LiteralFault(f"{_excerpt(self.text, self.at)} is not a call", self.at)
         self.at = match.end()
         values: list[Any] = []
-        named: dict[str, Any] = {}
+        keywords: dict[str, Any] = {}
         while self.peek() != ")":
             keyword = _KEYWORD.match(self.text, self.at)
             if keyword:
                 self.at = keyword.end()
-                if keyword[1] in named:
+                if keyword[1] in keywords:
                     raise LiteralFault(f"{keyword[1]} is given twice to {match[1]}", self.at)
-                named[keyword[1]] = self.value(depth + 1)
-            elif named:
+                keywords[keyword[1]] = self.value(depth + 1)
+            elif keywords:
                 raise LiteralFault(f"{match[1]} has a value without a name after named ones; name it", self.at)
             else:
                 values.append(self.value(depth + 1))
             self._comma(")", f"the call of {match[1]}")
         self.at += 1
-        return CallTo(match[1], tuple(values), tuple(named.items()))
+        return CallTo(match[1], tuple(values), tuple(keywords.items()))
 
 
 def _excerpt(text: str, at: int) -> str:
@@ -254,7 +256,7 @@ def read_params(text: str, line: int) -> tuple[Param, ...]:
     Raises:
         PlaybookError: A parameter is malformed, or two have the same name.
     """
-    found: dict[str, Param] = {}
+    params: dict[str, Param] = {}
     at = 0
     text = text.rstrip()
     while at < len(text):
@@ -277,7 +279,7 @@ def read_params(text: str, line: int) -> tuple[Param, ...]:
             message = f"a comma belongs before {text[at : at + 200].strip()[:80]!r}"
             raise PlaybookError("Bad Heading", message, line)
         at += 1
-        if match[1] in found:
+        if match[1] in params:
             raise PlaybookError("Bad Heading", f"two parameters are called ${match[1]}; rename one", line)
-        found[match[1]] = Param(match[1], (match[2] or "").rstrip(), default)
-    return tuple(found.values())
+        params[match[1]] = Param(match[1], (match[2] or "").rstrip(), default)
+    return tuple(params.values())

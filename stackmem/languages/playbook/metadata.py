@@ -37,7 +37,7 @@ class Metadata(Struct):
 
     def take_from(self, text: str, line: int) -> str:
         """Read the metadata of a paragraph that begins at ``line``, and return the remaining text."""
-        kept: list[str] = []
+        lines: list[str] = []
         block = ""
         for position, each in enumerate(text.split("\n"), line):
             if block and (each[:1].isspace() or each.lstrip().startswith("- ")):
@@ -46,8 +46,8 @@ class Metadata(Struct):
                 continue
             block = self._take(each, position)
             if not block:
-                kept.append(each)
-        return "\n".join(kept).strip()
+                lines.append(each)
+        return "\n".join(lines).strip()
 
     def take_words(self, words: dict[str, Any], line: int) -> None:
         """Read a decorator's keywords other than the triggers."""

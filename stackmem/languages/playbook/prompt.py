@@ -44,10 +44,10 @@ def frame_part(program: PlaybookProgram, agent: PlaybookAgent, book: Playbook) -
     agents = [other.name for other in program.agents if other.name != agent.name]
     calls_programs = any("run_program(" in step.text for each in agent.playbooks for step in each.steps)
     built_in = [f"- `{call}`" for call in (*BUILT_IN_CALLS.values(), *((RUN_PROGRAM,) if calls_programs else ()))]
-    known = "\n".join([*own, *others, *built_in])
-    beside = f"\n\nYou are the agent {agent.name}. Other agents: {', '.join(agents)}" if agents else ""
+    callables = "\n".join([*own, *others, *built_in])
+    agents_note = f"\n\nYou are the agent {agent.name}. Other agents: {', '.join(agents)}" if agents else ""
     return (
-        f"*Current playbook*\n```md\n{_numbered_lines(book)}\n```\n\n*What can be called*\n{known}{beside}\n\n"
+        f"*Current playbook*\n```md\n{_numbered_lines(book)}\n```\n\n*What can be called*\n{callables}{agents_note}\n\n"
         f"*Available playbook triggers*\n```md\n{registry(agent)}\n```"
     )
 

@@ -46,13 +46,13 @@ def functions_of(block: str, first_line: int) -> tuple[Playbook, ...]:
         line = getattr(error, "lineno", None) or 1
         message = getattr(error, "msg", None) or "it is nested too deeply or holds a NUL"
         raise PlaybookError("Invalid Python", f"the block is not Python: {message}", first_line + line - 1) from error
-    found = []
+    functions = []
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             marks = [mark for mark in node.decorator_list if _name(mark) == "playbook"]
             if marks:
-                found.append(_function(node, marks[0], block, first_line))
-    return tuple(found)
+                functions.append(_function(node, marks[0], block, first_line))
+    return tuple(functions)
 
 
 def _name(mark: ast.expr) -> str:
@@ -62,22 +62,22 @@ def _name(mark: ast.expr) -> str:
 
 def _function(node: ast.FunctionDef | ast.AsyncFunctionDef, mark: ast.expr, block: str, first_line: int) -> Playbook:
     line = first_line + node.lineno - 1
-    given = node.args
-    if given.vararg or given.kwarg or given.posonlyargs:
+    arguments = node.args
+    if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
         message = f"{node.name} takes *args, **kwargs or positional-only arguments; name each one"
         raise PlaybookError("Bad Signature", message, line)
     params = []
-    missing: list[ast.expr | None] = [None] * (len(given.args) - len(given.defaults))
-    named = [*zip(given.args, [*missing, *given.defaults], strict=True)]
-    for arg, default in [*named, *zip(given.kwonlyargs, given.kw_defaults, strict=True)]:
+    missing: list[ast.expr | None] = [None] * (len(arguments.args) - len(arguments.defaults))
+    positional = [*zip(arguments.args, [*missing, *arguments.defaults], strict=True)]
+    for arg, default in [*positional, *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)]:
         kind = ast.unparse(arg.annotation) if arg.annotation else ""
         params.append(Param(arg.arg, kind, Required if default is None else _literal(default)))
     words = mark.keywords if isinstance(mark, ast.Call) else []
     marks = {word.arg: _literal(word.value) for word in words if word.arg}
-    beside = marks.pop("metadata", None)
+    metadata = marks.pop("metadata", None)
     triggers = _triggers(marks.pop("triggers", []), line)
     meta = Metadata()
-    meta.take_words({**(beside if isinstance(beside, dict) else {}), **marks}, line)
+    meta.take_words({**(metadata if isinstance(metadata, dict) else {}), **marks}, line)
     says = ast.get_docstring(node) or ""
     return Playbook(
         node.name,
@@ -98,14 +98,14 @@ def _triggers(texts: Any, line: int) -> tuple[Trigger, ...]:
     texts = [texts] if isinstance(texts, str) else texts
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise PlaybookError("Bad Trigger", "triggers of a function are a text or a list of texts", line)
-    made = []
+    triggers = []
     for position, text in enumerate(texts, 1):
         try:
-            made.append(trigger_line(text, line, position))
+            triggers.append(trigger_line(text, line, position))
         except PlaybookError:
             code: Literal["BGN", "CND"] = "BGN" if _BEGINS.match(text.strip()) else "CND"
-            made.append(Trigger(position, f"T{position}", code, text, line))
-    return tuple(made)
+            triggers.append(Trigger(position, f"T{position}", code, text, line))
+    return tuple(triggers)
 
 
 def _literal(node: ast.expr) -> Any:
@@ -166,23 +166,23 @@ def _exchange(here: PlaybookExecution, frame: PlaybookFrame) -> Routine:
     folder = f".stackmem/python/{here.world.python_calls}"
     order, answers = _order(here, frame), list[dict[str, Any]]()
     while len(answers) <= MAX_CALLS:
-        given = {"folder": folder, "program": RUNNER, "order": order, "answers": list(answers)}
-        ran: ToolAnswer = yield InvokeTool("run_python", given, SECONDS)
-        said = _last_message(ran)
-        if said["output"].strip():
-            yield Say(said["output"].strip("\n"))
-        if why := (yield from _take_state(here, said)):
-            return CallFailure(f"{book.name} {why}")
-        if "exit" in said:
+        arguments = {"folder": folder, "program": RUNNER, "order": order, "answers": list(answers)}
+        ran: ToolAnswer = yield InvokeTool("run_python", arguments, SECONDS)
+        message = _last_message(ran)
+        if message["output"].strip():
+            yield Say(message["output"].strip("\n"))
+        if reason := (yield from _take_state(here, message)):
+            return CallFailure(f"{book.name} {reason}")
+        if "exit" in message:
             raise Exit
-        if "call" not in said:
-            if "value" not in said:
-                return CallFailure(head_and_tail(" ".join(str(said["failed"]).split()), _ERROR_CHARS))
-            why = excess(said["value"])
-            return CallFailure(f"{book.name} returned too much: {why}") if why else said["value"]
-        line = said.get("line")
+        if "call" not in message:
+            if "value" not in message:
+                return CallFailure(head_and_tail(" ".join(str(message["failed"]).split()), _ERROR_CHARS))
+            reason = excess(message["value"])
+            return CallFailure(f"{book.name} returned too much: {reason}") if reason else message["value"]
+        line = message.get("line")
         frame.python_line = line if isinstance(line, int) else 0
-        answer = yield from _answer(here, frame, said)
+        answer = yield from _answer(here, frame, message)
         answers.append({**answer, "variables": dict(here.agent.variables)} if _uses_state(book) else answer)
     return CallFailure(f"{book.name} made over {MAX_CALLS} calls")
 
@@ -196,19 +196,19 @@ def _order(here: PlaybookExecution, frame: PlaybookFrame) -> str:
     agent, book = here.agent.agent, frame.book
     names = [each.name for each in agent.playbooks if not each.python or each.python != book.python]
     others = [each.name for owner, each in here.world.program.all() if owner.name != agent.name and each.public]
-    given = {
+    fields = {
         "source": book.python, "function": book.name, "arguments": frame.arguments,
         "names": list(dict.fromkeys([*BUILT_IN_CALLS, *names, *others])),
         "file": here.world.path, "line": book.python_line, "agent": agent.name,
         "variables": here.agent.variables if _uses_state(book) else {},
     }  # fmt: skip
-    return json.dumps(given)
+    return json.dumps(fields)
 
 
-def _take_state(here: PlaybookExecution, said: dict[str, Any]) -> Routine:
+def _take_state(here: PlaybookExecution, message: dict[str, Any]) -> Routine:
     """Store the variables that the function set on the agent. Returns the fault of an invalid one, or an empty text."""
-    state = said.get("state")
-    changed, gone = (state.get("set"), state.get("unset")) if isinstance(state, dict) else (None, None)
+    state = message.get("state")
+    changed, unset = (state.get("set"), state.get("unset")) if isinstance(state, dict) else (None, None)
     for name, value in changed.items() if isinstance(changed, dict) else ():
         if not _NAME.fullmatch(name):
             return f"sets {name[:80]!r}, which is not a name of a variable"
@@ -216,7 +216,7 @@ def _take_state(here: PlaybookExecution, said: dict[str, Any]) -> Routine:
             return f"sets ${name}: {reason}"
         here.agent.set(name, value)
         yield variable_set(name, value)
-    for name in gone if isinstance(gone, list) else ():
+    for name in unset if isinstance(unset, list) else ():
         here.agent.variables.pop(str(name), None)
     return ""
 
@@ -229,55 +229,55 @@ def _last_message(ran: ToolAnswer) -> dict[str, Any]:
             return {**whole_value(value), "output": whole(str(value.get("output", "")))}
         except ValueError:
             return {"failed": "what it calls a playbook with is nested too deep", "output": ""}
-    said: dict[str, Any] = {}
+    message: dict[str, Any] = {}
     lines = []
     for line in str(value.get("stdout", "")).split("\n"):
         if not line.startswith(_MARK):
             lines.append(line)
             continue
         try:
-            said = whole_value(dict(json.loads(line.removeprefix(_MARK))))
+            message = whole_value(dict(json.loads(line.removeprefix(_MARK))))
         except (ValueError, TypeError, RecursionError):
-            said = {"failed": "its last line is not JSON, or is nested too deep"}
-    parts = [str(said.get("output", "")), "\n".join(lines), str(value.get("stderr", ""))]
+            message = {"failed": "its last line is not JSON, or is nested too deep"}
+    parts = [str(message.get("output", "")), "\n".join(lines), str(value.get("stderr", ""))]
     output = "\n".join(text.strip("\n") for text in parts if text.strip())
-    if ran.failed or not {"value", "failed", "exit"} & said.keys():
-        said = {"failed": ran.detail or "it ended without a result"}
-    return {**said, "output": output}
+    if ran.failed or not {"value", "failed", "exit"} & message.keys():
+        message = {"failed": ran.detail or "it ended without a result"}
+    return {**message, "output": output}
 
 
-def _answer(here: PlaybookExecution, frame: PlaybookFrame, said: dict[str, Any]) -> Routine:
+def _answer(here: PlaybookExecution, frame: PlaybookFrame, message: dict[str, Any]) -> Routine:
     """Make the call that the function asked for, and return the answer to send to it."""
-    values, named = said.get("values"), said.get("named")
+    values, keywords = message.get("values"), message.get("named")
     call = CallTo(
-        str(said["call"]),
+        str(message["call"]),
         tuple(values) if isinstance(values, list) else (),
-        tuple(named.items()) if isinstance(named, dict) else (),
+        tuple(keywords.items()) if isinstance(keywords, dict) else (),
     )
     target = find_target(here.world.program, here.agent.agent.name, call.name)
-    given = bind_arguments(target, call) if target else f"unknown playbook {call.name}"
-    if isinstance(given, str) or target is None:
-        return {"failed": given}
+    arguments = bind_arguments(target, call) if target else f"unknown playbook {call.name}"
+    if isinstance(arguments, str) or target is None:
+        return {"failed": arguments}
     if target.book is None:
-        made = yield from _use_built_in(here, frame, target.name, given)
+        value = yield from _use_built_in(here, frame, target.name, arguments)
     else:
-        made = yield from here.play(target.agent, target.book, given, here.world.source_location(frame))
-    return {"failed": made.reason} if isinstance(made, CallFailure) else {"value": made}
+        value = yield from here.play(target.agent, target.book, arguments, here.world.source_location(frame))
+    return {"failed": value.reason} if isinstance(value, CallFailure) else {"value": value}
 
 
-def _use_built_in(here: PlaybookExecution, frame: PlaybookFrame, name: str, given: dict[str, Any]) -> Routine:
+def _use_built_in(here: PlaybookExecution, frame: PlaybookFrame, name: str, arguments: dict[str, Any]) -> Routine:
     """Call a built-in tool for a function.
 
     Unlike for the model, loading an artifact returns its full text, and saving one returns its name.
     """
-    if "artifact_name" not in given:
-        return (yield from call_built_in(here, frame, name, given))
-    named = artifact_name(here.world, here.agent, given["artifact_name"], loading=name == "LoadArtifact")
+    if "artifact_name" not in arguments:
+        return (yield from call_built_in(here, frame, name, arguments))
+    name_text = artifact_name(here.world, here.agent, arguments["artifact_name"], loading=name == "LoadArtifact")
     if name == "SaveArtifact":
-        made = yield from call_built_in(here, frame, name, {**given, "artifact_name": named})
-        return made if isinstance(made, CallFailure) else named
-    text, failed, summary = yield from read_whole(here.world, here.agent, named)
-    return CallFailure(failed) if failed else {"name": named, "summary": summary, "content": text}
+        value = yield from call_built_in(here, frame, name, {**arguments, "artifact_name": name_text})
+        return value if isinstance(value, CallFailure) else name_text
+    text, failed, summary = yield from read_whole(here.world, here.agent, name_text)
+    return CallFailure(failed) if failed else {"name": name_text, "summary": summary, "content": text}
 
 
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -293,9 +293,9 @@ def fits(value: Any, kind: str) -> bool:
         return value is None or fits(value, kind[9:-1])
     if "|" in kind and "[" not in kind:
         return any(fits(value, each) for each in kind.split("|"))
-    known = _KINDS.get(kind.partition("[")[0].strip())
-    if known is None or (kind.count("|") and "[" in kind):
+    types = _KINDS.get(kind.partition("[")[0].strip())
+    if types is None or (kind.count("|") and "[" in kind):
         return True
     if isinstance(value, bool):
-        return bool in known
-    return isinstance(value, known)
+        return bool in types
+    return isinstance(value, types)

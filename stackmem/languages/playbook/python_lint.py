@@ -11,7 +11,7 @@ from .calls import BUILT_IN_CALLS, bind_arguments, find_target
 from .literals import CallTo
 from .tree import PlaybookAgent, PlaybookProgram
 
-_GIVEN = {*dir(builtins), *BUILT_IN_CALLS, "Exit", "agent", "playbook", "__name__", "__file__", "__doc__"}
+_PREDEFINED = {*dir(builtins), *BUILT_IN_CALLS, "Exit", "agent", "playbook", "__name__", "__file__", "__doc__"}
 
 
 def python_faults(program: PlaybookProgram, agent: PlaybookAgent) -> Iterator[tuple[int, str, str]]:
@@ -30,7 +30,7 @@ def python_faults(program: PlaybookProgram, agent: PlaybookAgent) -> Iterator[tu
         return
     own = _module_names(top)
     stars = any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree))
-    names = set() if stars else _global_names(top) - own - _GIVEN
+    names = set() if stars else _global_names(top) - own - _PREDEFINED
     for node in ast.walk(tree):
         line = agent.python_line + getattr(node, "lineno", 1) - 1
         match node:
@@ -70,9 +70,9 @@ def _mismatch(program: PlaybookProgram, agent: PlaybookAgent, node: ast.Call) ->
     target = find_target(program, agent.name, name)
     if target is None or any(isinstance(each, ast.Starred) for each in node.args):
         return ""
-    named = tuple((word.arg or "", None) for word in node.keywords)
-    if any(not word for word, _ in named):
+    keywords = tuple((word.arg or "", None) for word in node.keywords)
+    if any(not word for word, _ in keywords):
         return ""
     values = tuple(each.value if isinstance(each, ast.Constant) else "" for each in node.args)
-    given = bind_arguments(target, CallTo(name, values, named))
-    return given if isinstance(given, str) else ""
+    arguments = bind_arguments(target, CallTo(name, values, keywords))
+    return arguments if isinstance(arguments, str) else ""

@@ -57,7 +57,7 @@ class _Draft(Struct):
     notes: list[Remark] = []
     plain: list[str] = []  # the sections whose sentences have no codes
 
-    def add(self, text: str, line: int, place: Number) -> None:
+    def add(self, text: str, line: int, number: Number) -> None:
         """Add a line of the section, which is the steps or the triggers."""
         if self.section == "triggers":
             if is_plain_trigger(text):
@@ -65,7 +65,7 @@ class _Draft(Struct):
             else:
                 self.triggers.append(trigger_line(text, line, len(self.triggers) + 1))
         elif is_coded(text):
-            self.steps.append(step_line(text, line, place))
+            self.steps.append(step_line(text, line, number))
         else:
             self.mark_plain()
 
@@ -110,7 +110,7 @@ class _ProgramReader:
         self._lines = _blank_front_matter(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
         self._agents: list[PlaybookAgent] = []
         self._names: set[str] = set()
-        self._made: list[Playbook] = []
+        self._playbooks: list[Playbook] = []
         self._python: list[tuple[str, int]] = []
         self._public: list[tuple[str, int]] = []
         self._draft: _Draft | None = None
@@ -202,7 +202,7 @@ class _ProgramReader:
         if not self._agents:
             return
         if kind in ("python", "py"):
-            self._made += functions_of(token.content, line + 2)
+            self._playbooks += functions_of(token.content, line + 2)
             self._python.append((token.content, line + 2))
         elif kind in ("public.json", "json public", "public"):
             self._public += _public_names(token.content, line + 2)
@@ -219,8 +219,8 @@ class _ProgramReader:
         elif draft.section == "notes":
             draft.notes.append(note_line(text, line + 1, len(draft.notes) + 1))
         else:
-            for part, below in split_lines(text):
-                draft.add(part, line + 1 + below, (draft.next_number(),))
+            for part, offset in split_lines(text):
+                draft.add(part, line + 1 + offset, (draft.next_number(),))
 
     def _list(self, tokens: list[Token], line: int) -> None:
         draft = self._draft
@@ -233,8 +233,8 @@ class _ProgramReader:
                 continue
             first, *more = split_lines(item.text, numbered=True) or [("", 0)]
             draft.add(first[0], item.line, item.number)
-            for part, below in more:  # lines without bullets after a list belong to its last item in Markdown
-                draft.add(part, item.line + below, (draft.next_number(),))
+            for part, offset in more:  # lines without bullets after a list belong to its last item in Markdown
+                draft.add(part, item.line + offset, (draft.next_number(),))
 
     def _close_playbook(self) -> None:
         draft, self._draft = self._draft, None
@@ -250,7 +250,7 @@ class _ProgramReader:
         if meta.mode == "react" and "steps" in draft.seen:
             message = "execution_mode: react is for playbooks without steps; these steps are followed"
             meta.caveats.append(Caveat(NO_EFFECT, message, meta.mode_line))
-        self._made.append(
+        self._playbooks.append(
             replace(
                 book, says="\n\n".join(filter(None, draft.says)), triggers=tuple(draft.triggers),
                 steps=() if "steps" in draft.plain else tuple(draft.steps), notes=tuple(draft.notes),
@@ -264,12 +264,12 @@ class _ProgramReader:
         if not self._agents:
             return
         agent = self._agents[-1]
-        if not self._made:
+        if not self._playbooks:
             message = f"{agent.name} has no playbooks, so it does nothing; add one or remove the agent"
             self._meta.caveats.append(Caveat("Missing Playbook", message, agent.line))
         source, first = _joined(self._python)
         names: dict[str, Playbook] = {}
-        for each in self._made:
+        for each in self._playbooks:
             book = replace(each, python=source, python_line=first) if each.python else each
             if book.name in names:
                 message = f"two playbooks of {agent.name} are called {book.name}; rename one"
@@ -285,7 +285,7 @@ class _ProgramReader:
             agent, says=says, playbooks=tuple(names.values()), python=source, python_line=first,
             caveats=tuple(self._meta.caveats),
         )  # fmt: skip
-        self._made, self._python, self._public, self._says, self._meta = [], [], [], [], Metadata()
+        self._playbooks, self._python, self._public, self._says, self._meta = [], [], [], [], Metadata()
 
 
 def _joined(blocks: list[tuple[str, int]]) -> tuple[str, int]:
@@ -340,10 +340,12 @@ def _camel(text: str) -> str:
 
 def _public_names(text: str, line: int) -> list[tuple[str, int]]:
     try:
-        found: Any = json.loads(text)
+        listing: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise PlaybookError("Invalid JSON", f"the public block is not JSON ({error})", line) from error
-    names = [each.get("name") if isinstance(each, dict) else None for each in found] if isinstance(found, list) else [0]
+    names = (
+        [each.get("name") if isinstance(each, dict) else None for each in listing] if isinstance(listing, list) else [0]
+    )
     if not all(isinstance(name, str) for name in names):
         raise PlaybookError("Invalid JSON", "the public block is a list of objects with a name each", line)
     return [(str(name), line) for name in names]
@@ -363,26 +365,26 @@ def _end(tokens: list[Token], index: int) -> int:
 
 def _items(tokens: list[Token]) -> Iterator[ListItem]:
     """Yield every item of a list and its nested lists, in file order."""
-    place: list[int] = []
+    counters: list[int] = []
     texts: list[str] = []
     line = 0
     for token in tokens:
         match token.type:
             case "bullet_list_open" | "ordered_list_open":
                 if texts:
-                    yield ListItem("\n".join(texts), line, tuple(place))
+                    yield ListItem("\n".join(texts), line, tuple(counters))
                     texts = []
-                place.append(0)
-                if len(place) > _MAX_DEPTH:
+                counters.append(0)
+                if len(counters) > _MAX_DEPTH:
                     raise PlaybookError("Deep List", f"steps are nested over {_MAX_DEPTH} deep; use a playbook", line)
             case "bullet_list_close" | "ordered_list_close":
-                place.pop()
+                counters.pop()
             case "list_item_open":
-                place[-1] += 1
+                counters[-1] += 1
                 texts, line = [], (token.map or [0])[0] + 1
             case "list_item_close":
                 if texts:
-                    yield ListItem("\n".join(texts), line, tuple(place))
+                    yield ListItem("\n".join(texts), line, tuple(counters))
                 texts = []
             case "inline" | "fence" | "code_block":
                 texts.append(token.content.strip())

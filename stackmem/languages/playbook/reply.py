@@ -37,7 +37,7 @@ _LEAD = re.compile(r"[ \t]*(?:(?:[-*•>]|\d+\.)[ \t]+)*")
 _FENCE = re.compile(r"[ \t]*(?:```|~~~)[\w.-]*[ \t]*$")
 _FENCES = re.compile(r"^[ \t]*(?:```|~~~)[\w.-]*[ \t]*$", re.M)
 _WORDS = re.compile(r"(recap|plan)\b[ \t]*(?:[-–—:]+|$)[ \t]*(.*)", re.I)
-_WHAT = re.compile(r"what\?[ \t]*(.*)", re.I)
+_QUESTION = re.compile(r"what\?[ \t]*(.*)", re.I)
 _TRIG = re.compile(r"trig\?[ \t]*:?[ \t]*", re.I)
 _YIELD = re.compile(r"`?yld\b\??[ \t:-]*(?:for[ \t]+)?(\w*)`?", re.I)
 _NO_YIELD = re.compile(r"`?yld\?[ \t:-]*no\b[^\n]*", re.I)
@@ -103,13 +103,13 @@ class _ReplyReader:
         self._items: list[Item] = []
 
     def items(self) -> tuple[Item, ...]:
-        while self.at < len(self.text) and not self._over():
+        while self.at < len(self.text) and not self._finished():
             self._line()
         if len(self._items) > MAX_ITEMS:
             return (_too_many(self.text),)
         return tuple(self._items)
 
-    def _over(self) -> bool:
+    def _finished(self) -> bool:
         return bool(self._items) and (
             isinstance(self._items[-1], Yielded | ReturnItem | Unreadable) or len(self._items) > MAX_ITEMS
         )
@@ -128,7 +128,7 @@ class _ReplyReader:
         self.at = lead.end() if lead else self.at
         if match := _WORDS.match(self.text, self.at, end):
             self._add_text(match[1].lower(), match[2])
-        elif match := _WHAT.match(self.text, self.at, end):
+        elif match := _QUESTION.match(self.text, self.at, end):
             self._add_text("what", match[1])
         elif self._no_yield.match(self.text, self.at, end):
             self.at = end + 1
@@ -177,7 +177,7 @@ class _ReplyReader:
                 self._add_yield(match)
                 return
             took = self._item(trig=trig, start=start and not trig)
-            if self._over():
+            if self._finished():
                 return
             after_step = took and (after_step or isinstance(self._items[-1], AtStep))
             if not took:
@@ -250,7 +250,7 @@ class _ReplyReader:
         self.at = match.end()
         return SetVar(match[1], self._until_bracket("Var", empty=False))
 
-    def _until_bracket(self, what: str, *, empty: bool) -> Any:
+    def _until_bracket(self, subject: str, *, empty: bool) -> Any:
         """Read the value up to the closing bracket. Bare words count as text."""
         reader = LiteralReader(self.text, self.at)
         if reader.peek() == "]":
@@ -262,14 +262,14 @@ class _ReplyReader:
         try:
             value = reader.value()
             if reader.peek() != "]":
-                raise LiteralFault(f"{what} holds more than one value", self.at)
+                raise LiteralFault(f"{subject} holds more than one value", self.at)
         except LiteralFault:
             if first in ("", '"', "'", "[", "{") or re.match(r"\s*\$[A-Za-z_]", self.text[self.at : self.at + 50]):
                 raise
             return self._bare()
         if any(isinstance(part, CallTo) for part in parts_of(value)):
             name = value.name if isinstance(value, CallTo) else "F"
-            raise LiteralFault(f"a call in {what}; queue it alone, as `$x = {name}(…)`", self.at)
+            raise LiteralFault(f"a call in {subject}; queue it alone, as `$x = {name}(…)`", self.at)
         self.at = reader.at + 1
         return value
 

@@ -40,9 +40,9 @@ class SessionLog:
     def add(self, level: Level, full: str, compact: str = "", minimal: str = "") -> None:
         if full.strip():
             self._entries.append(LogEntry(level, head_and_tail(full, FULL_CHARS), compact, minimal))
-            over = len(self._entries) - MAX_ENTRIES
-            if over > 0:
-                self._entries, self.dropped = self._entries[over:], self.dropped + over
+            excess = len(self._entries) - MAX_ENTRIES
+            if excess > 0:
+                self._entries, self.dropped = self._entries[excess:], self.dropped + excess
 
     def fold(self, mark: int, summary: str) -> None:
         """Replace every entry from ``mark`` on (a former ``len`` of the log) by a summary."""
@@ -51,8 +51,8 @@ class SessionLog:
 
     def text(self) -> str:
         """Return the log as shown to the model."""
-        shown = [_at(entry, age) for age, entry in enumerate(reversed(self._entries))]
-        return "\n".join(line for line in reversed(shown) if line)
+        lines = [_at(entry, age) for age, entry in enumerate(reversed(self._entries))]
+        return "\n".join(line for line in reversed(lines) if line)
 
 
 def _at(entry: LogEntry, age: int) -> str:

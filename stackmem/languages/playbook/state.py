@@ -152,9 +152,9 @@ def excess(value: Any) -> str:
 
     The check is needed because lists that share parts are small in memory but can grow exponentially when written out.
     """
-    size, left = 0, [(value, 0)]
-    while left:
-        each, depth = left.pop()
+    size, pending = 0, [(value, 0)]
+    while pending:
+        each, depth = pending.pop()
         size += _PART_CHARS + (len(each) if isinstance(each, str) else 0)
         if depth > MAX_DEEP:
             return f"the value is nested over {MAX_DEEP} deep"
@@ -162,12 +162,12 @@ def excess(value: Any) -> str:
             return f"the value has over {MAX_VALUE_CHARS:,} characters; save it as an artifact in parts"
         match each:
             case list():
-                left.extend((inner, depth + 1) for inner in each)
+                pending.extend((inner, depth + 1) for inner in each)
             case dict():
                 size += sum(map(len, each))
-                left.extend((inner, depth + 1) for inner in each.values())
+                pending.extend((inner, depth + 1) for inner in each.values())
             case CallTo():
-                left.extend((inner, depth) for inner in (*each.values, *(inner for _, inner in each.keywords)))
+                pending.extend((inner, depth) for inner in (*each.values, *(inner for _, inner in each.keywords)))
     return ""
 
 
@@ -181,7 +181,7 @@ def state_json(world: PlaybookState, agent: AgentState) -> str:
     """Return the state as shown to the model: stack, variables, artifacts."""
     variables = list(agent.variables.items())
     artifacts = list(world.artifacts.values())
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "call_stack": [
             {"playbook": frame.book.name, "line_number": frame.at.label if frame.at else "", "source_line_number":
              frame.at.line if frame.at else frame.book.line}
@@ -194,8 +194,8 @@ def state_json(world: PlaybookState, agent: AgentState) -> str:
     older = {"variables": len(variables) - SHOWN_NAMES, "artifacts": len(artifacts) - SHOWN_NAMES}
     left_out = {name: count for name, count in older.items() if count > 0}
     if left_out:
-        told["older_not_shown"] = left_out
-    return json.dumps(told, indent=2, ensure_ascii=False, default=str)
+        fields["older_not_shown"] = left_out
+    return json.dumps(fields, indent=2, ensure_ascii=False, default=str)
 
 
 class Waiting(Struct, frozen=True):

@@ -67,7 +67,7 @@ class _LineBlock:
         self.numbers.append(number)
         self.highest.append(max(number, self.highest[-1]) if self.highest else number)
 
-    def above(self, number: Number) -> Number | None:
+    def next_higher(self, number: Number) -> Number | None:
         """Return the first line with a higher number than ``number``, which is not in the block."""
         index = bisect_right(self.highest, number)
         return self.numbers[index] if index < len(self.numbers) else None
@@ -83,10 +83,10 @@ class LineOrder:
     @cached_property
     def _blocks(self) -> dict[Number, _LineBlock]:
         """Maps a parent's number to its child lines."""
-        found: dict[Number, _LineBlock] = {}
+        blocks: dict[Number, _LineBlock] = {}
         for step in self.steps:
-            found.setdefault(step.number[:-1], _LineBlock()).add(step.number)
-        return found
+            blocks.setdefault(step.number[:-1], _LineBlock()).add(step.number)
+        return blocks
 
     @cached_property
     def _following(self) -> dict[Number, Number]:
@@ -122,7 +122,7 @@ class LineOrder:
         if number in self.index:
             return self._following.get(number)
         block = self._blocks.get(number[:-1])
-        return block.above(number) if block else None
+        return block.next_higher(number) if block else None
 
     def is_loop(self, number: Number) -> bool:
         return number in self._loops
@@ -241,20 +241,20 @@ class PlaybookProgram(Struct, frozen=True, dict=True):
     @cached_property
     def public(self) -> dict[str, list[tuple[str, Playbook]]]:
         """Maps each name to the public playbooks with that name and their agents, in file order."""
-        found: dict[str, list[tuple[str, Playbook]]] = {}
+        by_name: dict[str, list[tuple[str, Playbook]]] = {}
         for agent, playbook in self.all():
             if playbook.public:
-                found.setdefault(playbook.name, []).append((agent.name, playbook))
-        return found
+                by_name.setdefault(playbook.name, []).append((agent.name, playbook))
+        return by_name
 
     def book(self, agent: str, name: str) -> Playbook | None:
-        found = self._agents.get(agent)
-        return found.find(name) if found else None
+        owner = self._agents.get(agent)
+        return owner.find(name) if owner else None
 
     def names(self, agent: str) -> tuple[str, ...]:
         """Return the names of an agent's playbooks."""
-        found = self._agents.get(agent)
-        return tuple(found.by_name) if found else ()
+        owner = self._agents.get(agent)
+        return tuple(owner.by_name) if owner else ()
 
     @property
     def plain(self) -> tuple[str, ...]:
@@ -369,7 +369,7 @@ def _next_numbers(order: LineOrder, at: StepLine) -> Iterator[Number]:
     if inside is not None:
         yield inside
     if at.code in _BRANCHES or inside is None:
-        yield from _beside(order, at)
+        yield from _after_block(order, at)
     target = target_of(at)
     if target:
         yield target
@@ -381,7 +381,7 @@ def _ancestors(number: Number) -> list[Number]:
     return [number[:length] for length in range(len(number) - 1, 0, -1)]
 
 
-def _beside(order: LineOrder, at: StepLine) -> Iterator[Number]:
+def _after_block(order: LineOrder, at: StepLine) -> Iterator[Number]:
     """Yield the line after the current block.
 
     After a CND this is the next line of the same block. After the last line of a block, it is the line that follows the

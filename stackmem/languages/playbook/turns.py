@@ -93,7 +93,7 @@ class _ReplyCheck:
         """Return the calls that do not appear at a line that asks for them, by the identity of their item."""
         spare: dict[int, GivenCall] = {}
         read: dict[Number, list[str]] = {}
-        wanted: list[str] = []
+        due: list[str] = []
         for item in reply.items:
             if isinstance(item, AtStep):
                 line = self._frame.book.step(item.number)
@@ -101,9 +101,9 @@ class _ReplyCheck:
                 if line and asks and item.number not in read:
                     calls = wanted_calls(self._here.world, self._agent, line)
                     read[item.number] = [each.name for each in calls]
-                wanted = list(read.get(item.number, ())) if asks else []
-            elif isinstance(item, Queued) and item.call.name in wanted:
-                wanted.remove(item.call.name)
+                due = list(read.get(item.number, ())) if asks else []
+            elif isinstance(item, Queued) and item.call.name in due:
+                due.remove(item.call.name)
             elif isinstance(item, Queued):
                 spare[id(item)] = GivenCall(item.call, item.into)
         return spare
@@ -131,9 +131,9 @@ class _ReplyCheck:
             case _:
                 assert_never(item)  # pragma: no cover - the type checker ensures that all cases are handled
 
-    def _note_recap(self, said: TextItem) -> None:
-        if said.kind == "recap" and said.text:
-            self._frame.recap = said.text
+    def _note_recap(self, item: TextItem) -> None:
+        if item.kind == "recap" and item.text:
+            self._frame.recap = item.text
 
     @property
     def _pending(self) -> list[str]:
@@ -151,8 +151,8 @@ class _ReplyCheck:
         if isinstance(item.value, list | dict) and (reason := excess(value)):
             self.turn.fault = reason
             return
-        kept = self._frame.returned
-        if not self._stepped and item.name in kept and not same_value(kept[item.name], value):
+        returned = self._frame.returned
+        if not self._stepped and item.name in returned and not same_value(returned[item.name], value):
             self.turn.fault = f"${item.name} was just returned by a call and keeps that value; use it as it is"
             return
         self._agent.set(item.name, value)
@@ -187,8 +187,8 @@ class _ReplyCheck:
     def _infer(self, target: StepLine) -> Routine:
         """Advance to a line over the lines that the reply leaves out. Returns whether that is possible."""
         frame, book = self._frame, self._frame.book
-        given = [*frame.extra_calls, *(call for item, call in self._spare.items() if self._counts(item))]
-        finder = PathFinder(self._here.world, self._agent, book, given, bool(self.turn.queue))
+        calls = [*frame.extra_calls, *(call for item, call in self._spare.items() if self._counts(item))]
+        finder = PathFinder(self._here.world, self._agent, book, calls, bool(self.turn.queue))
         path = finder.path(frame.at, target)
         if path is None:
             return False
@@ -224,16 +224,16 @@ class _ReplyCheck:
             del self._spare[item]
 
     def _fire(self, item: Fired) -> None:
-        found = self._trigger(item)
-        if found is None:
-            known = ", ".join(
+        trigger_entry = self._trigger(item)
+        if trigger_entry is None:
+            labels = ", ".join(
                 f"{book.name}:{each.label}:{each.code}"
                 for book in self._agent.agent.playbooks
                 for each in book.triggers
             )
-            self.turn.fault = f"unknown trigger {item.playbook}:T{item.number}; known: {known or 'none'}"
+            self.turn.fault = f"unknown trigger {item.playbook}:T{item.number}; known: {labels or 'none'}"
             return
-        book, trigger = found
+        book, trigger = trigger_entry
         if (book.name, trigger.number) in self._agent.fired_triggers:
             self._dropping = True
             self.turn.notes.append(
@@ -275,16 +275,21 @@ class _ReplyCheck:
     def _name_artifact(self, call: CallTo, pending: list[str]) -> CallTo:
         """Resolve ``$x`` in an artifact's name, and return the call."""
         target = find_target(self._here.world.program, self._agent.agent.name, call.name)
-        given = bind_arguments(target, call) if target else ""
-        if not isinstance(target, Target) or target.book or isinstance(given, str) or "artifact_name" not in given:
+        arguments = bind_arguments(target, call) if target else ""
+        if (
+            not isinstance(target, Target)
+            or target.book
+            or isinstance(arguments, str)
+            or "artifact_name" not in arguments
+        ):
             return call
-        name = given["artifact_name"]
+        name = arguments["artifact_name"]
         if isinstance(name, Variable) and name.name in pending:
             return call
         artifact = artifact_name(self._here.world, self._agent, name, loading=call.name == "LoadArtifact")
         if call.values:
             return CallTo(call.name, (artifact, *call.values[1:]), call.keywords)
-        return CallTo(call.name, (), tuple({**given, "artifact_name": artifact}.items()))
+        return CallTo(call.name, (), tuple({**arguments, "artifact_name": artifact}.items()))
 
     def _return(self, item: ReturnItem) -> None:
         self.turn.fault = self._undefined_variable(item.value, self._pending)

@@ -61,27 +61,27 @@ class PythonProcess:
         for name in _SOURCES:
             source: ops.Source = yield LoadSource(f"stackmem:python/inside/{name}")
             texts.append(source.text)
-        given = {"folder": f".stackmem/python/{self._slug()}", "program": texts[0], "order": self._order()}
-        known = ExchangeLog()
+        order = {"folder": f".stackmem/python/{self._slug()}", "program": texts[0], "order": self._order()}
+        exchange = ExchangeLog()
         self._moment("entered", [self._base()])
         while True:
-            session = {"api": texts[1], "asked": list(known.requests)}
+            session = {"api": texts[1], "asked": list(exchange.requests)}
             answer: ToolAnswer = yield InvokeTool(
-                "run_python", {**given, "answers": list(known.answers), "session": session}
+                "run_python", {**order, "answers": list(exchange.answers), "session": session}
             )
-            message = self._message(answer, known)
+            message = self._message(answer, exchange)
             yield from self._note(message)
-            where = self._where(message)
+            location = self._location(message)
             arguments = messages.read_arguments(message)
             if isinstance(arguments, messages.ValueRequest):
                 self._moment("left", [self._base()])
                 return arguments.value
             if isinstance(arguments, messages.ErrorRequest):
-                raise Halted("Exception", arguments.report, self._path(where))
+                raise Halted("Exception", arguments.report, self._path(location))
             if not message.lines and message.call != "begin":
                 self._moment("line", message.frames)
             value = yield from self._reply(message, arguments)
-            known.add(answer.value, value, where)
+            exchange.add(answer.value, value, location)
 
     def _slug(self) -> str:
         name = posixpath.basename(self._launch.path).partition(".")[0]
@@ -97,42 +97,42 @@ class PythonProcess:
             }
         )  # fmt: skip
 
-    def _message(self, answer: ToolAnswer, known: ExchangeLog) -> messages.ProcessMessage:
+    def _message(self, answer: ToolAnswer, exchange: ExchangeLog) -> messages.ProcessMessage:
         """Return the next request, or halt if there is none."""
         value = answer.value if isinstance(answer.value, dict) else {}
-        last = known.requests[-1] if known.requests else {}
-        where = f"{self._file()}:{last.get('line') or self._entry.line}"
+        last = exchange.requests[-1] if exchange.requests else {}
+        location = f"{self._file()}:{last.get('line') or self._entry.line}"
         if value.get("call") == "malformed":
-            raise Halted("Malformed Request", f"{where}: {value.get('failed')}", where)
+            raise Halted("Malformed Request", f"{location}: {value.get('failed')}", location)
         if value.get("call") == "diverged":
             raise self._diverged(value)
         if "call" in value:
-            return messages.read_message(value, where)
-        shown = "\n".join(str(value.get(name) or "").strip()[-2_000:] for name in ("stdout", "stderr")).strip()
+            return messages.read_message(value, location)
+        output = "\n".join(str(value.get(name) or "").strip()[-2_000:] for name in ("stdout", "stderr")).strip()
         reason = answer.detail or "it ended without a result"
-        report = f"{where}: the program's process ended after this line: {reason}"
+        report = f"{location}: the program's process ended after this line: {reason}"
         kind = "Time Limit" if answer.failed == "timeout" else "Process Ended"
-        raise Halted(kind, f"{report}\n{shown}".strip(), where)
+        raise Halted(kind, f"{report}\n{output}".strip(), location)
 
     def _diverged(self, value: dict[str, Any]) -> Halted:
-        recorded, now = (_shown(value.get(name)) for name in ("recorded", "now"))
+        recorded, now = (_request_text(value.get(name)) for name in ("recorded", "now"))
         first = value.get("recorded")
-        where = f"{self._file()}:{first.get('line') if isinstance(first, dict) else 0}"
+        location = f"{self._file()}:{first.get('line') if isinstance(first, dict) else 0}"
         report = (
-            f"{where}: the program ran again and did not do the same. Request {value.get('number')} was\n"
+            f"{location}: the program ran again and did not do the same. Request {value.get('number')} was\n"
             f"  recorded: {recorded}\n  now:      {now}\n"
             "Between effects a program may only use what stackmem controls; stackmem lint names the rest."
         )
-        return Halted("Divergence", report, where)
+        return Halted("Divergence", report, location)
 
     def _file(self) -> str:
         return posixpath.basename(self._launch.path)
 
-    def _where(self, message: messages.ProcessMessage) -> str:
+    def _location(self, message: messages.ProcessMessage) -> str:
         return f"{posixpath.basename(message.file)}:{message.line}"
 
-    def _path(self, where: str) -> str:
-        return "/".join([*self._steps, where])
+    def _path(self, location: str) -> str:
+        return "/".join([*self._steps, location])
 
     def _note(self, message: messages.ProcessMessage) -> Routine:
         """Report what happened since the previous request."""
@@ -148,7 +148,7 @@ class PythonProcess:
                     yield StepEntered("/".join(self._steps), f"line {note.line}")
                 case messages.LeaveNote():
                     if not self._steps or self._steps[-1] != note.name:
-                        raise Halted("Malformed Request", f"{self._where(message)}: it left a step that is not open")
+                        raise Halted("Malformed Request", f"{self._location(message)}: it left a step that is not open")
                     path = "/".join(self._steps)
                     yield StepFailed(path, note.result) if note.failed else StepLeft(path, "text", len(note.result))
                     self._steps.pop()
@@ -188,16 +188,16 @@ class PythonProcess:
         return {"value": None, "seed": seed, "clock": self._clock}
 
     def _perform(self, message: messages.ProcessMessage, arguments: Any) -> Routine:
-        where = self._path(self._where(message))
+        path = self._path(self._location(message))
         match arguments:
             case messages.AskRequest():
                 return _completed((yield self._question(arguments, arguments.prompt, message)), arguments.schema)
             case messages.AskAllRequest():
-                asked = tuple(self._question(arguments, prompt, message) for prompt in arguments.prompts)
-                replies = (yield ops.Group(asked, max(1, min(32, arguments.most)))) if asked else ()
-                found = [_completed(each, arguments.schema) for each in replies]
-                bad = next((each for each in found if "failed" in each), None)
-                return bad or {"value": [each["value"] for each in found]}
+                questions = tuple(self._question(arguments, prompt, message) for prompt in arguments.prompts)
+                replies = (yield ops.Group(questions, max(1, min(32, arguments.most)))) if questions else ()
+                results = [_completed(each, arguments.schema) for each in replies]
+                bad = next((each for each in results if "failed" in each), None)
+                return bad or {"value": [each["value"] for each in results]}
             case messages.WorkRequest():
                 inputs, schema = arguments.inputs, arguments.schema
                 done: ops.FrameAnswer = yield ops.RunFrame(
@@ -217,15 +217,15 @@ class PythonProcess:
             case _:
                 answer = yield from self._use_tool(message.call, arguments)
                 if answer.failed and message.call != "shell":
-                    yield StepFailed(where, answer.detail or answer.failed)
+                    yield StepFailed(path, answer.detail or answer.failed)
                     return failed(answer.failed, answer.detail, answer.value)
                 return self._of_tool(message.call, answer)
 
     def _question(
-        self, asked: messages.AskRequest | messages.AskAllRequest, prompt: str, message: messages.ProcessMessage
+        self, request: messages.AskRequest | messages.AskAllRequest, prompt: str, message: messages.ProcessMessage
     ) -> ops.Complete:
-        name = asked.name or (self._steps[-1] if self._steps else message.function)
-        return ops.Complete(ops.prompt(prompt), asked.system, asked.schema, name=name, model=asked.model)
+        name = request.name or (self._steps[-1] if self._steps else message.function)
+        return ops.Complete(ops.prompt(prompt), request.system, request.schema, name=name, model=request.model)
 
     def _report(self, message: messages.ProcessMessage) -> Routine:
         if message.call == "chunks":
@@ -242,9 +242,9 @@ class PythonProcess:
     def _use_tool(self, call: str, arguments: Any) -> Routine:
         match arguments:
             case messages.ShellRequest():
-                given: dict[str, Any] = {"command": arguments.command, "env": arguments.env}
-                given |= {"working_directory": arguments.working_directory} if arguments.working_directory else {}
-                return (yield InvokeTool("shell", given, arguments.timeout))
+                params: dict[str, Any] = {"command": arguments.command, "env": arguments.env}
+                params |= {"working_directory": arguments.working_directory} if arguments.working_directory else {}
+                return (yield InvokeTool("shell", params, arguments.timeout))
             case messages.WriteRequest():
                 written = {"path": arguments.path, "content": arguments.content, "parents": True}
                 return (yield InvokeTool("write_file", written))
@@ -253,9 +253,9 @@ class PythonProcess:
             case messages.CalleeRequest():
                 return (yield InvokeTool(ops.RUN_PROGRAM_TOOL, {"path": arguments.path, "inputs": arguments.inputs}))
             case _:
-                known = [tool.name for tool in self._launch.tools if tool.name != ops.RUN_PROGRAM_TOOL]
-                if arguments.name not in known:
-                    message = f"unknown tool {arguments.name[:80]!r}; known: {', '.join(known) or 'none'}"
+                names = [tool.name for tool in self._launch.tools if tool.name != ops.RUN_PROGRAM_TOOL]
+                if arguments.name not in names:
+                    message = f"unknown tool {arguments.name[:80]!r}; known: {', '.join(names) or 'none'}"
                     return ToolAnswer(None, "unknown_tool", message)
                 return (yield InvokeTool(arguments.name, arguments.arguments))
 
@@ -285,7 +285,7 @@ def failed(kind: str, detail: str, value: Any = None) -> dict[str, Any]:
     return {"failed": kind, "detail": detail, "value": value}
 
 
-def _shown(request: Any) -> str:
+def _request_text(request: Any) -> str:
     if not isinstance(request, dict):
         return str(request)[:300]
     line, call, arguments = request.get("line"), request.get("call"), request.get("arguments")

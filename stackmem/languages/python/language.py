@@ -80,14 +80,16 @@ def lint(path: str, text: str) -> Reading:
     yield from ()
     try:
         program = parse(text)
-        found = list(findings_of(program))
+        findings = list(findings_of(program))
         try:
             find_entry(program)
         except ProgramFault as fault:
-            found.append(("warning" if fault.code == "no-entry" else "error", fault))
+            findings.append(("warning" if fault.code == "no-entry" else "error", fault))
     except ProgramFault as fault:
-        found = [("error", fault)]
-    return tuple(Finding(path, each.line, each.column, kind, f"python/{each.code}", str(each)) for kind, each in found)
+        findings = [("error", fault)]
+    return tuple(
+        Finding(path, each.line, each.column, kind, f"python/{each.code}", str(each)) for kind, each in findings
+    )
 
 
 def stop_lines(path: str, text: str) -> Iterator[int]:
@@ -114,8 +116,8 @@ def _lines(happening: Happening) -> tuple[str, ...]:
         case InvokeTool(tool="run_python"):
             return ()
         case InvokeTool():
-            told = happening.arguments.get("command") or happening.arguments.get("path") or ""
-            return (f"  {happening.tool} {str(told)[:200]}".rstrip(),)
+            detail = happening.arguments.get("command") or happening.arguments.get("path") or ""
+            return (f"  {happening.tool} {str(detail)[:200]}".rstrip(),)
         case AskUser():
             return ()
         case tuple():

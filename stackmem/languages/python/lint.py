@@ -117,8 +117,8 @@ class _Visitor(ast.NodeVisitor):
 
     def _check_call(self, node: ast.Call) -> None:
         name = self._spelled(node.func)
-        if (instead := _match(name, _ERRORS)) is not None:
-            message = f"{name} cannot be repeated when the run is resumed; use {instead}"
+        if (replacement := _match(name, _ERRORS)) is not None:
+            message = f"{name} cannot be repeated when the run is resumed; use {replacement}"
             self._add("error", "not-repeatable", message, node)
         elif (reason := _match(name, _WARNINGS)) is not None:
             self._add("warning", "not-recorded", f"{name}: {reason}", node)

@@ -84,13 +84,13 @@ def parse(text: str) -> PythonProgram:
 
 def _names(tree: ast.Module) -> dict[str, str]:
     """Return the names by which a file knows ``stackmem`` and its functions."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {each.asname or each.name: "" for each in node.names if each.name == MODULE}
+            names |= {each.asname or each.name: "" for each in node.names if each.name == MODULE}
         elif isinstance(node, ast.ImportFrom) and node.module == MODULE:
-            found |= {each.asname or each.name: each.name for each in node.names}
-    return found
+            names |= {each.asname or each.name: each.name for each in node.names}
+    return names
 
 
 def meaning(node: ast.expr, names: dict[str, str]) -> str:
@@ -107,35 +107,35 @@ def find_entry(program: PythonProgram, entry: str = "") -> EntryStep:
     Raises:
         ProgramFault: There is none, or its signature cannot be used.
     """
-    known = {node.name: node for node in program.steps}
-    if not known:
+    steps = {node.name: node for node in program.steps}
+    if not steps:
         raise ProgramFault("no-step", "the program has no step; mark a function with @stackmem.step", 1)
-    name = entry or ("main" if "main" in known or len(known) > 1 else next(iter(known)))
-    if name not in known:
+    name = entry or ("main" if "main" in steps or len(steps) > 1 else next(iter(steps)))
+    if name not in steps:
         line = program.steps[0].lineno
-        asked = f"no step {entry!r}" if entry else "several steps and none is called main"
-        raise ProgramFault("no-entry", f"{asked}; name one of {', '.join(known)} with --entry", line)
-    node = known[name]
+        problem = f"no step {entry!r}" if entry else "several steps and none is called main"
+        raise ProgramFault("no-entry", f"{problem}; name one of {', '.join(steps)} with --entry", line)
+    node = steps[name]
     if isinstance(node, ast.AsyncFunctionDef):
         raise ProgramFault("async-step", f"{name} is a coroutine; a step is a plain function", node.lineno)
     return _entry(program, node)
 
 
 def _entry(program: PythonProgram, node: ast.FunctionDef) -> EntryStep:
-    given = node.args
-    if given.vararg or given.kwarg or given.posonlyargs:
+    arguments = node.args
+    if arguments.vararg or arguments.kwarg or arguments.posonlyargs:
         fault = f"{node.name} takes *args, **kwargs or positional-only arguments; name each input"
         raise ProgramFault("bad-signature", fault, node.lineno)
-    missing: list[ast.expr | None] = [None] * (len(given.args) - len(given.defaults))
+    missing: list[ast.expr | None] = [None] * (len(arguments.args) - len(arguments.defaults))
     pairs = [
-        *zip(given.args, [*missing, *given.defaults], strict=True),
-        *zip(given.kwonlyargs, given.kw_defaults, strict=True),
+        *zip(arguments.args, [*missing, *arguments.defaults], strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ]
     parameters = []
     for arg, default in pairs:
         schema = schema_of(arg.annotation, program) if arg.annotation else {}
-        if default is not None and (shown := _literal(default)) is not default:
-            schema = {**schema, "default": shown}
+        if default is not None and (value := _literal(default)) is not default:
+            schema = {**schema, "default": value}
         parameters.append(InputParameter(arg.arg, schema, default is None))
     described = ast.get_docstring(node) or ast.get_docstring(program.tree) or ""
     returns = schema_of(node.returns, program) if node.returns else None
@@ -172,32 +172,34 @@ def schema_of(node: ast.expr | None, program: PythonProgram, path: tuple[str, ..
                 return _class_schema(program.classes()[name], program, (*path, name))
         case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
             return _generic_schema(name, inner, program, path)
-    shown = ast.unparse(node) if node is not None else "nothing"
+    annotation = ast.unparse(node) if node is not None else "nothing"
     line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
-    known = "str, int, float, bool, list, dict, None, Literal, Optional, Any, or a TypedDict or dataclass of this file"
-    raise ProgramFault("bad-annotation", f"{shown} is not the type of a JSON value; use {known}", line, column)
+    allowed = (
+        "str, int, float, bool, list, dict, None, Literal, Optional, Any, or a TypedDict or dataclass of this file"
+    )
+    raise ProgramFault("bad-annotation", f"{annotation} is not the type of a JSON value; use {allowed}", line, column)
 
 
-def _generic_schema(name: str, inner: ast.expr, program: PythonProgram, within: tuple[str, ...]) -> dict[str, Any]:
+def _generic_schema(name: str, inner: ast.expr, program: PythonProgram, path: tuple[str, ...]) -> dict[str, Any]:
     parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
     if name == "Literal":
         return {"enum": [_literal(each) if _literal(each) is not each else None for each in parts]}
-    made = [schema_of(each, program, within) for each in parts if not _is_dots(each)]
+    schemas = [schema_of(each, program, path) for each in parts if not _is_dots(each)]
     match name:
-        case "list" | "List" | "Sequence" | "Iterable" | "set" | "frozenset" if len(made) == 1:
-            return {"type": "array", "items": made[0]}
+        case "list" | "List" | "Sequence" | "Iterable" | "set" | "frozenset" if len(schemas) == 1:
+            return {"type": "array", "items": schemas[0]}
         case "tuple" | "Tuple" if any(_is_dots(each) for each in parts):
-            return {"type": "array", "items": made[0]}
+            return {"type": "array", "items": schemas[0]}
         case "tuple" | "Tuple":
-            return {"type": "array", "prefixItems": made, "minItems": len(made), "maxItems": len(made)}
-        case "dict" | "Dict" | "Mapping" if len(made) == 2 and made[0] == _PLAIN["str"]:
-            return {"type": "object", "additionalProperties": made[1]}
-        case "Optional" if len(made) == 1:
-            return {"anyOf": [made[0], {"type": "null"}]}
+            return {"type": "array", "prefixItems": schemas, "minItems": len(schemas), "maxItems": len(schemas)}
+        case "dict" | "Dict" | "Mapping" if len(schemas) == 2 and schemas[0] == _PLAIN["str"]:
+            return {"type": "object", "additionalProperties": schemas[1]}
+        case "Optional" if len(schemas) == 1:
+            return {"anyOf": [schemas[0], {"type": "null"}]}
         case "Union":
-            return {"anyOf": made}
-        case "Annotated" | "Required" | "NotRequired" if made:
-            return made[0]
+            return {"anyOf": schemas}
+        case "Annotated" | "Required" | "NotRequired" if schemas:
+            return schemas[0]
     raise ProgramFault("bad-annotation", f"{name}[…] is not the type of a JSON value; the keys of a dict are str",
                 inner.lineno, inner.col_offset + 1)  # fmt: skip
 
@@ -206,10 +208,10 @@ def _is_dots(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is ...
 
 
-def _class_schema(node: ast.ClassDef, program: PythonProgram, within: tuple[str, ...]) -> dict[str, Any]:
+def _class_schema(node: ast.ClassDef, program: PythonProgram, path: tuple[str, ...]) -> dict[str, Any]:
     """Return the schema of a TypedDict or a dataclass."""
     fields = [each for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
-    properties = {each.target.id: schema_of(each.annotation, program, within) for each in fields}  # type: ignore[union-attr]
+    properties = {each.target.id: schema_of(each.annotation, program, path) for each in fields}  # type: ignore[union-attr]
     partial = any(word.arg == "total" and _literal(word.value) is False for word in node.keywords)
     optional = {each.target.id for each in fields if each.value or "NotRequired" in ast.unparse(each.annotation)}  # type: ignore[union-attr]
     needed = [] if partial else [name for name in properties if name not in optional]
@@ -219,11 +221,11 @@ def _class_schema(node: ast.ClassDef, program: PythonProgram, within: tuple[str,
 
 def checked_inputs(entry: EntryStep, inputs: dict[str, Any], file: str) -> dict[str, Any]:
     """Return the inputs if they fit the entry's parameters."""
-    known = {each.name: each for each in entry.parameters}
+    parameters = {each.name: each for each in entry.parameters}
     for name, value in inputs.items():
-        if name not in known:
-            raise UsageError(f"{file} has no input {name[:80]!r}; known: {', '.join(known) or 'none'}")
-        if fault := first_fault(value, known[name].schema):
+        if name not in parameters:
+            raise UsageError(f"{file} has no input {name[:80]!r}; known: {', '.join(parameters) or 'none'}")
+        if fault := first_fault(value, parameters[name].schema):
             raise UsageError(f"the input {name} of {file} does not fit: {fault}; give JSON with {name}:=VALUE")
     if missing := [each.name for each in entry.parameters if each.required and each.name not in inputs]:
         name = missing[0]

@@ -59,7 +59,7 @@ def catalog(folder: Path) -> tuple[CatalogEntry, ...]:
 
 def offered_programs(folder: Path) -> tuple[list[tuple[Path, str, OfferedProgram]], list[str]]:
     """Return the programs of a folder for an agent, each with its file and text, and why others are left out."""
-    found: dict[str, tuple[Path, str, OfferedProgram]] = {}
+    by_name: dict[str, tuple[Path, str, OfferedProgram]] = {}
     faults: list[str] = []
     for path in _programs(folder)[:MAX_PROGRAMS]:
         try:
@@ -67,8 +67,8 @@ def offered_programs(folder: Path) -> tuple[list[tuple[Path, str, OfferedProgram
         except UsageError as error:
             faults.append(str(error))
             continue
-        if entry.name in found:
-            faults.append(f"{path} has the same name as {found[entry.name][0]}")
+        if entry.name in by_name:
+            faults.append(f"{path} has the same name as {by_name[entry.name][0]}")
             continue
         language = open_language(language_of(path.name) or "")
         schema = json.encode(entry.schema, order="deterministic").decode()
@@ -76,8 +76,8 @@ def offered_programs(folder: Path) -> tuple[list[tuple[Path, str, OfferedProgram
         description = mark_cut(" ".join(entry.description.split()), _OFFERED_CHARS)
         facts = (entry.name, description, language.name, str(path), digest, schema)
         program = OfferedProgram(*facts, checked=language.is_checked, replies="loose")
-        found[entry.name] = path, text, program
-    return [found[name] for name in sorted(found)], faults
+        by_name[entry.name] = path, text, program
+    return [by_name[name] for name in sorted(by_name)], faults
 
 
 def _programs(folder: Path) -> list[Path]:

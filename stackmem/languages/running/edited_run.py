@@ -91,21 +91,21 @@ def continue_program(
     text = scrubber.scrub(read_program(file))
     with Interrupts(person.stop) as interrupts, ExitStack() as stack:
         with interrupts.setting_up("run", run.folder):
-            again = _again(run, _edited_request(run, file), text, settings, scrubber.scrub)
-            level = settings.get("isolation") or again.tape.isolation
-            request = prepare_kept(again.stored, run.folder.parent, again.tape.start, {"isolation": level}, environ)
-            plan = plan_kept(request, again.stored, again.tape.start, environ)
-        plan = replace(plan, begins=Edited(again.stored, run, again.state))
+            replay = _replay(run, _edited_request(run, file), text, settings, scrubber.scrub)
+            level = settings.get("isolation") or replay.tape.isolation
+            request = prepare_kept(replay.stored, run.folder.parent, replay.tape.start, {"isolation": level}, environ)
+            plan = plan_kept(request, replay.stored, replay.tape.start, environ)
+        plan = replace(plan, begins=Edited(replay.stored, run, replay.state))
         opened = stack.enter_context(open_run(plan, environ, interrupts, person))
         with interrupts.setting_up("run", opened.places.scratch):
-            opened.program, facts = _rerun(run, again, opened, moments)
-        tell_parted(again.parted)
-        state, said = fold(facts), tuple(event for event in facts if isinstance(event, Said))
-        person.tell(said, state)  # the original run already printed everything else
+            opened.program, facts = _rerun(run, replay, opened, moments)
+        tell_parted(replay.parted)
+        state, messages = fold(facts), tuple(event for event in facts if isinstance(event, Said))
+        person.tell(messages, state)  # the original run already printed everything else
         opened.program.listen(person.tell)
         if moments is not None:
             moments.go_live()
-        opened.program.messages += [each.text for each in said]
+        opened.program.messages += [each.text for each in messages]
         opened.program.failed += [each for each in facts if isinstance(each, StepFailed)]
         return program_result(play(opened.program.decide(state), State(), opened, facts), opened)
 
@@ -127,7 +127,7 @@ def _edited_request(run: Run, file: Path) -> StoredRequest:
     return replace(request, program=replace(request.program, edited=edited))
 
 
-class _Again(Struct, frozen=True):
+class _Replay(Struct, frozen=True):
     """What the new run repeats, before any of it is created."""
 
     stored: StoredRequest
@@ -139,15 +139,15 @@ class _Again(Struct, frozen=True):
     parted: Divergence
 
 
-def _again(
-    run: Run, request: StoredRequest, text: str, wanted: Mapping[str, str | None], scrub: Callable[[str], str]
-) -> _Again:
+def _replay(
+    run: Run, request: StoredRequest, text: str, settings: Mapping[str, str | None], scrub: Callable[[str], str]
+) -> _Replay:
     """Run the edited program once against the recorded answers, without performing effects."""
     sources = sources_of(run.folder)
     reader, last = run.records(), deque[Record](maxlen=1)
     tape = tape_of(_note_last(reader, last), sources, idempotent_tools() | {*BUILT_IN})
-    refuse_unsafe(tape.pending, "", yes=wanted.get("yes") is not None)
-    limits = later_limits(tape.limits, wanted, run.start.model, run.start.price)
+    refuse_unsafe(tape.pending, "", yes=settings.get("yes") is not None)
+    limits = later_limits(tape.limits, settings, run.start.model, run.start.price)
     start = replace(tape.start, limits=limits)
     changed: tuple[str, ...] = ()
     texts: dict[str, str] = {}
@@ -155,16 +155,18 @@ def _again(
         seen = (start.workspace, run.folder / HISTORY)
         now = EditedSources(request.program, request.program.edited, seen, scrub)
         tape, texts, changed = reread_sources(tape, now, sources)
-    begun = replace(tape.program, digest=digest_of_text(text))
-    texts[begun.digest] = text
-    program = program_of(begun, start, open_strategy(start.strategy), _instead(texts, sources), keep=False)
-    _, state, used = play_tape(program, (start, begun), tape)
+    program_start = replace(tape.program, digest=digest_of_text(text))
+    texts[program_start.digest] = text
+    program = program_of(program_start, start, open_strategy(start.strategy), _preferring(texts, sources), keep=False)
+    _, state, used = play_tape(program, (start, program_start), tape)
     if state.end is not None and state.stack:
         refuse_spent(state)
     path = state.program.path if state.program is not None else ""
     parted = Divergence(used, len(tape.answers), path, changed)
-    begun = replace(begun, continued=Continued(run.id, last[0].seq, reader.digest, used, len(tape.answers), changed))
-    return _Again(request, tape, begun, texts, state, limits, parted)
+    program_start = replace(
+        program_start, continued=Continued(run.id, last[0].seq, reader.digest, used, len(tape.answers), changed)
+    )
+    return _Replay(request, tape, program_start, texts, state, limits, parted)
 
 
 def _note_last(records: Iterable[Record], last: deque[Record]) -> Iterator[Record]:
@@ -173,37 +175,41 @@ def _note_last(records: Iterable[Record], last: deque[Record]) -> Iterator[Recor
         yield record
 
 
-def _instead(texts: Mapping[str, str], sources: TextOf) -> TextOf:
+def _preferring(texts: Mapping[str, str], sources: TextOf) -> TextOf:
     """Return a lookup for the recorded sources that prefers the changed texts."""
     return lambda digest: texts[digest] if digest in texts else sources(digest)
 
 
-def _rerun(run: Run, again: _Again, opened: Opened, watch: Watcher | None) -> tuple[ProgramUnderWay, tuple[Event, ...]]:
+def _rerun(
+    run: Run, replay: _Replay, opened: Opened, watch: Watcher | None
+) -> tuple[ProgramUnderWay, tuple[Event, ...]]:
     """Return the program at the point where it continues live, and the events up to there.
 
     Every text that the program receives is stored in the new run's folder.
     """
-    run_dir, before = opened.places.run, again.tape.start.workspace
-    text_of = _instead(again.texts, sources_of(run.folder))
-    read = [heard.event.digest for heard in again.tape.answers if isinstance(heard.event, SourceLoaded)]
-    for digest in (*filter(None, read), again.begun.digest):
+    run_dir, before = opened.places.run, replay.tape.start.workspace
+    text_of = _preferring(replay.texts, sources_of(run.folder))
+    read = [answer.event.digest for answer in replay.tape.answers if isinstance(answer.event, SourceLoaded)]
+    for digest in (*filter(None, read), replay.begun.digest):
         keep_source(run_dir, text_of(digest))
 
     def moved(path: str) -> str:
         return opened.workspace.path + path.removeprefix(before) if Path(path).is_relative_to(before) else path
 
-    begun, level = again.begun, opened.workspace.level
-    options = {name: moved(value) if name == "config" else value for name, value in begun.options.items()}
-    begun = replace(begun, path=moved(begun.path), module_path=moved(begun.module_path), options=options)
-    start = replace(
-        again.tape.start, workspace=opened.workspace.path, isolation=level, limits=again.limits, version=VERSION
+    program_start, level = replay.begun, opened.workspace.level
+    options = {name: moved(value) if name == "config" else value for name, value in program_start.options.items()}
+    program_start = replace(
+        program_start, path=moved(program_start.path), module_path=moved(program_start.module_path), options=options
     )
-    program = program_of(begun, start, opened.strategy, sources_of(run_dir), keep=False, watch=watch)
-    facts, state, used = play_tape(program, (start, begun), again.tape)
-    if state.tree != again.state.tree:
+    start = replace(
+        replay.tape.start, workspace=opened.workspace.path, isolation=level, limits=replay.limits, version=VERSION
+    )
+    program = program_of(program_start, start, opened.strategy, sources_of(run_dir), keep=False, watch=watch)
+    facts, state, used = play_tape(program, (start, program_start), replay.tape)
+    if state.tree != replay.state.tree:
         raise WorkspaceError(
             f"at isolation {level} the program leaves the recording too early (after {used:,} answers, "
-            f"not {again.parted.answers:,}); start a new run with stackmem run"
+            f"not {replay.parted.answers:,}); start a new run with stackmem run"
         )
     return program, facts
 
@@ -215,15 +221,15 @@ def reread_sources(tape: Tape, edited: EditedSources, text_of: TextOf) -> tuple[
     """
     texts: dict[str, str] = {}
     changed: dict[str, None] = {}
-    heard: list[Heard] = []
-    for one in tape.answers:
-        event, asked = one.event, one.effect
-        if isinstance(event, SourceLoaded) and isinstance(asked, LoadSource):
+    answers: list[Heard] = []
+    for answer in tape.answers:
+        event, effect = answer.event, answer.effect
+        if isinstance(event, SourceLoaded) and isinstance(effect, LoadSource):
             before = text_of(event.digest) if event.digest else ""
-            text, failed = edited.current_source(asked, event.path, before, event.failed)
+            text, failed = edited.current_source(effect, event.path, before, event.failed)
             if (text, failed) != (before, event.failed):
                 changed[event.path] = None
                 texts[digest_of_text(text)] = text
                 event = replace(event, digest=digest_of_text(text), chars=len(text), failed=failed)
-        heard.append(replace(one, event=event))
-    return replace(tape, answers=tuple(heard)), texts, tuple(changed)
+        answers.append(replace(answer, event=event))
+    return replace(tape, answers=tuple(answers)), texts, tuple(changed)

@@ -45,8 +45,8 @@ class EditedSources:
         listing = source.listing
         if path.startswith(PACKAGED) or (not listing and not self._as_begun(path, text, failed)):
             return text, failed
-        for place in self._places(path):
-            _, now, fault = self._loader.read(LoadSource(str(place), listing=listing))
+        for candidate in self._places(path):
+            _, now, fault = self._loader.read(LoadSource(str(candidate), listing=listing))
             if fault:
                 continue
             if listing:

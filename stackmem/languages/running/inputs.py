@@ -25,20 +25,20 @@ def read_inputs(assignments: Iterable[str], file: str | None, cwd: Path) -> dict
     Raises:
         UsageError: A text has another form, a name is given twice, or a file cannot be read.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if file is not None:
         read = read_yaml(file, cwd, "--inputs")
         if not isinstance(read, dict) or not all(isinstance(name, str) for name in read):
             raise UsageError(f"--inputs {file} must contain one mapping of names to values")
-        found.update(read)
+        values.update(read)
     names: set[str] = set()
     for text in assignments:
         name, value = _input(text, cwd)
         if name in names:
             raise UsageError(f"--input {name[:80]} is given twice; give it once")
         names.add(name)
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _input(text: str, cwd: Path) -> tuple[str, Any]:
@@ -87,8 +87,8 @@ def read_yaml(file: str, cwd: Path, flag: str) -> Any:
     try:
         return json.loads(json.dumps(reader.load(text), default=_moment))
     except (YAMLError, ValueError, TypeError, RecursionError) as error:
-        told = " ".join(str(error).split())[:300]
-        raise UsageError(f"{flag} {file} is not YAML with plain values ({told}); fix the file") from error
+        problem = " ".join(str(error).split())[:300]
+        raise UsageError(f"{flag} {file} is not YAML with plain values ({problem}); fix the file") from error
 
 
 def _moment(value: Any) -> str:

@@ -24,8 +24,8 @@ def proposed(run_dir: Path, name: str) -> str:
         UsageError: The run does not propose such a program, or it cannot be read.
     """
     if name not in proposals(run_dir):
-        known = ", ".join(proposals(run_dir)) or "none"
-        raise UsageError(f"{run_dir.name} does not propose {name[:80]!r}; its proposals: {known}")
+        names = ", ".join(proposals(run_dir)) or "none"
+        raise UsageError(f"{run_dir.name} does not propose {name[:80]!r}; its proposals: {names}")
     try:
         with open_regular(run_dir / PROPOSALS / name, follow=False) as file:
             return file.read(4 * MAX_CHARS).decode("utf-8")
@@ -41,8 +41,8 @@ def keep_program(run_dir: Path, name: str, folder: Path, environ: Mapping[str, s
             name and ``replace`` is false; or the file cannot be written.
     """
     text = proposed(run_dir, name)
-    found = read_programs(folder)
-    if found is not None and not is_trusted(found, environ):
+    before = read_programs(folder)
+    if before is not None and not is_trusted(before, environ):
         raise UsageError(f"{folder / PROGRAMS_FOLDER} has programs that you do not trust; run stackmem trust {folder}")
     target = folder.resolve() / PROGRAMS_FOLDER / name
     if os.path.lexists(target) and not replace:
@@ -55,7 +55,7 @@ def keep_program(run_dir: Path, name: str, folder: Path, environ: Mapping[str, s
     except OSError as error:
         part.unlink(missing_ok=True)
         raise UsageError(f"{target} cannot be written ({error.strerror or error})") from error
-    kept = read_programs(folder)
-    if kept is not None:
-        trust(kept, environ)
+    after = read_programs(folder)
+    if after is not None:
+        trust(after, environ)
     return target

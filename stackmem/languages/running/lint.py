@@ -55,20 +55,20 @@ def lint_all(
     if language is not None:
         open_language(language)
     lib = tuple(str((cwd / os.path.expanduser(each)).resolve()) for each in libraries)
-    found: dict[Path, Linted] = {}
+    results: dict[Path, Linted] = {}
     for each in names:
         path = (cwd / os.path.expanduser(each)).resolve()
         if not path.is_dir():
-            found[path] = _lint_file(path, whole(each), language, config, cwd, lib)
+            results[path] = _lint_file(path, whole(each), language, config, cwd, lib)
             continue
         inside = [file for file in _files(path) if _fits(file, language)]
         if not inside:
             suffixes = ", ".join(sorted({*INTERPRETERS, *LINTED}))
             raise UsageError(f"{each} contains no file whose name ends with {suffixes}; name a file and its --language")
         for file in inside:
-            shown = whole(os.path.join(each, file.relative_to(path)))  # noqa: PTH118 - as typed, `.` and all
-            found.setdefault(file, _lint_found_file(file, shown, config, cwd, lib))
-    return tuple(found.values())
+            label = whole(os.path.join(each, file.relative_to(path)))  # noqa: PTH118 - as typed, `.` and all
+            results.setdefault(file, _lint_found_file(file, label, config, cwd, lib))
+    return tuple(results.values())
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -79,42 +79,42 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _fits(file: Path, language: str | None) -> bool:
-    found = language_of(file.name, linting=True)
-    return found is not None and language in (None, found) and file.is_file()
+    file_language = language_of(file.name, linting=True)
+    return file_language is not None and language in (None, file_language) and file.is_file()
 
 
-def _lint_found_file(file: Path, shown: str, config: str | None, cwd: Path, lib: tuple[str, ...]) -> Linted:
+def _lint_found_file(file: Path, label: str, config: str | None, cwd: Path, lib: tuple[str, ...]) -> Linted:
     """Lint a file found in a folder. If it cannot be read, that is reported as a finding."""
     try:
-        return _lint_file(file, shown, None, config, cwd, lib)
+        return _lint_file(file, label, None, config, cwd, lib)
     except UsageError as error:
         language = open_language(language_of(file.name, linting=True) or "")
         code = f"{language.name}/unreadable-file"
-        finding = Finding(shown, 1, 1, "error", code, whole(str(error)), "Unreadable File")
-        return Linted(shown, whole(str(file)), language, (finding,))
+        finding = Finding(label, 1, 1, "error", code, whole(str(error)), "Unreadable File")
+        return Linted(label, whole(str(file)), language, (finding,))
 
 
 def _lint_file(
-    path: Path, shown: str, language: str | None, config: str | None, cwd: Path, lib: tuple[str, ...]
+    path: Path, label: str, language: str | None, config: str | None, cwd: Path, lib: tuple[str, ...]
 ) -> Linted:
     if not path.exists():
-        raise UsageError(f"cannot find {shown}; name a program or a folder of programs")
-    found = language or language_of(path.name, linting=True, explicit=True)
-    if found is None:
+        raise UsageError(f"cannot find {label}; name a program or a folder of programs")
+    language_name = language or language_of(path.name, linting=True, explicit=True)
+    if language_name is None:
         suffixes = ", ".join(sorted({*INTERPRETERS, *LINTED}))
-        raise UsageError(f"{shown} does not end with {suffixes}; pass its language with --language NAME")
-    opened = open_language(found)
+        raise UsageError(f"{label} does not end with {suffixes}; pass its language with --language NAME")
+    opened = open_language(language_name)
     if path.exists() and not path.is_file():
-        raise UsageError(f"{shown} is not a regular file; name a program or a folder of programs")
+        raise UsageError(f"{label} is not a regular file; name a program or a folder of programs")
     text = read_program(path)
-    given = {"config": str((cwd / os.path.expanduser(config)).resolve())} if config else {}
-    named = str(with_config(given, opened, cwd, path).get("config", ""))
+    options = {"config": str((cwd / os.path.expanduser(config)).resolve())} if config else {}
+    config_path = str(with_config(options, opened, cwd, path).get("config", ""))
     around: dict[str, Any] = {"tools": with_run_program([tool.spec for tool in TOOLS.values()]), "lib": lib}
-    own = {"config": named, "tools": around["tools"]} if opened.config else {}
+    own = {"config": config_path, "tools": around["tools"]} if opened.config else {}
     own |= {name: around[name] for name in opened.lints_with}
-    folders = (cwd, *([Path(named).parent] if named else []), *(Path(each).parent for each in lib))
+    folders = (cwd, *([Path(config_path).parent] if config_path else []), *(Path(each).parent for each in lib))
     findings = read_with(opened.lint(str(path), text, **own), source_reader(Loader(path, folders)))
-    made = [replace(each, path=shown) if each.path == str(path) else each for each in findings]
+    relabeled = [replace(each, path=label) if each.path == str(path) else each for each in findings]
     return Linted(
-        shown, whole(str(path)), opened, tuple(sorted(made, key=lambda each: (each.path, each.line, each.column)))
+        label, whole(str(path)), opened, tuple(sorted(relabeled, key=lambda each: (each.path, each.line, each.column)))
     )

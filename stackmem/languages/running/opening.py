@@ -76,8 +76,8 @@ def open_language(name: str) -> Language:
     Raises:
         UsageError: The language does not exist.
     """
-    known = sorted(set(INTERPRETERS.values()))
-    if name not in known:
-        raise UsageError(f"no language {name[:80]!r}; known: {', '.join(known) or 'none'}")
-    found: Language = import_module(MODULES.get(name, f"stackmem.languages.{name}.language")).LANGUAGE
-    return found
+    languages = sorted(set(INTERPRETERS.values()))
+    if name not in languages:
+        raise UsageError(f"no language {name[:80]!r}; known: {', '.join(languages) or 'none'}")
+    language: Language = import_module(MODULES.get(name, f"stackmem.languages.{name}.language")).LANGUAGE
+    return language

@@ -65,19 +65,19 @@ def package(program: str, form: str, to: Path | None, cwd: Path) -> Path:
     is_folder = (cwd / os.path.expanduser(program)).is_dir()
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=".package-", dir=target.parent))
+        staging = Path(tempfile.mkdtemp(prefix=".package-", dir=target.parent))
     except OSError as error:
         raise UsageError(f"{target} cannot be created ({error.strerror}); choose another folder with -o DIR") from error
     try:
-        _copy(path.parent if is_folder else path, made / name)
-        _check(made / name, path)
+        _copy(path.parent if is_folder else path, staging / name)
+        _check(staging / name, path)
         main = name if is_folder else f"{name}/{path.name}"
         for file, text in FORMS[form](name, main, entry, target.resolve()).items():
-            (made / file).write_text(text, encoding="utf-8")
-        made.chmod(0o755)
-        made.rename(target)
+            (staging / file).write_text(text, encoding="utf-8")
+        staging.chmod(0o755)
+        staging.rename(target)
     except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
         raise
     return target
 
@@ -120,7 +120,9 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _check(copy: Path, original: Path) -> None:
-    errors = [found for linted in lint_all([str(copy)], copy) for found in linted.findings if found.severity == "error"]
+    errors = [
+        finding for linted in lint_all([str(copy)], copy) for finding in linted.findings if finding.severity == "error"
+    ]
     if errors:
         location = errors[0].path.rpartition("/")[2]
         raise UsageError(
@@ -212,7 +214,7 @@ def _action(name: str, main: str, entry: CatalogEntry, target: Path) -> dict[str
             f"the input {strange[:80]!r} cannot be an input of an action; rename it (letters, digits, - and _, and not "
             f"{', '.join(_OWN_INPUTS)})"
         )
-    given = {
+    program_inputs = {
         key: {"description": _line(str(schema.get("description") or key)), "required": required, "default": ""}
         for key, schema, required in inputs
     }
@@ -228,7 +230,7 @@ def _action(name: str, main: str, entry: CatalogEntry, target: Path) -> dict[str
     document = {
         "name": name,
         "description": _line(entry.description),
-        "inputs": {**given, **_OWN_INPUTS},
+        "inputs": {**program_inputs, **_OWN_INPUTS},
         "outputs": {"result": {"description": "The value of the program.", "value": "${{ steps.run.outputs.result }}"}},
         "runs": {"using": "composite", "steps": [step]},
     }
@@ -251,8 +253,8 @@ FORMS: dict[str, Callable[[str, str, CatalogEntry, Path], dict[str, str]]] = {
 def _inputs(entry: CatalogEntry) -> list[tuple[str, dict[str, Any], bool]]:
     """Return each input with its schema, and whether it is required. Required ones come first."""
     required = set(entry.schema.get("required") or ())
-    found = [(key, schema, key in required) for key, schema in (entry.schema.get("properties") or {}).items()]
-    return sorted(found, key=lambda each: not each[2])
+    rows = [(key, schema, key in required) for key, schema in (entry.schema.get("properties") or {}).items()]
+    return sorted(rows, key=lambda each: not each[2])
 
 
 def _kind(schema: dict[str, Any]) -> str:

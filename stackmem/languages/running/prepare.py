@@ -71,12 +71,12 @@ def prepare_program(
     text = read_program(path)
     mounts = tuple(str(_folder(mount, cwd, "--mount")) for mount in arguments.mounts)
     folder = path.parent if arguments.workspace is None else _folder(arguments.workspace, cwd, "--workspace")
-    wanted = language.settings(text) if language.settings else {}
+    program_settings = language.settings(text) if language.settings else {}
     source = must_be_text(path.name, "the program's name")
-    resolved = resolve(flags, environ, cwd, wanted, source)
+    resolved = resolve(flags, environ, cwd, program_settings, source)
     if not resolved.is_given("heap_chars"):
         flags = {**flags, "heap_chars": str(HEAP_CHARS)}
-        resolved = resolve(flags, environ, cwd, wanted, source)
+        resolved = resolve(flags, environ, cwd, program_settings, source)
     model = resolved.settings.model or default_model(environ)
     subject = Subject(
         path.name.partition(".")[0] or "program",
@@ -97,10 +97,10 @@ def prepare_program(
 def _recordable(inputs: dict[str, Any]) -> dict[str, Any]:
     """Return the inputs in a form that can be recorded: lone surrogates are replaced."""
     try:
-        whole: dict[str, Any] = whole_value(inputs, INPUT_DEPTH)
+        recordable: dict[str, Any] = whole_value(inputs, INPUT_DEPTH)
     except ValueError as error:
         raise UsageError(f"an input is nested more than {INPUT_DEPTH} levels deep; pass it as a file") from error
-    return whole
+    return recordable
 
 
 def with_outline(ready: PreparedProgram) -> PreparedProgram:
@@ -110,18 +110,18 @@ def with_outline(ready: PreparedProgram) -> PreparedProgram:
         UsageError: The program does not have this input.
     """
     program = ready.program
-    place = Path(program.path)
+    path = Path(program.path)
     folders = reachable_folders(program, ready.request.subject.folder)
     inside = ready.request.subject.inside
     own = with_run_program([tool.spec for tool in TOOLS.values()])
-    launch = Launch(program.path, ready.text, program.inputs, str(place.parent), inside, program.options, own)
+    launch = Launch(program.path, ready.text, program.inputs, str(path.parent), inside, program.options, own)
     try:
-        outline = read_with(ready.language.outline(launch), source_reader(Loader(place, folders)))
-        named = ready.language.models
-        others = () if named is None else read_with(named(launch), source_reader(Loader(place, folders)))
+        outline = read_with(ready.language.outline(launch), source_reader(Loader(path, folders)))
+        list_models = ready.language.models
+        others = () if list_models is None else read_with(list_models(launch), source_reader(Loader(path, folders)))
     except Halted as halted:
         return replace(ready, halts=halted)
-    findings = ready.language.remarks(place.name, ready.text) if ready.language.remarks else ()
+    findings = ready.language.remarks(path.name, ready.text) if ready.language.remarks else ()
     warnings = (*ready.request.warnings, *(f"{each.path}:{each.line}: {each.message}" for each in findings))
     request = replace(ready.request, others=tuple(dict.fromkeys(others)), warnings=warnings)
     ready = replace(ready, request=request)
@@ -149,13 +149,13 @@ def find_program(target: str, language: str | None, cwd: Path) -> tuple[Path, La
         raise UsageError(f"{target} is not a regular file; name a program or a folder with one")
     if not path.is_file():
         raise UsageError(f"no program {target}; name a file or a folder that contains one of {', '.join(_mains())}")
-    found = language or language_of(path.name, explicit=True)
-    if found is None and language_of(path.name, linting=True) is not None:
+    name = language or language_of(path.name, explicit=True)
+    if name is None and language_of(path.name, linting=True) is not None:
         raise UsageError(f"{path.name} is only a part of programs and cannot be run; check it with stackmem lint")
-    if found is None:
+    if name is None:
         suffixes = ", ".join(sorted(INTERPRETERS))
         raise UsageError(f"{path.name} does not end with {suffixes}; pass its language with --language NAME")
-    return path, open_language(found)
+    return path, open_language(name)
 
 
 def _mains() -> list[str]:
@@ -166,12 +166,12 @@ def _mains() -> list[str]:
 def _main_of(folder: Path, language: str | None) -> Path:
     opened = open_language(language) if language else None
     mains = [f"main{end}" for end in opened.suffixes] if opened else _mains()
-    found = [folder / name for name in mains if (folder / name).is_file()]
-    if len(found) > 1:
-        raise UsageError(f"{folder} contains {' and '.join(path.name for path in found)}; name the one to run")
-    if not found:
+    candidates = [folder / name for name in mains if (folder / name).is_file()]
+    if len(candidates) > 1:
+        raise UsageError(f"{folder} contains {' and '.join(path.name for path in candidates)}; name the one to run")
+    if not candidates:
         raise _without_main(folder, language, mains)
-    return found[0]
+    return candidates[0]
 
 
 def _without_main(folder: Path, language: str | None, mains: list[str]) -> StackmemError:
@@ -196,10 +196,10 @@ def read_program(path: Path) -> str:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start:,}); save it as UTF-8") from error
 
 
-def _folder(named: str, cwd: Path, flag: str) -> Path:
-    path = (cwd / os.path.expanduser(named)).resolve()
+def _folder(target: str, cwd: Path, flag: str) -> Path:
+    path = (cwd / os.path.expanduser(target)).resolve()
     if not path.is_dir():
-        raise UsageError(f"{flag} {named}: no such folder; name one that exists")
+        raise UsageError(f"{flag} {target}: no such folder; name one that exists")
     must_be_text(str(path), f"the path of {flag}")
     return path
 
@@ -207,8 +207,8 @@ def _folder(named: str, cwd: Path, flag: str) -> Path:
 def source_reader(loader: Loader) -> Callable[[LoadSource], Source]:
     """Return a function that reads sources for checking a program without running it. It stores no copies."""
 
-    def load(asked: LoadSource) -> Source:
-        path, text, failed = loader.read(asked)
+    def load(source: LoadSource) -> Source:
+        path, text, failed = loader.read(source)
         return Source(path, text, failed=failed)
 
     return load

@@ -49,58 +49,58 @@ def tape_of(records: Iterable[Record], text_of: TextOf, repeatable: frozenset[st
     Raises:
         TraceError: It is not a program's run, or a source is missing.
     """
-    walk, begun, heard, isolation = RecordWalk(records, text_of), None, list[Heard](), ""
+    walk, program_start, answers, isolation = RecordWalk(records, text_of), None, list[Heard](), ""
     reopened = False  # the previous record undid a halt
     for step in walk:
         event, program = step.record.event, walk.program
         if program is not None:
             if reopened:
-                _forget(heard, program.decide(replace(step.before, clock_fresh=True)), repeatable)
-            heard += _heard(step)
+                _forget(answers, program.decide(replace(step.before, clock_fresh=True)), repeatable)
+            answers += _answers_of(step)
         reopened = isinstance(event, facts.RunResumed) and _halted(step.before)
         if isinstance(event, facts.RunResumed | facts.RunStarted):
             isolation = event.isolation
         elif isinstance(event, ProgramStarted):
-            begun = event
+            program_start = event
     program, state = walk.program, walk.state
-    if program is None or begun is None:
+    if program is None or program_start is None:
         raise TraceError("that run ended before its program began; start a new run with stackmem run")
     if reopened:
-        _forget(heard, program.decide(replace(state, clock_fresh=True)), repeatable)
-    pending = _pending(program, state, heard, repeatable)  # may remove entries from ``heard``
-    return Tape(state.begun, begun, state.limits, isolation, tuple(heard), pending)
+        _forget(answers, program.decide(replace(state, clock_fresh=True)), repeatable)
+    pending = _pending(program, state, answers, repeatable)  # may remove entries from ``answers``
+    return Tape(state.begun, program_start, state.limits, isolation, tuple(answers), pending)
 
 
 def _halted(state: State) -> bool:
     return state.program is not None and state.program.halted is not None
 
 
-def _pending(program: ProgramUnderWay, state: State, heard: list[Heard], repeatable: frozenset[str]) -> Effect | None:
+def _pending(program: ProgramUnderWay, state: State, answers: list[Heard], repeatable: frozenset[str]) -> Effect | None:
     if state.end is None:
         upcoming = program.decide(replace(state, clock_fresh=True))
         return upcoming if isinstance(upcoming, Effect) else None
     halted = _halted(state)
-    again = facts.RunResumed(state.limits, state.begun.isolation, state.begun.version)
-    reopened = replace(evolve(state, again), clock_fresh=True)
-    program.note(again, reopened)
+    resumed = facts.RunResumed(state.limits, state.begun.isolation, state.begun.version)
+    reopened = replace(evolve(state, resumed), clock_fresh=True)
+    program.note(resumed, reopened)
     upcoming = program.decide(reopened)
     if halted:
-        _forget(heard, upcoming, repeatable)
+        _forget(answers, upcoming, repeatable)
         return None
     return upcoming if isinstance(upcoming, Effect) else None
 
 
-def _forget(heard: list[Heard], upcoming: facts.Event | Effect | None, repeatable: frozenset[str]) -> None:
+def _forget(answers: list[Heard], upcoming: facts.Event | Effect | None, repeatable: frozenset[str]) -> None:
     """Remove trailing answers to questions that are asked again, unless repeating the call may do harm."""
-    asked = effects_of(upcoming)
-    while heard and any(_equal(effect, heard[-1]) for effect in asked):
-        call = heard[-1].effect
+    effects = effects_of(upcoming)
+    while answers and any(_equal(effect, answers[-1]) for effect in effects):
+        call = answers[-1].effect
         if isinstance(call, InvokeTool) and call.tool not in repeatable:
             return
-        del heard[-1]
+        del answers[-1]
 
 
-def _heard(step: WalkedRecord) -> list[Heard]:
+def _answers_of(step: WalkedRecord) -> list[Heard]:
     """Return the record as an answer, if it is one.
 
     Failed model requests and clock readings are left out, because both are repeated.
@@ -135,7 +135,7 @@ def play_tape(
         if isinstance(upcoming, ReadClock):
             event = facts.ClockRead(state.seconds)
         elif isinstance(upcoming, Effect):
-            if used == len(tape.answers) or not _same(upcoming, tape.answers[used]):
+            if used == len(tape.answers) or not _matches(upcoming, tape.answers[used]):
                 return tuple(events), state, used
             event = tape.answers[used].event
             used += 1
@@ -146,18 +146,18 @@ def play_tape(
         events.append(event)
 
 
-def _same(upcoming: Effect, heard: Heard) -> bool:
-    effect = answered(upcoming, heard.event)
-    return effect is not None and _equal(effect, heard)
+def _matches(upcoming: Effect, answer: Heard) -> bool:
+    effect = answered(upcoming, answer.event)
+    return effect is not None and _equal(effect, answer)
 
 
-def _equal(effect: Effect, heard: Heard) -> bool:
+def _equal(effect: Effect, answer: Heard) -> bool:
     """Return whether an effect equals the recorded one. Prompts are compared by content, not by step number."""
-    if type(effect) is not type(heard.effect):
+    if type(effect) is not type(answer.effect):
         return False
     ask = effect.ask if isinstance(effect, Compact) else effect
     if isinstance(ask, AskModel) and isinstance(
-        heard.event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted
+        answer.event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted
     ):
-        return heard.event.prompt_digest == ask.view.digest
-    return effect == heard.effect
+        return answer.event.prompt_digest == ask.view.digest
+    return effect == answer.effect

@@ -39,10 +39,10 @@ def program_world(
     rules = partial(IgnoreRules, places.run / HISTORY, workspace.view)
     seen = (workspace.path, places.run / HISTORY)
     edited = request.edited if request is not None else None
-    instead = EditedSources(request, edited, seen, world.scrub).current_source if request and edited else as_read
+    read_source = EditedSources(request, edited, seen, world.scrub).current_source if request and edited else as_read
     return ProgramWorld(
         context=ToolContext(workspace, world.snapshot, world.scrub, world.command_seconds, rules, literal_bytes),
-        load=source_keeper(loader, lambda text: keep_source(places.run, text), world.scrub, instead),
+        load=source_keeper(loader, lambda text: keep_source(places.run, text), world.scrub, read_source),
         own_tools=dict(TOOLS),
         parallel=frozenset(name for name, tool in TOOLS.items() if tool.parallel),
     )

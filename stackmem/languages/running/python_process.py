@@ -50,7 +50,7 @@ class Live:
         self._program = order.get("session") is not None
         self._ended: CommandEnd | None = None
         self._error: Exception | None = None
-        self._spent = 0.0
+        self._used_seconds = 0.0
         self._answers: list[Any] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -77,15 +77,15 @@ class Live:
         return waiting and self._started_as == _identity(order) and answers == self._answers
 
     def _run(self) -> None:
-        place = self._folder
+        folder = self._folder
         python = "PYTHONHASHSEED=0 python3 -s -u" if self._program else "python3 -u"
         # At the levels landlock and none nothing else ends the process if this one is killed. So it watches its parent.
         command = (
-            f"{python} {place}/run.py {place} & child=$!\n"
+            f"{python} {folder}/run.py {folder} & child=$!\n"
             "parent() { kill -0 $PPID 2>/dev/null || [ -d /proc/$PPID ]; }; parent && sees=1\n"
-            f"(while [ ! -e {place}/stop ]; do [ $sees ] && ! parent && break; sleep 0.1; done; kill -9 $child) "
+            f"(while [ ! -e {folder}/stop ]; do [ $sees ] && ! parent && break; sleep 0.1; done; kill -9 $child) "
             ">/dev/null 2>&1 & watch=$!\n"
-            f"wait $child; code=$?; kill $watch 2>/dev/null; rm -rf {place}\n"
+            f"wait $child; code=$?; kill $watch 2>/dev/null; rm -rf {folder}\n"
             "rmdir .stackmem/python .stackmem 2>/dev/null; exit $code"
         )
         try:
@@ -113,7 +113,7 @@ class Live:
         for number in range(len(self._answers), len(answers)):
             self._write(f"answer-{number}.json", json.dumps(answers[number]))
         if self._program:
-            self._spent = 0.0
+            self._used_seconds = 0.0
             seconds *= max(1, len(answers) - len(self._answers))
         self._answers = list(answers)
         began, pause = time.monotonic(), _MIN_LOOK_SECONDS
@@ -124,15 +124,15 @@ class Live:
                     return {"call": "diverged", "number": compared, "recorded": recorded[compared], "now": now}
                 compared += 1
             if compared >= len(recorded) and (message := self.request(len(answers))) is not None:
-                self._spent += time.monotonic() - began
+                self._used_seconds += time.monotonic() - began
                 return dict(scrub_value(message, scrub))
-            if self._spent + time.monotonic() - began > seconds:
+            if self._used_seconds + time.monotonic() - began > seconds:
                 raise TimeoutError
             time.sleep(pause)
             pause = min(_LOOK_SECONDS, pause * 1.5)
         if self._error is not None:
             raise self._error
-        return dict(scrub_value(_said(self._ended), scrub))
+        return dict(scrub_value(_output_of(self._ended), scrub))
 
     def request(self, number: int) -> dict[str, Any] | None:
         """Return a request of the process, or None if it has not been made. A request that is not JSON is malformed."""
@@ -170,8 +170,8 @@ class Live:
         self._thread.join()
 
 
-def _identity(given: dict[str, Any]) -> tuple[Any, ...]:
-    return given["program"], given["order"]
+def _identity(order: dict[str, Any]) -> tuple[Any, ...]:
+    return order["program"], order["order"]
 
 
 def _compared(message: dict[str, Any]) -> tuple[Any, ...]:
@@ -180,7 +180,7 @@ def _compared(message: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(message.get(name) for name in names)
 
 
-def _said(ended: CommandEnd | None) -> dict[str, Any]:
+def _output_of(ended: CommandEnd | None) -> dict[str, Any]:
     streams = (ended.capture, ended.errors) if ended is not None else (None, None)
     out, err = (b"" if each is None else each.parts()[0] for each in streams)
     reason = "" if ended is None else ended.reason

@@ -89,9 +89,9 @@ def examine_program(path: str, text: str, inputs: dict[str, Any], answers: Recor
     language = open_language(language_name)
     tools = with_run_program([tool.spec for tool in TOOLS.values()])
     more: dict[str, Any] = {"tools": tools, "lib": (), "config": ""}
-    wanted = (*(("config", "tools") if language.config else ()), *language.lints_with)
+    option_names = (*(("config", "tools") if language.config else ()), *language.lints_with)
     load = source_reader(Loader(Path(path)))
-    findings = read_with(language.lint(path, text, **{name: more[name] for name in wanted}), load)
+    findings = read_with(language.lint(path, text, **{name: more[name] for name in option_names}), load)
     errors = [each for each in findings if each.severity == "error"]
     if errors:
         lines = "\n".join(f"line {each.line}: {each.code} {each.message}" for each in errors[:MAX_FINDINGS])
@@ -152,7 +152,7 @@ def _answer(operation: Any, answers: RecordedAnswers) -> Any:
                 del answers.chunks[operation.name]
             return ChunkAnswer(chunk[0]) if chunk else ChunkAnswer(failed=f"unknown chunk {operation.name!r}")
         case ListChunks() | ReadHistory():
-            return tuple((name, len(text), about) for name, (text, about) in answers.chunks.items())
+            return tuple((name, len(text), description) for name, (text, description) in answers.chunks.items())
         case ReadSpending():
             return Spending(0.0, 0.0)
         case EnterFrame() | LeaveFrame() | Say():

@@ -42,9 +42,11 @@ def run_program(ready: PreparedProgram, environ: Mapping[str, str], person: Pers
         with interrupts.setting_up("run", opened.places.scratch):
             run_dir = opened.places.run
             request = opened.stored.program or ready.program
-            begun = _started(request, opened.scrubber.scrub(ready.text), folder, opened)
+            program_start = _started(request, opened.scrubber.scrub(ready.text), folder, opened)
             text_of = sources_of(run_dir)
-            opened.program = program_of(begun, opened.start, opened.strategy, text_of, keep=False, watch=person.watch)
+            opened.program = program_of(
+                program_start, opened.start, opened.strategy, text_of, keep=False, watch=person.watch
+            )
             opened.program.listen(person.tell)
         return program_result(play(opened.start, State(), opened), opened)
 

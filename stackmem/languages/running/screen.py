@@ -104,12 +104,12 @@ class Answers:
     """Answers a program's questions, first from the given answers, then from the terminal."""
 
     def __init__(self, texts: Iterable[str], *, interactive: bool) -> None:
-        self._given = list(texts)
+        self._texts = list(texts)
         self._interactive = interactive
 
     def __call__(self, question: str) -> str | None:
-        if self._given:
-            return self._given.pop(0)
+        if self._texts:
+            return self._texts.pop(0)
         if not self._interactive or not sys.stdin.isatty():
             return None
         with suppress(EOFError, typer.Abort):

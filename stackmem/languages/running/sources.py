@@ -54,10 +54,10 @@ class Loader:
         )
         if not config and not any(is_below(path, str(folder)) for folder in self._folders):
             return path, "", f"it is out of reach; what can be reached: {', '.join(self._reach())}"
-        found = _from_host(Path(path), listing=source.listing, inside=None if config else self._folders)
-        if config and not found[2]:
+        source_text = _from_host(Path(path), listing=source.listing, inside=None if config else self._folders)
+        if config and not source_text[2]:
             self._folders.append(Path(path).parent)
-        return found
+        return source_text
 
     def _reach(self) -> list[str]:
         own = [self._files[0]] if self._files else []
@@ -65,11 +65,11 @@ class Loader:
 
     def _packaged(self, path: str) -> tuple[str, str, str]:
         name = path.removeprefix(PACKAGED)
-        place = resources.files("stackmem.languages").joinpath(*name.split("/"))
+        resource = resources.files("stackmem.languages").joinpath(*name.split("/"))
         hidden = name.endswith(".py") and not name.startswith(IN_SANDBOX)
-        if ".." in name.split("/") or not name or hidden or not place.is_file():
+        if ".." in name.split("/") or not name or hidden or not resource.is_file():
             return path, "", "stackmem does not ship this source"
-        return path, place.read_text("utf-8"), ""
+        return path, resource.read_text("utf-8"), ""
 
     def _from_workspace(self, path: str, *, listing: bool) -> tuple[str, str, str]:
         files = self._files[1] if self._files else None
@@ -83,11 +83,11 @@ class Loader:
             return path, "", "No such file" if "does not exist" in str(refused) else str(refused)
 
 
-def _from_host(place: Path, *, listing: bool, inside: list[Path] | None) -> tuple[str, str, str]:
+def _from_host(file: Path, *, listing: bool, inside: list[Path] | None) -> tuple[str, str, str]:
     """Read a file or folder of the host. A link that leads out of the permitted folders is not followed."""
-    path = str(place)
+    path = str(file)
     try:
-        real = place.resolve()
+        real = file.resolve()
         if inside is not None and not any(real.is_relative_to(folder.resolve()) for folder in inside):
             return path, "", "it is a link that leads out of reach"
         if listing:
@@ -146,6 +146,10 @@ def source_keeper(
 def reachable_folders(request: ProgramRequest, folder: Path | None) -> tuple[Path, ...]:
     """Return the host folders, in addition to the program's own, from which sources may be read."""
     config = request.options.get("config")
-    named = (*request.mounts, *([str(Path(str(config)).parent)] if config else []), *([str(folder)] if folder else []))
+    folders = (
+        *request.mounts,
+        *([str(Path(str(config)).parent)] if config else []),
+        *([str(folder)] if folder else []),
+    )
     libraries = [Path(str(path)).parent for path in request.options.get("lib") or ()]
-    return (*map(Path, named), *libraries)
+    return (*map(Path, folders), *libraries)

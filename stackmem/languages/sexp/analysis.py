@@ -79,12 +79,12 @@ class Analysis:
     def _warn(self, node: Node, title: str, message: str) -> None:
         self.faults.append(LintFault(node.at, "warning", title, message))
 
-    def _report(self, checks: Iterable[Check | tuple[None, str, str]], whole: Node, scope: LintScope) -> None:
+    def _report(self, checks: Iterable[Check | tuple[None, str, str]], form: Node, scope: LintScope) -> None:
         for node, title, message in checks:
             if title == "missing-argument":
-                self._warn(whole, title, message)
+                self._warn(form, title, message)
             else:
-                self._error(node or whole, title, message, scope)
+                self._error(node or form, title, message, scope)
 
     def _scope(self, parent: LintScope | None, *, caught: bool = False) -> LintScope:
         scope = LintScope(parent, caught=caught)
@@ -101,9 +101,9 @@ class Analysis:
             message = f"'{name.name}' is a function of the language; this definition replaces it"
             self._warn(name, "shadowed addition", message)
         params = lambda_count(value) if value else params
-        known = name.name not in scope.names and name.name not in self._changed | self._around.names
-        is_result = known and self._is_result(value, scope)
-        scope.names[name.name] = Bound(name.at, quiet=quiet, params=params if known else None, is_result=is_result)
+        is_new = name.name not in scope.names and name.name not in self._changed | self._around.names
+        is_result = is_new and self._is_result(value, scope)
+        scope.names[name.name] = Bound(name.at, quiet=quiet, params=params if is_new else None, is_result=is_result)
 
     def _body(self, nodes: list[Node], scope: LintScope, *, quiet: bool = False) -> None:
         """Bind the names of ``bind`` and ``define`` in this scope, then visit the nodes."""
@@ -167,9 +167,9 @@ class Analysis:
 
     def _unknown_operator(self, head: Name, name: str, scope: LintScope) -> None:
         self.free.setdefault(name, head)
-        known = {*OPERATORS, *self._tasks, *PARAMETERS, *self._around.names, *self._around.tools}
+        candidates = {*OPERATORS, *self._tasks, *PARAMETERS, *self._around.names, *self._around.tools}
         bound = (each for scope in self._scopes for each in scope.names)
-        hint = operator_hint(name, chain(known, bound) if len(self.free) <= _MAX_SUGGESTED else ())
+        hint = operator_hint(name, chain(candidates, bound) if len(self.free) <= _MAX_SUGGESTED else ())
         message = f"nothing here binds '{name}'{hint}"
         if self._around.is_whole and "__" not in name:  # tools of a server are named SERVER__TOOL
             self._error(head, "unknown operator", message, scope)
@@ -291,18 +291,18 @@ class Analysis:
                 self._warn(kind, "unknown type", message)
         for slot, param in definition.slots.items():
             if not param:
-                known = ", ".join(definition.params) or "none"
-                self._error(node, "slot", f"no parameter fills the slot '{{{{{slot}}}}}'; known: {known}", scope)
+                allowed = ", ".join(definition.params) or "none"
+                self._error(node, "slot", f"no parameter fills the slot '{{{{{slot}}}}}'; known: {allowed}", scope)
         name = definition.template.get("name", "")
         if name in OPERATORS:
-            what = "it hides the task" if name not in ADDITIONS else "the task replaces it"
-            self._warn(node, "shadowed addition", f"'{name}' is a function of the language; {what}")
+            effect = "it hides the task" if name not in ADDITIONS else "the task replaces it"
+            self._warn(node, "shadowed addition", f"'{name}' is a function of the language; {effect}")
         elif self._is_tool(name):
             self._warn(node, "shadowed tool", f"'{name}' is a tool; the task replaces it")
-        named = definition.schema_name
-        if named and scope.find(named) is None and named not in self._around.names:
-            self._unbound(Name(named, node.at, node.source), node, scope)
-        elif named and (bound := scope.find(named)):
+        schema_name = definition.schema_name
+        if schema_name and scope.find(schema_name) is None and schema_name not in self._around.names:
+            self._unbound(Name(schema_name, node.at, node.source), node, scope)
+        elif schema_name and (bound := scope.find(schema_name)):
             bound.used = True
 
     def _let(self, node: Form, name: str, scope: LintScope) -> None:
@@ -372,29 +372,29 @@ class Analysis:
 
     def _invocation(self, node: Form, name: str, scope: LintScope) -> None:
         """Check a call of a task or tool with named arguments."""
-        given = self._pairs(node, name, scope)
+        arguments = self._pairs(node, name, scope)
         if name in self._tasks:
             task = self._tasks[name]
-            self._report(task_faults(task, given) if task else setting_faults(given, history=True), node, scope)
+            self._report(task_faults(task, arguments) if task else setting_faults(arguments, history=True), node, scope)
         elif plain_name(name) in self._around.tools:
-            self._report(setting_faults(given, history=False), node, scope)
+            self._report(setting_faults(arguments, history=False), node, scope)
         else:
-            self._report(tool_faults(name, PARAMETERS[plain_name(name)] or (), given), node, scope)
-            for key, value in given:
+            self._report(tool_faults(name, PARAMETERS[plain_name(name)] or (), arguments), node, scope)
+            for key, value in arguments:
                 if key.name in KINDS and self._is_result(value, scope):
                     self._warn(value, "task result", f"'{key.name}' gets a task's result; {CONTENT}")
 
     def _pairs(self, node: Form, name: str, scope: LintScope) -> NamedArguments:
         """Return the arguments of a call that are pairs, each name once. The others are faults."""
-        given: dict[str, tuple[Name, Node]] = {}
+        by_name: dict[str, tuple[Name, Node]] = {}
         for item in node.items[1:]:
             pair = pair_of(item)
             if pair is None:
                 got = source_of(item, 80) if isinstance(item, Form | Name) else "a value"
                 self._error(item, "clause", f"an argument of '{name}' is (key expression), got {got}", scope)
                 continue
-            if pair[0].name in given:
+            if pair[0].name in by_name:
                 self._error(item, "clause", f"the argument '{pair[0].name}' of '{name}' is there twice", scope)
-            given.setdefault(pair[0].name, pair)
+            by_name.setdefault(pair[0].name, pair)
             self._wait([pair[1]], scope)
-        return list(given.values())
+        return list(by_name.values())

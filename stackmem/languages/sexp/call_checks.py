@@ -64,8 +64,8 @@ def arity_fault(name: str, count: int) -> str:
 
 
 def counted(least: int, most: int) -> str:
-    wanted = f"{least}" if least == most else f"at least {least}" if most >= ANY else f"{least} to {most}"
-    return f"{wanted} argument{'' if wanted == '1' else 's'}"
+    amount = f"{least}" if least == most else f"at least {least}" if most >= ANY else f"{least} to {most}"
+    return f"{amount} argument{'' if amount == '1' else 's'}"
 
 
 def value_fault(name: str, args: list[Node], results: Collection[int] = ()) -> str:
@@ -131,9 +131,9 @@ def lambda_count(node: Node) -> int | None:
 def task_faults(task: TaskDefinition, arguments: NamedArguments) -> Iterator[Check | tuple[None, str, str]]:
     """Yield the faults of a call with named arguments. A fault of the whole call has no node."""
     name, params = task.template["name"], task.params
-    known = {*params, "files", "context", "history_config"}
+    accepted = {*params, "files", "context", "history_config"}
     for key, value in arguments:
-        if key.name not in known:
+        if key.name not in accepted:
             takes = ", ".join(params) or "none"
             yield None, "arity", f"the task '{name}' has no parameter '{key.name}'; it takes {takes}"
         yield from _type_faults(name, key, params.get(key.name, {}).get("type", "any"), value)
@@ -186,9 +186,9 @@ def tool_faults(
         elif value is not UNKNOWN and not fits(value, f"{kind}?"):
             yield node, "type", misfit(name, key.name, kind, value).replace("Task", "the tool", 1)
     names = {key.name for key, node in arguments if literal(node) != []}
-    for wanted in NEEDED.get(plain_name(name), ()):
-        if wanted not in names:
-            yield None, "arity", f"the tool '{name}' needs '{wanted}'; {takes}"
+    for needed in NEEDED.get(plain_name(name), ()):
+        if needed not in names:
+            yield None, "arity", f"the tool '{name}' needs '{needed}'; {takes}"
 
 
 def form_value_fault(name: str, args: list[Node]) -> str:
@@ -215,7 +215,7 @@ def context_faults(arguments: NamedArguments) -> Iterator[Check]:
 
 def clause_faults(shape: LoopShape, form: Form) -> Iterator[Check]:
     """Yield the faults of the clauses of a phase loop."""
-    known = shape.clauses
+    clauses = shape.clauses
     seen: set[str] = set()
     for clause in form.items[1:]:
         pair = pair_of(clause)
@@ -223,13 +223,13 @@ def clause_faults(shape: LoopShape, form: Form) -> Iterator[Check]:
             yield clause, "clause", f"a clause of '{shape.name}' is (name expression)"
             continue
         name = pair[0].name
-        if name not in known or name in seen:
-            what = "is there twice" if name in seen else f"is unknown; known: {', '.join(known)}"
-            yield clause, "clause", f"the clause '{name}' of '{shape.name}' {what}"
+        if name not in clauses or name in seen:
+            problem = "is there twice" if name in seen else f"is unknown; known: {', '.join(clauses)}"
+            yield clause, "clause", f"the clause '{name}' of '{shape.name}' {problem}"
         seen.add(name)
         value = literal(pair[1])
         if value is not UNKNOWN and (message := setup_fault(shape, name, value)):
             yield pair[1], "value", message
-    missing = [name for name in known if name not in seen]
+    missing = [name for name in clauses if name not in seen]
     if missing:
         yield form, "clause", f"'{shape.name}' lacks {', '.join(missing)}"

@@ -16,7 +16,7 @@ from .requests import ContextManagement, HistoryConfigSettings, SubtaskRequest, 
 from .tree import Form, datum, name_of, pair_of
 from .values import Closure, as_mapping, containers, from_python, is_null, to_source
 
-_SHOWN = 80
+_SOURCE_CHARS = 80
 
 
 def _is_number(value: Any) -> bool:
@@ -55,18 +55,20 @@ TYPE_NAMES = ", ".join(_CHECKS)
 
 def typed_params(params: Any) -> dict[str, str]:
     """Return the typed parameters of a template. A template from another program may contain anything."""
-    found = params.items() if isinstance(params, Mapping) else ()
+    entries = params.items() if isinstance(params, Mapping) else ()
     return {
-        str(name): one["type"]
-        for name, one in found
-        if isinstance(one, Mapping) and isinstance(one.get("type"), str) and one["type"] != "any"
+        str(name): param["type"]
+        for name, param in entries
+        if isinstance(param, Mapping) and isinstance(param.get("type"), str) and param["type"] != "any"
     }
 
 
 def optional_params(params: Any) -> frozenset[str]:
     """Return the parameters that a call may omit."""
-    found = params.items() if isinstance(params, Mapping) else ()
-    return frozenset(str(name) for name, one in found if isinstance(one, Mapping) and one.get("optional") is True)
+    entries = params.items() if isinstance(params, Mapping) else ()
+    return frozenset(
+        str(name) for name, param in entries if isinstance(param, Mapping) and param.get("optional") is True
+    )
 
 
 def least_count(names: tuple[str, ...], optional: frozenset[str]) -> int:
@@ -86,8 +88,8 @@ def fits(value: Any, kind: str) -> bool:
 
 def misfit(task: str, name: str, kind: str, value: Any) -> str:
     """Return the message for a value that does not have its parameter's type."""
-    shown = "a function" if isinstance(value, Closure) else to_source(value, _SHOWN)
-    return f"Task '{task}' takes '{name}' as {kind}, got: {shown}"
+    source = "a function" if isinstance(value, Closure) else to_source(value, _SOURCE_CHARS)
+    return f"Task '{task}' takes '{name}' as {kind}, got: {source}"
 
 
 def _plain(kind: str) -> str:
@@ -196,31 +198,31 @@ class Calls:
 def files_of(value: Any) -> list[str] | None:
     if value is None:
         return None
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise SexpEvaluationError(f"'files' must be a list of texts, got: {to_source(value, 80)}")
-    return [str.__str__(one) for one in value]
+    return [str.__str__(item) for item in value]
 
 
-def _settings(value: Any, name: str, known: dict[str, Any]) -> dict[str, Any]:
+def _settings(value: Any, name: str, choices: dict[str, Any]) -> dict[str, Any]:
     """Return settings by name after checking them."""
-    found = as_mapping(value)
-    if found is None:
+    settings = as_mapping(value)
+    if settings is None:
         raise SexpEvaluationError(f"'{name}' must be a mapping or a list of pairs, got: {to_source(value, 80)}")
-    for key, item in found.items():
-        if key not in known:
-            raise SexpEvaluationError(f"Unknown setting '{key}' of '{name}'. Known: {', '.join(known)}")
-        allowed = known[key]
+    for key, item in settings.items():
+        if key not in choices:
+            raise SexpEvaluationError(f"Unknown setting '{key}' of '{name}'. Known: {', '.join(choices)}")
+        allowed = choices[key]
         fits = item in allowed if isinstance(allowed, tuple) else isinstance(item, allowed)
         if not fits:
-            wanted = " or ".join(map(repr, allowed)) if isinstance(allowed, tuple) else "true or false"
-            raise SexpEvaluationError(f"'{key}' of '{name}' must be {wanted}, got: {to_source(item, 80)}")
-    return {key: str.__str__(item) if isinstance(item, str) else item for key, item in found.items()}
+            expected = " or ".join(map(repr, allowed)) if isinstance(allowed, tuple) else "true or false"
+            raise SexpEvaluationError(f"'{key}' of '{name}' must be {expected}, got: {to_source(item, 80)}")
+    return {key: str.__str__(item) if isinstance(item, str) else item for key, item in settings.items()}
 
 
 def context_of(value: Any) -> ContextManagement | None:
     if value is None:
         return None
-    found = _settings(
+    settings = _settings(
         value,
         "context",
         {
@@ -230,10 +232,10 @@ def context_of(value: Any) -> ContextManagement | None:
             "freshContext": ("enabled", "disabled"),
         },
     )
-    inherits = found.get("inheritContext", "none") != "none"
-    if inherits and found.get("freshContext") == "enabled":
+    inherits = settings.get("inheritContext", "none") != "none"
+    if inherits and settings.get("freshContext") == "enabled":
         raise SexpEvaluationError("'context' with freshContext enabled inherits nothing; set inheritContext to none")
-    return ContextManagement(**{"freshContext": "disabled" if inherits else "enabled", **found})
+    return ContextManagement(**{"freshContext": "disabled" if inherits else "enabled", **settings})
 
 
 def history_of(value: Any) -> HistoryConfigSettings | None:
@@ -250,5 +252,5 @@ def history_of(value: Any) -> HistoryConfigSettings | None:
         got = to_source(turns, 80)
         raise SexpEvaluationError(f"'history_turns_to_include' of 'history_config' must be a count, got: {got}")
     rest = value if as_mapping(value) is None else pairs
-    found = _settings(rest, "history_config", {"use_session_history": bool, "record_in_session_history": bool})
-    return HistoryConfigSettings(**found, history_turns_to_include=None if is_null(turns) else turns)
+    settings = _settings(rest, "history_config", {"use_session_history": bool, "record_in_session_history": bool})
+    return HistoryConfigSettings(**settings, history_turns_to_include=None if is_null(turns) else turns)

@@ -36,13 +36,13 @@ class TaskDefinition(Struct, frozen=True):
     @property
     def params(self) -> dict[str, dict[str, Any]]:
         """Maps each parameter to ``{type, optional?}``."""
-        found: dict[str, dict[str, Any]] = self.template.get("params", {})
-        return found
+        params: dict[str, dict[str, Any]] = self.template.get("params", {})
+        return params
 
     @property
     def _schema(self) -> str:
-        named = self.template.get("output_format", {}).get("schema")
-        return str.__str__(named) if isinstance(named, str) and not named.lstrip().startswith("{") else ""
+        schema = self.template.get("output_format", {}).get("schema")
+        return str.__str__(schema) if isinstance(schema, str) and not schema.lstrip().startswith("{") else ""
 
     @property
     def schema_file(self) -> str:
@@ -57,11 +57,11 @@ class TaskDefinition(Struct, frozen=True):
     @property
     def slots(self) -> dict[str, str]:
         """Maps each slot of the instructions to the parameter that fills it, or to "" if none does."""
-        found: dict[str, str] = {}
+        slots: dict[str, str] = {}
         for slot in SLOT.findall(self.template.get("instructions", "")):
             first = slot.split(".")[0]
-            found[slot] = slot if slot in self.params else first if first in self.params else ""
-        return found
+            slots[slot] = slot if slot in self.params else first if first in self.params else ""
+        return slots
 
 
 def definition_of(form: Form, budget: Budget | None = None) -> TaskDefinition:
@@ -87,8 +87,8 @@ def definition_of(form: Form, budget: Budget | None = None) -> TaskDefinition:
     for option in items[1:]:
         key = _key(option)
         if key in seen:
-            what = "clause" if key in ("params", "instructions") else "optional argument"
-            _add(faults, option, f"Duplicate {what} '{key}' for 'defatom'.")
+            kind = "clause" if key in ("params", "instructions") else "optional argument"
+            _add(faults, option, f"Duplicate {kind} '{key}' for 'defatom'.")
         elif key not in ("params", "instructions"):
             try:
                 template[key] = _option(option, key, budget)
@@ -129,11 +129,11 @@ def _params(clause: Form | None, form: Form, faults: Faults) -> tuple[dict[str, 
 
     A parameter is written ``p``, ``(p type)``, or ``(p optional type)``.
     """
-    found: dict[str, dict[str, Any]] = {}
+    params: dict[str, dict[str, Any]] = {}
     types: list[Name] = []
     if clause is None:
         _add(faults, form, "'defatom' requires (params ...) after the name.")
-        return found, ()
+        return params, ()
     for item in clause.items[1:]:
         words = item.items if isinstance(item, Form) else [item]
         names = [name_of(word) for word in words]
@@ -142,12 +142,12 @@ def _params(clause: Form | None, form: Form, faults: Faults) -> tuple[dict[str, 
             message = "A param of 'defatom' is a symbol or (symbol type), got: "
             _add(faults, item, f"{message}{_datum_source(item)}; one that may be left out is (symbol optional type)")
             continue
-        if names[0] in found:
+        if names[0] in params:
             _add(faults, item, f"Duplicate param '{names[0]}' for 'defatom'.")
         kind = "any" if len(names) == 1 or (optional and len(names) == 2) else names[-1]
         types += [word for word in words[1:][-1:] if isinstance(word, Name) and kind != "any"]
-        found[names[0]] = {"type": f"{kind.removesuffix('?')}?", "optional": True} if optional else {"type": kind}
-    return found, tuple(types)
+        params[names[0]] = {"type": f"{kind.removesuffix('?')}?", "optional": True} if optional else {"type": kind}
+    return params, tuple(types)
 
 
 def _instructions(clause: Form | None, form: Form, faults: Faults) -> str:
@@ -171,17 +171,17 @@ def _option(node: Node, key: str, budget: Budget | None) -> Any:
         raise SexpEvaluationError(f"Unknown optional argument '{key}' for 'defatom'. Allowed: {', '.join(OPTIONS)}")
     if key in _TEXTS:
         return _text_option(items, key)
-    given = items[1] if len(items) == 2 else Form(items[1:], node.at, node.at, node.source)
-    plain = _unquote(datum(given, budget))
+    content = items[1] if len(items) == 2 else Form(items[1:], node.at, node.at, node.source)
+    plain = _unquote(datum(content, budget))
     if key == "depends":
-        return [str(one) for one in plain] if isinstance(plain, list) else [str(plain)]
-    found = as_mapping(plain)
-    if found is None:
+        return [str(item) for item in plain] if isinstance(plain, list) else [str(plain)]
+    pairs = as_mapping(plain)
+    if pairs is None:
         raise SexpEvaluationError(f"'{key}' of 'defatom' must be a list of pairs, got: {to_source(plain, 80)}")
     if key == "output_format":
-        _check_format(found)
-        return found
-    settings = history_of(found)
+        _check_format(pairs)
+        return pairs
+    settings = history_of(pairs)
     return structs.asdict(settings) if settings else {}
 
 
@@ -196,22 +196,22 @@ def _text_option(items: list[Node], key: str) -> str:
     return value
 
 
-def _check_format(wanted: dict[str, Any]) -> None:
-    unknown = sorted(wanted.keys() - {"type", "schema"})
+def _check_format(output_format: dict[str, Any]) -> None:
+    unknown = sorted(output_format.keys() - {"type", "schema"})
     if unknown:
         raise SexpEvaluationError(f"Unknown setting '{unknown[0]}' of 'output_format'. Known: type, schema")
-    kind = str(wanted.get("type", "json"))
+    kind = str(output_format.get("type", "json"))
     if kind not in ("json", "text"):
         raise SexpEvaluationError(f"'type' of 'output_format' must be json or text, got: {kind[:80]}")
-    named = wanted.get("schema")
-    if is_null(named):
+    schema = output_format.get("schema")
+    if is_null(schema):
         return
     if kind == "text":
         raise SexpEvaluationError("'output_format' with a schema is of type json.")
-    if not isinstance(named, str):
-        raise schema_fault(named)
-    if named.lstrip().startswith("{"):
-        read_schema(named)
+    if not isinstance(schema, str):
+        raise schema_fault(schema)
+    if schema.lstrip().startswith("{"):
+        read_schema(schema)
 
 
 def schema_fault(value: Any) -> SexpEvaluationError:

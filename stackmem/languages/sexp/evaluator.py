@@ -61,8 +61,8 @@ class Evaluation:
         names = bound_names(nodes)
         scope: SexpEnvironment | None = env
         while scope is not None:
-            for name, given in scope.bindings.items():
-                scope.bindings[name] = from_python(given, self.machine.meter.budget)
+            for name, binding in scope.bindings.items():
+                scope.bindings[name] = from_python(binding, self.machine.meter.budget)
             names |= scope.bindings.keys()
             scope = scope.parent
         self.machine.bind_names(names)
@@ -223,10 +223,10 @@ class _Collaborators:
             return RefusedRequest(error)
 
     def _task(self, request: SubtaskRequest) -> Any:
-        found = _guarded(f"the task '{request.name}'", lambda: self._tasks.execute_atomic_template(request))
-        result = _result(request.name, found)
-        wanted = _part(self._template(request.name), "output_format")
-        schema = _part(wanted, "schema")
+        outcome = _guarded(f"the task '{request.name}'", lambda: self._tasks.execute_atomic_template(request))
+        result = _result(request.name, outcome)
+        output_format = _part(self._template(request.name), "output_format")
+        schema = _part(output_format, "schema")
         if not isinstance(schema, dict) or _part(result, "status") == "FAILED":
             return result
         value, fault = _part(result, "parsedContent"), ""
@@ -238,12 +238,12 @@ class _Collaborators:
             return failed_result("output_format_failure", fault, notes, str(_part(result, "content") or ""))
         return {**result, "parsedContent": value} if isinstance(result, dict) else result
 
-    def _context(self, wanted: ContextGenerationInput) -> list[str]:
-        found = _guarded("finding context", lambda: self._memory.get_relevant_context_for(wanted))
-        error = _part(found, "error")
+    def _context(self, query: ContextGenerationInput) -> list[str]:
+        reply = _guarded("finding context", lambda: self._memory.get_relevant_context_for(query))
+        error = _part(reply, "error")
         if error:
             raise SexpEvaluationError("Context retrieval failed.", "", " ".join(str(error).split())[:300])
-        matches = _part(found, "matches") or []
+        matches = _part(reply, "matches") or []
         if not isinstance(matches, list | tuple):
             raise SexpEvaluationError("Context retrieval failed.", "", "the memory system gave no list of matches")
         names = [match if isinstance(match, str) else _path(match) for match in matches]
@@ -260,8 +260,8 @@ def _path(match: Any) -> str:
 def _part(value: Any, name: str) -> Any:
     if value is None or isinstance(value, str):
         return None
-    found = value.get(name) if isinstance(value, dict) else field(value, name)
-    return None if is_null(found) else found
+    part = value.get(name) if isinstance(value, dict) else field(value, name)
+    return None if is_null(part) else part
 
 
 def _result(name: str, value: Any) -> Any:
@@ -272,7 +272,7 @@ def _result(name: str, value: Any) -> Any:
     return task_result(text, {"template_used": name}, None if isinstance(value, str) else value)
 
 
-def _guarded(what: str, ask: Callable[[], Any]) -> Any:
+def _guarded(action: str, ask: Callable[[], Any]) -> Any:
     try:
         return ask()
     except (SexpEvaluationError, TaskError):
@@ -280,4 +280,4 @@ def _guarded(what: str, ask: Callable[[], Any]) -> Any:
     except Exception as error:
         if is_task_error(error):
             raise
-        raise SexpEvaluationError(f"Error in {what}: {error_line(error)}") from error
+        raise SexpEvaluationError(f"Error in {action}: {error_line(error)}") from error

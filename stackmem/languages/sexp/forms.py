@@ -14,8 +14,8 @@ from .values import Closure, SexpEnvironment, from_python, to_source, truthy
 def if_form(machine: Machine, form: Form, env: Env) -> Doing:
     if len(form.items) != 4:
         raise machine.fault("'if' requires 3 arguments: (if condition then_branch else_branch)", form)
-    chosen = form.items[2] if truthy((yield (form.items[1], env))) else form.items[3]
-    return Tail(chosen, env)
+    branch = form.items[2] if truthy((yield (form.items[1], env))) else form.items[3]
+    return Tail(branch, env)
 
 
 def let_form(machine: Machine, form: Form, env: Env) -> Doing:
@@ -194,21 +194,21 @@ def map_form(machine: Machine, form: Form, env: Env) -> Doing:
         raise machine.fault("'map' requires a function and at least one list: (map function list...)", form)
     function, *lists = yield from values_of(form.items[1:], env)
     columns = [_as_list(machine, form, "map", each) for each in lists]
-    made = []
+    results = []
     for row in zip(*columns, strict=False):
-        made.append((yield FunctionCall(function, list(row), form)))  # noqa: PERF401 - a comprehension cannot yield
-    return made
+        results.append((yield FunctionCall(function, list(row), form)))  # noqa: PERF401 - a comprehension cannot yield
+    return results
 
 
 def filter_form(machine: Machine, form: Form, env: Env) -> Doing:
     if len(form.items) != 3:
         raise machine.fault("'filter' requires a function and a list: (filter function list)", form)
     function, items = yield from values_of(form.items[1:], env)
-    made = []
+    matches = []
     for item in _as_list(machine, form, "filter", items):
         if truthy((yield FunctionCall(function, [item], form))):
-            made.append(item)  # noqa: PERF401 - a comprehension cannot yield
-    return made
+            matches.append(item)  # noqa: PERF401 - a comprehension cannot yield
+    return matches
 
 
 def reduce_form(machine: Machine, form: Form, env: Env) -> Doing:
@@ -233,12 +233,12 @@ def try_form(machine: Machine, form: Form, env: Env) -> Doing:
     try:
         return (yield (form.items[1], env))
     except SexpEvaluationError as error:
-        place = error.position
+        position = error.position
         caught = {
             "type": type(error).__name__,
             "message": error.message,
-            "line": place.line if place else 0,
-            "column": place.column if place else 0,
+            "line": position.line if position else 0,
+            "column": position.column if position else 0,
         }
     return (yield from body(clause.items[2:], SexpEnvironment({names[0].name: caught}, env)))
 

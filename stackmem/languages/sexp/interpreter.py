@@ -136,7 +136,7 @@ class Machine:
                     self.depth -= 1
                     continue
                 try:
-                    asked = top.send(value) if error is None else top.throw(error)
+                    request = top.send(value) if error is None else top.throw(error)
                     error = None
                 except StopIteration as stop:
                     waiting.pop()
@@ -148,11 +148,11 @@ class Machine:
                     waiting.pop()
                     error = raised
                     continue
-                if type(asked) in _GOES_ON:
-                    following = asked
+                if type(request) in _GOES_ON:
+                    following = request
                     continue
                 try:
-                    value = yield asked
+                    value = yield request
                 except Exception as raised:  # noqa: BLE001 - passed to the handler that asked
                     error = raised
             if following is None:
@@ -251,8 +251,8 @@ class Machine:
     def locate(self, error: SexpEvaluationError, form: Form | Name) -> SexpEvaluationError:
         if error.position is None:
             source = form.source
-            place = SourcePlace.of(source.path, source.text, form.at)
-            error.locate(place, source_of(form))
+            location = SourcePlace.of(source.path, source.text, form.at)
+            error.locate(location, source_of(form))
         return error
 
     def around(self, before: str, error: SexpEvaluationError, form: Form) -> SexpEvaluationError:
@@ -279,8 +279,8 @@ class Machine:
 
     def _plan(self, form: Form) -> FormPlan:
         """Plan the evaluation of a form and cache the plan on it."""
-        whole = self.watch is None or "\n" not in form.source.text[form.at : form.end]
-        plan: FormPlan = plan_of(self, form, _application, _primitive_call, as_unit=whole)
+        as_unit = self.watch is None or "\n" not in form.source.text[form.at : form.end]
+        plan: FormPlan = plan_of(self, form, _application, _primitive_call, as_unit=as_unit)
         if self.watch is not None:
             plan = FormPlan(STEPWISE, plan.nodes, start=partial(SteppedForm, plan=plan))
         form.plan, form.planner = plan, self.epoch

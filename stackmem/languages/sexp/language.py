@@ -116,8 +116,8 @@ def interface(launch: Launch) -> Reading:
 def models(launch: Launch) -> Reading:
     """Return the models that tasks of the program and its libraries name."""
     parts, _ = yield from _load(launch)
-    named = [task.template.get("model") for part in parts for task in definitions_of(part.nodes)]
-    return tuple(dict.fromkeys(name for name in named if name))
+    names = [task.template.get("model") for part in parts for task in definitions_of(part.nodes)]
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def _run(launch: Launch) -> Program:
@@ -135,8 +135,8 @@ def _run(launch: Launch) -> Program:
             value = yield from _drive(evaluation.run(part.nodes, env), host)
     except SexpEvaluationError as error:
         name = unbound_symbol(error)
-        found: LintResult = yield from examine(parts, frozenset(), launch.tools)
-        if name and name in found.free | found.needed.keys():
+        lint_result: LintResult = yield from examine(parts, frozenset(), launch.tools)
+        if name and name in lint_result.free | lint_result.needed.keys():
             raise Halted("Missing Input", f"{_NO_INPUT.format(name=name)}\n{error}", _at(error)) from error
         raise
     _notify_debugger(launch, "left", env)
@@ -152,8 +152,8 @@ def _check(launch: Launch, parts: list[SourcePart]) -> Reading:
     if result.report:
         raise Halted("Static Fault", f"{_STATIC}\n{result.report}")
     if result.needed:
-        places = {name: place_of(*where) for name, where in result.needed.items()}
-        lines = [f"{_NO_INPUT.format(name=name)}\n{place.excerpt}" for name, place in places.items()]
+        places = {name: place_of(*location) for name, location in result.needed.items()}
+        lines = [f"{_NO_INPUT.format(name=name)}\n{position.excerpt}" for name, position in places.items()]
         first = next(iter(places.values()))
         raise Halted("Missing Input", "\n".join(lines), f"{first.line}:{first.column}")
 
@@ -188,8 +188,8 @@ def _load(launch: Launch) -> Reading:
         result: LintResult = yield from examine(parts, frozenset(), launch.tools)
         free = {*result.free, *result.needed}
         for name in launch.inputs.keys() - mentioned - free:
-            known = ", ".join(sorted(free)) or "none"
-            raise UsageError(f"the program has no input {name[:80]!r}; known: {known}")
+            names = ", ".join(sorted(free)) or "none"
+            raise UsageError(f"the program has no input {name[:80]!r}; known: {names}")
     return parts, budget
 
 
@@ -213,16 +213,16 @@ def _drive(doing: Doing, host: Workflow) -> Doing:
 
 
 def _note_entered(ask: Request, host: Workflow) -> Doing:
-    for one in ask.asks if isinstance(ask, Together) else (ask,):
-        if isinstance(one, SubtaskRequest | ToolRequest):
-            yield StepEntered(host.place_of(one), one.name)
+    for request in ask.asks if isinstance(ask, Together) else (ask,):
+        if isinstance(request, SubtaskRequest | ToolRequest):
+            yield StepEntered(host.place_of(request), request.name)
 
 
 def _note_left(ask: Request, answer: Any, host: Workflow) -> Doing:
     answers = answer if isinstance(ask, Together) else [answer]
-    for one, value in zip(ask.asks if isinstance(ask, Together) else (ask,), answers, strict=True):
-        if isinstance(one, SubtaskRequest | ToolRequest):
-            yield step_left(host.place_of(one), value)
+    for request, value in zip(ask.asks if isinstance(ask, Together) else (ask,), answers, strict=True):
+        if isinstance(request, SubtaskRequest | ToolRequest):
+            yield step_left(host.place_of(request), value)
 
 
 def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, location: str) -> Doing:
@@ -237,10 +237,10 @@ def _talk(evaluation: Evaluation, env: SexpEnvironment, host: Workflow, location
         try:
             value = yield from _drive(evaluation.run(read(text, location), env), host)
             env.define("it", value)
-            said = to_source(value, 30_000)
+            output = to_source(value, 30_000)
         except (SexpSyntaxError, SexpEvaluationError, TaskError) as error:
-            said = str(error)
-        yield Say(said)
+            output = str(error)
+        yield Say(output)
 
 
 def _line(node: Node) -> str:

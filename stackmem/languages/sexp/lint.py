@@ -58,9 +58,9 @@ class LintResult(Struct, frozen=True):
     def report(self) -> str:
         """The errors with their positions, at most 20; empty if there are none."""
         errors = [(part, fault) for part, fault in self.faults if fault.severity == "error"]
-        shown = [f"{fault.message}\n{place_of(part, fault.at).excerpt}" for part, fault in errors[:_MAX_FAULTS]]
-        more = len(errors) - len(shown)
-        return "\n".join([*shown, *([f"and {more} more; stackmem lint lists them"] if more else [])])
+        lines = [f"{fault.message}\n{place_of(part, fault.at).excerpt}" for part, fault in errors[:_MAX_FAULTS]]
+        more = len(errors) - len(lines)
+        return "\n".join([*lines, *([f"and {more} more; stackmem lint lists them"] if more else [])])
 
 
 def place_of(part: SourcePart, at: int) -> SourcePlace:
@@ -95,13 +95,13 @@ def _tried(
     if failed is None or failed[0] not in own.nodes:
         return
     node, error = failed
-    place = error.position if isinstance(error, SexpEvaluationError) else None
-    if place is None or place.path != own.path:
-        text = f"{error.message} ({place.path}:{place.line}:{place.column})" if place else error.message
+    position = error.position if isinstance(error, SexpEvaluationError) else None
+    if position is None or position.path != own.path:
+        text = f"{error.message} ({position.path}:{position.line}:{position.column})" if position else error.message
         fault = LintFault(node.at, "error", "evaluation", text)
         yield _finding(own.path, LineIndex(own.text).of(fault.at), fault)
     else:
-        yield Finding(own.path, place.line, place.column, "error", "sexp/evaluation", error.message)
+        yield Finding(own.path, position.line, position.column, "error", "sexp/evaluation", error.message)
 
 
 def libraries(names: Iterable[object]) -> Reading:
@@ -132,12 +132,12 @@ def examine(parts: list[SourcePart], names: frozenset[str], tools: tuple[ToolSpe
         loaded: Loaded = yield from _load_all(part, own_tools)
         loads.append(loaded)
     sources = [*parts, *(inner for loaded in loads for inner, _ in loaded.sources)]
-    whole = all(loaded.is_whole for loaded in loads)
+    is_whole = all(loaded.is_whole for loaded in loads)
     by_source = [source.names for source in sources]
 
     def analysis_of(number: int) -> Analysis:
-        others = frozenset().union(names, *(found for at, found in enumerate(by_source) if at != number))
-        return Analysis(sources[number].nodes, Surroundings(others, own_tools, whole))
+        others = frozenset().union(names, *(own_names for at, own_names in enumerate(by_source) if at != number))
+        return Analysis(sources[number].nodes, Surroundings(others, own_tools, is_whole))
 
     faults: list[tuple[SourcePart, LintFault]] = []
     needed: dict[str, tuple[SourcePart, int]] = {}
@@ -181,23 +181,23 @@ class Loaded(Struct):
 
 
 def _load_all(part: SourcePart, own_tools: frozenset[str]) -> Reading:
-    found = Loaded([], [], {})
+    loaded = Loaded([], [], {})
     seen: set[tuple[str, str]] = set()
     paths: set[str] = set()
     waiting = [(part.path, use) for use in _file_uses(part.nodes, own_tools)]
-    found.is_whole = not _loads_unknown(part.nodes)
+    loaded.is_whole = not _loads_unknown(part.nodes)
     while waiting and len(paths) < _MAX_FILES:
-        beside, use = waiting.pop()
-        if (beside, use.name) in seen:
+        base_path, use = waiting.pop()
+        if (base_path, use.name) in seen:
             continue
-        seen.add((beside, use.name))
-        source: Source = yield LoadSource(use.name, beside)
-        found.read[beside, use.name] = source
+        seen.add((base_path, use.name))
+        source: Source = yield LoadSource(use.name, base_path)
+        loaded.read[base_path, use.name] = source
         if source.failed:
-            found.faults.append(
+            loaded.faults.append(
                 use.fault("unreadable schema" if use.is_schema else "unreadable library", source.failed)
             )
-            found.is_whole = found.is_whole and use.is_schema
+            loaded.is_whole = loaded.is_whole and use.is_schema
             continue
         if source.path in paths:
             continue
@@ -208,20 +208,20 @@ def _load_all(part: SourcePart, own_tools: frozenset[str]) -> Reading:
                 continue
             inner = SourcePart(source.path, source.text, read(source.text, source.path))
         except SexpEvaluationError as error:
-            found.faults.append(use.fault("unreadable schema", error.error_details or error.message))
+            loaded.faults.append(use.fault("unreadable schema", error.error_details or error.message))
             continue
         except SexpSyntaxError as error:
-            found.faults.append(use.fault("unreadable library", error.error_details))
-            found.is_whole = False
+            loaded.faults.append(use.fault("unreadable library", error.error_details))
+            loaded.is_whole = False
             continue
-        found.sources.append((inner, use))
-        found.is_whole = found.is_whole and not _loads_unknown(inner.nodes)
+        loaded.sources.append((inner, use))
+        loaded.is_whole = loaded.is_whole and not _loads_unknown(inner.nodes)
         waiting += [
-            (source.path, FileUse(use.form, named.name, named.is_schema, use.sure and named.sure))
-            for named in _file_uses(inner.nodes, own_tools)
+            (source.path, FileUse(use.form, inner_use.name, inner_use.is_schema, use.sure and inner_use.sure))
+            for inner_use in _file_uses(inner.nodes, own_tools)
         ]
-    found.is_whole = found.is_whole and not waiting
-    return found
+    loaded.is_whole = loaded.is_whole and not waiting
+    return loaded
 
 
 def _file_uses(nodes: list[Node], own_tools: frozenset[str]) -> Iterator[FileUse]:
@@ -251,8 +251,8 @@ def _file_uses(nodes: list[Node], own_tools: frozenset[str]) -> Iterator[FileUse
 
 def _writes(nodes: list[Node], own_tools: frozenset[str]) -> Iterator[int]:
     """Yield the positions of calls that may write a file."""
-    named = [task.template for task in definitions_of(nodes)]
-    tasks = {task["name"] for task in named if task.get("subtype") not in WITHOUT_TOOLS}
+    templates = [task.template for task in definitions_of(nodes)]
+    tasks = {task["name"] for task in templates if task.get("subtype") not in WITHOUT_TOOLS}
     for node in walk(nodes):
         name = name_of(node.items[0]) if isinstance(node, Form) and node.items else ""
         plain = plain_name(name)
@@ -266,6 +266,6 @@ def _loads_unknown(nodes: list[Node]) -> bool:
     return any(len(load.items) == 2 and not isinstance(load.items[1], Atom) for load in loads)
 
 
-def _finding(path: str, place: tuple[int, int], fault: LintFault) -> Finding:
+def _finding(path: str, position: tuple[int, int], fault: LintFault) -> Finding:
     code = "sexp/" + fault.title.replace(" ", "-")
-    return Finding(path, *place, fault.severity, code, fault.message)
+    return Finding(path, *position, fault.severity, code, fault.message)

@@ -62,8 +62,8 @@ def _phases_form(shape: LoopShape) -> Handler:
             if message := setup_fault(shape, name, setup[name]):
                 raise machine.fault(message, form)
         for number in range(1, setup["max-iterations"] + 1):
-            for name, wanted in shape.phases.items():
-                args = [*(values[each] for each in wanted), number]
+            for name, inputs in shape.phases.items():
+                args = [*(values[each] for each in inputs), number]
                 values[name] = yield from _phase(machine, form, phases, name, args, number)
             action, values["input"] = _decision(machine, form, values["controller"], shape)
             if action == "stop":
@@ -109,8 +109,8 @@ def _prepare(machine: Machine, form: Form, env: Env, shape: LoopShape) -> Doing:
 
 
 def _clauses(machine: Machine, form: Form, shape: LoopShape) -> dict[str, Node]:
-    known = shape.clauses
-    found: dict[str, Node] = {}
+    names = shape.clauses
+    clauses: dict[str, Node] = {}
     for clause in form.items[1:]:
         pair = pair_of(clause)
         if pair is None:
@@ -119,15 +119,15 @@ def _clauses(machine: Machine, form: Form, shape: LoopShape) -> dict[str, Node]:
                 f"{shape.name}: Each clause must be a list of (ClauseName Expression), got: {got}", form
             )
         name = pair[0].name
-        if name not in known:
-            raise machine.fault(f"{shape.name}: Unknown clause '{name}'. Known: {', '.join(known)}", form)
-        if name in found:
+        if name not in names:
+            raise machine.fault(f"{shape.name}: Unknown clause '{name}'. Known: {', '.join(names)}", form)
+        if name in clauses:
             raise machine.fault(f"{shape.name}: Duplicate clause '{name}' found.", form)
-        found[name] = pair[1]
-    missing = sorted(set(known) - found.keys())
+        clauses[name] = pair[1]
+    missing = sorted(set(names) - clauses.keys())
     if missing:
         raise machine.fault(f"{shape.name}: Missing required clauses: {', '.join(missing)}", form)
-    return found
+    return clauses
 
 
 def _clause(machine: Machine, form: Form, node: Node, env: Env, shape: LoopShape, name: str) -> Doing:

@@ -37,7 +37,7 @@ def get_context_form(machine: Machine, form: Form, env: Env) -> Doing:
     """Handle ``(get_context (query "…") …)``: matching paths and chunks, best first."""
     if len(form.items) < 2:
         raise machine.fault("'get_context' requires at least one parameter like (query ...).", form)
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for item in form.items[1:]:
         pair = pair_of(item)
         if pair is None:
@@ -48,16 +48,16 @@ def get_context_form(machine: Machine, form: Form, env: Env) -> Doing:
         key = pair[0].name
         if key not in CONTEXT_KEYS:
             raise machine.fault(f"Unknown parameter '{key}' of 'get_context'. Known: {', '.join(CONTEXT_KEYS)}", form)
-        if key in found:
+        if key in settings:
             raise machine.fault(f"Duplicate parameter '{key}' of 'get_context'.", form)
-        found[key] = yield (pair[1], env)
-    for key, value in found.items():
+        settings[key] = yield (pair[1], env)
+    for key, value in settings.items():
         if message := context_fault(key, value):
             raise machine.fault(message, form)
-    if "inputs" in found:
-        found["inputs"] = as_mapping(found["inputs"])
+    if "inputs" in settings:
+        settings["inputs"] = as_mapping(settings["inputs"])
     try:
-        return (yield ContextRequest(ContextGenerationInput(**found)))
+        return (yield ContextRequest(ContextGenerationInput(**settings)))
     except SexpEvaluationError as error:
         raise machine.locate(error, form) from None
 
@@ -91,11 +91,11 @@ def load_form(machine: Machine, form: Form, env: Env) -> Doing:
     if machine.loading >= _MAX_LOADING:
         raise machine.fault(f"More than {_MAX_LOADING} files load each other; break the circle", form)
     try:
-        found, text = yield TextRequest(str.__str__(path), form.source.path)
+        loaded_path, text = yield TextRequest(str.__str__(path), form.source.path)
     except SexpEvaluationError as error:
         raise machine.locate(error, form) from None
     try:
-        nodes = read(text, found, machine.meter.budget.source)
+        nodes = read(text, loaded_path, machine.meter.budget.source)
     except SexpSyntaxError as error:
         raise machine.fault(f"The file {to_source(path, 200)} cannot be read: {error.error_details}", form) from error
     machine.bind_names(bound_names(nodes))
@@ -127,7 +127,7 @@ def parallel_form(machine: Machine, form: Form, env: Env) -> Doing:
         running[number], open_calls[number] = machine.evaluate(item, env), depth
     try:
         while waiting:
-            asked: list[tuple[int, Any]] = []
+            requests: list[tuple[int, Any]] = []
             for number, answer in waiting:
                 machine.depth = open_calls[number]
                 branch = running[number]
@@ -138,10 +138,10 @@ def parallel_form(machine: Machine, form: Form, env: Env) -> Doing:
                     results[number] = stop.value
                     continue
                 open_calls[number] = machine.depth
-                asked.append((number, ask))
+                requests.append((number, ask))
             machine.depth = depth
-            answers = (yield Together(tuple(ask for _, ask in asked))) if asked else []
-            waiting = [(number, answer) for (number, _), answer in zip(asked, answers, strict=True)]
+            answers = (yield Together(tuple(ask for _, ask in requests))) if requests else []
+            waiting = [(number, answer) for (number, _), answer in zip(requests, answers, strict=True)]
         return [results[number] for number in sorted(results)]
     finally:
         machine.depth = depth
@@ -164,9 +164,9 @@ def defatom_of(host: Host) -> Callable[[Machine, Form, Env], Doing]:
         for _, error in definition.faults:
             raise machine.locate(error, form)
         template = definition.template
-        wanted = template.get("output_format")
-        if wanted is not None:
-            template["output_format"] = yield from _output_format(machine, form, env, wanted)
+        output_format = template.get("output_format")
+        if output_format is not None:
+            template["output_format"] = yield from _output_format(machine, form, env, output_format)
         fault = host.define(template)
         if fault:
             raise machine.fault(f"Failed to register template '{template['name']}'.", form, fault)
@@ -176,13 +176,13 @@ def defatom_of(host: Host) -> Callable[[Machine, Form, Env], Doing]:
     return defatom
 
 
-def _output_format(machine: Machine, form: Form, env: Env, wanted: dict[str, Any]) -> Doing:
+def _output_format(machine: Machine, form: Form, env: Env, output_format: dict[str, Any]) -> Doing:
     """Return the output format with its schema resolved to a JSON Schema."""
-    kind = str(wanted.get("type", "json"))
-    named = wanted.get("schema")
-    if named is None or is_null(named):
+    kind = str(output_format.get("type", "json"))
+    schema_source = output_format.get("schema")
+    if schema_source is None or is_null(schema_source):
         return {"type": kind}
-    text, schema = str.__str__(named), None
+    text, schema = str.__str__(schema_source), None
     try:
         if text.lstrip().startswith("{"):
             schema = read_schema(text)
@@ -193,7 +193,7 @@ def _output_format(machine: Machine, form: Form, env: Env, wanted: dict[str, Any
             bound = env.lookup(text)
             schema = read_schema(bound) if isinstance(bound, str) else as_mapping(bound)
         if schema is None:
-            raise schema_fault(named)
+            raise schema_fault(schema_source)
         checked_schema(schema)
     except SexpEvaluationError as error:
         raise machine.locate(error, form) from None

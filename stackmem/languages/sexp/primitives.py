@@ -145,8 +145,8 @@ def same_text(args: Args, meter: Meter) -> bool:
     for value in args:
         if not isinstance(value, str):
             raise fault(f"'string=?' takes texts, got {kind_of(value)}: {to_source(value, 80)}")
-    one, other = args
-    return isinstance(one, Symbol) == isinstance(other, Symbol) and str.__eq__(one, other)
+    text, other = args
+    return isinstance(text, Symbol) == isinstance(other, Symbol) and str.__eq__(text, other)
 
 
 def append_text(args: Args, meter: Meter) -> str:
@@ -179,8 +179,8 @@ def get_field(args: Args, meter: Meter) -> Any:
 def field(target: Any, key: str, meter: Meter | None = None) -> Any:
     """Return the value of a key or field; nil if there is none."""
     if isinstance(target, dict):
-        found = target.get(key)
-        return [] if found is None else found
+        item = target.get(key)
+        return [] if item is None else item
     if isinstance(target, list | tuple):
         if meter:
             meter.charge(len(target) >> 3)
@@ -198,8 +198,8 @@ def _field(target: Any, key: str) -> Any:
     declared = set(getattr(type(target), "model_fields", ())) | set(getattr(type(target), "__struct_fields__", ()))
     if dataclasses.is_dataclass(target):
         declared |= {each.name for each in dataclasses.fields(target)}
-    held = getattr(target, "__dict__", {})
-    if key not in declared and key not in held:
+    attributes = getattr(target, "__dict__", {})
+    if key not in declared and key not in attributes:
         return []
     try:
         value = getattr(target, key, None)
@@ -252,16 +252,16 @@ def length(args: Args, meter: Meter) -> int:
 
 
 def append(args: Args, meter: Meter) -> Any:
-    made: list[Any] = []
+    items: list[Any] = []
     for value in args:
         if is_null(value):
             continue
         if not isinstance(value, list | tuple):
             raise fault(f"'append' takes lists, got {kind_of(value)}: {to_source(value, 80)}")
-        made.extend(value)
-        within_budget(made, meter.budget)
-    meter.charge(len(made) >> 7)
-    return made
+        items.extend(value)
+        within_budget(items, meter.budget)
+    meter.charge(len(items) >> 7)
+    return items
 
 
 def assoc(args: Args, meter: Meter) -> Any:

@@ -155,8 +155,8 @@ class _Reader:
         return self._error(f"{char} is not part of the language.", at)
 
     def _error(self, message: str, at: int) -> SexpSyntaxError:
-        place = SourcePlace.of(self._source.path, self._source.text, at)
-        return SexpSyntaxError(message, self._source.text, message, place)
+        location = SourcePlace.of(self._source.path, self._source.text, at)
+        return SexpSyntaxError(message, self._source.text, message, location)
 
 
 def _int(word: str) -> int:
@@ -188,15 +188,15 @@ def split_budget(nodes: list[Node]) -> tuple[list[Node], Budget]:
     head = first.items[0] if isinstance(first, Form) and first.items else None
     if not isinstance(first, Form) or not isinstance(head, Name) or head.name != "budgets":
         return nodes, Budget()
-    found: dict[str, int] = {}
+    limits: dict[str, int] = {}
     for clause in first.items[1:]:
         pair = clause.items if isinstance(clause, Form) else []
         name = pair[0].name if len(pair) == 2 and isinstance(pair[0], Name) else ""
         count = pair[1].value if name and isinstance(pair[1], Atom) else None
-        if name not in MOST or name in found or type(count) is not int or not 1 <= count <= MOST[name]:
+        if name not in MOST or name in limits or type(count) is not int or not 1 <= count <= MOST[name]:
             clauses = " and ".join(f"({key} N) with N from 1 to {most:,}" for key, most in MOST.items())
-            place = SourcePlace.of(first.source.path, first.source.text, first.at)
+            location = SourcePlace.of(first.source.path, first.source.text, first.at)
             message = f"'budgets' takes {clauses}, each at most once."
-            raise SexpSyntaxError(message, first.source.text, message, place)
-        found[name] = count
-    return nodes[1:], structs.replace(Budget(), **found)
+            raise SexpSyntaxError(message, first.source.text, message, location)
+        limits[name] = count
+    return nodes[1:], structs.replace(Budget(), **limits)

@@ -72,14 +72,14 @@ class SteppedForm:
     def _notify(self, machine: SteppedMachine) -> None:
         """Notify the debugger of the line, unless an enclosing form on the same line already did."""
         views: list[FrameView] = []
-        name, inner, beside = "program", None, None
+        name, inner, outer = "program", None, None
         for each in machine.waiting:
             if isinstance(each, SteppedForm):
-                inner, beside = each, inner
+                inner, outer = each, inner
             elif isinstance(each, Closure):
                 views += [inner.view(name)] if inner else []
-                name, inner, beside = each.name or "lambda", None, None
-        if beside is None or beside.line != self.line or beside.form.source is not self.form.source:
+                name, inner, outer = each.name or "lambda", None, None
+        if outer is None or outer.line != self.line or outer.form.source is not self.form.source:
             views.append(self.view(name))
             text = " ".join(self.form.source.text[self.form.at : self.form.end].split())[:200]
             machine.watch(DebugMoment("line", tuple(reversed(views)), text))  # type: ignore[misc]
@@ -90,14 +90,14 @@ class SteppedForm:
 
 def variables_of(env: SexpEnvironment) -> dict[str, Any]:
     """Return the visible variables as JSON, innermost scope first. Functions appear as their source."""
-    shown: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     scope: SexpEnvironment | None = env
     while scope is not None:
         for name, value in scope.bindings.items():
-            if name not in shown:
-                shown[name] = _as_shown(value)
+            if name not in values:
+                values[name] = _as_shown(value)
         scope = scope.parent
-    return shown
+    return values
 
 
 def _as_shown(value: Any) -> Any:

@@ -74,39 +74,39 @@ def call_tool(request: ToolRequest, tools: tuple[str, ...] | None, budget: Budge
         SexpEvaluationError: The arguments do not fit the tool.
     """
     name = plain_name(request.name)
-    given = {key: as_json(value, budget) for key, value in request.arguments.items()}
+    params = {key: as_json(value, budget) for key, value in request.arguments.items()}
     if name not in PARAMETERS:
-        answer: ToolAnswer = yield InvokeTool(name, given)
+        answer: ToolAnswer = yield InvokeTool(name, params)
         return _result(name, answer)
-    unknown = [key for key in given if tools is not None and key not in tools]
-    missing = [key for key in NEEDED.get(name, ()) if given.get(key) is None]
+    unknown = [key for key in params if tools is not None and key not in tools]
+    missing = [key for key in NEEDED.get(name, ()) if params.get(key) is None]
     if unknown or missing:
         fault = f"takes no '{unknown[0]}'" if unknown else f"needs '{missing[0]}'"
         raise SexpEvaluationError(f"Tool '{request.name}' {fault}; it takes {', '.join(tools or ())}")
     match name:
         case "system_execute_shell_command" | "shell":
-            return (yield from _shell(name, given))
+            return (yield from _shell(name, params))
         case "system_read_files":
-            return (yield from _read_files(name, given["file_paths"]))
+            return (yield from _read_files(name, params["file_paths"]))
         case "system_list_directory" | "list_files":
-            path = given.get("directory_path") or given.get("path")
+            path = params.get("directory_path") or params.get("path")
             return _result(name, (yield InvokeTool("list_files", {"path": path} if path else {})))
         case "system_write_file":
-            return (yield from _write(name, given))
+            return (yield from _write(name, params))
         case "write_file":
-            return _result(name, (yield InvokeTool("write_file", {**given, "parents": True})))
+            return _result(name, (yield InvokeTool("write_file", {**params, "parents": True})))
         case "aider_automatic":
-            return (yield from _agent(name, given))
+            return (yield from _agent(name, params))
         case _:
-            return _result(name, (yield InvokeTool(name, given)))
+            return _result(name, (yield InvokeTool(name, params)))
 
 
-def _shell(name: str, given: dict[str, Any]) -> Doing:
-    seconds = given.get("timeout")
+def _shell(name: str, params: dict[str, Any]) -> Doing:
+    seconds = params.get("timeout")
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float)):
         raise SexpEvaluationError(f"'timeout' of tool '{name}' must be a number of seconds")
-    arguments = {"command": given["command"]}
-    folder = given.get("cwd") or given.get("working_directory")
+    arguments = {"command": params["command"]}
+    folder = params.get("cwd") or params.get("working_directory")
     if folder:
         arguments["working_directory"] = folder
     answer: ToolAnswer = yield InvokeTool("shell", arguments, seconds)
@@ -132,20 +132,20 @@ def _read_files(name: str, paths: Any) -> Doing:
     return task_result(content, {"template_used": name, "file_count": len(texts)}, texts)
 
 
-def _write(name: str, given: dict[str, Any]) -> Doing:
-    if given.get("overwrite") is not True:
-        there: ToolAnswer = yield InvokeTool("read_file", {"path": given["file_path"]})
+def _write(name: str, params: dict[str, Any]) -> Doing:
+    if params.get("overwrite") is not True:
+        there: ToolAnswer = yield InvokeTool("read_file", {"path": params["file_path"]})
         if there.failed != "missing":
-            message = f"{given['file_path']} exists; set overwrite to true to replace it"
+            message = f"{params['file_path']} exists; set overwrite to true to replace it"
             return failed_result("tool_execution_error", there.detail or message, {"template_used": name})
-    arguments = {"path": given["file_path"], "content": given["content"], "parents": True}
+    arguments = {"path": params["file_path"], "content": params["content"], "parents": True}
     return _result(name, (yield InvokeTool("write_file", arguments)))
 
 
-def _agent(name: str, given: dict[str, Any]) -> Doing:
+def _agent(name: str, params: dict[str, Any]) -> Doing:
     """Run the coding agent in a new frame."""
-    paths = given.get("file_context") or []
-    answer: FrameAnswer = yield RunFrame(name, str(given["prompt"]), {"files": paths} if paths else {})
+    paths = params.get("file_context") or []
+    answer: FrameAnswer = yield RunFrame(name, str(params["prompt"]), {"files": paths} if paths else {})
     if answer.failed:
         return failed_result("subtask_failure", answer.detail, {"template_used": name}, answer.result)
     return task_result(answer.result, {"template_used": name})

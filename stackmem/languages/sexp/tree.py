@@ -83,8 +83,8 @@ def datum(node: Node, budget: Budget | None = None) -> Any:
     """Return a new value for a quoted node. The nesting depth is limited only by the budget, if there is one."""
     if not isinstance(node, Form):
         return _atom(node)
-    made: list[Any] = []
-    waiting: list[tuple[Form, list[Any], int]] = [(node, made, 1)]
+    result: list[Any] = []
+    waiting: list[tuple[Form, list[Any], int]] = [(node, result, 1)]
     most = budget.nested if budget else MAX_NESTED
     while waiting:
         form, target, deep = waiting.pop()
@@ -97,7 +97,7 @@ def datum(node: Node, budget: Budget | None = None) -> Any:
                 waiting.append((item, inner, deep + 1))
             else:
                 target.append(_atom(item))
-    return made
+    return result
 
 
 def walk(nodes: list[Node]) -> Iterator[Node]:
@@ -121,7 +121,7 @@ def _atom(node: Atom | Name) -> Any:
 
 def bound_names(nodes: list[Node]) -> set[str]:
     """Return every symbol that may become a variable, from all places that bind one."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in walk(nodes):
         if not isinstance(node, Form) or not node.items:
             continue
@@ -129,12 +129,12 @@ def bound_names(nodes: list[Node]) -> set[str]:
         target = node.items[1] if len(node.items) > 1 and isinstance(head, Name) else None
         match head.name if isinstance(head, Name) else "":
             case "bind" | "define" if isinstance(target, Name):
-                found.add(target.name)
+                names.add(target.name)
             case "define" | "lambda" | "catch" if isinstance(target, Form):
-                found |= {item.name for item in target.items if isinstance(item, Name)}
+                names |= {item.name for item in target.items if isinstance(item, Name)}
             case "let" | "let*" if isinstance(target, Form):
                 pairs = [item.items[0] for item in target.items if isinstance(item, Form) and item.items]
-                found |= {first.name for first in pairs if isinstance(first, Name)}
+                names |= {first.name for first in pairs if isinstance(first, Name)}
             case _:
                 pass
-    return found
+    return names

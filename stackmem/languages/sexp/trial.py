@@ -37,10 +37,10 @@ class _TextAlone(Workflow):
         self._bound = bound
 
     def kind(self, name: str) -> Kind:
-        found = super().kind(name)
-        if not found and name not in OPERATORS and name not in self._bound:
+        kind = super().kind(name)
+        if not kind and name not in OPERATORS and name not in self._bound:
             raise _OutOfSightError("VALIDATION_ERROR", f"nothing here binds '{name[:80]}'")
-        return found
+        return kind
 
 
 def first_failure(
@@ -64,7 +64,7 @@ def first_failure(
             try:
                 ask = next(doing)
                 while isinstance(ask, TextRequest) and (ask.source, ask.path) in sources:
-                    ask = _answered(doing, ask, sources[ask.source, ask.path])
+                    ask = _send_text(doing, ask, sources[ask.source, ask.path])
             except StopIteration:
                 continue
             except _OutOfSightError:
@@ -80,7 +80,7 @@ def first_failure(
     return None
 
 
-def _answered(doing: Generator[Request, Any, Any], ask: TextRequest, source: Source) -> Request:
+def _send_text(doing: Generator[Request, Any, Any], ask: TextRequest, source: Source) -> Request:
     """Send a loaded text, or its error, to the evaluation, and return its next request."""
     try:
         text = text_of(ask, source)

@@ -94,12 +94,12 @@ def as_mapping(value: Any) -> dict[str, Any] | None:
         return {str(key): item for key, item in value.items()}
     if not isinstance(value, list):
         return None
-    found: dict[str, Any] = {}
+    mapping: dict[str, Any] = {}
     for pair in value:
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
             return None
-        found[str.__str__(pair[0])] = pair[1]
-    return found
+        mapping[str.__str__(pair[0])] = pair[1]
+    return mapping
 
 
 def truthy(value: Any) -> bool:
@@ -121,16 +121,16 @@ def from_python(value: Any, budget: Budget = DEFAULT, meter: Meter | None = None
     if not isinstance(value, list | tuple | dict) or not _strange(value, budget, meter):
         return value
     root: Any = {} if isinstance(value, dict) else []
-    made: dict[int, Any] = {id(value): root}
-    pairs: list[tuple[Any, Any]] = [(value, root)]  # grows during the loop, and keeps every object of `made` alive
+    copies: dict[int, Any] = {id(value): root}
+    pairs: list[tuple[Any, Any]] = [(value, root)]  # grows during the loop, and keeps every object of `copies` alive
     for old, new in pairs:
         for key, item in old.items() if isinstance(old, dict) else enumerate(old):
             put = [] if item is None else item
             if isinstance(item, list | tuple | dict):
-                if id(item) not in made:
-                    made[id(item)] = {} if isinstance(item, dict) else []
-                    pairs.append((item, made[id(item)]))
-                put = made[id(item)]
+                if id(item) not in copies:
+                    copies[id(item)] = {} if isinstance(item, dict) else []
+                    pairs.append((item, copies[id(item)]))
+                put = copies[id(item)]
             if isinstance(new, dict):
                 new[key] = put
             else:
@@ -140,13 +140,13 @@ def from_python(value: Any, budget: Budget = DEFAULT, meter: Meter | None = None
 
 def _strange(value: Any, budget: Budget, meter: Meter | None) -> bool:
     """Return whether a value contains None or a tuple. Raises if it is nested too deeply or has too many items."""
-    found = False
+    strange = False
     for item in containers(value, meter.budget if meter else budget):
         if meter:
             meter.charge(len(item) >> 4)
-        found = found or isinstance(item, tuple)
-        found = found or any(one is None for one in (item.values() if isinstance(item, dict) else item))
-    return found
+        strange = strange or isinstance(item, tuple)
+        strange = strange or any(member is None for member in (item.values() if isinstance(item, dict) else item))
+    return strange
 
 
 def containers(value: Any, budget: Budget) -> Iterator[Any]:
@@ -176,33 +176,33 @@ def equal(left: Any, right: Any, meter: Meter | None = None) -> bool:
     seen: dict[tuple[int, int], tuple[Any, Any]] = {}
     while waiting:
         pair = waiting.pop()
-        one, other = pair
+        first, second = pair
         if meter:
             meter.charge(1)
-        if is_null(one) and is_null(other):
+        if is_null(first) and is_null(second):
             continue
-        if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-            if len(one) != len(other):
+        if isinstance(first, list | tuple) and isinstance(second, list | tuple):
+            if len(first) != len(second):
                 return False
-            ids = (id(one), id(other))
+            ids = (id(first), id(second))
             if ids not in seen:
                 seen[ids] = pair
-                waiting.extend(zip(one, other, strict=True))
-        elif isinstance(one, Mapping) and isinstance(other, Mapping):
-            if one.keys() != other.keys():
+                waiting.extend(zip(first, second, strict=True))
+        elif isinstance(first, Mapping) and isinstance(second, Mapping):
+            if first.keys() != second.keys():
                 return False
-            ids = (id(one), id(other))
+            ids = (id(first), id(second))
             if ids not in seen:
                 seen[ids] = pair
-                waiting.extend((one[key], other[key]) for key in one)
-        elif one is not other and not _same(one, other):
+                waiting.extend((first[key], second[key]) for key in first)
+        elif first is not second and not _equal_values(first, second):
             return False
     return True
 
 
-def _same(one: Any, other: Any) -> bool:
+def _equal_values(first: Any, second: Any) -> bool:
     try:
-        return bool(one == other)
+        return bool(first == second)
     except Exception:  # noqa: BLE001 - comparing foreign objects may raise anything
         return False
 
@@ -320,8 +320,8 @@ def as_json(value: Any, budget: Budget) -> Any:
     if not isinstance(value, list | tuple | dict):
         return _plain(value)
     list(containers(value, budget))
-    made: Any = {} if isinstance(value, dict) else []
-    path: list[tuple[Any, Any, Any]] = [(value, iter(_pairs(value)), made)]
+    root: Any = {} if isinstance(value, dict) else []
+    path: list[tuple[Any, Any, Any]] = [(value, iter(_pairs(value)), root)]
     open_ = {id(value): value}
     count = 0
     while path:
@@ -350,7 +350,7 @@ def as_json(value: Any, budget: Budget) -> Any:
             new[str(key)] = put
         else:
             new.append(put)
-    return made
+    return root
 
 
 def _pairs(value: Any) -> list[tuple[Any, Any]]:

@@ -107,13 +107,13 @@ def _text(value: Any, budget: Budget) -> str:
 
 def earlier_results(past: list[DoneTask], context: ContextManagement, files: tuple[str, ...]) -> str:
     """Return the results of earlier tasks that the task inherits."""
-    chosen = [
+    inherited = [
         task
         for task in past
         if context.inheritContext == "full" or (context.inheritContext == "subset" and set(task.files) & set(files))
     ]
     notes = context.accumulateData and context.accumulationFormat == "notes_only"
-    return "\n\n".join(f"{task.name}:\n{task.notes if notes else task.content}" for task in chosen)
+    return "\n\n".join(f"{task.name}:\n{task.notes if notes else task.content}" for task in inherited)
 
 
 def session(past: list[DoneTask], settings: HistoryConfigSettings) -> str:
@@ -179,13 +179,13 @@ class Workflow:
         """Answer a request through effects. With ``parallel``, it runs in parallel and opens no frame."""
         match ask:
             case SubtaskRequest():
-                return (yield from self._task(ask, beside=parallel))
+                return (yield from self._task(ask, parallel=parallel))
             case ToolRequest(name="system_get_context" | "system:get_context"):
-                found = yield from self._context(_context_input(ask.arguments))
-                return task_result("\n".join(found), {"template_used": ask.name}, found)
+                names = yield from self._context(_context_input(ask.arguments))
+                return task_result("\n".join(names), {"template_used": ask.name}, names)
             case ToolRequest():
-                known = self._parameters[plain_name(ask.name)]
-                return (yield from call_tool(ask, known, self._budget))
+                parameters = self._parameters[plain_name(ask.name)]
+                return (yield from call_tool(ask, parameters, self._budget))
             case ContextRequest():
                 return (yield from self._context(ask.query))
             case Logged():
@@ -211,30 +211,30 @@ class Workflow:
 
         return (yield from side_by_side([answer_or_refusal(ask) for ask in asks]))
 
-    def _task(self, request: SubtaskRequest, *, beside: bool) -> Effects:
+    def _task(self, request: SubtaskRequest, *, parallel: bool) -> Effects:
         template = self._templates[request.name]
         notes = {"template_used": request.name, "task_id": request.task_id}
         unknown = sorted(request.inputs.keys() - template["params"].keys())
         if unknown:
-            known = ", ".join(template["params"]) or "none"
-            return failed_result("input_validation_failure", f"no parameter {unknown[0]!r}; known: {known}", notes)
+            names = ", ".join(template["params"]) or "none"
+            return failed_result("input_validation_failure", f"no parameter {unknown[0]!r}; known: {names}", notes)
         text, used, missing = fill_slots(
             template["instructions"], request.inputs, self.optional(request.name), self._budget
         )
         if missing:
             return failed_result("input_validation_failure", f"the input {missing!r} is missing", notes)
-        given = {name: as_json(value, self._budget) for name, value in request.inputs.items() if name not in used}
+        inputs = {name: as_json(value, self._budget) for name, value in request.inputs.items() if name not in used}
         files = tuple(request.file_paths or ())
         reads: list[ToolAnswer] = yield from _read_all(files)
         for path, read in zip(files, reads, strict=True):
             if read.failed:
                 return failed_result("context_retrieval_failure", f"{path}: {read.detail}", notes)
-            given[f"file {path}"] = read.value
-        given.update((yield from self._surroundings(request, template, text, files)))
+            inputs[f"file {path}"] = read.value
+        inputs.update((yield from self._surroundings(request, template, text, files)))
         if template["subtype"] in WITHOUT_TOOLS:
-            result = yield from self._completion(template, text, given, notes, beside=beside)
+            result = yield from self._completion(template, text, inputs, notes, parallel=parallel)
         else:
-            result = yield from self._in_frame(template, text, given, notes)
+            result = yield from self._in_frame(template, text, inputs, notes)
         settings = self._history(request, template)
         recorded = settings is None or settings.record_in_session_history
         self.past.append(DoneTask(request.name, text, result["content"], as_text(result["notes"]), files, recorded))
@@ -250,26 +250,26 @@ class Workflow:
         self, request: SubtaskRequest, template: dict[str, Any], text: str, files: tuple[str, ...]
     ) -> Effects:
         """Return the additional inputs of a task: earlier results, context, and the session."""
-        found: dict[str, Any] = {}
+        inputs: dict[str, Any] = {}
         context = request.context_management or ContextManagement(freshContext="disabled")
         earlier = earlier_results(self.past, context, files)
         if earlier:
-            found["results of earlier tasks"] = earlier
+            inputs["results of earlier tasks"] = earlier
         if context.freshContext == "enabled":
             names = yield from self._context(ContextGenerationInput(text, template["description"]))
             if names:
-                found["relevant files and chunks"] = "\n".join(names)
+                inputs["relevant files and chunks"] = "\n".join(names)
         settings = self._history(request, template)
         turns = session(self.past, settings) if settings is not None else ""
         if turns:
-            found["the session so far"] = turns
-        return found
+            inputs["the session so far"] = turns
+        return inputs
 
-    def _in_frame(self, template: dict[str, Any], text: str, given: dict[str, Any], notes: dict[str, Any]) -> Effects:
+    def _in_frame(self, template: dict[str, Any], text: str, inputs: dict[str, Any], notes: dict[str, Any]) -> Effects:
         schema = (template.get("output_format") or {}).get("schema")
         returns = "" if template["description"].startswith("Dynamically defined task") else template["description"]
         answer: FrameAnswer = yield RunFrame(
-            template["name"], text, given, returns, schema, model=template.get("model", "")
+            template["name"], text, inputs, returns, schema, model=template.get("model", "")
         )
         if answer.failed:
             reason = "output_format_failure" if answer.failed == "misfit" else "subtask_failure"
@@ -277,36 +277,36 @@ class Workflow:
         return task_result(answer.result, notes, answer.value)
 
     def _completion(
-        self, template: dict[str, Any], text: str, given: dict[str, Any], notes: dict[str, Any], *, beside: bool
+        self, template: dict[str, Any], text: str, inputs: dict[str, Any], notes: dict[str, Any], *, parallel: bool
     ) -> Effects:
         """Request one completion. It has a frame unless it runs in parallel."""
-        parts = [text, *(f"INPUT {name}\n{as_text(value)}" for name, value in given.items())]
+        parts = [text, *(f"INPUT {name}\n{as_text(value)}" for name, value in inputs.items())]
         schema = (template.get("output_format") or {}).get("schema")
-        if not beside:
+        if not parallel:
             yield EnterFrame(template["name"], text)
         answer: Completion = yield Complete(
             prompt("\n\n".join(parts)), SYSTEM, schema, name=template["name"], model=template.get("model", "")
         )
-        if not beside:
+        if not parallel:
             yield LeaveFrame(answer.detail if answer.failed else answer.text)
         if answer.failed:
             reason = "output_format_failure" if answer.failed == "misfit" else "llm_error"
             return failed_result(reason, answer.detail or answer.failed, notes, answer.text)
         return task_result(answer.text, notes, answer.value)
 
-    def _context(self, wanted: ContextGenerationInput) -> Effects:
+    def _context(self, query: ContextGenerationInput) -> Effects:
         """Return the names of matching heap chunks and workspace files."""
         index: tuple[tuple[str, int, str], ...] = yield ListChunks()
         chunks = []
         for name, _, description in index:
             content = ""
-            if wanted.matching_strategy == "content":
+            if query.matching_strategy == "content":
                 read: ChunkAnswer = yield ReadChunk(name)
                 content = read.content[:_CHUNK_CHARS]
             chunks.append({"name": name, "description": description, "content": content})
-        texts = [wanted.query, wanted.templateDescription, *(_words(value) for value in wanted.inputs.values())]
-        asked = {"query": " ".join(filter(None, texts)), "strategy": wanted.matching_strategy, "chunks": chunks}
-        answer: ToolAnswer = yield InvokeTool("find_context", {**asked, "most": _MATCHES})
+        texts = [query.query, query.templateDescription, *(_words(value) for value in query.inputs.values())]
+        request = {"query": " ".join(filter(None, texts)), "strategy": query.matching_strategy, "chunks": chunks}
+        answer: ToolAnswer = yield InvokeTool("find_context", {**request, "most": _MATCHES})
         if answer.failed:
             raise SexpEvaluationError("Context retrieval failed.", "", answer.detail)
         return answer.value

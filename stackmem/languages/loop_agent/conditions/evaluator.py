@@ -157,9 +157,9 @@ class _Evaluator:
                     method = ""
         return value
 
-    def _call(self, owner: Any, method: str, given: tuple[Node | Arrow, ...], names: dict[str, Any]) -> Any:
+    def _call(self, owner: Any, method: str, operands: tuple[Node | Arrow, ...], names: dict[str, Any]) -> Any:
         arguments: list[Any] = []
-        for each in given:
+        for each in operands:
             if isinstance(each, Arrow):
                 arguments.append(self._function(each, names))
             else:
@@ -167,8 +167,8 @@ class _Evaluator:
         return call_method(owner, method, arguments, self.visit)
 
     def _function(self, arrow: Arrow, names: dict[str, Any]) -> Callable[..., Any]:
-        def call(*given: Any) -> Any:
-            padded = (*given, *[UNDEFINED] * len(arrow.parameters))
+        def call(*arguments: Any) -> Any:
+            padded = (*arguments, *[UNDEFINED] * len(arrow.parameters))
             return self.evaluate(arrow.body, {**names, **dict(zip(arrow.parameters, padded, strict=False))})
 
         return call

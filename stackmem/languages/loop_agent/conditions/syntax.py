@@ -121,7 +121,7 @@ def parse(text: Any) -> Node | None:
     if len(tokens) == 1:
         return None
     _check_balance(tokens)
-    return _Parser(tokens).whole()
+    return _Parser(tokens).parse()
 
 
 def _tokens(text: str) -> list[_ConditionToken]:
@@ -175,7 +175,7 @@ class _Parser:
         self._tokens = tokens
         self._at = 0
 
-    def whole(self) -> Node:
+    def parse(self) -> Node:
         node = self._level(0)
         if self._next.kind != "end":
             raise self._unexpected()
@@ -208,18 +208,18 @@ class _Parser:
         pending: list[tuple[int, Node, list[tuple[str, Node]], str]] = []
         while True:
             token = self._next
-            found = next((n for n, words in enumerate(_LEVELS) if token.kind == "op" and token.text in words), -1)
-            while pending and pending[-1][0] > found:
+            token_level = next((n for n, words in enumerate(_LEVELS) if token.kind == "op" and token.text in words), -1)
+            while pending and pending[-1][0] > token_level:
                 _, first, rest, operator = pending.pop()
                 node = Chain(first, (*rest, (operator, node)))
-            if found < level:
+            if token_level < level:
                 return node
             self._at += 1
-            if pending and pending[-1][0] == found:
+            if pending and pending[-1][0] == token_level:
                 _, first, rest, operator = pending.pop()
-                pending.append((found, first, [*rest, (operator, node)], token.text))
+                pending.append((token_level, first, [*rest, (operator, node)], token.text))
             else:
-                pending.append((found, node, [], token.text))
+                pending.append((token_level, node, [], token.text))
             node = self._unary()
 
     def _unary(self) -> Node:
@@ -275,13 +275,13 @@ class _Parser:
         raise self._unexpected()
 
     def _arguments(self) -> tuple[Node | Arrow, ...]:
-        found: list[Node | Arrow] = []
+        arguments: list[Node | Arrow] = []
         while not self._take(")"):
-            found.append(self._argument())
+            arguments.append(self._argument())
             if not self._take(","):
                 self._expect(")")
                 break
-        return tuple(found)
+        return tuple(arguments)
 
     def _argument(self) -> Node | Arrow:
         parameters = self._parameters()
@@ -309,10 +309,10 @@ class _Parser:
 
 
 def _unescape(text: str) -> str:
-    made = _ESCAPE.sub(_unescape_match, text)
+    utf16 = _ESCAPE.sub(_unescape_match, text)
     try:
         # combines escaped surrogate pairs into one character
-        return made.encode("utf-16", "surrogatepass").decode("utf-16")
+        return utf16.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         raise ConditionFault(
             "Expression is not a parseable single expression: a text holds half of a surrogate pair"

@@ -25,7 +25,7 @@ SPACE = "".join(
 )
 _NUMERAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?Infinity", re.ASCII)
 _BASED = re.compile(r"0(?:[xX][0-9a-fA-F]+|[oO][0-7]+|[bB][01]+)", re.ASCII)
-_PLACE = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
+_INDEX = re.compile(r"0|[1-9]\d{0,8}", re.ASCII)
 Visit = Callable[[int], None]
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {"<": lt, ">": gt, "<=": le, ">=": ge}
 
@@ -120,10 +120,10 @@ def _loosely_equal(left: Any, right: Any, visit: Visit) -> bool:
     nothing = (None, UNDEFINED)
     if left is None or right is None or left is UNDEFINED or right is UNDEFINED:
         return any(left is each for each in nothing) and any(right is each for each in nothing)
-    one, other = type_of(left), type_of(right)
-    if one == other:
+    left_type, right_type = type_of(left), type_of(right)
+    if left_type == right_type:
         return strictly_equal(left, right)
-    if "object" in (one, other) and "function" in (one, other):
+    if "object" in (left_type, right_type) and "function" in (left_type, right_type):
         return False
     left, right = _primitive(left, visit), _primitive(right, visit)
     if isinstance(left, str) and isinstance(right, str):
@@ -245,15 +245,15 @@ def member(value: Any, name: str) -> Any:
     if isinstance(value, str | list):
         if name == "length":
             return len(value)
-        if _PLACE.fullmatch(name) and int(name) < len(value):
+        if _INDEX.fullmatch(name) and int(name) < len(value):
             return value[int(name)]
     return UNDEFINED
 
 
 def _last(text: str, part: str) -> int:
     """Return ``text.rfind(part)`` in linear time, which only ``find`` guarantees."""
-    found = text[::-1].find(part[::-1])
-    return -1 if found < 0 else len(text) - len(part) - found
+    index = text[::-1].find(part[::-1])
+    return -1 if index < 0 else len(text) - len(part) - index
 
 
 _OF_TEXTS: dict[str, Callable[[str], str]] = {
@@ -288,7 +288,7 @@ def call_method(owner: Any, method: str, arguments: list[Any], visit: Visit) -> 
         if len(arguments) > 1:
             raise ConditionFault(f"Expression evaluation failed: {method} takes one argument")
         if not finds:
-            return _place(owner, method, first, visit)
+            return _index_of(owner, method, first, visit)
         part = text_of(first, visit)
         visit((len(owner) + len(part)) // CHARS_READ)
         return _FINDING[method](owner, part)
@@ -302,11 +302,11 @@ def call_method(owner: Any, method: str, arguments: list[Any], visit: Visit) -> 
     raise ConditionFault(f"Expression evaluation failed: {method[:80]} is not a function")
 
 
-def _place(owner: list[Any], method: str, wanted: Any, visit: Visit) -> Any:
+def _index_of(owner: list[Any], method: str, item: Any, visit: Visit) -> Any:
     visit(len(owner) // ITEMS)
-    if method == "includes" and wanted != wanted:  # noqa: PLR0124 - here, JavaScript treats NaN as equal
+    if method == "includes" and item != item:  # noqa: PLR0124 - here, JavaScript treats NaN as equal
         return any(isinstance(each, float) and math.isnan(each) for each in owner)
-    places = [index for index, each in enumerate(owner) if strictly_equal(each, wanted)]
+    places = [index for index, each in enumerate(owner) if strictly_equal(each, item)]
     if method == "includes":
         return bool(places)
     return -1 if not places else places[0] if method == "indexOf" else places[-1]
@@ -326,7 +326,7 @@ def _iterate(owner: list[Any], method: str, function: Callable[..., Any], more: 
             return [function(each, index, owner) for index, each in enumerate(owner)]
     if not more and not owner:
         raise ConditionFault("Expression evaluation failed: reduce of an empty list without a first value")
-    made, start = (more[0], 0) if more else (owner[0], 1)
+    result, start = (more[0], 0) if more else (owner[0], 1)
     for index in range(start, len(owner)):
-        made = function(made, owner[index], index, owner)
-    return made
+        result = function(result, owner[index], index, owner)
+    return result
