@@ -18,7 +18,7 @@ _ABSENT = object()
 class VariableChanges:
     """Compares a frame's variables with their values at the frame's previous moment.
 
-    With ``whole``, each changed variable is one line with its complete value, and no line is left out.
+    With ``full``, each changed variable is one line with its complete value, and no line is left out.
     """
 
     def __init__(self, *, full: bool = False) -> None:
