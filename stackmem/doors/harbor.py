@@ -42,12 +42,12 @@ def solve_command(
     Args:
         settings: Flags of ``stackmem solve`` by name, with ``_`` in place of ``-``: ``strategy``, ``max_steps``.
     """
-    given: dict[str, object] = {
+    flags: dict[str, object] = {
         "isolation": "none", "fsync": "none", "runs_dir": f"{logs}/runs", "sandbox_dir": "/tmp/stackmem",  # noqa: S108
         **({"model": model} if model else {}), **settings,
     }  # fmt: skip
     words = [program, "solve", ".", f"--text={instruction}", "--json", "--quiet", "--yes", "--apply"]
-    for name, value in given.items():
+    for name, value in flags.items():
         words += [f"--{name.replace('_', '-')}", str(value)]
     return f"{shlex.join(words)} </dev/null"
 
@@ -62,10 +62,8 @@ def setup_command(wheel: str | None, program: str = "stackmem") -> str:
     if wheel is None:
         install = "{ echo 'stackmem is not installed in the container; pass a wheel: --ak wheel=PATH' >&2; exit 1; }"
     else:
-        what = shlex.quote(wheel)
-        install = (
-            f"python3 -m pip install --quiet --break-system-packages {what} || python3 -m pip install --quiet {what}"
-        )
+        quoted = shlex.quote(wheel)
+        install = f"python3 -m pip install --quiet --break-system-packages {quoted} || python3 -m pip install --quiet {quoted}"
     return f"command -v {shlex.quote(program)} >/dev/null || {install}; {shlex.quote(program)} --version"
 
 

@@ -102,7 +102,7 @@ class EditorAgent:
         conversation = self._begin(secrets.token_hex(16), folder)
         conversation.use_model(request.model)
         conversation.strategy = request.resolved.settings.strategy
-        return {"sessionId": conversation.name, **self._shown(conversation)}
+        return {"sessionId": conversation.name, **self._choices(conversation)}
 
     async def load_session(self, cwd: str, session_id: str, mcp_servers: Any = (), **more: Any) -> dict[str, Any]:
         await self._connect(mcp_servers, _folder(cwd))
@@ -126,7 +126,7 @@ class EditorAgent:
         conversation = self._begin(secrets.token_hex(16), folder)
         conversation.take_up(run_dir, state)
         conversation.changes = ForkChanges()
-        return {"sessionId": conversation.name, **self._shown(conversation)}
+        return {"sessionId": conversation.name, **self._choices(conversation)}
 
     async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **more: Any) -> dict[str, Any]:
         folder = _folder(cwd) if cwd else None
@@ -158,12 +158,12 @@ class EditorAgent:
 
     async def prompt(self, session_id: str, prompt: list[Any], **more: Any) -> dict[str, Any]:
         conversation = self._session(session_id)
-        given = read_prompt(prompt, conversation.folder)
+        parsed = read_prompt(prompt, conversation.folder)
         try:
-            text = request_of(given.words, conversation.folder, os.environ) or given.words
+            text = request_of(parsed.words, conversation.folder, os.environ) or parsed.words
         except StackmemError as error:
             raise wrong(str(error)) from error
-        attached, messages = await self._attached(conversation, text, given)
+        attached, messages = await self._attached(conversation, text, parsed)
         for each in messages:
             await self._send(session_id, message(f"({each})\n"))
         if command_of(text)[0] and conversation.queued:
@@ -177,33 +177,33 @@ class EditorAgent:
             raise RequestError(-32603, str(failed)) from failed
 
     async def _attached(
-        self, conversation: EditorSession, text: str, given: Prompt
+        self, conversation: EditorSession, text: str, prompt: Prompt
     ) -> tuple[list[UserFile], list[str]]:
         """Return what a prompt attaches, and messages. Unsaved text of the editor replaces the file on disk."""
         if shell_command(text):
             return [], []
-        found, messages = mentioned(text, conversation.folder, conversation.has_file)
-        unsaved = [await self._unsaved(conversation, path) for path in given.linked]
-        files = [await self._unsaved(conversation, each.path) or each for each in found if each.raw is None]
-        return [*given.attached, *filter(None, unsaved), *files], messages
+        mentioned_files, messages = mentioned(text, conversation.folder, conversation.has_file)
+        unsaved = [await self._unsaved(conversation, path) for path in prompt.linked]
+        files = [await self._unsaved(conversation, each.path) or each for each in mentioned_files if each.raw is None]
+        return [*prompt.attached, *filter(None, unsaved), *files], messages
 
     async def _unsaved(self, conversation: EditorSession, path: str) -> UserFile | None:
         """Return the text of a file in the editor, if it differs from the file on disk."""
-        place = conversation.folder / path
+        file = conversation.folder / path
         if not self._reads_files or path.endswith("/"):
             return None
         try:
-            reading = self._connected().read_text_file(session_id=conversation.name, path=str(place))
+            reading = self._connected().read_text_file(session_id=conversation.name, path=str(file))
             text = (await asyncio.wait_for(reading, _READ_SECONDS)).content
         except (RequestError, ConnectionError, TimeoutError, ValueError):  # the file on disk counts
             return None
-        return None if is_saved(place, text) else UserFile(f"{path} (not saved)", raw=text.encode("utf-8", "replace"))
+        return None if is_saved(file, text) else UserFile(f"{path} (not saved)", raw=text.encode("utf-8", "replace"))
 
-    async def _connect(self, given: Any, folder: Path) -> None:
+    async def _connect(self, entries: Any, folder: Path) -> None:
         """Connect to the editor's servers. This process has one session, whose run offers their tools."""
         try:
             servers = {
-                name: each for name, each in editor_servers(given or ()).items() if self._servers.get(name) != each
+                name: each for name, each in editor_servers(entries or ()).items() if self._servers.get(name) != each
             }
             if servers:
                 await asyncio.to_thread(self._connects, servers, folder)
@@ -211,7 +211,7 @@ class EditorAgent:
         except StackmemError as error:
             raise wrong(str(error)) from error
 
-    def _shown(self, conversation: EditorSession) -> dict[str, Any]:
+    def _choices(self, conversation: EditorSession) -> dict[str, Any]:
         return {"modes": modes(conversation), "configOptions": config_options(conversation, os.environ)}
 
     def _tell_options(self, conversation: EditorSession) -> None:
@@ -229,21 +229,21 @@ class EditorAgent:
 
     def permit(self, session: str, call: dict[str, Any], *, once: bool = False) -> str:
         options = [each for each in _OPTIONS if not once or each[0] != "allow_always"]
-        asked: Future[str] = asyncio.run_coroutine_threadsafe(self._permission(session, call, options), self._loop)
+        future: Future[str] = asyncio.run_coroutine_threadsafe(self._permission(session, call, options), self._loop)
         try:
-            return asked.result()
+            return future.result()
         finally:
-            asked.cancel()  # if the user cancelled, do not wait for the editor's answer
+            future.cancel()  # if the user cancelled, do not wait for the editor's answer
 
     async def _permission(self, session: str, call: dict[str, Any], options: list[tuple[str, str]]) -> str:
         offered = [
             PermissionOption.model_validate({"optionId": id_, "name": name, "kind": id_}) for id_, name in options
         ]
         try:
-            found = await self._connected().request_permission(session, ToolCallUpdate.model_validate(call), offered)
+            response = await self._connected().request_permission(session, ToolCallUpdate.model_validate(call), offered)
         except (RequestError, ConnectionError, ValueError):  # an editor that cannot ask did not allow it
             return ""
-        outcome = RequestPermissionResponse.model_validate(found).outcome
+        outcome = RequestPermissionResponse.model_validate(response).outcome
         return outcome.option_id if outcome.outcome == "selected" else ""
 
     async def _send(self, session: str, update: Update) -> None:
@@ -261,10 +261,10 @@ class EditorAgent:
         if SESSION_ID.fullmatch(name):
             conversation.on_run = lambda run_dir: keep_pointer(name, run_dir)
         self._sessions[name] = conversation
-        known = IN_EDITORS | find_commands(folder, os.environ).commands
+        by_name = IN_EDITORS | find_commands(folder, os.environ).commands
         commands = [
             {"name": name, "description": each.says, **({"input": {"hint": each.takes}} if each.takes else {})}
-            for name, each in known.items()
+            for name, each in by_name.items()
         ]
         update = {"sessionUpdate": "available_commands_update", "availableCommands": commands}
         task = self._loop.create_task(self._send(name, update))  # runs after the session's own answer was sent
@@ -290,7 +290,7 @@ class EditorAgent:
         except (StackmemError, OSError) as error:
             self._sessions.pop(session_id, None)
             raise wrong(str(error)) from error
-        return self._shown(conversation)
+        return self._choices(conversation)
 
     def _session(self, name: str) -> EditorSession:
         if name not in self._sessions:

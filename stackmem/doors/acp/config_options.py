@@ -23,9 +23,9 @@ _PREFIXES = {"anthropic": "anthropic/", "openai": "openai/", "google": "gemini/"
 
 def modes(conversation: EditorSession) -> dict[str, Any]:
     """Return the modes, for editors without options."""
-    known = [{"id": mode, "name": name, "description": says} for mode, (name, says) in MODES.items()]
-    known.append({"id": PLAN, "name": "Plan", "description": "The agent only looks, and answers with a plan."})
-    return {"currentModeId": _mode(conversation), "availableModes": known}
+    available = [{"id": mode, "name": name, "description": says} for mode, (name, says) in MODES.items()]
+    available.append({"id": PLAN, "name": "Plan", "description": "The agent only looks, and answers with a plan."})
+    return {"currentModeId": _mode(conversation), "availableModes": available}
 
 
 def config_options(conversation: EditorSession, environ: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -46,12 +46,12 @@ def model_names(used: Iterable[str], environ: Mapping[str, str]) -> list[str]:
     The table names DeepSeek's models too, but only a server at another address has them.
     """
     ready = {prefix for prefix, problem in unready(environ).items() if not problem}
-    known = [
+    ready_models = [
         row.name if row.provider == "anthropic" else f"{_PREFIXES[row.provider]}{row.name}"
         for row in rows()
         if row.provider != "deepseek" and _PREFIXES[row.provider] in ready
     ]
-    return list(dict.fromkeys([*used, *known]))
+    return list(dict.fromkeys([*used, *ready_models]))
 
 
 def _mode(conversation: EditorSession) -> str:

@@ -97,12 +97,12 @@ class EditorSession:
         self._editor = editor
         self._lock = threading.Lock()
         self._words: list[str] = []
-        self._chosen: list[PersonPlanned | PersonAccepted | PersonCompacted] = []
+        self._choices: list[PersonPlanned | PersonAccepted | PersonCompacted] = []
         self._attached: list[UserFile] = []
         self._waiting: list[Future[str]] = []
         self._cancelled: list[Future[str]] = []
         self._stops = self._closed = False
-        self._heard = ""
+        self._streamed = ""
         self._board = FrameBoard()
         self._frame_asks = False  # whether a parallel frame waits for an answer of the user
 
@@ -130,16 +130,16 @@ class EditorSession:
     def choose(self, event: PersonPlanned | PersonAccepted | PersonCompacted) -> None:
         """Queue a choice of the user, which the run reads next."""
         with self._lock:
-            self._chosen.append(event)
+            self._choices.append(event)
 
     @property
     def planning(self) -> bool:
         """Whether plan mode is on, or will be once the run reads the queued choices."""
         with self._lock:
-            chosen = list(self._chosen)
+            choices = list(self._choices)
         session = self.state.session if self.state is not None else None
         before = session is not None and session.planning
-        return next((isinstance(each, PersonPlanned) and each.on for each in reversed(chosen)), before)
+        return next((isinstance(each, PersonPlanned) and each.on for each in reversed(choices)), before)
 
     def cancel(self) -> None:
         """Stop the current request and drop words that the run has not read yet."""
@@ -161,10 +161,10 @@ class EditorSession:
 
     def reset_options(self) -> None:
         """Show the values of the run again, after a change of them failed."""
-        begun = self.state.begun if self.state is not None and self.state.start is not None else None
-        if begun is not None and (self.model, self.strategy) != (begun.model, begun.strategy):
-            self.use_model(begun.model)
-            self.strategy = begun.strategy
+        start = self.state.begun if self.state is not None and self.state.start is not None else None
+        if start is not None and (self.model, self.strategy) != (start.model, start.strategy):
+            self.use_model(start.model)
+            self.strategy = start.strategy
             self.on_options(self)
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class EditorSession:
     def take_words(self) -> str:
         """Return and clear the queued words up to the next command of the user; empty if there are none."""
         with self._lock:
-            count = next((place for place, each in enumerate(self._words) if shell_command(each)), len(self._words))
+            count = next((index for index, each in enumerate(self._words) if shell_command(each)), len(self._words))
             words, self._words = "\n\n".join(self._words[:count]), self._words[count:]
         return words
 
@@ -189,12 +189,12 @@ class EditorSession:
     def finish(self, reason: str, failure: str = "") -> bool:
         """Resolve the prompts of this turn. Return whether later prompts are waiting for another turn."""
         with self._lock:
-            kept = len(self._words)
-            done = self._waiting[: len(self._waiting) - kept]
+            remaining = len(self._words)
+            done = self._waiting[: len(self._waiting) - remaining]
             self._waiting = self._waiting[len(done) :]
             cancelled, self._cancelled = self._cancelled, []
-            self._stops, self._heard = False, ""
-            self.queued = bool(kept)
+            self._stops, self._streamed = False, ""
+            self.queued = bool(remaining)
         for each in cancelled:
             each.set_result("cancelled")
         for each in done:
@@ -202,14 +202,14 @@ class EditorSession:
                 each.set_exception(TurnFailed(failure))
             else:
                 each.set_result(reason)
-        return bool(kept)
+        return bool(remaining)
 
     def say(self, text: str) -> None:
         self._editor.update(self.name, message(text))
 
     def hear(self, words: str) -> None:
         """Forward part of a reply that is still streaming."""
-        self._heard += words
+        self._streamed += words
         self.say(words)
 
     def observe(self, event: Event, state: State) -> None:
@@ -223,7 +223,7 @@ class EditorSession:
                 self.on_options(self)
         if isinstance(event, PersonStopped):
             self._stops = False
-        for each in updates(event, before, state, self.view(streamed=self._heard)):
+        for each in updates(event, before, state, self.view(streamed=self._streamed)):
             self._editor.update(self.name, each)
         self._show_frames(event, state)
         if isinstance(event, PersonPlanned | PersonAccepted):
@@ -231,7 +231,7 @@ class EditorSession:
             mode = "plan" if self.planning else self.mode
             self._editor.update(self.name, {"sessionUpdate": "current_mode_update", "currentModeId": mode})
         if isinstance(event, ModelReplied | ModelFailed):
-            self._heard = ""
+            self._streamed = ""
 
     def _show_frames(self, event: Event, state: State) -> None:
         group, run, now = state.parallel.group, self.view().run, self._board.clock()
@@ -273,7 +273,7 @@ class EditorSession:
         self._must_be_there()
         self._read_choice()
         self._run_if_asked()
-        return self._said()
+        return self._next_words()
 
     def answer(self, request: AskUser) -> str | None:
         self._run_if_asked()
@@ -281,7 +281,7 @@ class EditorSession:
         self._frame_asks = of_frame  # what the user writes next is the answer
         if of_frame and not self.next_words():
             self.say("\n".join([f"\n\n{request.question}", *(f"- {option}" for option in request.options)]))
-        words = self._said()
+        words = self._next_words()
         self._frame_asks = False
         if words.strip().isdecimal() and 1 <= int(words.strip()[:6]) <= len(request.options):
             return request.options[int(words.strip()[:6]) - 1]
@@ -294,10 +294,10 @@ class EditorSession:
         if self.state is None:
             raise TypeError("a call is decided in a run")
         call = call_of_frame(request) if request.frame else call_shown(self.state, self.view())
-        chosen = self._editor.permit(self.name, call)
+        option = self._editor.permit(self.name, call)
         self._must_be_there()  # an editor that disconnected did not deny the call
-        if chosen in ("allow_once", "allow_always"):
-            return PersonDecided(allow=True, scope="once" if chosen == "allow_once" else "session")
+        if option in ("allow_once", "allow_always"):
+            return PersonDecided(allow=True, scope="once" if option == "allow_once" else "session")
         return PersonDecided(allow=False)
 
     def _must_ask(self, question: AskPermission) -> bool:
@@ -327,7 +327,7 @@ class EditorSession:
         words = self.take_words()
         return PersonSteppedIn(words) if words else None
 
-    def _said(self) -> str:
+    def _next_words(self) -> str:
         self._must_be_there()
         words = self.take_words()
         if not words:
@@ -355,9 +355,9 @@ class EditorSession:
 
     def _read_choice(self) -> None:
         with self._lock:
-            chosen = self._chosen.pop(0) if self._chosen else None
-        if chosen is not None:
-            raise UserChoice(chosen)
+            choice = self._choices.pop(0) if self._choices else None
+        if choice is not None:
+            raise UserChoice(choice)
 
     def _text_before(self, state: State, path: str) -> str | None:
         """Return a file's text from the run's history, or from the user's folder if the history does not store it."""
@@ -366,20 +366,20 @@ class EditorSession:
                 return None
             files = Snapshot(self.run_dir / HISTORY, state.tree)
             if path in files:
-                found = files[path]
+                content = files[path]
             elif files.of_layer:
-                found = self._of_folder(path)
+                content = self._of_folder(path)
             else:
                 return None
-            return found.decode() if len(found) <= _MAX_BYTES else None
+            return content.decode() if len(content) <= _MAX_BYTES else None
         except (TraceError, OSError, UnicodeDecodeError):
             return None
 
     def _of_folder(self, path: str) -> bytes:
-        place = (self.folder / path).resolve()
-        if not place.is_relative_to(self.folder) or not place.is_file():
+        file = (self.folder / path).resolve()
+        if not file.is_relative_to(self.folder) or not file.is_file():
             raise OSError("not a file in the folder")
-        return read_start(place, _MAX_BYTES + 1)
+        return read_start(file, _MAX_BYTES + 1)
 
 
 class TurnFailed(Exception):  # noqa: N818 - reported as the answer to a prompt

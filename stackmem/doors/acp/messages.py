@@ -50,8 +50,8 @@ def is_ignored(message: dict[str, Any]) -> bool:
     if "method" not in message or "id" in message:
         return False
     params = message.get("params")
-    named = isinstance(params, dict) and isinstance(params.get("sessionId"), str)
-    return message["method"] not in _NOTIFICATIONS or not named
+    has_session = isinstance(params, dict) and isinstance(params.get("sessionId"), str)
+    return message["method"] not in _NOTIFICATIONS or not has_session
 
 
 class LineTransport:
@@ -63,7 +63,7 @@ class LineTransport:
     """
 
     def __init__(self, reads: BinaryIO, writes: int, on_disconnect: Callable[[], object]) -> None:
-        self._reads, self._writes, self._gone = reads, writes, on_disconnect
+        self._reads, self._writes, self._on_disconnect = reads, writes, on_disconnect
         self._messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self.diverts: Callable[[dict[str, Any]], bool] = _nothing_diverted
@@ -84,9 +84,9 @@ class LineTransport:
     async def close(self) -> None:
         """Do nothing: both streams belong to the process and close with it."""
 
-    async def _take(self, line: bytes, *, whole: bool) -> None:
+    async def _take(self, line: bytes, *, complete: bool) -> None:
         try:
-            if not whole:
+            if not complete:
                 raise BadLine(_INVALID_REQUEST, f"the line is longer than {LONGEST_BYTES >> 20} MiB")
             message = read_message(line)
             if not is_ignored(message) and not self.diverts(message):
@@ -97,16 +97,16 @@ class LineTransport:
     def _read(self) -> None:
         try:
             while line := self._reads.readline(LONGEST_BYTES + 1):
-                whole = len(line) <= LONGEST_BYTES
+                complete = len(line) <= LONGEST_BYTES
                 rest = line
                 while not rest.endswith(b"\n") and rest:
                     rest = self._reads.readline(LONGEST_BYTES)
                 if line.strip():
-                    asyncio.run_coroutine_threadsafe(self._take(line, whole=whole), self._loop).result()
+                    asyncio.run_coroutine_threadsafe(self._take(line, complete=complete), self._loop).result()
         except (OSError, RuntimeError):  # the editor is gone, or the loop has ended
             pass
         finally:
-            self._gone()
+            self._on_disconnect()
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._messages.put_nowait, None)
 

@@ -105,7 +105,7 @@ def editor_servers(entries: Iterable[Any]) -> dict[str, Server]:
     Raises:
         UsageError: A server is not a process.
     """
-    found: dict[str, Server] = {}
+    servers: dict[str, Server] = {}
     for each in entries:
         command = getattr(each, "command", "")
         if not command:
@@ -115,11 +115,13 @@ def editor_servers(entries: Iterable[Any]) -> dict[str, Server]:
             )
         name = f"editor_{_STRANGE.sub('_', each.name)}" if not each.name[:1].isalpha() else _STRANGE.sub("_", each.name)
         name, number = name[:_NAME_CHARS], 1
-        while name in found:
+        while name in servers:
             number += 1
             name = f"{name[: _NAME_CHARS - 3]}_{number}"
-        found[name] = Server(command=(command, *each.args), env={one.name: one.value for one in each.env})
-    return found
+        servers[name] = Server(
+            command=(command, *each.args), env={variable.name: variable.value for variable in each.env}
+        )
+    return servers
 
 
 def wrong(text: str) -> RequestError:
@@ -132,8 +134,8 @@ def _content(resource: Any) -> bytes:
     return _decoded(resource.blob, "an embedded file") if text is None else text.encode("utf-8", "replace")
 
 
-def _decoded(data: str, what: str) -> bytes:
+def _decoded(data: str, label: str) -> bytes:
     try:
         return b64decode(data, validate=True)
     except ValueError as error:
-        raise wrong(f"the data of {what} is not base64") from error
+        raise wrong(f"the data of {label} is not base64") from error

@@ -31,16 +31,16 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 def list_page(runs: Path, folder: Path | None, cursor: str | None) -> dict[str, Any]:
     """Return one page of the sessions, newest first."""
     names = _names_of(runs)
-    found: list[dict[str, Any]] = []
+    sessions: list[dict[str, Any]] = []
     last = ""
     for run_dir, subject in kept_sessions(runs):
         if (cursor and run_dir.name >= cursor) or folder not in (None, subject):
             continue
-        if len(found) == _PAGE:
-            return {"sessions": found, "nextCursor": last}
+        if len(sessions) == _PAGE:
+            return {"sessions": sessions, "nextCursor": last}
         last = run_dir.name
-        found.append({"sessionId": names.get(last, last), "cwd": str(subject), **_title(run_dir)})
-    return {"sessions": found}
+        sessions.append({"sessionId": names.get(last, last), "cwd": str(subject), **_title(run_dir)})
+    return {"sessions": sessions}
 
 
 def found_run(name: str, runs: Path, folder: Path) -> Path:
@@ -56,8 +56,8 @@ def found_run(name: str, runs: Path, folder: Path) -> Path:
     if not _RUN_ID.fullmatch(run) or not is_run(runs / run):
         raise RequestError(-32002, f"no session {name[:80]!a} in {runs}")
     path = runs / run
-    subject, begun = Path(read_request(path).subject), Run(path).state.start
-    if begun is None or begun.session is UNSET:
+    subject, start = Path(read_request(path).subject), Run(path).state.start
+    if start is None or start.session is UNSET:
         raise TraceError(f"{run} is not a conversation; continue it with stackmem resume")
     if subject.resolve() != folder:
         raise TraceError(f"the session belongs to {subject}, not to {folder}; open that folder")
@@ -78,11 +78,11 @@ def _names_of(runs: Path) -> dict[str, str]:
         places = [path for path in (runs / _POINTERS).iterdir() if SESSION_ID.fullmatch(path.name)]
     except OSError:
         return {}
-    found = {}
-    for place in places:
+    names = {}
+    for pointer in places:
         with suppress(OSError, UnicodeDecodeError):
-            found[read_regular(place).decode()] = place.name
-    return found
+            names[read_regular(pointer).decode()] = pointer.name
+    return names
 
 
 def _title(run_dir: Path) -> dict[str, str]:

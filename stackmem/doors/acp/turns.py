@@ -168,20 +168,20 @@ class Turns:
             )  # fmt: skip
         return self._resume(conversation, conversation.run_dir, {})
 
-    def _resume(self, conversation: EditorSession, run_dir: Path, wanted: dict[str, str]) -> RunResult | None:
+    def _resume(self, conversation: EditorSession, run_dir: Path, settings: dict[str, str]) -> RunResult | None:
         if conversation.changes is not None:
             forked = self._fork(conversation, run_dir, ForkChanges())
-            if not wanted or conversation.run_dir is None:
+            if not settings or conversation.run_dir is None:
                 return forked
             run_dir = conversation.run_dir
         person = Person(port=conversation, observe_frame=conversation.observe_frame)
         try:
-            return resume(run_dir, wanted, self._environ, conversation.observe, _second, person=person).result
+            return resume(run_dir, settings, self._environ, conversation.observe, _second, person=person).result
         except MayRepeat as error:
             if not conversation.permits(str(error)):
                 raise
-            wanted = {**wanted, "yes": "true"}
-            return resume(run_dir, wanted, self._environ, conversation.observe, _second, person=person).result
+            settings = {**settings, "yes": "true"}
+            return resume(run_dir, settings, self._environ, conversation.observe, _second, person=person).result
 
     def _obey(self, name: str, rest: str, conversation: EditorSession) -> RunResult | None:
         """Execute a command. Return the result of the run that it started, or None."""
@@ -225,9 +225,9 @@ class Turns:
 
     def _go_back(self, name: str, rest: str, conversation: EditorSession, run_dir: Path) -> RunResult | None:
         number = int(rest) if rest.isdecimal() and len(rest) < 6 else 0
-        found = requests_of(Run(run_dir).records())
+        requests = requests_of(Run(run_dir).records())
         undone = conversation.undone
-        if undone and undone[-1][1] != len(found):
+        if undone and undone[-1][1] != len(requests):
             undone.clear()
         if name == "redo":
             if not undone:
@@ -235,18 +235,18 @@ class Turns:
                 return None
             conversation.say("redone; the conversation is as it was before /undo")
             return self._resume(conversation, undone.pop()[0], {})
-        if name == "rewind" and not 0 < number <= len(found):
-            lines = [f"{place}. {one_line(words)}" for place, (_, words) in enumerate(found, 1)]
+        if name == "rewind" and not 0 < number <= len(requests):
+            lines = [f"{index}. {one_line(words)}" for index, (_, words) in enumerate(requests, 1)]
             conversation.say(
-                "\n".join([*lines, "", "/rewind N goes back to before request N" if found else "no request"])
+                "\n".join([*lines, "", "/rewind N goes back to before request N" if requests else "no request"])
             )
             return None
-        count = len(found) - number + 1 if name == "rewind" else number or 1
-        if count > len(found):
+        count = len(requests) - number + 1 if name == "rewind" else number or 1
+        if count > len(requests):
             conversation.say("no such request to undo")
             return None
-        record, words = found[-count]
-        undone.append((run_dir, len(found) - count))
+        record, words = requests[-count]
+        undone.append((run_dir, len(requests) - count))
         conversation.say(f"undone: {words}\n\nChanges already applied to your folder or sent elsewhere remain.")
         return self._fork(conversation, run_dir, ForkChanges(), record)
 
@@ -255,9 +255,9 @@ class Turns:
     ) -> RunResult:
         """Continue in a fork, with the changes that were chosen in the session's options and these."""
         last = record or max(each.seq for each in Run(run_dir).records() if not isinstance(each.event, RunEnded))
-        chosen, conversation.changes = conversation.changes or ForkChanges(), None
+        options, conversation.changes = conversation.changes or ForkChanges(), None
         changes = replace(
-            changes, model=changes.model or chosen.model, strategy=changes.strategy or chosen.strategy
+            changes, model=changes.model or options.model, strategy=changes.strategy or options.strategy
         )  # fmt: skip
         before, conversation.state = conversation.state, None
         try:

@@ -267,10 +267,10 @@ def _path(call: ToolCall, state: State, view: Shown) -> str:
 
 def _inside(call: ToolCall, state: State) -> str:
     """Return the path relative to the workspace; empty if it points outside."""
-    given = call.arguments.get("path") if isinstance(call.arguments, dict) else None
-    if not isinstance(given, str) or not given or "\0" in given:
+    target = call.arguments.get("path") if isinstance(call.arguments, dict) else None
+    if not isinstance(target, str) or not target or "\0" in target:
         return ""
-    path, root = PurePosixPath(given), PurePosixPath(state.begun.workspace)
+    path, root = PurePosixPath(target), PurePosixPath(state.begun.workspace)
     if path.is_absolute():
         if not path.is_relative_to(root):
             return ""

@@ -37,7 +37,9 @@ class SessionProcesses:
         self._initialize: Message = {"protocolVersion": 1}
         self._is_taken = False  # whether this process has its session
         self._owners: dict[str, _SessionProcess] = {}
-        self._asked: dict[str, tuple[_SessionProcess, Any]] = {}  # requests of workers that the editor has not answered
+        self._requests: dict[
+            str, tuple[_SessionProcess, Any]
+        ] = {}  # requests of workers that the editor has not answered
         self._workers: list[_SessionProcess] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -84,7 +86,7 @@ class SessionProcesses:
     def ask(self, worker: _SessionProcess, number: Any) -> str:
         """Return the number under which the editor gets a request of a worker."""
         own = f"worker-{self._workers.index(worker)}-{number}"
-        self._asked[own] = worker, number
+        self._requests[own] = worker, number
         return own
 
     async def to_editor(self, message: Message) -> None:
@@ -94,14 +96,14 @@ class SessionProcesses:
     def ended(self, worker: _SessionProcess) -> None:
         """Forget the sessions of a worker."""
         self._owners = {name: each for name, each in self._owners.items() if each is not worker}
-        self._asked = {own: asked for own, asked in self._asked.items() if asked[0] is not worker}
+        self._requests = {own: request for own, request in self._requests.items() if request[0] is not worker}
 
     def _takes_answer(self, message: Message) -> bool:
         number = message.get("id")
-        asked = self._asked.pop(number, None) if isinstance(number, str) else None
-        if asked is None:
+        request = self._requests.pop(number, None) if isinstance(number, str) else None
+        if request is None:
             return False
-        worker, own = asked
+        worker, own = request
         worker.pass_on({**message, "id": own})
         return True
 
@@ -165,13 +167,13 @@ class _SessionProcess:
         await self._workers.to_editor(message)
 
     def _note_answer(self, message: Message) -> None:
-        asked = self._open.pop(message.get("id"), None)
+        request = self._open.pop(message.get("id"), None)
         result = message.get("result")
-        if asked is None or asked["method"] not in (*_BEGINNING, "session/close"):
+        if request is None or request["method"] not in (*_BEGINNING, "session/close"):
             return
-        if asked["method"] != "session/close" and isinstance(result, dict):
-            self._workers.add_session(self, result.get("sessionId") or asked["params"]["sessionId"])
-        elif asked["method"] == "session/close" or not self._workers.has_session(self):
+        if request["method"] != "session/close" and isinstance(result, dict):
+            self._workers.add_session(self, result.get("sessionId") or request["params"]["sessionId"])
+        elif request["method"] == "session/close" or not self._workers.has_session(self):
             self._workers.ended(self)
             self.end()
 

@@ -87,9 +87,9 @@ class ChatScreen:
             case PersonRan():
                 self._show_output(event)
             case PersonAttached():
-                told = event.content if event.failed else f"{len(event.content):,} chars"
+                detail = event.content if event.failed else f"{len(event.content):,} chars"
                 word, color = ("not attached", "yellow") if event.failed else ("attached", "dim")
-                self.tell(f"({word} {event.name}: {told})", color=color)
+                self.tell(f"({word} {event.name}: {detail})", color=color)
             case WordsGiven() if before is not None and before.session is not None and before.session.steps:
                 self.tell(f"> {event.text.partition(chr(10))[0]}", color="bold")
             case facts.ContextCompacted() if before is not None and before.session is not None:
@@ -258,8 +258,8 @@ def folded(lines: list[str], source: str) -> list[str]:
     if len(lines) <= _FOLDED_LINES + 1:
         return lines
     head = _FOLDED_LINES // 2
-    left = len(lines) - _FOLDED_LINES
-    return [*lines[:head], f"[... {left:,} more lines, {source} all ...]", *lines[-(_FOLDED_LINES - head) :]]
+    hidden = len(lines) - _FOLDED_LINES
+    return [*lines[:head], f"[... {hidden:,} more lines, {source} all ...]", *lines[-(_FOLDED_LINES - head) :]]
 
 
 def numbered(lines: list[str]) -> Iterator[str]:
@@ -322,13 +322,13 @@ def _columns() -> int:
 
 def _wrapped(text: str) -> str:
     """Wrap prose between words; fenced code stays unchanged, so that it can be copied."""
-    columns, shown, fenced = _columns(), list[str](), False
+    columns, rows, fenced = _columns(), list[str](), False
     for line in text.split("\n"):
         is_fence = line.lstrip().startswith("```")
         fenced = fenced != is_fence
-        whole = fenced or is_fence or len(line) > _LONGEST_WRAPPED
-        shown += [line] if whole else [row.rstrip() for row in rows_of(line, columns)]
-    return "\n".join(shown)
+        unwrapped = fenced or is_fence or len(line) > _LONGEST_WRAPPED
+        rows += [line] if unwrapped else [row.rstrip() for row in rows_of(line, columns)]
+    return "\n".join(rows)
 
 
 def _doing(state: State) -> str:

@@ -93,21 +93,21 @@ def find_commands(folder: Path, environ: Mapping[str, str]) -> FileCommands:
     """Return the commands for work on a folder: first those of the user, then those of the folder."""
     commands: dict[str, FileCommand] = {}
     notes: list[str] = []
-    for place, spelled in _own_places(environ):
-        _read_place(place, spelled, "", commands, notes)
+    for own_folder, spelled in _own_places(environ):
+        _read_place(own_folder, spelled, "", commands, notes)
     for name in COMMAND_FOLDERS:
         try:
-            found = read_commands(folder, name)
-            if found is None:
+            command_folder = read_commands(folder, name)
+            if command_folder is None:
                 continue
-            distrusted = "" if is_trusted(found, environ) else f"run stackmem trust {shown_name(str(folder))}"
+            distrusted = "" if is_trusted(command_folder, environ) else f"run stackmem trust {shown_name(str(folder))}"
         except (UsageError, OSError) as error:
             notes.append(f"the commands in {name} cannot be used: {error}")
             continue
-        known = len(commands)
-        _read_place(found.folder, name, distrusted, commands, notes)
-        if distrusted and len(commands) > known:
-            many = "1 command" if len(commands) == known + 1 else f"{len(commands) - known} commands"
+        before = len(commands)
+        _read_place(command_folder.folder, name, distrusted, commands, notes)
+        if distrusted and len(commands) > before:
+            many = "1 command" if len(commands) == before + 1 else f"{len(commands) - before} commands"
             notes.append(f"{name} brings {many} that you do not trust yet; read them, then {distrusted}")
     if len(notes) > _MAX_NOTES:
         notes = [*notes[:_MAX_NOTES], f"{len(notes) - _MAX_NOTES:,} more notes about files of commands"]
@@ -123,8 +123,8 @@ def request_of(line: str, folder: Path, environ: Mapping[str, str]) -> str:
     name, _, arguments = line.strip().removeprefix("/").partition(" ")
     if not line.strip().startswith("/") or name in _RESERVED or not _NAME.fullmatch(name):
         return ""
-    found = find_commands(folder, environ).commands.get(name)
-    return found.request(arguments.strip()) if found is not None else ""
+    command = find_commands(folder, environ).commands.get(name)
+    return command.request(arguments.strip()) if command is not None else ""
 
 
 def _own_places(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
@@ -136,24 +136,26 @@ def _own_places(environ: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
         yield Path(home, ".claude/commands"), "~/.claude/commands"
 
 
-def _read_place(place: Path, spelled: str, distrusted: str, commands: dict[str, FileCommand], notes: list[str]) -> None:
+def _read_place(
+    folder: Path, spelled: str, distrusted: str, commands: dict[str, FileCommand], notes: list[str]
+) -> None:
     """Add the commands of one folder."""
     try:
-        names = sorted(name for name in os.listdir(place) if name.endswith(".md"))
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".md"))
     except OSError:
         return
     for file in names:
         name, source = file.removesuffix(".md"), f"{spelled}/{file}"
-        why = _obstacle(name, commands)
+        obstacle = _obstacle(name, commands)
         try:
-            raw = b"" if why else read_regular(place / file, _MAX_BYTES, follow=spelled not in COMMAND_FOLDERS)
+            raw = b"" if obstacle else read_regular(folder / file, _MAX_BYTES, follow=spelled not in COMMAND_FOLDERS)
         except (OSError, ValueError) as error:
-            raw, why = b"", (error.strerror if isinstance(error, OSError) else str(error)) or str(error)
+            raw, obstacle = b"", (error.strerror if isinstance(error, OSError) else str(error)) or str(error)
         text = raw.decode("utf-8", "replace")
-        if not why and not text.strip():
-            why = "it is empty"
-        if why:
-            notes.append(f"{shown_name(source)} is not a command: {why}")
+        if not obstacle and not text.strip():
+            obstacle = "it is empty"
+        if obstacle:
+            notes.append(f"{shown_name(source)} is not a command: {obstacle}")
             continue
         matter = read_front_matter(text)
         keys = ("description", "argument-hint")

@@ -148,10 +148,10 @@ class Look:
 
     def _show_diff(self, state: State, run_dir: Path) -> None:
         history = run_dir / HISTORY
-        found = changes(Snapshot(history, state.begun.tree), Snapshot(history, state.tree)) if state.tree else []
-        for change in found:
+        file_changes = changes(Snapshot(history, state.begun.tree), Snapshot(history, state.tree)) if state.tree else []
+        for change in file_changes:
             self._say(self._diff(f"{change.path}, {change.kind}\n{change.diff}"))
-        if not found:
+        if not file_changes:
             self._tell("no files changed")
 
     def _show_step(self, state: State, run_dir: Path, rest: str) -> None:
@@ -177,23 +177,25 @@ class Look:
         if not path:
             self._tell("missing file name: /save FILE")
             return
-        place = Path(os.path.expanduser(path))
-        with place.open("x", encoding="utf-8") as file:
+        target = Path(os.path.expanduser(path))
+        with target.open("x", encoding="utf-8") as file:
             file.write(_markdown(state))
-        self._tell(f"wrote {place}")
+        self._tell(f"wrote {target}")
 
 
 def _context(state: State) -> list[str]:
     """Return what fills the next prompt, by kind."""
     if not state.stack:
         return ["the run has ended and sends no further prompts"]
-    found = next_prompt(state, open_strategy(state.begun.strategy))
-    free = max(0, found.window_tokens - found.tokens)
-    rows = [*found.by_kind().items(), ("free", free)]
-    window = found.window_tokens
+    prompt = next_prompt(state, open_strategy(state.begun.strategy))
+    free = max(0, prompt.window_tokens - prompt.tokens)
+    rows = [*prompt.by_kind().items(), ("free", free)]
+    window = prompt.window_tokens
     lines = [f"{kind:<18}{tokens:>11,} tokens  {tokens / window:.1%}" for kind, tokens in rows if tokens and window]
-    cost = "" if found.usd is None else f"; it costs about ${found.usd:.4f} plus the reply if the cache still has them"
-    return [*lines, f"next prompt: about {found.tokens:,} tokens, {found.sent_tokens:,} of them sent before{cost}"]
+    cost = (
+        "" if prompt.usd is None else f"; it costs about ${prompt.usd:.4f} plus the reply if the cache still has them"
+    )
+    return [*lines, f"next prompt: about {prompt.tokens:,} tokens, {prompt.sent_tokens:,} of them sent before{cost}"]
 
 
 def _memory(state: State, run_dir: Path) -> list[str]:
@@ -215,39 +217,39 @@ def _memory(state: State, run_dir: Path) -> list[str]:
 
 def _export(state: State, run_dir: Path, rest: str) -> str:
     """Write the kept words into a file for agents, between two marks. The rest of the file stays as it is."""
-    command, _, named = rest.partition(" ")
+    command, _, name = rest.partition(" ")
     if command != "export":
         return f"/memory takes nothing or `export [FILE]`, not {one_line(rest[:60])!r}"
     entries = active(state.session.standing) if state.session is not None else {}
     if not entries:
         return "nothing to export: no words are kept"
-    place = Path(read_request(run_dir).subject) / os.path.expanduser(named.strip() or _AGENTS)
+    target = Path(read_request(run_dir).subject) / os.path.expanduser(name.strip() or _AGENTS)
     try:  # a link could lead to any file of the user
-        before = read_regular(place, _EXPORTED_BYTES, follow=False).decode("utf-8")
+        before = read_regular(target, _EXPORTED_BYTES, follow=False).decode("utf-8")
     except FileNotFoundError:
         before = ""
     except UnicodeDecodeError:
-        return f"{place} is not UTF-8 text; name another file: /memory export FILE"
+        return f"{target} is not UTF-8 text; name another file: /memory export FILE"
     lines = [f"- {one_line(entry.text).replace('<!--', '&lt;!--')}" for entry in entries.values()]
     block = "\n".join([_BEGINS, *lines, _ENDS])
     head, begins, after = before.partition(_BEGINS)
     _, ends, tail = after.partition(_ENDS)
     if begins and not ends:
-        return f"{place} has the line {_BEGINS} without {_ENDS}; remove it, or name another file: /memory export FILE"
+        return f"{target} has the line {_BEGINS} without {_ENDS}; remove it, or name another file: /memory export FILE"
     text = f"{head}{block}{tail}" if begins else "\n\n".join(filter(None, (before.rstrip("\n"), block))) + "\n"
-    _replace(place, text)
-    return f"wrote {len(lines)} kept words to {place}"
+    _replace(target, text)
+    return f"wrote {len(lines)} kept words to {target}"
 
 
-def _replace(place: Path, text: str) -> None:
+def _replace(target: Path, text: str) -> None:
     """Write a file completely or not at all."""
-    fresh = place.with_name(f".{place.name}.{secrets.token_hex(4)}.new")
+    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
     try:
         with fresh.open("xb") as file:
             file.write(text.encode())
-        if place.exists():
-            shutil.copymode(place, fresh)
-        fresh.replace(place)
+        if target.exists():
+            shutil.copymode(target, fresh)
+        fresh.replace(target)
     finally:
         fresh.unlink(missing_ok=True)
 
@@ -270,8 +272,8 @@ def _of_step(run_dir: Path, step: int) -> Iterator[Event]:
 def _text_of(event: Event) -> str:
     match event:
         case ModelReplied():
-            shown = (part.text if isinstance(part, Text) else _call_of(part) for part in event.parts)
-            return "\n".join(part for part in shown if part)
+            texts = (part.text if isinstance(part, Text) else _call_of(part) for part in event.parts)
+            return "\n".join(part for part in texts if part)
         case CallRejected():
             return f"refused: {event.reason}"
         case PersonRan():

@@ -93,12 +93,12 @@ def apply_order(run_dir: Path, text: str, ask: Ask | None = None) -> list[str]:
     if order.picks and ask is None:
         raise UsageError("/apply -p needs a terminal; name files instead, as in: /apply src/total.py")
     pick = Picker(ask).pick if order.picks and ask is not None else None
-    brought = apply_run(run_dir, order.paths, may_lose=order.yes, pick=pick)
-    if order.picks and not brought.changed and not brought.not_applied:
+    result = apply_run(run_dir, order.paths, may_lose=order.yes, pick=pick)
+    if order.picks and not result.changed and not result.not_applied:
         return ["nothing was chosen, so nothing is applied"]
-    lines = [brought.describe()]
+    lines = [result.describe()]
     if order.commits:
-        lines.append(commit_applied(brought.folder, brought.changed, order, commit_message(run_dir)))
+        lines.append(commit_applied(result.folder, result.changed, order, commit_message(run_dir)))
     return lines
 
 
@@ -116,12 +116,12 @@ def commit_applied(folder: Path, changed: Sequence[str], order: ApplyOrder, mess
     if not changed:
         return "nothing was applied, so nothing is committed"
     paths = b"".join(path_bytes(path) + b"\0" for path in changed)
-    named = ("--pathspec-from-file=-", "--pathspec-file-nul")
+    pathspec = ("--pathspec-from-file=-", "--pathspec-file-nul")
     try:
         if order.branch:
             _git(folder, order, "switch", "-q", "-c", order.branch)
-        _git(folder, order, "--literal-pathspecs", "add", "-A", *named, stdin=paths)
-        _git(folder, order, "--literal-pathspecs", "commit", "-q", "-m", message, "--only", *named, stdin=paths)
+        _git(folder, order, "--literal-pathspecs", "add", "-A", *pathspec, stdin=paths)
+        _git(folder, order, "--literal-pathspecs", "commit", "-q", "-m", message, "--only", *pathspec, stdin=paths)
         head = _git(folder, order, "log", "-1", "--format=%h %s").strip()
     except UsageError as error:
         return f"the files are applied, but not committed: {error}"

@@ -136,8 +136,8 @@ class ChatSession:
             except UserChoice:
                 self.screen.tell(f"the run has stopped; press Enter to continue it, then use {line}", color="yellow")
 
-    def _resumed(self, wanted: dict[str, str] | None = None) -> Next:
-        return partial(self.resume, self._run_dir(), wanted or {})
+    def _resumed(self, settings: dict[str, str] | None = None) -> Next:
+        return partial(self.resume, self._run_dir(), settings or {})
 
     def resume(self, run_dir: Path, settings: dict[str, str]) -> RunResult | None:
         person = Person(port=self.person, observe_frame=self.screen.observe_frame)
@@ -236,14 +236,14 @@ class ChatSession:
         return None
 
     def _undo(self, count: int) -> None:
-        found = requests_of(Run(self._run_dir()).records())
-        if not 0 < count <= len(found):
+        requests = requests_of(Run(self._run_dir()).records())
+        if not 0 < count <= len(requests):
             self.screen.tell("no such request to undo")
             return
-        record, words = found[-count]
-        if self._undone and self._undone[-1][1] != len(found):
+        record, words = requests[-count]
+        if self._undone and self._undone[-1][1] != len(requests):
             self._undone.clear()
-        self._undone.append((self._run_dir(), len(found) - count))
+        self._undone.append((self._run_dir(), len(requests) - count))
         self.person.draft = words
         self.screen.tell(f"undone: {one_line(words)}; changes already applied to your folder or sent elsewhere remain")
         self._leave(partial(self._fork, ForkChanges(), record))
@@ -259,11 +259,11 @@ class ChatSession:
         self._leave(partial(self.resume, run_dir, {}))
 
     def _rewind(self, rest: str) -> None:
-        found = requests_of(Run(self._run_dir()).records())
-        if rest.isdecimal() and len(rest) < 6 and 0 < int(rest) <= len(found):
-            self._undo(len(found) - int(rest) + 1)
-        self.screen.tell(*(f"{number:>3}  {one_line(words)}" for number, (_, words) in enumerate(found, 1)))
-        self.screen.tell("/rewind N goes back to before request N" if found else "no request yet")
+        requests = requests_of(Run(self._run_dir()).records())
+        if rest.isdecimal() and len(rest) < 6 and 0 < int(rest) <= len(requests):
+            self._undo(len(requests) - int(rest) + 1)
+        self.screen.tell(*(f"{number:>3}  {one_line(words)}" for number, (_, words) in enumerate(requests, 1)))
+        self.screen.tell("/rewind N goes back to before request N" if requests else "no request yet")
 
     def _choose(self, name: str, rest: str, state: State) -> None:
         """Turn plan mode on or off, accept the plan, or ask for a summary; the run goes on with that."""
@@ -349,8 +349,8 @@ def begin(request: Request, talking: ChatSession) -> RunResult:
     def agrees(question: str) -> bool:
         return (talking.editor.ask(f"{question} (y) ", confirms=True) or "").strip().lower() in ("y", "yes")
 
-    def agree(wanted: Request) -> None:
-        show_copy(wanted, talking.screen.tell, agrees)
+    def agree(plan: Request) -> None:
+        show_copy(plan, talking.screen.tell, agrees)
 
     screen = talking.screen
     return solve(

@@ -21,7 +21,7 @@ from stackmem.trace.lock import is_held
 NAME = "name.txt"
 """The file next to the trace with the name that the user gave the conversation."""
 _MAX_NAME = 60
-_SAID = b'"PersonSaid"'
+_EVENT_NAME = b'"PersonSaid"'
 _MAX_CHARS = 200_000
 
 
@@ -58,7 +58,7 @@ def conversations(runs_dir: Path, folder: Path) -> Iterator[EarlierConversation]
     for path, subject in kept_sessions(runs_dir):
         if subject == folder:
             with suppress(OSError, msgspec.DecodeError, TraceError):
-                yield EarlierConversation(path, tuple(_said(path)), is_held(path / TRACE), given_name(path))
+                yield EarlierConversation(path, tuple(_user_words(path)), is_held(path / TRACE), given_name(path))
 
 
 def given_name(run_dir: Path) -> str:
@@ -99,13 +99,13 @@ def _is_name(name: str) -> bool:
     return 0 < len(name) <= _MAX_NAME and name.isprintable() and name[0] not in "/-" and name != "last"
 
 
-def _said(run_dir: Path) -> Iterator[str]:
+def _user_words(run_dir: Path) -> Iterator[str]:
     """Yield what the user said, without decoding the other records."""
     remaining = _MAX_CHARS
     for folder, at, _ in sources(run_dir):
         with open_regular(folder / TRACE) as file:
             for line in bounded_lines(file):
-                if _SAID not in line or not line.endswith(b"\n"):
+                if _EVENT_NAME not in line or not line.endswith(b"\n"):
                     continue
                 record = decode_json(line, _Record)
                 if record.seq > at or remaining <= 0:

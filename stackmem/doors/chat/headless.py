@@ -115,8 +115,8 @@ def play_request(words: str, first: Request | Path, *, json: bool, stream: bool,
     with events or open_screen(quiet=quiet, asks=False) as screen:
         answer = _Answer(screen)
         if isinstance(first, Path):
-            asked = Person(port=person, observe_frame=screen.observe_frame)
-            result = resume(first, {}, os.environ, answer, stop_at_once, person=asked).result
+            user = Person(port=person, observe_frame=screen.observe_frame)
+            result = resume(first, {}, os.environ, answer, stop_at_once, person=user).result
         else:
             agree = partial(ask_about_size, as_json=json or stream)
             result = solve(

@@ -91,7 +91,7 @@ class HumanModel:
         self.price: Price | None = None  # always None
         self._source = source
         self._screen = screen
-        self._shown: list[Message] = []
+        self._messages: list[Message] = []
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Return the typed reply, or a failure of kind ``script`` at the end of input. Ctrl-C raises."""
@@ -122,16 +122,16 @@ class HumanModel:
                 case _:
                     call = read_typed(typed, source, request.view.tools, self._print)
                     if isinstance(call, TypedCall):
-                        made = ToolCall(f"typed_{request.facts}", call.name, call.arguments)
-                        return estimated_usage(ModelReplied((made,), "call", _NO_USAGE), request.view)
+                        tool_call = ToolCall(f"typed_{request.facts}", call.name, call.arguments)
+                        return estimated_usage(ModelReplied((tool_call,), "call", _NO_USAGE), request.view)
                     self._print(call)
 
     def _show_new(self, request: AskModel) -> None:
         """Print the new messages, or all of them for a different conversation."""
         messages = list(request.view.messages)
-        known = len(self._shown) if messages[: len(self._shown)] == self._shown else 0
-        self._print(_rendered(request.view, known))
-        self._shown = messages
+        count = len(self._messages) if messages[: len(self._messages)] == self._messages else 0
+        self._print(_rendered(request.view, count))
+        self._messages = messages
 
     def _print(self, text: str) -> None:
         screen = self._screen or sys.stderr

@@ -79,7 +79,7 @@ class LineEditor:
         self._live_is_due, self._redrawn_at = False, 0.0
         self._is_focused = True  # until the terminal says otherwise
         self._answered_at = time.monotonic()
-        self._said: list[str] = []
+        self._pending_texts: list[str] = []
         self._live = ""
         self._prompt = "> "
         self._asks = False
@@ -129,7 +129,7 @@ class LineEditor:
     def say(self, *texts: str) -> None:
         """Print texts above the line; the caller has removed unprintable characters."""
         with self._lock:
-            self._said += [text if text.endswith("\n") else f"{text}\n" for text in texts]
+            self._pending_texts += [text if text.endswith("\n") else f"{text}\n" for text in texts]
         self._in_loop(self._wake)
 
     def show_live(self, text: str) -> None:
@@ -254,7 +254,7 @@ class LineEditor:
 
     def _write_rest(self) -> None:
         with self._lock:
-            text, self._said = "".join(self._said), []
+            text, self._pending_texts = "".join(self._pending_texts), []
         if text:
             with suppress(OSError):
                 sys.stdout.write(text)
@@ -306,8 +306,8 @@ class LineEditor:
         lines = readable(self._live[-_LIVE_CHARS:]).rstrip("\n").split("\n")[-_LIVE_LINES:]
         rows = [row for line in lines for row in rows_of(line[-_LIVE_LINES * columns :], columns)]
         live = "\n".join(rows[-_LIVE_LINES:])
-        shown: Fragments = [("italic", f"{live}\n")] if live else []
-        return [*shown, ("bold", self._prompt)]
+        live_fragments: Fragments = [("italic", f"{live}\n")] if live else []
+        return [*live_fragments, ("bold", self._prompt)]
 
     def _toolbar(self) -> Fragments:
         return [("", self._status())]
@@ -364,8 +364,8 @@ class LineEditor:
         """Tell a user who is in another window that the agent waits for words. The texts are constant."""
         if self._is_focused or time.monotonic() - self._answered_at < NOTIFIED_SECONDS:
             return
-        what = "the request has ended" if self._prompt == "> " else "the agent needs an answer"
-        self._write_raw(f"\x07\x1b]9;stackmem: {what}\x07\x1b]777;notify;stackmem;{what}\x07")
+        event = "the request has ended" if self._prompt == "> " else "the agent needs an answer"
+        self._write_raw(f"\x07\x1b]9;stackmem: {event}\x07\x1b]777;notify;stackmem;{event}\x07")
 
     def _write_raw(self, sequence: str) -> None:
         with suppress(OSError):

@@ -41,8 +41,8 @@ _THEME = Theme(
 def render_markdown(text: str, columns: int, *, light: bool = False) -> str:
     """Return the text with escape sequences for colors. It contains no others."""
     safe = readable(text.expandtabs(4))
-    shown = (_render(part, language, columns, light) for part, language in _parts(safe))
-    return "\n".join(part for part in shown if part).strip("\n")
+    blocks = (_render(part, language, columns, light) for part, language in _parts(safe))
+    return "\n".join(part for part in blocks if part).strip("\n")
 
 
 def render_tail(text: str, columns: int, *, light: bool = False) -> str:
@@ -54,9 +54,9 @@ def render_tail(text: str, columns: int, *, light: bool = False) -> str:
     before = text[: len(text) - len(tail)]
     is_open = (before.count("\n```") + before.startswith("```")) % 2 == 1
     safe = readable((f"```\n{tail}" if is_open else tail).expandtabs(4))
-    shown = (_block(block, language, columns, light) for part, language in _parts(safe)
+    blocks = (_block(block, language, columns, light) for part, language in _parts(safe)
              for block in (_BETWEEN_BLOCKS.split(part.strip("\n")) if language is None else [part]))  # fmt: skip
-    return "\n\n".join(part.strip("\n") for part in shown if part)
+    return "\n\n".join(part.strip("\n") for part in blocks if part)
 
 
 @lru_cache(maxsize=32)
@@ -99,11 +99,11 @@ def _code(code: str, language: str, columns: int, light: bool) -> str:
     return _printed(highlighted, columns, wraps=False).rstrip("\n")
 
 
-def _printed(shown: RenderableType, columns: int, *, wraps: bool = True) -> str:
+def _printed(renderable: RenderableType, columns: int, *, wraps: bool = True) -> str:
     file = StringIO()
     console = Console(
         file=file, force_terminal=True, width=max(20, columns), color_system="standard", legacy_windows=False,
         theme=_THEME, highlight=False, markup=False, emoji=False, no_color=False,
     )  # fmt: skip
-    console.print(shown, soft_wrap=not wraps)
+    console.print(renderable, soft_wrap=not wraps)
     return "\n".join(line.rstrip() for line in file.getvalue().rstrip("\n").split("\n"))

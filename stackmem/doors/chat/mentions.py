@@ -28,15 +28,15 @@ def mentions(words: str, folder: Path, is_file_of_agent: Callable[[str], bool]) 
 
     A word such as ``@property`` that names no file is an ordinary word.
     """
-    found: list[UserFile] = []
+    files: list[UserFile] = []
     messages: list[str] = []
     for match in _MENTION.finditer(words):
         path = match["quoted"] or match["bare"]
         first, last = match["first"], match["last"]
-        whole = folder / path
+        target = folder / path
         try:
-            is_folder, exists = whole.is_dir(), whole.exists()
-            is_inside = whole.resolve().is_relative_to(folder.resolve())
+            is_folder, exists = target.is_dir(), target.exists()
+            is_inside = target.resolve().is_relative_to(folder.resolve())
         except (OSError, ValueError):
             continue
         if not is_inside:
@@ -50,10 +50,10 @@ def mentions(words: str, folder: Path, is_file_of_agent: Callable[[str], bool]) 
             continue
         name = f"{path.rstrip('/')}/" if is_folder else path
         lines = (int(first), int(last or first)) if first and not is_folder else (None, None)
-        found.append(UserFile(name, *lines))
-    if len(found) > _MAX_MENTIONS:
-        messages.append(f"attached the first {_MAX_MENTIONS} of {len(found):,} files; attach a folder instead")
-    return found[:_MAX_MENTIONS], messages
+        files.append(UserFile(name, *lines))
+    if len(files) > _MAX_MENTIONS:
+        messages.append(f"attached the first {_MAX_MENTIONS} of {len(files):,} files; attach a folder instead")
+    return files[:_MAX_MENTIONS], messages
 
 
 def is_mention(before: str) -> bool:
@@ -80,8 +80,8 @@ class MentionCompleter:
             if not path.isprintable() or '"' in path or (name.startswith(".") and not typed.rpartition("/")[2]):
                 continue
             is_folder = (self._folder / path).is_dir()
-            shown = f"{path}/" if is_folder else path
-            word = f'@"{shown}' + ("" if is_folder else '"') if " " in path else f"@{shown}"
+            label = f"{path}/" if is_folder else path
+            word = f'@"{label}' + ("" if is_folder else '"') if " " in path else f"@{label}"
             yield Completion(word, start_position=-len(match[0]), display=f"{name}/" if is_folder else name)
 
 

@@ -88,16 +88,18 @@ def _parts(view: View, *, began: bool, fresh: bool) -> Iterator[PromptPart]:
     first = view.messages[0].parts
     texts = [each.text for each in first if isinstance(each, Text)]
     alone = len(view.messages) == 1
-    newest = max((place for place, text in enumerate(texts) if text.startswith("REQUEST ")), default=len(texts) - 1)
-    for place, text in enumerate(texts):
-        sent = not alone or place < min(newest, len(texts) - 1)
-        if place < len(texts) - 1 or not place:
-            yield part(_kind_of(text, place), len(text), sent=sent)
+    newest = max(
+        (position for position, text in enumerate(texts) if text.startswith("REQUEST ")), default=len(texts) - 1
+    )
+    for position, text in enumerate(texts):
+        sent = not alone or position < min(newest, len(texts) - 1)
+        if position < len(texts) - 1 or not position:
+            yield part(_kind_of(text, position), len(text), sent=sent)
             continue
-        index, asked, request = text.rpartition(_REQUEST)
+        index, separator, request = text.rpartition(_REQUEST)
         if index:
             yield part("heap index", len(index), sent=sent)
-        yield part("this request", len(asked) + len(request), sent=sent)
+        yield part("this request", len(separator) + len(request), sent=sent)
     last = len(view.messages) - 1
     for number in range(1, len(view.messages)):
         message = view.messages[number]
@@ -105,8 +107,8 @@ def _parts(view: View, *, began: bool, fresh: bool) -> Iterator[PromptPart]:
         yield part(kind, sum(map(_chars, message.parts)), sent=number < last or (fresh and number < last - 1))
 
 
-def _kind_of(text: str, place: int) -> Kind:
-    if not place:
+def _kind_of(text: str, position: int) -> Kind:
+    if not position:
         return "run and project"
     return "standing words" if text.startswith("STANDING ") else "earlier requests"
 

@@ -84,14 +84,14 @@ class PastedImages:
 
     def attached(self, words: str) -> tuple[list[UserFile], list[str]]:
         """Return the images whose labels are in a text that the user sends, and messages about unknown labels."""
-        found: list[UserFile] = []
+        images: list[UserFile] = []
         messages: list[str] = []
         for number in dict.fromkeys(int(match[1]) for match in _LABEL.finditer(words)):
             if 0 < number <= len(self._images):
-                found.append(UserFile(f"Image {number}", raw=self._images[number - 1]))
+                images.append(UserFile(f"Image {number}", raw=self._images[number - 1]))
             else:
                 messages.append(f"not attached: no image was pasted here as [Image {number}]; paste it again")
-        return found, messages
+        return images, messages
 
 
 def _image_paths(pasted: str) -> list[Path]:
@@ -99,7 +99,7 @@ def _image_paths(pasted: str) -> list[Path]:
     text = pasted.strip()
     if not text or len(text) > _LONGEST_DROP or not text.startswith(("/", "'", '"', "file://")):
         return []
-    for split in (_whole, shlex.split):
+    for split in (_as_list, shlex.split):
         with suppress(ValueError):
             paths = [_path(word) for word in split(text)]
             if 0 < len(paths) <= _MAX_DROPPED and all(map(_is_image, paths)):
@@ -107,7 +107,7 @@ def _image_paths(pasted: str) -> list[Path]:
     return []
 
 
-def _whole(text: str) -> list[str]:
+def _as_list(text: str) -> list[str]:
     return [text]
 
 
@@ -135,8 +135,8 @@ class _ClipboardProgram(Struct, frozen=True):
 
 
 def _from_apple(printed: bytes) -> bytes:
-    found = _APPLE_HEX.search(printed)
-    return bytes.fromhex(found[1].decode()) if found else b""
+    match = _APPLE_HEX.search(printed)
+    return bytes.fromhex(match[1].decode()) if match else b""
 
 
 _PROGRAMS = (

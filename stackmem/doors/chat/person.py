@@ -52,7 +52,7 @@ class TerminalPerson:
         self.draft = ""  # text already in the input line at the next prompt
         self._folder = folder
         self._attached: list[UserFile] = []
-        self._heard: list[str] = []
+        self._typed_lines: list[str] = []
         self._paused = False
         editor.on_line = self._hear
         editor.on_pause = self._pause
@@ -61,13 +61,13 @@ class TerminalPerson:
         self.run_dir = run_dir
 
     def request(self) -> str:
-        while self._heard:
+        while self._typed_lines:
             if words := self._take_heard():
                 self.screen.say(self.screen.paint("bold", f"> {readable(words)}"))
                 self.screen.busy = "thinking"
                 return self._with_mentions(words)
-            self._run_if_asked(self._heard[0], self._heard)
-            queued = self._heard.pop(0)
+            self._run_if_asked(self._typed_lines[0], self._typed_lines)
+            queued = self._typed_lines.pop(0)
             if words := self._from_file(queued):
                 return words
             self.commands(queued)
@@ -100,9 +100,9 @@ class TerminalPerson:
     def _with_mentions(self, words: str) -> str:
         """Attach the files that the words mention, before the next request to the model."""
         if memory_line(words) is None:
-            found, messages = mentions(words, self._folder, self._is_file_of_agent)
+            files, messages = mentions(words, self._folder, self._is_file_of_agent)
             images, more = self.editor.images.attached(words)
-            self._attached += [*found, *images]
+            self._attached += [*files, *images]
             self.screen.tell(*messages, *more, color="yellow")
         return words
 
@@ -130,16 +130,16 @@ class TerminalPerson:
         if line is None:
             raise Left
         self._run_if_asked(line)
-        chosen = line.strip()
-        if chosen.isdecimal() and 1 <= int(chosen[:6]) <= len(request.options):
-            return request.options[int(chosen) - 1]
+        choice = line.strip()
+        if choice.isdecimal() and 1 <= int(choice[:6]) <= len(request.options):
+            return request.options[int(choice) - 1]
         return self._with_mentions(line)
 
     def decide(self, request: AskPermission) -> PersonDecided:
-        where = "outside the sandbox" if request.outside else "in the sandbox"
+        location = "outside the sandbox" if request.outside else "in the sandbox"
         frame = f"[{readable(request.frame)}] " if request.frame else ""
         self.screen.say(
-            self.screen.paint("bold", f"{frame}allow {request.tool} {where}?"), f"  {readable(request.about)}"
+            self.screen.paint("bold", f"{frame}allow {request.tool} {location}?"), f"  {readable(request.about)}"
         )
         if request.rule:
             self.screen.tell(f"  {readable(request.rule)} asks", color="dim")
@@ -159,13 +159,13 @@ class TerminalPerson:
             self.screen.tell("not a valid answer; nothing was allowed or denied", color="yellow")
             self.screen.tell(_HOW, _HOW_LONG.format(request.tool), color="dim")
 
-    def _decision(self, line: str, asked: AskPermission) -> PersonDecided | None:
+    def _decision(self, line: str, request: AskPermission) -> PersonDecided | None:
         word, _, rest = line.partition(" ")
         scopes: dict[str, Scope] = {"y": "once", "yes": "once", "f": "frame", "s": "session"}
         if word in scopes and not rest:
             return PersonDecided(allow=True, scope=scopes[word])
         if word == "p":
-            pattern = rest or self._ask("pattern> ", draft=_pattern(asked))
+            pattern = rest or self._ask("pattern> ", draft=_pattern(request))
             return PersonDecided(allow=True, scope="session", pattern=pattern) if pattern else None
         if word in ("n", "no"):
             return PersonDecided(allow=False, words=rest)
@@ -182,8 +182,8 @@ class TerminalPerson:
             self._paused = False
             if decision is not None:
                 return decision
-        if self._heard:
-            self._run_if_asked(self._heard[0], self._heard)
+        if self._typed_lines:
+            self._run_if_asked(self._typed_lines[0], self._typed_lines)
         if words := self._take_heard():
             return PersonSteppedIn(self._with_mentions(words))
         self.screen.busy = "working"
@@ -202,24 +202,24 @@ class TerminalPerson:
 
         A line that changes the kept words is taken alone.
         """
-        heard = self._heard
-        if heard and memory_line(heard[0]) is not None:
-            count = 0 if self._is_command(heard[0]) else 1
+        lines = self._typed_lines
+        if lines and memory_line(lines[0]) is not None:
+            count = 0 if self._is_command(lines[0]) else 1
         else:
             ends = (
-                place
-                for place, line in enumerate(heard)
+                index
+                for index, line in enumerate(lines)
                 if line.startswith(("/", "!")) or memory_line(line) is not None
             )
-            count = next(ends, len(heard))
-        words, self._heard = "\n".join(self._heard[:count]), self._heard[count:]
+            count = next(ends, len(lines))
+        words, self._typed_lines = "\n".join(self._typed_lines[:count]), self._typed_lines[count:]
         return words
 
     def _is_command(self, line: str) -> bool:
         """Return whether a line is a command for this program, and not one that the run records as the user's words."""
         state = self.screen.state
-        kept = state is None or state.session is None or state.session.rules.words is not UNSET
-        return line.startswith("/") and not (kept and memory_line(line) is not None)
+        records_words = state is None or state.session is None or state.session.rules.words is not UNSET
+        return line.startswith("/") and not (records_words and memory_line(line) is not None)
 
     def _menu(self) -> PersonSteppedIn | PersonStopped | None:
         """Ask the user, who has paused, what to do."""
@@ -229,7 +229,7 @@ class TerminalPerson:
             if line is None:
                 raise Left
             if line.strip() == "/stop":
-                self._heard = []
+                self._typed_lines = []
                 return PersonStopped()
             self._run_if_asked(line)
             if words := self._from_file(line):
@@ -244,8 +244,8 @@ class TerminalPerson:
         line = self.editor.ask(prompt, draft=draft, confirms=confirms)
         self.screen.busy, self.screen.since = busy, time.monotonic()
         if line is not None:
-            shown = folded(f"{prompt}{readable(line)}".split("\n"), "the model reads")
-            self.screen.say(*(self.screen.paint("bold", each) for each in shown))
+            lines = folded(f"{prompt}{readable(line)}".split("\n"), "the model reads")
+            self.screen.say(*(self.screen.paint("bold", each) for each in lines))
         return line
 
     def _hear(self, line: str) -> None:
@@ -255,7 +255,7 @@ class TerminalPerson:
             return
         if line.startswith("/") and self.look(line):
             return
-        self._heard.append(line)
+        self._typed_lines.append(line)
         when = "next request"
         if shell_command(line):
             when = "runs after the current action"
@@ -272,9 +272,9 @@ class TerminalPerson:
         self.screen.tell("(pausing after the current action; press again to interrupt it)", color="dim")
 
 
-def _pattern(asked: AskPermission) -> str:
+def _pattern(request: AskPermission) -> str:
     """Suggest a pattern to allow: the program with its subcommand, or the path's folder."""
-    if asked.tool == "run_command":
-        return " ".join([*asked.about.split()[:2], "*"])
-    folder, slash, _ = asked.about.rpartition("/")
-    return f"{folder}{slash}*" if slash else asked.about
+    if request.tool == "run_command":
+        return " ".join([*request.about.split()[:2], "*"])
+    folder, slash, _ = request.about.rpartition("/")
+    return f"{folder}{slash}*" if slash else request.about

@@ -64,12 +64,12 @@ def _new_lines(body: bytes) -> bytes:
 def content_with(before: bytes, hunks: Sequence[Hunk]) -> bytes:
     """Return the old content with these hunks applied."""
     lines = re.findall(rb"[^\n]*\n|[^\n]+", before)
-    made: list[bytes] = []
+    pieces: list[bytes] = []
     at = 0
     for hunk in hunks:
-        made += [*lines[at : hunk.start], hunk.new]
+        pieces += [*lines[at : hunk.start], hunk.new]
         at = hunk.start + hunk.count
-    return b"".join([*made, *lines[at:]])
+    return b"".join([*pieces, *lines[at:]])
 
 
 class Picker:
@@ -85,11 +85,11 @@ class Picker:
         if change.kind == "modified" and change.before_mode == change.after_mode and before is not None:
             hunks = hunks_of(section, before, after or b"")
         if len(hunks) < 2 or before is None:
-            return bool(list(self._chosen(change, [Hunk(0, 0, b"", section)])))
-        chosen = list(self._chosen(change, hunks))
-        return content_with(before, chosen) if 0 < len(chosen) < len(hunks) else bool(chosen)
+            return bool(list(self._pick_hunks(change, [Hunk(0, 0, b"", section)])))
+        picked = list(self._pick_hunks(change, hunks))
+        return content_with(before, picked) if 0 < len(picked) < len(hunks) else bool(picked)
 
-    def _chosen(self, change: PathChange, hunks: list[Hunk]) -> Iterator[Hunk]:
+    def _pick_hunks(self, change: PathChange, hunks: list[Hunk]) -> Iterator[Hunk]:
         rest = ""
         for number, hunk in enumerate(hunks, 1):
             key = "q" if self._quit else rest or self._key(change, hunk, f"({number}/{len(hunks)})")

@@ -21,7 +21,7 @@ NO_TEXT = "the call contains bytes that are not UTF-8; type it again"
 _BLOCK = "<<"
 _BLOCKS = re.compile(r"=<<(?=\s|$)")
 _TOKENS = re.compile(r'\\.|["{}\[\]]')
-_NAMED = re.compile(r"([a-z_]+)=(.*)", re.DOTALL)
+_ASSIGNMENT = re.compile(r"([a-z_]+)=(.*)", re.DOTALL)
 
 
 class Lines(Protocol):
@@ -103,7 +103,7 @@ def _with_object(name: str, text: str) -> TypedCall | str:
 def _spelled(name: str, rest: str, schema: dict[str, Any]) -> dict[str, Any] | str:
     """Parse ``key=value`` pairs, with ``<<`` for blocks; other text is the value of the first parameter."""
     properties, required = schema.get("properties", {}), schema.get("required", [])
-    first = _NAMED.match(rest)
+    first = _ASSIGNMENT.match(rest)
     if rest and (first is None or first.group(1) not in properties):
         if not required and not properties:
             return f"{name} takes no parameters"
@@ -115,7 +115,7 @@ def _spelled(name: str, rest: str, schema: dict[str, Any]) -> dict[str, Any] | s
         return f"{error}: put a value that contains quotes in the other kind of quotes, or use <<"
     arguments: dict[str, Any] = {}
     for word in words:
-        pair = _NAMED.fullmatch(word)
+        pair = _ASSIGNMENT.fullmatch(word)
         if pair is None or pair.group(1) not in properties:
             return (
                 f"{word[:80]!r} is not a parameter of {name}: {', '.join(properties)}; quote values that contain blanks"
@@ -148,10 +148,10 @@ def is_text(text: str) -> bool:
     return True
 
 
-def _unfit(what: str, text: str) -> str:
+def _unfit(label: str, text: str) -> str:
     """Return why a text cannot be part of a call; empty if it can."""
     if len(text) > MAX_CALL_CHARS:
-        return f"{what} has {TOO_LONG}"
+        return f"{label} has {TOO_LONG}"
     return "" if is_text(text) else NO_TEXT
 
 

@@ -58,12 +58,14 @@ def command(
             f"stackmem acp needs the extra 'acp' ({error.name} is missing); install it: {install_command('acp')}"
         ) from error
 
-    def prepared(folder: Path, chosen: Mapping[str, str]) -> Request:
+    def prepared(folder: Path, overrides: Mapping[str, str]) -> Request:
         # Make every call ask, and let the session's mode answer for the user: so the mode can change during a run.
-        found = prepare(str(folder), None, {**flags, **chosen}, os.environ, Path.cwd(), SessionRules(approve="all"))
-        framed = has_frames(open_strategy(found.resolved.settings.strategy))
-        rules = found.session or SessionRules()
-        return replace(found, session=replace(rules, policy="frame" if framed else "flat"))
+        request = prepare(
+            str(folder), None, {**flags, **overrides}, os.environ, Path.cwd(), SessionRules(approve="all")
+        )
+        framed = has_frames(open_strategy(request.resolved.settings.strategy))
+        rules = request.session or SessionRules()
+        return replace(request, session=replace(rules, policy="frame" if framed else "flat"))
 
     def runs_dir(folder: Path) -> Path:
         return prepared(folder, {}).folders[0]

@@ -98,21 +98,21 @@ def command(
     if policy is not None:
         _must_be_one_of("--policy", policy, get_args(Policy))
     words = None if request is None else request_from(request)
-    place = (Path.cwd() / os.path.expanduser(folder)).resolve()
-    words = words and (request_of(words, place, os.environ) or words)
-    with own_servers(os.environ, Path.cwd(), root=place, asks=words is None) as warnings:
+    root = (Path.cwd() / os.path.expanduser(folder)).resolve()
+    words = words and (request_of(words, root, os.environ) or words)
+    with own_servers(os.environ, Path.cwd(), root=root, asks=words is None) as warnings:
         say(*warnings)
         rules = SessionRules(approve=approve, mode="plan" if mode == "plan" else UNSET)  # type: ignore[arg-type]
         if continues or taken_up is not None:
             if mode == "plan":
                 raise UsageError("--mode is for a new conversation; use /plan in this one")
-            first: Request | Path = _found(place, taken_up, flags, asks=words is None and _at_terminal())
+            first: Request | Path = _find_conversation(root, taken_up, flags, asks=words is None and _at_terminal())
         else:
-            first = _prepared(place, flags, rules, policy, say)
+            first = _prepared(root, flags, rules, policy, say)
         if words is not None:
             sys.exit(play_request(words, first, json=json, stream=stream_json, quiet=quiet))
-        prepares = partial(_prepared, place, flags, rules, policy)
-        sys.exit(_talk(place, first, prepares, vim=keys == "vim", plain=plain))
+        prepares = partial(_prepared, root, flags, rules, policy)
+        sys.exit(_talk(root, first, prepares, vim=keys == "vim", plain=plain))
 
 
 def _refuse_output(*, json: bool, stream_json: bool, headless: bool) -> None:
@@ -132,17 +132,17 @@ def _at_terminal() -> bool:
 
 
 def _prepared(
-    place: Path, flags: Flags, rules: SessionRules, policy: str | None, tell: Callable[..., object]
+    folder: Path, flags: Flags, rules: SessionRules, policy: str | None, tell: Callable[..., object]
 ) -> Request:
     """Prepare a new conversation."""
-    request = prepare(str(place), None, flags, os.environ, Path.cwd(), rules)
+    request = prepare(str(folder), None, flags, os.environ, Path.cwd(), rules)
     tell(*request.warnings)
     rules = replace(request.session or rules, policy=_policy(policy, request.resolved.settings.strategy))
     return replace(request, session=rules)
 
 
 def _talk(
-    place: Path,
+    folder: Path,
     first: Request | Path,
     prepares: Callable[[Callable[..., object]], Request],
     *,
@@ -154,46 +154,46 @@ def _talk(
     if isinstance(first, Path):
         subject = Path(read_request(first).subject)
         return talk(subject, first.parent, partial(take_up, first), prepares, vim=vim, plain=plain)
-    return talk(place, first.folders[0], partial(begin, first), prepares, vim=vim, plain=plain)
+    return talk(folder, first.folders[0], partial(begin, first), prepares, vim=vim, plain=plain)
 
 
-def _must_be_one_of(flag: str, given: str, known: tuple[str, ...]) -> None:
-    if given not in known:
-        raise UsageError(f"{flag} must be one of {', '.join(known)}, not {given[:40]!a}")
+def _must_be_one_of(flag: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UsageError(f"{flag} must be one of {', '.join(allowed)}, not {value[:40]!a}")
 
 
-def _policy(asked: str | None, strategy: str) -> Policy:
+def _policy(policy: str | None, strategy: str) -> Policy:
     """Return the requested policy, or the one that suits the strategy.
 
     Raises:
         UsageError: The strategy has no frames.
     """
     framed = has_frames(open_strategy(strategy))
-    if asked == "frame" and not framed:
+    if policy == "frame" and not framed:
         raise UsageError(f"the strategy {strategy} has no frames; use --policy flat or another strategy")
-    return "flat" if asked == "flat" or not framed else "frame"
+    return "flat" if policy == "flat" or not framed else "frame"
 
 
-def _run_or_named(named: str, runs_dir: str | None) -> Path:
+def _run_or_named(name: str, runs_dir: str | None) -> Path:
     """Find a run by its id, or else a conversation by the name that the user gave it."""
     try:
-        return run_folder(named, runs_dir)
+        return run_folder(name, runs_dir)
     except UsageError:
-        found = find_named(runs_folder(runs_dir), named)
-        if found is None:
+        run_dir = find_named(runs_folder(runs_dir), name)
+        if run_dir is None:
             raise
-        return found
+        return run_dir
 
 
-def _found(folder: Path, named: str | None, flags: Flags, *, asks: bool) -> Path:
+def _find_conversation(folder: Path, name: str | None, flags: Flags, *, asks: bool) -> Path:
     """Find the conversation to continue."""
-    if named == "":
+    if name == "":
         return _choose(conversations(runs_folder(flags.get("runs_dir")), folder), folder, asks=asks)
-    if named is not None:
-        found = _run_or_named(named, flags.get("runs_dir"))
-        if Run(found).state.session is None:
-            raise UsageError(f"{found.name} is not a conversation; continue it with stackmem resume {found.name}")
-        return found
+    if name is not None:
+        run_dir = _run_or_named(name, flags.get("runs_dir"))
+        if Run(run_dir).state.session is None:
+            raise UsageError(f"{run_dir.name} is not a conversation; continue it with stackmem resume {run_dir.name}")
+        return run_dir
     newest, busy = newest_session(runs_folder(flags.get("runs_dir")), folder)
     names = ", ".join(path.name for path in busy[:5])
     if newest is None and busy:
@@ -207,13 +207,13 @@ def _found(folder: Path, named: str | None, flags: Flags, *, asks: bool) -> Path
     return newest
 
 
-def _choose(found: Iterable[EarlierConversation], folder: Path, *, asks: bool) -> Path:
+def _choose(candidates: Iterable[EarlierConversation], folder: Path, *, asks: bool) -> Path:
     """Return the conversation that the user chooses.
 
     Raises:
         UsageError: There is none, the user chose none, or the user cannot be asked.
     """
-    every = list(islice(found, _MOST))
+    every = list(islice(candidates, _MOST))
     if not every:
         raise UsageError(f"no conversation about {folder} yet; leave out {RESUME}")
     if not asks:

@@ -39,13 +39,13 @@ def command(
     if unused is not None:
         raise UsageError(f"--{unused.replace('_', '-')} is for --programs DIR; add it, or leave out the flag")
     plan = plan_client_run(folder, flags, os.environ, Path.cwd())
-    given = os.environ.get(TOKEN_VARIABLE, "")
-    token = token_of(given if http is not None else "", TOKEN_VARIABLE)
+    token_text = os.environ.get(TOKEN_VARIABLE, "")
+    token = token_of(token_text if http is not None else "", TOKEN_VARIABLE)
 
     def ready(address: str) -> None:
         typer.echo(address)
         sys.stdout.flush()
-        shown_token = f"the token of {TOKEN_VARIABLE}" if given else token
+        shown_token = f"the token of {TOKEN_VARIABLE}" if token_text else token
         say(f"clients must send the header Authorization: Bearer {shown_token}; Ctrl-C stops the server")
 
     def warn(message: str) -> None:

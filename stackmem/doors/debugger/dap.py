@@ -173,15 +173,15 @@ class DebugSession:
         if request.get("type") != "request" or not isinstance(command, str):
             self.tell("stackmem: ignored a message that is not a request with a command\n", "stderr")
             return False
-        number, given = request.get("seq"), request.get("arguments")
+        number, arguments = request.get("seq"), request.get("arguments")
         reply = {
             "type": "response", "request_seq": number if type(number) is int else 0, "command": command,
         }  # fmt: skip
         with self._lock:
             try:
-                if given is not None and not isinstance(given, dict):
+                if arguments is not None and not isinstance(arguments, dict):
                     raise DebugRefusal(f"the arguments of {command[:80]} are not an object")
-                body = self._dispatch(command, given or {})
+                body = self._dispatch(command, arguments or {})
             except DebugRefusal as refusal:
                 error = {"id": 1, "format": str(refusal)}
                 self._send({**reply, "success": False, "message": str(refusal), "body": {"error": error}})
@@ -189,7 +189,7 @@ class DebugSession:
             self._send({**reply, "success": True, "body": body})
             if command == "initialize":
                 self._event("initialized", {})
-            if command == "launch" and "run" in (given or {}):
+            if command == "launch" and "run" in (arguments or {}):
                 self._event("capabilities", {"capabilities": {"supportsStepBack": True}})
             if command in ("disconnect", "terminate"):
                 self._now.ended = True
@@ -236,10 +236,10 @@ class DebugSession:
         return self._now.stop
 
     def _launch(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        named = [arguments.get(key) for key in ("program", "run") if key in arguments]
+        names = [arguments.get(key) for key in ("program", "run") if key in arguments]
         if self._now.arguments is not None:
             raise DebugRefusal("a program was launched already; start another adapter for a second one")
-        if len(named) != 1 or not isinstance(named[0], str) or not named[0]:
+        if len(names) != 1 or not isinstance(names[0], str) or not names[0]:
             raise DebugRefusal("launch needs `program`, the path of a program, or `run`, the name of a recorded run")
         if arguments.get("stopOnEntry"):
             self._stepper.mode = "in"
@@ -251,24 +251,24 @@ class DebugSession:
         self._stepper.display_folder = str(folder)
 
     def _set_breakpoints(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        source, wanted = arguments.get("source"), arguments.get("breakpoints") or []
+        source, breakpoints = arguments.get("source"), arguments.get("breakpoints") or []
         path = source.get("path") if isinstance(source, dict) else None
         if not isinstance(path, str) or not path or "\0" in path:
             raise DebugRefusal("setBreakpoints needs `source` with the `path` of a file")
-        if not isinstance(wanted, list) or not all(isinstance(each, dict) for each in wanted):
+        if not isinstance(breakpoints, list) or not all(isinstance(each, dict) for each in breakpoints):
             raise DebugRefusal("`breakpoints` must be a list of objects with a `line`")
-        place = Path(path).resolve()
-        why = why_never(place)
-        lines = self._stepper.breakpoints[str(place)] = {}
+        file = Path(path).resolve()
+        reason_at = why_never(file)
+        lines = self._stepper.breakpoints[str(file)] = {}
         answers = []
-        for each in wanted:
+        for each in breakpoints:
             line, condition = each.get("line"), each.get("condition") or ""
             fault = "" if type(line) is int else "`line` must be a whole number"
             fault = fault or ("" if isinstance(condition, str) else "`condition` must be a string")
             fault = fault or (syntax_fault(condition) if condition else "")
             if not fault:
                 lines[line] = condition
-            fault = fault or why(line)
+            fault = fault or reason_at(line)
             answers.append({"verified": not fault, **({"line": line} if type(line) is int else {}),
                             **({"message": fault} if fault else {})})  # fmt: skip
         return {"breakpoints": answers}
@@ -287,33 +287,37 @@ def _inspect(stop: Inspection, command: str, arguments: dict[str, Any]) -> dict[
     match command:
         case "stackTrace":
             frames = stop.frames()
-            first, levels = (_whole(arguments, name, 0) for name in ("startFrame", "levels"))
+            first, levels = (_whole_number(arguments, name, 0) for name in ("startFrame", "levels"))
             return {"stackFrames": frames[first : first + levels if levels else None], "totalFrames": len(frames)}
         case "scopes":
             return {"scopes": stop.scopes(_frame(stop, arguments))}
         case "variables":
-            found = stop.variables(_whole(arguments, "variablesReference", 0))
-            if found is None:
+            variables = stop.variables(_whole_number(arguments, "variablesReference", 0))
+            if variables is None:
                 raise DebugRefusal("this reference is no longer valid")
-            return {"variables": found}
+            return {"variables": variables}
     expression = arguments.get("expression")
     if not isinstance(expression, str):
         raise DebugRefusal("evaluate needs `expression`, a string")
     value, fault = look_up(expression.strip(), _frame(stop, arguments))
     if fault:
         raise DebugRefusal(fault)
-    shown = stop.described(value)
-    return {"result": shown["value"], "type": shown["type"], "variablesReference": shown["variablesReference"]}
+    description = stop.described(value)
+    return {
+        "result": description["value"],
+        "type": description["type"],
+        "variablesReference": description["variablesReference"],
+    }
 
 
 def _frame(stop: Inspection, arguments: dict[str, Any]) -> FrameView:
-    number = _whole(arguments, "frameId", 1)
+    number = _whole_number(arguments, "frameId", 1)
     if not 0 < number <= len(stop.moment.stack):
         raise DebugRefusal(f"no frame {number}")
     return stop.moment.stack[number - 1]
 
 
-def _whole(arguments: dict[str, Any], name: str, default: int) -> int:
+def _whole_number(arguments: dict[str, Any], name: str, default: int) -> int:
     value = arguments.get(name, default)
     if type(value) is not int or value < 0:
         raise DebugRefusal(f"`{name}` must be a whole number, at least 0")

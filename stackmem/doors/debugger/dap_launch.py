@@ -19,7 +19,7 @@ from .debugged import RecordedMoments
 FLAGS = {"model": "model", "runsDir": "runs_dir", "sandboxDir": "sandbox_dir", "isolation": "isolation",
          "maxSteps": "max_steps"}  # fmt: skip
 """Launch keys that map to command-line flags; the other keys are in ``_KNOWN``."""
-_KNOWN = {*FLAGS, "program", "run", "inputs", "say", "entry", "workspace", "stopOnEntry", "noDebug", "cwd"}
+_KEYS = {*FLAGS, "program", "run", "inputs", "say", "entry", "workspace", "stopOnEntry", "noDebug", "cwd"}
 _TYPES: dict[str, type] = {
     "run": str,
     "runsDir": str,
@@ -37,41 +37,41 @@ def debug_launched(arguments: dict[str, Any], session: DebugSession, environ: Ma
     Raises:
         StackmemError: As ``run_program``, or the configuration is wrong.
     """
-    given = {
+    config = {
         name: value
         for name, value in arguments.items()
         if not name.startswith("__") and name not in ("type", "request", "name")
     }
-    for name, value in given.items():
-        if name not in _KNOWN:
-            raise UsageError(f"unknown key {name[:80]!r} in launch; known: {', '.join(sorted(_KNOWN))}")
+    for name, value in config.items():
+        if name not in _KEYS:
+            raise UsageError(f"unknown key {name[:80]!r} in launch; known: {', '.join(sorted(_KEYS))}")
         if name in _TYPES and not isinstance(value, _TYPES[name]):
             raise UsageError(f"{name} in launch must be of type {_TYPES[name].__name__}")
-    folder = Path(given.get("cwd") or cwd)
-    if "run" in given:
-        return _walk(given, session, environ, folder)
-    options: dict[str, Any] = {"entry": given["entry"]} if "entry" in given else {}
-    asked = ProgramArguments(
-        str(given["program"]), dict(given.get("inputs", {})), options, given.get("workspace"), interactive=False
+    folder = Path(config.get("cwd") or cwd)
+    if "run" in config:
+        return _walk(config, session, environ, folder)
+    options: dict[str, Any] = {"entry": config["entry"]} if "entry" in config else {}
+    program_arguments = ProgramArguments(
+        str(config["program"]), dict(config.get("inputs", {})), options, config.get("workspace"), interactive=False
     )
-    flags = {flag: str(given[name]) for name, flag in FLAGS.items() if name in given}
-    ready = prepare_program(asked, flags, environ, folder)
+    flags = {flag: str(config[name]) for name, flag in FLAGS.items() if name in config}
+    ready = prepare_program(program_arguments, flags, environ, folder)
     session.show_below(Path(ready.program.path).parent)
-    answers = [str(each) for each in given.get("say", [])]
-    watch = None if given.get("noDebug") else session
+    answers = [str(each) for each in config.get("say", [])]
+    watch = None if config.get("noDebug") else session
     person = Person(lambda _: answers.pop(0) if answers else None, session.show, watch=watch)
     result = run_program(ready, environ, person)
     session.tell(f"{result.run.outcome}; run: {result.run.run_dir}\n", "console")
     return result.run.exit_code
 
 
-def _walk(given: dict[str, Any], session: DebugSession, environ: Mapping[str, str], cwd: Path) -> int:
-    for name in given:
+def _walk(config: dict[str, Any], session: DebugSession, environ: Mapping[str, str], cwd: Path) -> int:
+    for name in config:
         if name not in ("run", "runsDir", "stopOnEntry", "cwd"):
             raise UsageError(
                 f"the key {name[:80]!r} cannot be combined with run in launch; known: run, runsDir, stopOnEntry, cwd"
             )
-    moments = RecordedMoments(find_run(given["run"], *runs_places(given.get("runsDir"), environ, cwd)))
+    moments = RecordedMoments(find_run(config["run"], *runs_places(config.get("runsDir"), environ, cwd)))
     session.show_below(moments.program.parent)
     if moments.changed_since():
         session.tell(f"{moments.program} has changed since; line numbers refer to the recorded program\n", "console")

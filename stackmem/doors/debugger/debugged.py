@@ -84,16 +84,16 @@ class RecordedMoments:
 
     def backward(self, stops: Stops) -> str:
         """Go back to the previous stop and return its reason; empty at the beginning."""
-        here, found, why = self._number, 0, ""
+        here, target, stop_reason = self._number, 0, ""
         self._begin()
         for number in range(here):
             if reason := stops(self.moment):
-                found, why = number, reason
+                target, stop_reason = number, reason
             self._next()
         self._begin()
-        for _ in range(found):
+        for _ in range(target):
             self._next()
-        return why
+        return stop_reason
 
     def _next(self) -> None:
         self.moment, self.state = next(self._coming)

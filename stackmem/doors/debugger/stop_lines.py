@@ -23,11 +23,11 @@ def why_never(path: Path) -> Callable[[int], str]:
         fault = str(error)
         return lambda _: fault
 
-    def why(line: int) -> str:
+    def reason_at(line: int) -> str:
         if line in lines:
             return ""
         following = next((each for each in lines if each > line), None)
         hint = f"; the next one is {following}" if following else ""
         return f"line {line} has no reachable step{hint}"
 
-    return why
+    return reason_at

@@ -69,7 +69,7 @@ class TerminalDebugger:
 
     def _ask(self, reason: str, moment: DebugMoment, state: State) -> str:
         """Prompt until the user enters a command that resumes the program; return that command."""
-        self._say(f"{_place(moment)} ({reason}) {moment.text}")
+        self._say(f"{_location(moment)} ({reason}) {moment.text}")
         if self._stepper.fault:
             self._say(f"the condition cannot be evaluated: {self._stepper.fault}")
         while True:
@@ -100,7 +100,7 @@ class TerminalDebugger:
                 self._say(f"{HELP}\n{_BACK}" if self._goes_back else HELP)
         return ""
 
-    def _breakpoint(self, which: str, location: str, rest: list[str], moment: DebugMoment) -> None:
+    def _breakpoint(self, command: str, location: str, rest: list[str], moment: DebugMoment) -> None:
         path, _, number = location.rpartition(":")
         condition = " ".join(rest[1:])
         fault = syntax_fault(condition) if condition else ""
@@ -109,19 +109,19 @@ class TerminalDebugger:
             return
         path = path or moment.stack[0].path
         lines = self._stepper.breakpoints.setdefault(path, {})
-        if which == "b":
+        if command == "b":
             lines[int(number)] = condition
             never = why_never(self._folder / path)(int(number))
             if never:
                 self._say(f"the program will never stop there: {never}")
         else:
             lines.pop(int(number), None)
-        shown = [
-            f"{name}:{line}{' if ' + found if found else ''}"
+        texts = [
+            f"{name}:{line}{' if ' + expression if expression else ''}"
             for name, each in sorted(self._stepper.breakpoints.items())
-            for line, found in sorted(each.items())
+            for line, expression in sorted(each.items())
         ]
-        self._say(f"breakpoints: {', '.join(shown) or 'none'}")
+        self._say(f"breakpoints: {', '.join(texts) or 'none'}")
 
     def _show(self, values: dict[str, Any], names: list[str]) -> None:
         for name, value in values.items():
@@ -135,5 +135,5 @@ def _print(text: str) -> None:
     print(text, file=sys.stderr, end=end, flush=True)  # noqa: T201 - a dialogue
 
 
-def _place(moment: DebugMoment) -> str:
+def _location(moment: DebugMoment) -> str:
     return f"{moment.stack[0].path}:{moment.stack[0].line}"

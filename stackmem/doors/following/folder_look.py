@@ -48,7 +48,7 @@ class FolderLook:
         self.news: list[str] = []
         self.nodes: dict[bytes, Node | None] = {}
         self.has_moved = False
-        self._place, self._state, self._history = folder, state, folder.history
+        self._followed, self._state, self._history = folder, state, folder.history
         self._family = FollowedFamily(folder.run_dir, folder.history)
         self._log = self._family.log()
         self.number = len(self._log)
@@ -56,8 +56,8 @@ class FolderLook:
         self._contents: dict[str, bytes] = {}
         self._room = _MAX_CONTENT_BYTES
         self._conflict = False
-        over = folder.overlay
-        self._root = os.dup(over.view.fd) if over is not None else open_folder(os.fsencode(folder.work))
+        overlay = folder.overlay
+        self._root = os.dup(overlay.view.fd) if overlay is not None else open_folder(os.fsencode(folder.work))
         self._folder: FileKeeper = self._history.keeper(open_folder(os.fsencode(folder.folder)))
         self._view: FileKeeper = self._history.keeper(os.dup(self._root))
 
@@ -73,35 +73,35 @@ class FolderLook:
         self._view.close()
 
     def take_in(self, changed: list[bytes], before: Inventory | None, origin: Origin | None) -> None:
-        if self._place.overlay is not None and (changed or self._log[self._state.folder :] or before is None):
-            refresh(self._place.overlay.view)
+        if self._followed.overlay is not None and (changed or self._log[self._state.folder :] or before is None):
+            refresh(self._followed.overlay.view)
         known_number = self._recover()
         missing = [self._family.files_taken(entry) for entry in self._log[known_number:]]
         if not (changed or missing or before is None):
             return
         ours = self._history.files(self._history.snapshot())
         common = self._family.common(self._state.begun.tree)
-        known = {*ours, *common, *self._history.base_files()}
+        tracked = {*ours, *common, *self._history.base_files()}
         for past, present in missing:
-            self._join(ours, past, present, known)
-        looked = changed if before is not None else sorted(known)
-        taken: tuple[Files, Files] = ({}, {})
-        meeting = paths_in(missing) & known
+            self._join(ours, past, present, tracked)
+        looked = changed if before is not None else sorted(tracked)
+        transfer: tuple[Files, Files] = ({}, {})
+        meeting = paths_in(missing) & tracked
         for path in looked:
-            if path in known or self._place.overlay is None:
+            if path in tracked or self._followed.overlay is None:
                 node, reason = self._read(path)
                 if not reason:
-                    self._meet(path, node, ours, common, taken)
+                    self._meet(path, node, ours, common, transfer)
                     meeting.add(path)
             else:
                 self._tell_of_visible(path, before, origin)
-        is_new = bool(taken[0] or taken[1])
+        is_new = bool(transfer[0] or transfer[1])
         tree = self._history.plain_tree
-        old, new = (tree(taken[0]), tree(taken[1])) if is_new else ("", "")
+        old, new = (tree(transfer[0]), tree(transfer[1])) if is_new else ("", "")
         files = tree({path: ours.get(path, DELETED) for path in meeting})
         result = self._history.tree_of(common) if is_new else ""
         pending = PendingLook(self.number + is_new, files, old, new, result, tuple(self.news))
-        write_json(self._place.run_dir / FOLDER_PENDING, pending)
+        write_json(self._followed.run_dir / FOLDER_PENDING, pending)
         self._complete(pending)
 
     def _complete(self, pending: PendingLook) -> None:
@@ -147,23 +147,25 @@ class FolderLook:
     def _content(self, node: Node | None) -> bytes | None:
         if node is None:
             return None
-        found = self._contents.get(node.id)
-        return self._family.content(node) if found is None else found
+        content = self._contents.get(node.id)
+        return self._family.content(node) if content is None else content
 
-    def _join(self, ours: Files, before: Files, after: Files, known: set[bytes]) -> None:
+    def _join(self, ours: Files, before: Files, after: Files, tracked: set[bytes]) -> None:
         """Bring a change of the user that another run of the family took in."""
         for path in sorted({*before, *after}):
-            if path in known or self._place.overlay is None:
+            if path in tracked or self._followed.overlay is None:
                 set_file(ours, path, self._merged(path, before.get(path), ours.get(path), after.get(path), ours))
                 self._conflict = False
 
-    def _meet(self, path: bytes, theirs: Node | None, ours: Files, common: Files, taken: tuple[Files, Files]) -> None:
+    def _meet(
+        self, path: bytes, theirs: Node | None, ours: Files, common: Files, transfer: tuple[Files, Files]
+    ) -> None:
         """Bring the folder's version of a file to the workspace's version."""
         base, own = common.get(path), ours.get(path)
         if theirs == base:
             return
         result = self._merged(path, base, own, theirs, ours)
-        for files, node in zip(taken, (base, theirs), strict=True):
+        for files, node in zip(transfer, (base, theirs), strict=True):
             set_file(files, path, node)
         set_file(common, path, theirs)
         set_file(ours, path, result)
@@ -181,9 +183,9 @@ class FolderLook:
             return own if own is not None else theirs
         start = self._content(base) if base is not None else b""
         mode = merge_modes(base or theirs, own, theirs)
-        mine, other = self._content(own), self._content(theirs)
-        if mode is not None and start is not None and mine is not None and other is not None:
-            merge = merge_texts(start, mine, other)
+        own_content, their_content = self._content(own), self._content(theirs)
+        if mode is not None and start is not None and own_content is not None and their_content is not None:
+            merge = merge_texts(start, own_content, their_content)
             if merge is not None:
                 self._conflict = bool(merge.conflicts)
                 merged = Node(mode, self._history.keep(merge.content))
@@ -225,11 +227,11 @@ class FolderLook:
         """Return the content that a file had at the last look, if it is known."""
         if entry is None or not entry.blob:
             return None
-        found = self._content(Node("", entry.blob))
-        if found is None and origin is not None:
+        content = self._content(Node("", entry.blob))
+        if content is None and origin is not None:
             with suppress(StackmemError):
-                found = origin.ask("cat-file", "blob", entry.blob)
-        return found
+                content = origin.ask("cat-file", "blob", entry.blob)
+        return content
 
     def _materialize(self, path: bytes, node: Node | None) -> None:
         """Let the workspace have this version of a file. A failure leaves the file as it is."""

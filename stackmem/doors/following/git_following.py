@@ -25,7 +25,7 @@ from stackmem.workspace.tree import remove_tree
 
 _FOLLOWING = "repository.follow"
 """Directory next to the workspace in which the additions are created."""
-_NAMED = 5
+_MAX_LISTED = 5
 _OPERATIONS = {
     "MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert", "rebase-merge": "rebase",
     "rebase-apply": "rebase",
@@ -55,24 +55,24 @@ class GitFollower:
             return [f"the git in your workspace could not follow the user's: {error}"]
 
     def _follow(self, origin: Origin, before: tuple[str, str] | None) -> list[str]:
-        given = read_request(self._places.run_dir).git
-        if given is None:
+        inner = read_request(self._places.run_dir).git
+        if inner is None:
             return []
         state = read_state(origin)
-        has_moved = (before is not None and before != (origin.branch, origin.head)) or given.head != origin.head
-        if not has_moved and state.fingerprint == given.state:
+        has_moved = (before is not None and before != (origin.branch, origin.head)) or inner.head != origin.head
+        if not has_moved and state.fingerprint == inner.state:
             return []
         if self._late is not None:
             self._late.wait_for_all()
-            given = read_request(self._places.run_dir).git or given
+            inner = read_request(self._places.run_dir).git or inner
         root = self._places.view()
-        if not has_moved and head_of(root)[1] != given.head:
+        if not has_moved and head_of(root)[1] != inner.head:
             return [f"{_described(state)}; your git is as before, because you have made commits"]
-        kept = self._bring(origin, given)
-        lines = [f"your own commits are on the branch {kept}, because git in your workspace follows the user's"]
-        return [_described(state)] * (state.fingerprint != given.state) + lines * bool(kept)
+        branch = self._bring(origin, inner)
+        lines = [f"your own commits are on the branch {branch}, because git in your workspace follows the user's"]
+        return [_described(state)] * (state.fingerprint != inner.state) + lines * bool(branch)
 
-    def _bring(self, origin: Origin, given: InnerRepository) -> str:
+    def _bring(self, origin: Origin, inner: InnerRepository) -> str:
         """Bring the commits, HEAD, the index and an interrupted operation.
 
         Returns the branch that keeps the agent's commits, or an empty string.
@@ -80,43 +80,43 @@ class GitFollower:
         places, building = self._places, self._places.work.parent / _FOLLOWING
         remove_tree(building)
         try:
-            whole = building / GIT
+            git_dir = building / GIT
             boundary: bytes | None = None
             try:
-                if given.shortened:
+                if inner.shortened:
                     raise WorkspaceError("the older commits are not there")
-                made = replace(make_addition(origin, whole, places.secrets, given.head), commits=given.commits)
+                repository = replace(make_addition(origin, git_dir, places.secrets, inner.head), commits=inner.commits)
             except WorkspaceError:  # or the commit that the run began with is gone
                 remove_tree(building)
-                made = make_repository(origin, whole, places.secrets, pack_cache(links=places.shared))
+                repository = make_repository(origin, git_dir, places.secrets, pack_cache(links=places.shared))
                 boundary = b""
-            add_history(whole, places.view(), places.work.parent / LENT if places.shared else None, boundary)
-            known = {given.head, origin.head}
-            kept = move_head(whole, places.view(), origin.branch, origin.head, known)
-            write_request(replace(read_request(places.run_dir), git=made), places.run_dir)
+            add_history(git_dir, places.view(), places.work.parent / LENT if places.shared else None, boundary)
+            heads = {inner.head, origin.head}
+            branch = move_head(git_dir, places.view(), origin.branch, origin.head, heads)
+            write_request(replace(read_request(places.run_dir), git=repository), places.run_dir)
         finally:
             remove_tree(building)
-        return kept
+        return branch
 
 
 def _key(origin: Origin) -> tuple[object, ...]:
     """Return what changes with the state of a repository."""
-    found: list[object] = [origin.branch, origin.head]
+    parts: list[object] = [origin.branch, origin.head]
     for name in ("index", *OPERATION_FILES, *OPERATION_FOLDERS):
         try:
             status = os.lstat(Path(origin.git_dir, name))
         except OSError:
             continue
-        found.append((name, status.st_mtime_ns, status.st_size))
-    return tuple(found)
+        parts.append((name, status.st_mtime_ns, status.st_size))
+    return tuple(parts)
 
 
 def _described(state: GitState) -> str:
     """Say in a line what is staged or interrupted in the user's repository."""
     operation = next((word for name, word in _OPERATIONS.items() if _is_in(state, name)), "")
     paths = list(dict.fromkeys([*(each.path for each in state.staged), *state.added]))
-    names = ", ".join(map(shown_name, paths[:_NAMED]))
-    more = f" and {len(paths) - _NAMED:,} more files" if len(paths) > _NAMED else ""
+    names = ", ".join(map(shown_name, paths[:_MAX_LISTED]))
+    more = f" and {len(paths) - _MAX_LISTED:,} more files" if len(paths) > _MAX_LISTED else ""
     if operation:
         return f"the user is in the middle of a {operation}" + f", with {names}{more} in the index" * bool(paths)
     if not paths:

@@ -62,9 +62,9 @@ class Inventory(Struct, frozen=True):
 def take_inventory(folder: Path, hidden: Collection[bytes], leave_out: Collection[bytes]) -> dict[bytes, Key]:
     """Return the state of each file of the folder."""
     root = os.fsencode(folder)
-    found: dict[bytes, Key] = {}
+    inventory: dict[bytes, Key] = {}
     todo = [b""]
-    while todo and len(found) < _MAX_FILES:
+    while todo and len(inventory) < _MAX_FILES:
         at = todo.pop()
         with suppress(OSError), os.scandir(os.path.join(root, at)) as entries:
             for entry in entries:
@@ -75,10 +75,10 @@ def take_inventory(folder: Path, hidden: Collection[bytes], leave_out: Collectio
                     status = entry.stat(follow_symlinks=False)
                     if not stat.S_ISDIR(status.st_mode):
                         if stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-                            found[path] = stat_key(status)
+                            inventory[path] = stat_key(status)
                     elif entry.name not in CACHES and entry.name not in DEPENDENCIES:
                         todo.append(path)
-    return found
+    return inventory
 
 
 class Listing(Struct, frozen=True):
@@ -144,13 +144,13 @@ def blobs_in_index(origin: Origin | None, keys: Mapping[bytes, Key]) -> dict[byt
         listed = origin.ask_in_work_tree("ls-files", "--stage", "--debug", "-z")
     except (StackmemError, OSError):
         return {}
-    found = {}
+    blobs = {}
     for entry in _INDEX_ENTRY.finditer(listed):
         name, path, seconds, rest, size = entry.groups()
         changed_ns = int(seconds) * 10**9 + int(rest)
         if changed_ns < written_ns and path in keys and keys[path][1:3] == (int(size), changed_ns):
-            found[path] = name.decode()
-    return found
+            blobs[path] = name.decode()
+    return blobs
 
 
 def read_inventory(path: Path) -> Inventory | None:
@@ -177,7 +177,7 @@ def changed_lines(before: bytes, after: bytes) -> tuple[int, int] | None:
     start = 0
     while start < min(len(old), len(new)) and old[start] == new[start]:
         start += 1
-    same = 0
-    while same < min(len(old), len(new)) - start and old[-1 - same] == new[-1 - same]:
-        same += 1
-    return (start + 1, len(new) - same) if len(new) - same > start else None
+    tail = 0
+    while tail < min(len(old), len(new)) - start and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    return (start + 1, len(new) - tail) if len(new) - tail > start else None

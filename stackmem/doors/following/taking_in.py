@@ -53,12 +53,12 @@ _MAX_TOLD = 3
 def follow_folder(opened: Opened, history: History, plan: Plan, stack: ExitStack) -> None:
     """Let a conversation about a user's folder follow the folder until ``stack`` is closed."""
     folder, stored = Path(opened.folder), opened.stored
-    place = FollowedFolder(
+    followed = FollowedFolder(
         folder, opened.places.run, opened.places.work, history, stored.leave_out,
         tuple(own_below(folder, plan.request.folders)), stored.git is not None,
         GitFollower(opened.inside, opened.late) if opened.inside is not None else None,
     )  # fmt: skip
-    follower = Follower(place, opened.world.digest)
+    follower = Follower(followed, opened.world.digest)
     stack.callback(follower.save)
     opened.world.follow = follower.changed
 
@@ -67,14 +67,14 @@ class Follower:
     """Looks at the folder before each step of a request, and once when a run begins or goes on."""
 
     def __init__(self, folder: FollowedFolder, digest: Callable[[str], str]) -> None:
-        self._place, self._digest = folder, digest
+        self._followed, self._digest = folder, digest
         self._history = folder.history
         self._seen_at = folder.run_dir / FOLDER_SEEN
         self._inventory: Inventory | None = None
         self._unsaved = False
         self._request, self._step, self._is_joined = 0, 0, False
         self._ignored: set[bytes] = set()  # files that ignore rules exclude, for the present request
-        self._told: Counter[bytes] = Counter()  # how often a file has changed within the present request
+        self._counts: Counter[bytes] = Counter()  # how often a file has changed within the present request
         self._next_look = 0.0
         hidden = folder.overlay.hidden if folder.overlay is not None else ()
         self._hidden = {*hidden, *(os.fsencode(os.path.relpath(path, folder.folder)) for path in folder.own)}
@@ -95,13 +95,13 @@ class Follower:
         is_new = self._inventory is None or moment[0] != self._request
         self._request, self._step = moment
         if is_new:
-            self._ignored, self._told, self._next_look = set(), Counter(), 0.0
+            self._ignored, self._counts, self._next_look = set(), Counter(), 0.0
             return self._look(state)
         return self._look_again(state)
 
     def _join(self, state: State) -> FolderChanged | None:
         """Bring the changes of the user that other runs of the family took in, or that an undo went back before."""
-        with closing(FolderLook(self._place, state)) as look:
+        with closing(FolderLook(self._followed, state)) as look:
             if look.number == state.folder and not look.is_interrupted:
                 return None
             look.take_in([], Inventory({}), None)
@@ -121,12 +121,12 @@ class Follower:
         before = self._inventory or read_inventory(self._seen_at)
         for _ in range(_TRIES):
             now = file_clock_ns()
-            keys = take_inventory(self._place.folder, self._hidden, self._leave_out)
+            keys = take_inventory(self._followed.folder, self._hidden, self._leave_out)
             if all(key[3] < now for key in keys.values()):
                 break
             time.sleep(_TICK_SECONDS)  # a file changed in this tick of the clock could change again unseen
         origin = self._origin()
-        with closing(FolderLook(self._place, state)) as look:
+        with closing(FolderLook(self._followed, state)) as look:
             begins = before is None and state.session is not None and state.session.requests == 1 and look.is_new
             changed = self._changed_paths(before, keys)
             if not begins:
@@ -135,8 +135,8 @@ class Follower:
         self._inventory = self._now(before, keys, look, origin)
         self._unsaved = self._inventory != before
         news = [*moves_of(before, self._inventory.head), *look.news]
-        if self._place.inside is not None and origin is not None:
-            news += self._place.inside.follow(origin, before.head if before is not None else None)
+        if self._followed.inside is not None and origin is not None:
+            news += self._followed.inside.follow(origin, before.head if before is not None else None)
         if not (news or look.number != state.folder or look.has_moved):
             self.save()
             return None
@@ -147,8 +147,8 @@ class Follower:
         before = self._inventory
         if before is None or time.monotonic() < self._next_look:
             return None
-        listing = take_settled(self._place.folder, self._hidden, self._leave_out, before)
-        often = {path for path, count in self._told.items() if count >= _MAX_TOLD}
+        listing = take_settled(self._followed.folder, self._hidden, self._leave_out, before)
+        often = {path for path, count in self._counts.items() if count >= _MAX_TOLD}
         keys = as_before(listing.keys, before, often) if often else listing.keys
         changed = self._changed_paths(before, keys)
         if listing.seconds > _SHORT_SECONDS:
@@ -156,13 +156,13 @@ class Follower:
         if not changed:
             return None
         origin = self._origin()
-        with closing(FolderLook(self._place, state)) as look:
+        with closing(FolderLook(self._followed, state)) as look:
             look.take_in(changed, before, origin)
         self._history.trust_until(listing.at_ns)
         self._inventory = msgspec.structs.replace(self._now(before, keys, look, origin), head=before.head)
         self._unsaved = True
-        self._told.update(changed)
-        often = {path for path in changed if self._told[path] == _MAX_TOLD}
+        self._counts.update(changed)
+        often = {path for path in changed if self._counts[path] == _MAX_TOLD}
         news = [
             *look.news,
             *(f"more changes of {shown_name(path)} come with the next request" for path in sorted(often)),
@@ -175,7 +175,7 @@ class Follower:
         if before is None:
             return []
         new = [path for path in keys if path not in before.files and path not in self._ignored]
-        fresh = without_ignored(new, self._history.git_dir, self._place.folder)
+        fresh = without_ignored(new, self._history.git_dir, self._followed.folder)
         self._ignored.update(set(new) - set(fresh))
         later = [path for path, entry in before.files.items() if keys.get(path) != entry.key]
         return sorted({*fresh, *later})
@@ -200,10 +200,10 @@ class Follower:
         return Inventory(files, head_of(origin))
 
     def _origin(self) -> Origin | None:
-        if not self._place.git:
+        if not self._followed.git:
             return None
         with suppress(StackmemError, OSError):
-            return find_origin(self._place.folder)
+            return find_origin(self._followed.folder)
         return None
 
 

@@ -50,10 +50,10 @@ def agent_environ(environ: Mapping[str, str], url: str, token: str) -> dict[str,
 
     The token travels only in environment variables, because other users of the machine can read command lines.
     """
-    given = dict(environ)
+    variables = dict(environ)
     for name in ("NO_PROXY", "no_proxy"):
-        given[name] = ",".join(filter(None, (environ.get(name, ""), _LOCAL)))
-    return given | gateway_variables(url) | {TOKEN_VARIABLE: token}
+        variables[name] = ",".join(filter(None, (environ.get(name, ""), _LOCAL)))
+    return variables | gateway_variables(url) | {TOKEN_VARIABLE: token}
 
 
 def gateway_variables(url: str) -> dict[str, str]:

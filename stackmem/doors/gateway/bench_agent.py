@@ -107,8 +107,8 @@ def _of_harbor(words: tuple[str, ...], search: str) -> tuple[str, ...]:
             raise UsageError(f"--agent {_HARBOR}{name[:80]}: no program {word[:80]!a} on your PATH")
     python = Path(harbor).resolve().with_name("python")
     script = Path(__file__).with_name("harbor_agent.py")
-    found = (str(runnable(Path(program))) for program in programs if program)
-    return (str(python), str(script), name, f"{PROVIDER}/{MODEL}", INSTRUCTION, *found)
+    paths = (str(runnable(Path(program))) for program in programs if program)
+    return (str(python), str(script), name, f"{PROVIDER}/{MODEL}", INSTRUCTION, *paths)
 
 
 def _parted(words: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -125,8 +125,8 @@ def refuse_for_agent(models: Iterable[str], strategies: Iterable[str], settings:
         _provider(model)
     for name in settings:
         if name not in HONOURED:
-            known = ", ".join(sorted(HONOURED))
-            raise UsageError(f"--agent: {name} does not apply to other agents; settings that do: {known}")
+            names = ", ".join(sorted(HONOURED))
+            raise UsageError(f"--agent: {name} does not apply to other agents; settings that do: {names}")
     if settings.get("network", "list") != "list":
         raise UsageError(
             "--agent: the agent can reach only the gateway; allow more hosts with --allow, or leave --network out"
@@ -148,11 +148,11 @@ def solve_by_agent(
     """
     runs, scratch = places
     scratch.mkdir(parents=True, exist_ok=True)
-    given = trial.settings
-    to = replace(upstreams(given.get("base_url"), environ), keys=own_keys(environ), replaces=True)
+    settings = trial.settings
+    to = replace(upstreams(settings.get("base_url"), environ), keys=own_keys(environ), replaces=True)
     frame_key, key_file = new_frame_key(), scratch / "frames.key"
     terms = GatewayTerms(
-        to, runs, max_usd=given.get("max_usd"), strategy=trial.variant.strategy, names=(_URL.partition("//")[2],),
+        to, runs, max_usd=settings.get("max_usd"), strategy=trial.variant.strategy, names=(_URL.partition("//")[2],),
         frame_keys=(frame_key,),
     )  # fmt: skip
     script = scratch / "agent.json"
@@ -161,17 +161,17 @@ def solve_by_agent(
         # added by the sandbox's proxy, so neither the agent nor the record contains the token
         brings = f"127.0.0.1:{TOKEN_HEADER}=${_TOKEN}"
         request = prepare_with({
-            "max_usd": None, "base_url": None, "network": "list", "allow": (*given.get("allow", ()), here),
-            "credentials": (*given.get("credentials", ()), brings),
+            "max_usd": None, "base_url": None, "network": "list", "allow": (*settings.get("allow", ()), here),
+            "credentials": (*settings.get("credentials", ()), brings),
             "strategy": "full", "model": f"script:{script}", "max_seconds": None,
-            "command_seconds": given.get("max_seconds") or _SECONDS,
-            "profile": str(_write_profile(trial.agent, given.get("profile"), scratch)),
+            "command_seconds": settings.get("max_seconds") or _SECONDS,
+            "profile": str(_write_profile(trial.agent, settings.get("profile"), scratch)),
         })  # fmt: skip
         if trial.variant.strategy == FRAMES:
             key_file.touch(0o600)
             key_file.write_bytes(frame_key)
         script.write_text(json.dumps(_script(trial, request.subject.text, key_file)), encoding="utf-8")
-        result = solve(replace(request, project=_shown(trial.agent, key_file)), {**environ, _TOKEN: served.token})
+        result = solve(replace(request, project=_project_of(trial.agent, key_file)), {**environ, _TOKEN: served.token})
     folders = tuple(served.gateway.recording.folders)
     return AgentTrial(result, folders, "" if folders else _silence(result, served.gateway.notes))
 
@@ -192,10 +192,10 @@ def _script(trial: Trial, instruction: str, key_file: Path) -> dict[str, Any]:
     """Build the script whose replies start the agent's command and end the run."""
     provider, model = _provider(trial.model)
     slots = {INSTRUCTION: instruction, MODEL: model, PROVIDER: provider}
-    given, program = _parted(trial.agent)
+    assignments, program = _parted(trial.agent)
     # placeholders: the gateway has the real keys
     keys = {f"{name.upper()}_API_KEY": _NO_KEY for name in ("anthropic", "openai", "gemini")}
-    variables = [*(f"{name}={value}" for name, value in {**gateway_variables(_URL), **keys}.items()), *given]
+    variables = [*(f"{name}={value}" for name, value in {**gateway_variables(_URL), **keys}.items()), *assignments]
     words = ["env", *variables, *(_filled(word, slots) for word in agent_command(program, _URL))]
     if key_file.exists():
         words = ["sh", "-c", _WITH_FRAME_KEY, "sh", str(key_file), *words]
@@ -211,17 +211,17 @@ def _filled(word: str, slots: Mapping[str, str]) -> str:
     return re.sub("|".join(map(re.escape, slots)), lambda match: slots[match[0]], word)
 
 
-def _write_profile(agent: tuple[str, ...], named: str | None, scratch: Path) -> Path:
+def _write_profile(agent: tuple[str, ...], profile_path: str | None, scratch: Path) -> Path:
     """Write the user's profile with the agent's folder added to PATH and a higher upload limit."""
-    profile = read_profile(Path(named)) if named else Profile()
+    profile = read_profile(Path(profile_path)) if profile_path else Profile()
     path, room = (*profile.path, str(Path(_parted(agent)[1][0]).parent)), max(_SENT_MIB, profile.network_up_mib)
     values = msgspec.to_builtins(replace(profile, path=path, network_up_mib=room))
-    place = scratch / "profile.toml"
-    place.write_text("".join(f"{name} = {_toml(value)}\n" for name, value in values.items()), encoding="utf-8")
-    return place
+    target = scratch / "profile.toml"
+    target.write_text("".join(f"{name} = {_toml(value)}\n" for name, value in values.items()), encoding="utf-8")
+    return target
 
 
-def _shown(agent: tuple[str, ...], key_file: Path) -> Project:
+def _project_of(agent: tuple[str, ...], key_file: Path) -> Project:
     """Return the files of the user's machine that commands may see: the agent, its installation and the trial's key."""
     files = [Path(word) for word in agent if word.startswith("/") and Path(word).is_file()]
     paths = (path for file in files for path in find_program(file))
@@ -230,7 +230,7 @@ def _shown(agent: tuple[str, ...], key_file: Path) -> Project:
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name} = {_toml(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value)

@@ -19,7 +19,7 @@ def decoded(body: bytes, codings: str, most: int, coding: str) -> bytes:
 
     Raise ``ValueError`` if that is impossible or gives more than ``most`` bytes; ``coding`` names the body.
     """
-    names = [name for one in codings.lower().split(",") if (name := one.strip())]
+    names = [name for entry in codings.lower().split(",") if (name := entry.strip())]
     if len(names) > _MAX_CODINGS:
         raise ValueError(f"{coding} is compressed {len(names)} times")
     # The header lists the codings in the order in which they were applied.
@@ -30,22 +30,22 @@ def decoded(body: bytes, codings: str, most: int, coding: str) -> bytes:
     return body
 
 
-def _decoded(body: bytes, coding: str, most: int, what: str) -> bytes:
+def _decoded(body: bytes, coding: str, most: int, label: str) -> bytes:
     """Undo one coding; the result may be one byte longer than ``most``."""
     match coding:
         case "identity":
             return body
         case "gzip" | "x-gzip" | "deflate":
-            return _inflated(body, coding, most, what)
+            return _inflated(body, coding, most, label)
         case "br":
-            return _unbrotli(body, most, what)
+            return _unbrotli(body, most, label)
         case "zstd":
-            return _unzstd(body, most, what)
+            return _unzstd(body, most, label)
         case _:
-            raise ValueError(f"{what} is coded as {coding[:20]!r}, which cannot be read here")
+            raise ValueError(f"{label} is coded as {coding[:20]!r}, which cannot be read here")
 
 
-def _inflated(body: bytes, coding: str, most: int, what: str) -> bytes:
+def _inflated(body: bytes, coding: str, most: int, label: str) -> bytes:
     # Some senders of ``deflate`` omit the zlib header.
     raw = coding == "deflate" and not (len(body) > 1 and body[0] & 15 == 8 and (body[0] << 8 | body[1]) % 31 == 0)
     opened = zlib.decompressobj(wbits=-15 if raw else 15 if coding == "deflate" else 31)
@@ -53,10 +53,10 @@ def _inflated(body: bytes, coding: str, most: int, what: str) -> bytes:
         # One byte more than allowed, so that the caller can tell a full body from a longer one.
         return opened.decompress(body, most + 1)
     except zlib.error as error:
-        raise ValueError(f"{what} is not valid {coding}: {error}") from error
+        raise ValueError(f"{label} is not valid {coding}: {error}") from error
 
 
-def _unbrotli(body: bytes, most: int, what: str) -> bytes:
+def _unbrotli(body: bytes, most: int, label: str) -> bytes:
     import brotli  # type: ignore[import-untyped]
 
     opened = brotli.Decompressor()
@@ -68,11 +68,11 @@ def _unbrotli(body: bytes, most: int, what: str) -> bytes:
             if opened.is_finished():
                 break
     except brotli.error as error:
-        raise ValueError(f"{what} is not valid br: {error}") from error
+        raise ValueError(f"{label} is not valid br: {error}") from error
     return b"".join(pieces)[: most + 1]
 
 
-def _unzstd(body: bytes, most: int, what: str) -> bytes:
+def _unzstd(body: bytes, most: int, label: str) -> bytes:
     import zstandard
 
     # The sender chooses the window, which is allocated before the first byte is decoded.
@@ -81,4 +81,4 @@ def _unzstd(body: bytes, most: int, what: str) -> bytes:
         with opened.stream_reader(io.BytesIO(body), read_across_frames=True) as reader:
             return reader.read(most + 1)
     except zstandard.ZstdError as error:
-        raise ValueError(f"{what} is not valid zstd: {error}") from error
+        raise ValueError(f"{label} is not valid zstd: {error}") from error

@@ -106,7 +106,7 @@ class Conversations:
     """All remembered conversations: at most 4,096; the oldest are forgotten first."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[int, ForeignConversation] = OrderedDict()
+        self._by_number: OrderedDict[int, ForeignConversation] = OrderedDict()
         self._index = ChainIndex()
         self._count = 0
         self._lock = RLock()
@@ -121,39 +121,43 @@ class Conversations:
             group: The same for all agents of one client.
         """
         with self._lock:
-            return replace(self._place(request, chain, group, body, ids), ids=ids, group=group)
+            return replace(self._assign(request, chain, group, body, ids), ids=ids, group=group)
 
-    def _place(self, request: ForeignRequest, chain: PrefixChain, group: bytes, body: bytes, ids: AgentIds) -> Placed:
+    def _assign(self, request: ForeignRequest, chain: PrefixChain, group: bytes, body: bytes, ids: AgentIds) -> Placed:
         match = self._index.longest(chain)
-        held = self._known.get(match[0]) if match is not None else None
-        if match is not None and held is not None:
-            kind: Kind = "turn" if (match[1], chain.digests[match[1]]) == (held.length, held.tip) else "edit"
-            retry = body in held.open_requests
-            held.open_requests.add(body)
-            self._known.move_to_end(held.number)
+        conversation = self._by_number.get(match[0]) if match is not None else None
+        if match is not None and conversation is not None:
+            kind: Kind = (
+                "turn" if (match[1], chain.digests[match[1]]) == (conversation.length, conversation.tip) else "edit"
+            )
+            retry = body in conversation.open_requests
+            conversation.open_requests.add(body)
+            self._by_number.move_to_end(conversation.number)
             return Placed(
-                held.number, kind, chain, new_messages(request.messages, match[1], len(chain)), match[1], retry,
-                _changed(held, request.messages),
+                conversation.number, kind, chain, new_messages(request.messages, match[1], len(chain)), match[1], retry,
+                _changed(conversation, request.messages),
             )  # fmt: skip
         return self._new(request, chain, group, body, ids)
 
     def _new(self, request: ForeignRequest, chain: PrefixChain, group: bytes, body: bytes, ids: AgentIds) -> Placed:
         unanswered = (
-            each for each in self._known.values() if not each.length and (each.group, each.ids) == (group, ids)
+            each for each in self._by_number.values() if not each.length and (each.group, each.ids) == (group, ids)
         )
         retried = next((each for each in unanswered if body in each.open_requests or each.refused == chain.tip), None)
         if retried is not None:
             retry = body in retried.open_requests
             retried.open_requests.add(body)
             return Placed(retried.number, "new", chain, request.messages, retry=retry)
-        others = [one for one in reversed(self._known.values()) if one.group == group and _related(one.ids, ids)]
-        texts = (part.text for one in request.messages for part in one.parts if isinstance(part, Text))
+        others = [
+            other for other in reversed(self._by_number.values()) if other.group == group and _related(other.ids, ids)
+        ]
+        texts = (part.text for item in request.messages for part in item.parts if isinstance(part, Text))
         opening = squeezed("\n".join(text[:_MAX_LOOKED_AT] for text in islice(texts, _MAX_TEXTS)))
-        first = all(one.role != "assistant" for one in request.messages)
+        first = all(item.role != "assistant" for item in request.messages)
         side = first and ids.is_main and (request.wants_json or not request.tools)
         system = hashlib.sha256(request.system.encode("utf-8", "replace")).digest()
         quoted = _quoted(others, opening, system) if side and ids == _NO_IDS else None
-        side = side and (quoted is not None or bool(ids.session) or any(one.tools for one in others))
+        side = side and (quoted is not None or bool(ids.session) or any(other.tools for other in others))
         before = None if side else _continued(others, opening, ids if request.tools else _NO_IDS)
         if before is not None:
             before.open_requests.add(body)
@@ -166,25 +170,25 @@ class Conversations:
             self._count, group, chain.digests[0], ids, tools=bool(request.tools), parent=parent, side=side,
             open_requests={body}, system=system, quotes=quoted is not None,
         )  # fmt: skip
-        self._known[conversation.number] = conversation
-        if len(self._known) > _MAX_CONVERSATIONS:
-            self.forget([next(iter(self._known))])
+        self._by_number[conversation.number] = conversation
+        if len(self._by_number) > _MAX_CONVERSATIONS:
+            self.forget([next(iter(self._by_number))])
         return Placed(conversation.number, kind, chain, request.messages, parent=parent, call_id=call_id)
 
     def add_reply(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
         """Add a reply. Return whether the conversation had already moved on from the request's starting point."""
         with self._lock:
-            return self._answered(placed, reply, body)
+            return self._record_answer(placed, reply, body)
 
     def failed(self, placed: Placed) -> None:
         """Note a failed request: its client may send it again with other bytes, such as without its thinking."""
         with self._lock:
-            conversation = self._known.get(placed.conversation)
+            conversation = self._by_number.get(placed.conversation)
             if conversation is not None and not conversation.length:
                 conversation.refused = placed.chain.tip
 
-    def _answered(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
-        conversation = self._known.get(placed.conversation)
+    def _record_answer(self, placed: Placed, reply: ModelReplied, body: bytes) -> bool:
+        conversation = self._by_number.get(placed.conversation)
         if conversation is None:
             return False
         elsewhere = placed.kind == "turn" and conversation.tip != placed.chain.digests[placed.known_blocks]
@@ -214,7 +218,7 @@ class Conversations:
         """Forget conversations; later requests that continue them count as new."""
         with self._lock:
             for number in numbers:
-                conversation = self._known.pop(number, None)
+                conversation = self._by_number.pop(number, None)
                 if conversation is not None:
                     self._index.remove(conversation.digests, number)
 
@@ -252,20 +256,24 @@ def summary_forms(words: str) -> Iterator[str]:
             yield form
 
 
-def _related(one: AgentIds, ids: AgentIds) -> bool:
+def _related(other: AgentIds, ids: AgentIds) -> bool:
     """Return whether two requests can belong to one run by their ids."""
-    if _NO_IDS in (ids, one):
-        return ids == one
-    return bool(({one.session, one.agent} & {ids.session, ids.agent, ids.parent}) - {""})
+    if _NO_IDS in (ids, other):
+        return ids == other
+    return bool(({other.session, other.agent} & {ids.session, ids.agent, ids.parent}) - {""})
 
 
 def _continued(others: list[ForeignConversation], opening: str, ids: AgentIds) -> ForeignConversation | None:
     """Return the conversation that a new history continues, because the client compacted it."""
-    for one in others:
-        if not one.calls and any(form in opening for form in one.words):
-            return one if not one.side else next((other for other in others if other.number == one.parent), None)
-    same = (one for one in others if ids.strand and one.ids == ids and one.tools and one.length)
-    return next(same, None)
+    for conversation in others:
+        if not conversation.calls and any(form in opening for form in conversation.words):
+            return (
+                conversation
+                if not conversation.side
+                else next((other for other in others if other.number == conversation.parent), None)
+            )
+    matches = (other for other in others if ids.strand and other.ids == ids and other.tools and other.length)
+    return next(matches, None)
 
 
 def _quoted(others: list[ForeignConversation], opening: str, system: bytes) -> ForeignConversation | None:
@@ -282,18 +290,20 @@ def _main_of(others: list[ForeignConversation]) -> tuple[int | None, str]:
 
 def _parent(others: list[ForeignConversation], opening: str, ids: AgentIds) -> tuple[int | None, str]:
     """Return the conversation and the call that a new conversation works for."""
-    named = ids != _NO_IDS and not (ids.is_main and ids.session)
-    if named:
-        conversations = [one for one in others if one.ids.strand == (ids.parent or ids.session) and not one.side]
+    has_ids = ids != _NO_IDS and not (ids.is_main and ids.session)
+    if has_ids:
+        conversations = [
+            other for other in others if other.ids.strand == (ids.parent or ids.session) and not other.side
+        ]
     else:
-        conversations = [one for one in others if one.calls]
-    guess = conversations[0] if conversations and (named or (ids == _NO_IDS and len(conversations) == 1)) else None
+        conversations = [other for other in others if other.calls]
+    guess = conversations[0] if conversations and (has_ids or (ids == _NO_IDS and len(conversations) == 1)) else None
     best, size = None, 0
-    for one in conversations:
-        waiting = {call.id for call in one.calls}
-        for call_id, text in one.free:
-            if len(text) > size and (named or call_id in waiting) and text in opening:
-                best, size = (one, call_id, text), len(text)
+    for conversation in conversations:
+        waiting = {call.id for call in conversation.calls}
+        for call_id, text in conversation.free:
+            if len(text) > size and (has_ids or call_id in waiting) and text in opening:
+                best, size = (conversation, call_id, text), len(text)
     if best is None:
         return (guess.number if guess else None), ""
     best[0].free.remove(best[1:])
@@ -302,7 +312,7 @@ def _parent(others: list[ForeignConversation], opening: str, ids: AgentIds) -> t
 
 def _longest_text(call: ToolCall) -> str:
     """Return the beginning of a call's longest text; empty if it is too short to be told from others."""
-    given = call.arguments.values() if isinstance(call.arguments, dict) else ()
-    texts = (squeezed(value[:_LOOKED_AT_CALL]) for value in given if isinstance(value, str))
+    values = call.arguments.values() if isinstance(call.arguments, dict) else ()
+    texts = (squeezed(value[:_LOOKED_AT_CALL]) for value in values if isinstance(value, str))
     longest = max(texts, key=len, default="")[:_KEPT_OF_CALL].strip()
     return longest if len(longest) >= _SHORTEST_PROMPT else ""

@@ -95,21 +95,21 @@ def exchanges(
     messages: Sequence[ForeignMessage], earlier: tuple[ForeignExchange, ...] = ()
 ) -> tuple[ForeignExchange, ...]:
     """Split messages into exchanges, reusing known ones; messages before the first reply belong to none."""
-    found: list[ForeignExchange] = list(earlier)
+    result: list[ForeignExchange] = list(earlier)
     reply = results = -1
     begin, blocks = (earlier[-1].end, earlier[-1].blocks) if earlier else (0, 0)
     for number in range(begin, len(messages)):
         message = messages[number]
         if message.role == "assistant" and (reply < 0 or results >= 0):
             if reply >= 0:
-                found.append(ForeignExchange(reply, results, number, blocks))
+                result.append(ForeignExchange(reply, results, number, blocks))
             reply, results = number, -1
         elif message.role != "assistant" and reply >= 0 and results < 0:
             results = number
         blocks += len(message.identity)
     if reply >= 0 and results >= 0:
-        found.append(ForeignExchange(reply, results, len(messages), blocks))
-    return tuple(found)
+        result.append(ForeignExchange(reply, results, len(messages), blocks))
+    return tuple(result)
 
 
 class ToldConversation(Struct, frozen=True):
@@ -127,12 +127,12 @@ class ToldConversation(Struct, frozen=True):
         if needs_thinking != self.needs_thinking:
             return ToldConversation(needs_thinking=needs_thinking).grown(messages, needs_thinking=needs_thinking)
         alike = shared(self.messages, messages)
-        kept = max(0, len(self.exchanges) - 1)  # the last exchange may still grow
-        while kept and self.exchanges[kept - 1].end >= alike:
-            kept -= 1
-        split = exchanges(messages, self.exchanges[:kept])
-        waiting, borders = list(self.waiting[: kept + 1]), list(self.borders[: kept + 1])
-        for number in range(kept, len(split)):
+        reused = max(0, len(self.exchanges) - 1)  # the last exchange may still grow
+        while reused and self.exchanges[reused - 1].end >= alike:
+            reused -= 1
+        split = exchanges(messages, self.exchanges[:reused])
+        waiting, borders = list(self.waiting[: reused + 1]), list(self.borders[: reused + 1])
+        for number in range(reused, len(split)):
             calls = set(waiting[-1])
             for message in messages[split[number].reply : split[number].end]:
                 for part in message.parts if message.role != "system" else ():
@@ -155,8 +155,8 @@ def begins_turn(messages: Sequence[ForeignMessage], split: Sequence[ForeignExcha
 
 def begins_loop(messages: Sequence[ForeignMessage], split: Sequence[ForeignExchange], number: int) -> bool:
     """Return whether a tool loop may begin with this exchange: it has thinking first, or it begins a turn."""
-    said = messages[split[number].reply].parts if number < len(split) else ()
-    thinks = bool(said) and isinstance(said[0], Thinking) and said[0].raw.get("type") in THOUGHTS
+    parts = messages[split[number].reply].parts if number < len(split) else ()
+    thinks = bool(parts) and isinstance(parts[0], Thinking) and parts[0].raw.get("type") in THOUGHTS
     return thinks or begins_turn(messages, split, number)
 
 
@@ -186,8 +186,8 @@ class Cutter:
 
     def __init__(self, strategy: OneConversation | Summarizing) -> None:
         self.strategy = strategy
-        self._known: OrderedDict[bytes, Followed] = OrderedDict()
-        self._told: OrderedDict[bytes, ToldConversation] = OrderedDict()
+        self._views: OrderedDict[bytes, Followed] = OrderedDict()
+        self._conversations: OrderedDict[bytes, ToldConversation] = OrderedDict()
         self._opened: OrderedDict[bytes, None] = OrderedDict()  # digests of openings that were seen without a reply
         self._lock = Lock()  # only for lookups and updates, because decisions are slow
 
@@ -197,90 +197,92 @@ class Cutter:
 
     def cut(self, request: ForeignRequest, chain: PrefixChain) -> ForeignCut:
         """Return the cut for a request with this chain."""
-        conversation, known = self._follow(request, chain)
-        if known is None:
+        conversation, followed = self._follow(request, chain)
+        if followed is None:
             return ForeignCut(conversation.exchanges)
-        shown = known.view
-        dropped = conversation.borders[shown.cut.dropped]
-        head = self.strategy.rules.head(shown) if dropped == shown.cut.dropped else ""
-        return ForeignCut(conversation.exchanges, dropped, max(dropped, shown.cut.short), head)
+        view = followed.view
+        dropped = conversation.borders[view.cut.dropped]
+        head = self.strategy.rules.head(view) if dropped == view.cut.dropped else ""
+        return ForeignCut(conversation.exchanges, dropped, max(dropped, view.cut.short), head)
 
     def due_summary(self, request: ForeignRequest, chain: PrefixChain) -> SummaryWanted | None:
         """Return the summary to request before this request continues; None if none is due."""
         strategy = self.strategy
         if not isinstance(strategy, Summarizing) or request.wants_json:
             return None
-        conversation, known = self._follow(request, chain)
+        conversation, followed = self._follow(request, chain)
         past = conversation.exchanges
-        if known is None or past[-1].end != len(request.messages) or len(past) < known.waits:
+        if followed is None or past[-1].end != len(request.messages) or len(past) < followed.waits:
             return None
-        shown, row, most = known.view, lookup(request.model), strategy.request
+        view, row, most = followed.view, lookup(request.model), strategy.request
         window = row.window_tokens if row is not None else UNKNOWN_WINDOW
-        turns = strategy.due(window, shown)
-        if turns is None or (turns := conversation.borders[min(turns, shown.answer)]) <= shown.cut.dropped:
+        turns = strategy.due(window, view)
+        if turns is None or (turns := conversation.borders[min(turns, view.answer)]) <= view.cut.dropped:
             return None
-        kept = len(past) - turns
-        asked = request_text(prompt_text(most.text), most, turns, kept)
-        cold = cold_parts(shown.opening, shown, turns, window, asked) if most.prefix == "cold" else ()
-        return SummaryWanted(turns, kept, asked, tuple(one for one in cold if isinstance(one, Text)), known.joined_late)
+        remaining = len(past) - turns
+        prompt = request_text(prompt_text(most.text), most, turns, remaining)
+        cold = cold_parts(view.opening, view, turns, window, prompt) if most.prefix == "cold" else ()
+        return SummaryWanted(
+            turns, remaining, prompt, tuple(part for part in cold if isinstance(part, Text)), followed.joined_late
+        )
 
     def summarize(self, request: ForeignRequest, chain: PrefixChain, summary: SummaryWanted, text: str) -> None:
         """Record the requested summary; an empty text records a failed attempt."""
-        conversation, known = self._follow(request, chain)
-        told = conversation.exchanges
-        if known is None:
+        conversation, followed = self._follow(request, chain)
+        past = conversation.exchanges
+        if followed is None:
             return
         if text:
-            turn = Compaction(text, summary.turns, len(told), Heap())
-            grown = Followed(known.view.summarize(turn))
+            turn = Compaction(text, summary.turns, len(past), Heap())
+            grown = Followed(followed.view.summarize(turn))
         else:
-            waits = len(told) + 2 ** min(known.failed, _MAX_DOUBLED)
-            grown = replace(known, failed=known.failed + 1, waits=waits)
-        self._keep(chain.digests[told[-1].blocks], grown, instead=True)
+            waits = len(past) + 2 ** min(followed.failed, _MAX_DOUBLED)
+            grown = replace(followed, failed=followed.failed + 1, waits=waits)
+        self._keep(chain.digests[past[-1].blocks], grown, replaces=True)
 
     def _follow(self, request: ForeignRequest, chain: PrefixChain) -> tuple[ToldConversation, Followed | None]:
         """Return the conversation and the strategy's view of it; None as the view if there is nothing to decide."""
         opening = chain.digests[min(1, len(chain))]
         with self._lock:
-            before = self._told.pop(opening, ToldConversation())
+            before = self._conversations.pop(opening, ToldConversation())
         conversation = before.grown(request.messages, needs_thinking=request.needs_thinking)
         with self._lock:
-            self._told[opening] = conversation
-            if len(self._told) > _MAX_TOLD:
-                self._told.popitem(last=False)
-        told = conversation.exchanges
-        if not told:
+            self._conversations[opening] = conversation
+            if len(self._conversations) > _MAX_TOLD:
+                self._conversations.popitem(last=False)
+        past = conversation.exchanges
+        if not past:
             self._open(chain.tip)
-        if not told or request.continues:
+        if not past or request.continues:
             return conversation, None
-        first, known = self._begun(request, chain, told)
-        for number in range(first, len(told)):
-            exchange = told[number]
+        first, followed = self._beginning(request, chain, past)
+        for number in range(first, len(past)):
+            exchange = past[number]
             reply = Message("assistant", _parts(request.messages[exchange.reply : exchange.results]))
             # Treat every exchange as if it had a result, so that the last one stays whole even if it is only text.
-            shown = replace(known.view, step=number + 1, answer=number).finish_exchange(
+            view = replace(followed.view, step=number + 1, answer=number).finish_exchange(
                 reply, _parts(request.messages[exchange.results : exchange.end]) or (Text(""),)
             )
-            known = self._keep(chain.digests[exchange.blocks], replace(known, view=shown))
-        return conversation, known
+            followed = self._keep(chain.digests[exchange.blocks], replace(followed, view=view))
+        return conversation, followed
 
-    def _begun(
-        self, request: ForeignRequest, chain: PrefixChain, told: tuple[ForeignExchange, ...]
+    def _beginning(
+        self, request: ForeignRequest, chain: PrefixChain, past: tuple[ForeignExchange, ...]
     ) -> tuple[int, Followed]:
         """Return the longest known beginning, in exchanges, and the strategy's view of it."""
-        for number in range(len(told), 0, -1):
-            known = self._known.get(chain.digests[told[number - 1].blocks])
-            if known is not None:
-                return number, known
-        opening = _parts(request.messages[: told[0].reply])
+        for number in range(len(past), 0, -1):
+            followed = self._views.get(chain.digests[past[number - 1].blocks])
+            if followed is not None:
+                return number, followed
+        opening = _parts(request.messages[: past[0].reply])
         tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in request.tools)
         first = Message("user", opening)
-        begun = Linear(
+        view = Linear(
             self.strategy.rules, opening, len(request.system) + tools, Log(), Log([first]), size(first),
             summarizes=isinstance(self.strategy, Summarizing),
         )  # fmt: skip
-        before = sum(len(message.identity) for message in request.messages[: told[0].reply])
-        return 0, Followed(begun, joined_late=not self._is_opened(chain.digests[before]))
+        before = sum(len(message.identity) for message in request.messages[: past[0].reply])
+        return 0, Followed(view, joined_late=not self._is_opened(chain.digests[before]))
 
     def _open(self, digest: bytes) -> None:
         with self._lock:
@@ -292,15 +294,15 @@ class Cutter:
         with self._lock:
             return digest in self._opened
 
-    def _keep(self, digest: bytes, made: Followed, *, instead: bool = False) -> Followed:
+    def _keep(self, digest: bytes, followed: Followed, *, replaces: bool = False) -> Followed:
         """Store a view. A view stored by another thread wins, unless ``instead`` is set."""
         with self._lock:
-            known = made if instead else self._known.get(digest, made)
-            self._known[digest] = known
-            self._known.move_to_end(digest)
-            if len(self._known) > _MAX_REMEMBERED:
-                self._known.popitem(last=False)
-            return known
+            stored = followed if replaces else self._views.get(digest, followed)
+            self._views[digest] = stored
+            self._views.move_to_end(digest)
+            if len(self._views) > _MAX_REMEMBERED:
+                self._views.popitem(last=False)
+            return stored
 
 
 def _parts(messages: Sequence[ForeignMessage]) -> tuple[Part, ...]:

@@ -25,7 +25,7 @@ class TokenEstimates:
     """Token counts of texts."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, int] = OrderedDict()
+        self._cache: OrderedDict[bytes, int] = OrderedDict()
         self._lock = Lock()
 
     def usage(self, wire: WireFormat, request: ForeignRequest, written: Iterable[str]) -> Usage:
@@ -40,14 +40,14 @@ class TokenEstimates:
             return count(text, model).tokens
         key = hashlib.blake2b(f"{model}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
         with self._lock:
-            known = self._known.get(key)
-        if known is not None:
-            return known
+            cached = self._cache.get(key)
+        if cached is not None:
+            return cached
         tokens = count(text, model).tokens
         with self._lock:
-            self._known[key] = tokens
-            if len(self._known) > _MAX_REMEMBERED:
-                self._known.popitem(last=False)
+            self._cache[key] = tokens
+            if len(self._cache) > _MAX_REMEMBERED:
+                self._cache.popitem(last=False)
         return tokens
 
 
@@ -86,8 +86,8 @@ def _strings(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
-        for one in value:
-            yield from _strings(one)
+        for item in value:
+            yield from _strings(item)
     elif isinstance(value, dict):
         for name in _WRITTEN:
             yield from _strings(value.get(name))

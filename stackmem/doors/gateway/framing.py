@@ -103,15 +103,15 @@ class FrameCutter:
 
     def cut(self, request: ForeignRequest, chain: PrefixChain) -> ForeignCut:
         """Return the exchanges to hide, and the new answers of pushes."""
-        told = exchanges(request.messages)
+        past = exchanges(request.messages)
         if request.continues:
-            return ForeignCut(told)
+            return ForeignCut(past)
         open_frames: list[FrameEvent] = []
         marks: set[tuple[str, str]] = set()
         hidden: set[int] = set()
         answers: dict[int, dict[str, str]] = {}
         bound: set[int] = set()
-        for number, exchange in enumerate(told):
+        for number, exchange in enumerate(past):
             if hidden or (open_frames and open_frames[-1].exchange):
                 bound.add(number)
             for event in _events(request.messages, exchange, number, self._is_genuine):
@@ -130,13 +130,13 @@ class FrameCutter:
                         answers.setdefault(pushed.exchange, {})[pushed.call_id] = event.text
         if open_frames:
             hidden |= set(range(open_frames[-1].exchange))
-        hidden -= {number for number in hidden if _defines_tools(request.messages, told[number])}
-        hidden = _closed(request.messages, told, hidden)
+        hidden -= {number for number in hidden if _defines_tools(request.messages, past[number])}
+        hidden = _closed(request.messages, past, hidden)
         if request.needs_thinking:
-            hidden = _with_thinking(request.messages, told, hidden)
-        shown = {number: given for number, given in answers.items() if number not in hidden}
+            hidden = _with_thinking(request.messages, past, hidden)
+        visible = {number: texts for number, texts in answers.items() if number not in hidden}
         return ForeignCut(
-            told, len(hidden), len(shown), hidden=frozenset(hidden), answers=shown, bound=frozenset(bound)
+            past, len(hidden), len(visible), hidden=frozenset(hidden), answers=visible, bound=frozenset(bound)
         )
 
     def shorten(self, result: ToolResult, step: int) -> ToolResult:
@@ -144,9 +144,9 @@ class FrameCutter:
         return result
 
 
-def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...], hidden: set[int]) -> set[int]:
+def _closed(messages: Sequence[ForeignMessage], past: tuple[ForeignExchange, ...], hidden: set[int]) -> set[int]:
     """Return the hidden exchanges that can go without separating a call from its result."""
-    place = {at: number for number, exchange in enumerate(told) for at in range(exchange.reply, exchange.end)}
+    numbers = {at: number for number, exchange in enumerate(past) for at in range(exchange.reply, exchange.end)}
     homes: dict[tuple[str, int], set[int]] = {}
     uses: Counter[str] = Counter()  # some formats use an id again: a result belongs to the last call before it
     for at, message in enumerate(messages):
@@ -154,26 +154,26 @@ def _closed(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...
             if isinstance(part, ToolCall | ToolResult):
                 call_id = part.id if isinstance(part, ToolCall) else part.call_id
                 uses[call_id] += isinstance(part, ToolCall) and call_id.startswith("#")
-                homes.setdefault((call_id, uses[call_id]), set()).add(place.get(at, -1))
+                homes.setdefault((call_id, uses[call_id]), set()).add(numbers.get(at, -1))
     parted = [home for home in homes.values() if len(home) > 1]
     closed = set(hidden)
-    while shown := {number for home in parted if home - closed for number in home & closed}:
-        closed -= shown
+    while exposed := {number for home in parted if home - closed for number in home & closed}:
+        closed -= exposed
     return closed
 
 
-def _with_thinking(messages: Sequence[ForeignMessage], told: tuple[ForeignExchange, ...], hidden: set[int]) -> set[int]:
+def _with_thinking(messages: Sequence[ForeignMessage], past: tuple[ForeignExchange, ...], hidden: set[int]) -> set[int]:
     """Return the hidden exchanges, except those that must begin the visible part of a tool loop."""
-    begin, begun, shown = 0, False, set[int]()
-    for number in range(len(told)):
-        begun = begun and not begins_turn(messages, told, number)
-        if fits := begins_loop(messages, told, number):
+    begin, started, exposed = 0, False, set[int]()
+    for number in range(len(past)):
+        started = started and not begins_turn(messages, past, number)
+        if fits := begins_loop(messages, past, number):
             begin = number
         if number not in hidden:
-            if not begun and not fits:
-                shown.add(begin)
-            begun = True
-    return _with_thinking(messages, told, _closed(messages, told, hidden - shown)) if shown else hidden
+            if not started and not fits:
+                exposed.add(begin)
+            started = True
+    return _with_thinking(messages, past, _closed(messages, past, hidden - exposed)) if exposed else hidden
 
 
 def _defines_tools(messages: Sequence[ForeignMessage], exchange: ForeignExchange) -> bool:

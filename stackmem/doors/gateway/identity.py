@@ -66,14 +66,14 @@ _MAX_METADATA_CHARS = 16_384
 
 def agent_ids(headers: Mapping[str, str]) -> AgentIds:
     """Return the ids in the headers of Claude Code, Codex and opencode."""
-    found = {field: next((headers[name] for name in names if name in headers), "")
+    ids = {field: next((headers[name] for name in names if name in headers), "")
              for field, names in _ID_HEADERS.items()}  # fmt: skip
-    if "x-session-affinity" in headers and "x-session-id" in headers and not found["session"]:  # opencode
-        found["session"], found["parent"] = headers["x-session-id"], headers.get("x-parent-session-id", "")
+    if "x-session-affinity" in headers and "x-session-id" in headers and not ids["session"]:  # opencode
+        ids["session"], ids["parent"] = headers["x-session-id"], headers.get("x-parent-session-id", "")
     if _METADATA in headers:
         for field, value in _metadata(headers[_METADATA]).items():
-            found[field] = found[field] or value
-    return AgentIds(**{field: value.strip()[:_MAX_ID_CHARS] for field, value in found.items()})
+            ids[field] = ids[field] or value
+    return AgentIds(**{field: value.strip()[:_MAX_ID_CHARS] for field, value in ids.items()})
 
 
 def _metadata(text: str) -> dict[str, str]:
@@ -82,9 +82,9 @@ def _metadata(text: str) -> dict[str, str]:
         value = json.loads(text) if len(text) <= _MAX_METADATA_CHARS else None
     except (ValueError, RecursionError):
         return {}
-    given = value if isinstance(value, dict) else {}
-    found = {field: given.get(name) for field, name in _METADATA_FIELDS.items()}
-    return {field: one for field, one in found.items() if isinstance(one, str)}
+    fields = value if isinstance(value, dict) else {}
+    values = {field: fields.get(name) for field, name in _METADATA_FIELDS.items()}
+    return {field: item for field, item in values.items() if isinstance(item, str)}
 
 
 def seed(wire: str, secret: str, agent: str) -> bytes:
@@ -106,9 +106,12 @@ class Chains:
         # The identity of an object is enough here, because the entry itself keeps the message alive.
         key = (start, id(messages[0]) if messages else 0)
         with self._lock:
-            old, known, ends = self._recent.pop(key, ((), PrefixChain((start,), 0), [0]))
+            old, previous, ends = self._recent.pop(key, ((), PrefixChain((start,), 0), [0]))
         alike = shared(old, messages)
-        digests, replied = list(known.digests[: ends[alike] + 1]), known.replied if known.replied <= ends[alike] else 0
+        digests, replied = (
+            list(previous.digests[: ends[alike] + 1]),
+            previous.replied if previous.replied <= ends[alike] else 0,
+        )
         ends = ends[: alike + 1]
         for message in messages[alike:]:
             for block in message.identity:
@@ -191,22 +194,22 @@ class ChainIndex:
     """Maps known digests to conversations."""
 
     def __init__(self, most: int = MAX_KNOWN) -> None:
-        self._known: dict[bytes, int] = {}
+        self._numbers: dict[bytes, int] = {}
         self._most = most
 
     def add(self, digests: Sequence[bytes], conversation: int) -> None:
         for digest in digests:
             # Removed first, so that it moves to the end and is the last one to be forgotten.
-            self._known.pop(digest, None)
-            self._known[digest] = conversation
-        while len(self._known) > self._most:
-            del self._known[next(iter(self._known))]
+            self._numbers.pop(digest, None)
+            self._numbers[digest] = conversation
+        while len(self._numbers) > self._most:
+            del self._numbers[next(iter(self._numbers))]
 
     def remove(self, digests: Sequence[bytes], conversation: int) -> None:
         """Remove the digests that still belong to the conversation."""
         for digest in digests:
-            if self._known.get(digest) == conversation:
-                del self._known[digest]
+            if self._numbers.get(digest) == conversation:
+                del self._numbers[digest]
 
     def longest(self, chain: PrefixChain) -> tuple[int, int] | None:
         """Return the conversation with the longest prefix of a chain, and the prefix's length in blocks.
@@ -215,7 +218,7 @@ class ChainIndex:
         """
         # At least up to the first reply: unrelated conversations often begin with the same prompt.
         for length in range(len(chain), max(chain.replied, 1) - 1, -1):
-            conversation = self._known.get(chain.digests[length])
+            conversation = self._numbers.get(chain.digests[length])
             if conversation is not None and chain.replied:
                 return conversation, length
         return None

@@ -250,7 +250,7 @@ class GatewayLedger:
     ) -> None:
         if underway is None:
             return
-        now, begun = time.monotonic(), underway.began
+        now, began = time.monotonic(), underway.began
         try:
             reply, lost = self.counted(underway.wire, underway.content, reply, plain)
             used = reply.usage if isinstance(reply, ModelReplied) else lost
@@ -265,8 +265,8 @@ class GatewayLedger:
                 number=underway.number,
                 status=status,
                 reply=reply,
-                first_byte_seconds=round(max(0.0, underway.first - begun), 6),
-                seconds=round(now - begun, 6),
+                first_byte_seconds=round(max(0.0, underway.first - began), 6),
+                seconds=round(now - began, 6),
                 elsewhere=elsewhere,
                 lost=lost if lost.total else UNSET,
             )

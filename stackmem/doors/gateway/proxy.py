@@ -118,8 +118,8 @@ class Gateway:
             return _refusal(wire, *body)
         came = CameRequest(self._clock(), time.monotonic(), wire, request, body)
         came.model = model_in(path)
-        held = [len(body)]
-        came.release = release = weakref.finalize(came, lambda: self._workers.release(sum(held)))
+        sizes = [len(body)]
+        came.release = release = weakref.finalize(came, lambda: self._workers.release(sum(sizes)))
         # At exit the whole memory is released anyway, and the workers may be gone already.
         release.atexit = False
         passing = False
@@ -129,7 +129,7 @@ class Gateway:
                 # Small compressed bodies may unpack to 64 MiB each, so both forms count against the memory.
                 if not self._workers.hold(len(came.plain)):
                     return _refusal(wire, *_TOO_MANY)
-                held.append(len(came.plain))
+                sizes.append(len(came.plain))
             answer = await self._answer_to(came, raw, path)
             passing = isinstance(answer, StreamingResponse)  # a stream releases the request when it ends
             return answer
@@ -140,7 +140,7 @@ class Gateway:
     async def _receive(self, request: Request) -> bytes | Refused:
         """Read the request's body; its bytes count against the memory limit until the request is released."""
         pieces: list[bytes] = []
-        size, whole = 0, False
+        size, complete = 0, False
         try:
             async for piece in request.stream():
                 # Counted while it arrives: the length in the headers may be missing or wrong.
@@ -151,9 +151,9 @@ class Gateway:
                     return _TOO_MANY
                 size += len(piece)
                 pieces.append(piece)
-            whole = True
+            complete = True
         finally:
-            if not whole:
+            if not complete:
                 self._workers.release(size)
         return b"".join(pieces)
 
@@ -204,17 +204,17 @@ class Gateway:
 
     async def _forward(self, came: CameRequest, sent: httpx2.Request) -> Response:
         sending = asyncio.ensure_future(self._client.send(sent, stream=True))
-        gone = asyncio.ensure_future(client_left(came.request))
-        await asyncio.wait({sending, gone}, timeout=_SENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        disconnect = asyncio.ensure_future(client_left(came.request))
+        await asyncio.wait({sending, disconnect}, timeout=_SENT_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not sending.done():
             self._recorder.begin(came)  # record while the upstream works, so that recording costs no time
-        await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({sending, disconnect}, return_when=asyncio.FIRST_COMPLETED)
         # Otherwise it would take the disconnect event that the streaming response waits for.
-        gone.cancel()
+        disconnect.cancel()
         if not sending.done():
             sending.cancel()
-            left = failed("incomplete", "the client left before the answer began")
-            await self._recorder.end(came, 0, left)
+            failure = failed("incomplete", "the client left before the answer began")
+            await self._recorder.end(came, 0, failure)
             raise ClientDisconnect
         try:
             answer = sending.result()
@@ -292,11 +292,11 @@ class Gateway:
         if wire is None or request is None:
             return
         try:
-            chain, wanted = await self._workers.run(size, partial(self._decide, came, wire, request, cutter))
-            if wanted is None or counts or not isinstance(cutter, Cutter):
+            chain, due = await self._workers.run(size, partial(self._decide, came, wire, request, cutter))
+            if due is None or counts or not isinstance(cutter, Cutter):
                 return
-            take = partial(cutter.summarize, request, chain, wanted)
-            stayed = await self._summaries.bring(came, wire, wanted, chain.tip, to, take)
+            take = partial(cutter.summarize, request, chain, due)
+            stayed = await self._summaries.bring(came, wire, due, chain.tip, to, take)
             await self._workers.run(size, partial(self._show, came, wire, request, cutter, chain))
         except Exception as error:  # noqa: BLE001 - a strategy that fails must not stop the request
             self.ledger.note(f"a request of {wire.name} was forwarded unchanged: {type(error).__name__}: {error}")

@@ -91,7 +91,7 @@ class Recorder:
                 came.underway = await self._workers.run(len(came.plain), partial(self._ledger.record, came, prepared))
 
 
-def _work(came: CameRequest, kept: list[bytes]) -> int:
+def _work(came: CameRequest, pieces: list[bytes]) -> int:
     """Return the bytes to work on for an answer: without usage, the tokens of the request are counted too."""
-    size = sum(map(len, kept))
-    return size if any(b'"usage' in piece for piece in kept) else max(size + len(came.plain), SMALL_BYTES)
+    size = sum(map(len, pieces))
+    return size if any(b'"usage' in piece for piece in pieces) else max(size + len(came.plain), SMALL_BYTES)

@@ -102,14 +102,14 @@ def tell_to_end(folder: Path) -> bool:
             lines = ExchangeWriter(folder / EXCHANGES)
             lines.append(passed[-1])
             lines.close()
-        whole = told_lines(passed)
+        trace_bytes = told_lines(passed)
         with open(folder / TRACE, "r+b", opener=opener_of_regular) as trace:
             size = cut_torn_line(trace.fileno())
-            if not whole.startswith(trace.read(size)):
+            if not trace_bytes.startswith(trace.read(size)):
                 raise TraceError(
                     f"the trace of {folder.name} does not follow from its {EXCHANGES}; restore an earlier copy"
                 )
-            trace.write(whole[size:])
+            trace.write(trace_bytes[size:])
         write_result(outcome(folder), folder / RESULT)
         return True
     except OSError as error:
@@ -121,8 +121,8 @@ def tell_to_end(folder: Path) -> bool:
 def told_lines(passed: Iterable[Passed]) -> bytes:
     """Derive a complete trace from logged events."""
     telling, digest, lines, number = Telling(ORIGIN), "", [], 0
-    for one in passed:
-        for fact in telling.take(one):
+    for exchange in passed:
+        for fact in telling.take(exchange):
             number += 1
             line, digest = write_line(Record(number, round(fact.at, 3), fact.event), digest)
             lines.append(line)
@@ -176,9 +176,9 @@ class Recording:
         passed = self._scrubbed(passed, keys)
         with self._lock:
             run = self._run_of(placed, passed)
-            over = [self._forgotten(next(iter(self._runs.values()))) for _ in range(len(self._runs) - _MAX_OPEN)]
-        for one in over:
-            one.close(self._clock())
+            forgotten = [self._forgotten(next(iter(self._runs.values()))) for _ in range(len(self._runs) - _MAX_OPEN)]
+        for old_run in forgotten:
+            old_run.close(self._clock())
         return run, run.take_request(passed)
 
     def add_answer(self, run: RunBeingTold, passed: AnswerPassed, keys: tuple[str, ...]) -> None:
@@ -194,8 +194,8 @@ class Recording:
     def _run_of(self, placed: Placed, passed: RequestPassed) -> RunBeingTold:
         family = placed.conversation if placed.parent is None else placed.parent
         run = self._by_conversation.get(placed.conversation) or self._by_conversation.get(family)
-        ids = [(placed.group, one) for one in (placed.ids.parent, placed.ids.session, placed.ids.agent) if one]
-        run = run or next((self._by_id[one] for one in ids if one in self._by_id), None)
+        ids = [(placed.group, name) for name in (placed.ids.parent, placed.ids.session, placed.ids.agent) if name]
+        run = run or next((self._by_id[key] for key in ids if key in self._by_id), None)
         if run is None and placed.kind == "side" and not ids:
             run = self._side
         if run is None:
@@ -203,8 +203,8 @@ class Recording:
             self._names.append(run.folder.name)
             self._runs[id(run)] = run
             self._side = run if placed.kind == "side" and not ids else self._side
-        for one in ids:
-            self._by_id.setdefault(one, run)
+        for key in ids:
+            self._by_id.setdefault(key, run)
         run.conversations.add(placed.conversation)
         self._by_conversation[placed.conversation] = run
         self._runs.move_to_end(id(run))
@@ -216,7 +216,7 @@ class Recording:
         self._side = None if run is self._side else self._side
         for number in run.conversations:
             self._by_conversation.pop(number, None)
-        self._by_id = {one: other for one, other in self._by_id.items() if other is not run}
+        self._by_id = {key: other for key, other in self._by_id.items() if other is not run}
         self._forget(run.conversations)
         return run
 

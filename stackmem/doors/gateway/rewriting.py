@@ -96,36 +96,40 @@ def _unbound_of(wire: WireFormat, request: ForeignRequest) -> Callable[[bytes], 
 def _shown_conversation(
     wire: WireFormat, request: ForeignRequest, cut: ForeignCut, shorten: Shortened, before: ShownConversation
 ) -> ShownConversation:
-    known = before.reusable_pieces(request.raw, cut)
-    pieces, changes = list(before.pieces[:known]), list(before.changed[:known])
-    shown: list[bytes] = []  # the last piece that is not dropped; ``systems`` is how many system messages end it
+    reused = before.reusable_pieces(request.raw, cut)
+    pieces, changes = list(before.pieces[:reused]), list(before.changed[:reused])
+    messages: list[bytes] = []  # the last piece that is not dropped; ``systems`` is how many system messages end it
     systems = 0
-    if not known:
-        shown = list(request.raw[: cut.exchanges[0].reply])
+    if not reused:
+        messages = list(request.raw[: cut.exchanges[0].reply])
         systems = _systems_at_end(request, cut.exchanges[0].reply)
         if cut.head:
-            shown = _with_head(wire, request, shown, cut.head)
-        pieces, changes = [b",".join(shown)], [bool(cut.head)]
+            messages = _with_head(wire, request, messages, cut.head)
+        pieces, changes = [b",".join(messages)], [bool(cut.head)]
     home = len(pieces) - 1
     for number in range(len(pieces) - 1, len(cut.exchanges)):
         if cut.drops(number):
             stays = _systems(request, cut.exchanges[number])
             if stays:
-                shown, systems = _joined(wire, shown, systems, stays)
-                pieces[home] = b",".join(shown)
+                messages, systems = _joined(wire, messages, systems, stays)
+                pieces[home] = b",".join(messages)
             pieces.append(b"")
             changes.append(True)
             continue
-        shown, changed = _exchange(wire, request, cut, shorten, number, changed=changes[-1])
+        messages, changed = _exchange(wire, request, cut, shorten, number, changed=changes[-1])
         systems = _systems_at_end(request, cut.exchanges[number].end)
         home = len(pieces)
-        pieces.append(b",".join(shown))
+        pieces.append(b",".join(messages))
         changes.append(changed)
     return ShownConversation(request.raw, cut, tuple(pieces), tuple(changes))
 
 
-def _systems(request: ForeignRequest, one: ForeignExchange) -> list[bytes]:
-    return [request.raw[place] for place in range(one.reply, one.end) if request.messages[place].role == "system"]
+def _systems(request: ForeignRequest, exchange: ForeignExchange) -> list[bytes]:
+    return [
+        request.raw[position]
+        for position in range(exchange.reply, exchange.end)
+        if request.messages[position].role == "system"
+    ]
 
 
 def _systems_at_end(request: ForeignRequest, end: int) -> int:
@@ -136,12 +140,12 @@ def _systems_at_end(request: ForeignRequest, end: int) -> int:
     return end - begin
 
 
-def _joined(wire: WireFormat, shown: list[bytes], systems: int, more: list[bytes]) -> tuple[list[bytes], int]:
+def _joined(wire: WireFormat, messages: list[bytes], systems: int, more: list[bytes]) -> tuple[list[bytes], int]:
     """Append system messages to messages that end with ``systems`` of them; return them and the new number."""
     if wire.merged is None or systems + len(more) == 1:
-        return [*shown, *more], systems + len(more)
-    end = len(shown) - systems
-    return [*shown[:end], wire.merged([*shown[end:], *more])], 1
+        return [*messages, *more], systems + len(more)
+    end = len(messages) - systems
+    return [*messages[:end], wire.merged([*messages[end:], *more])], 1
 
 
 def _exchange(
@@ -149,31 +153,31 @@ def _exchange(
 ) -> tuple[list[bytes], bool]:
     """Return the messages of an exchange as sent, and whether anything up to here was changed."""
     exchange = cut.exchanges[number]
-    shown = list(request.raw[exchange.reply : exchange.results])
+    messages = list(request.raw[exchange.reply : exchange.results])
     unbound = _unbound_of(wire, request)
     if unbound and (changed or number in cut.bound):
-        free = list(map(unbound, shown))
-        shown, changed = free, changed or free != shown
-    shortens, known = cut.shortens(number), partial(_shown, cut, shorten, number)
+        free = list(map(unbound, messages))
+        messages, changed = free, changed or free != messages
+    shortens, shorten_result = cut.shortens(number), partial(_sent_result, cut, shorten, number)
     for position in range(exchange.results, exchange.end):
         raw = request.raw[position]
         # Most messages of a long conversation contain no result, so skip parsing them at every turn.
         holds = shortens and any(isinstance(part, ToolResult) for part in request.messages[position].parts)
-        short = wire.shortened(raw, known) if holds else raw
+        short = wire.shortened(raw, shorten_result) if holds else raw
         changed = changed or short != raw
-        shown.append(short)
-    return shown, changed
+        messages.append(short)
+    return messages, changed
 
 
-def _shown(
+def _sent_result(
     cut: ForeignCut, shorten: Callable[[ToolResult, int], ToolResult], number: int, result: ToolResult
 ) -> ToolResult:
     answer = cut.answers.get(number, {}).get(result.call_id)
     return shorten(result, number + 1) if answer is None else replace(result, text=answer)
 
 
-def _with_head(wire: WireFormat, request: ForeignRequest, shown: list[bytes], head: str) -> list[bytes]:
-    for position in range(len(shown) - 1, -1, -1):
+def _with_head(wire: WireFormat, request: ForeignRequest, messages: list[bytes], head: str) -> list[bytes]:
+    for position in range(len(messages) - 1, -1, -1):
         if request.messages[position].role == "user":
-            return [*shown[:position], wire.added(shown[position], head), *shown[position + 1 :]]
+            return [*messages[:position], wire.added(messages[position], head), *messages[position + 1 :]]
     raise ValueError("the conversation does not begin with a user message")

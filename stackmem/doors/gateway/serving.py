@@ -96,9 +96,9 @@ def serving(terms: GatewayTerms, environ: Mapping[str, str]) -> Iterator[ServedG
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],), name="gateway", daemon=True)
         thread.start()
-        begun = time.monotonic()
+        began = time.monotonic()
         while not server.started:
-            if not thread.is_alive() or time.monotonic() - begun > _START_SECONDS:
+            if not thread.is_alive() or time.monotonic() - began > _START_SECONDS:
                 raise WorkspaceError("the gateway did not start; try again, or with another --port")
             time.sleep(0.005)
         host = f"[{terms.host}]" if ":" in terms.host else terms.host

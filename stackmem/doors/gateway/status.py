@@ -121,26 +121,26 @@ def run_status(folder: Path) -> GatewayRunStatus:
     running = is_held(folder / TRACE)
     if not running and not (folder / RESULT).exists():
         tell_to_end(folder)
-    asked: dict[int, RequestPassed] = {}
+    by_number: dict[int, RequestPassed] = {}
     usage, usd, priced, failed, context = Usage(), 0.0, True, 0, 0
     for passed in read_exchanges(folder / EXCHANGES):
         if isinstance(passed, RequestPassed):
-            asked[passed.number] = passed
+            by_number[passed.number] = passed
             row, used = lookup(passed.model), UNSET if passed.summary is UNSET else passed.summary.usage
             if used is not UNSET:
                 usage += used
                 usd += cost_usd(used, row.price) if row and row.price else 0.0
                 priced = priced and (not used.total or bool(row and row.price))
-        elif isinstance(passed, AnswerPassed) and passed.number in asked:
-            whole = passed.reply.usage if isinstance(passed.reply, ModelReplied) else None
-            used = whole or (Usage() if passed.lost is UNSET else passed.lost)
-            row = lookup(asked[passed.number].model)
+        elif isinstance(passed, AnswerPassed) and passed.number in by_number:
+            reply_usage = passed.reply.usage if isinstance(passed.reply, ModelReplied) else None
+            used = reply_usage or (Usage() if passed.lost is UNSET else passed.lost)
+            row = lookup(by_number[passed.number].model)
             usage += used
-            failed += whole is None
-            context = whole.prompt if whole else context
+            failed += reply_usage is None
+            context = reply_usage.prompt if reply_usage else context
             usd += cost_usd(used, row.price) if row and row.price else 0.0
             priced = priced and (not used.total or bool(row and row.price))
-    requests = list(asked.values())
+    requests = list(by_number.values())
     cost = round(usd, 6) if priced else None
     summaries = [request.summary for request in requests if request.summary is not UNSET]
     sent = sum(request.sent_bytes for request in requests) + sum(summary.sent_bytes for summary in summaries)
@@ -161,7 +161,9 @@ def run_status(folder: Path) -> GatewayRunStatus:
         usage=usage,
         cost_usd=cost,
         sent_share=round(sent / came, 4) if came else 1.0,
-        no_effect=strategy != "full" and not summaries and not any(one.dropped or one.short for one in requests),
+        no_effect=strategy != "full"
+        and not summaries
+        and not any(request.dropped or request.short for request in requests),
         began=requests[0].at if requests else 0.0,
         session=next((request.session for request in requests if request.session), ""),
         savings=None if running or strategy in ("full", FRAMES) or cost is None else _savings(folder, cost),
@@ -171,10 +173,10 @@ def run_status(folder: Path) -> GatewayRunStatus:
 def _savings(folder: Path, cost: float) -> Savings | None:
     """Return the estimated savings; None if the run has no reply or cannot be simulated."""
     try:
-        found = tell_again(folder.name, lambda: moments_of(folder), WhatIfQuestion(("full",), phases=None))
+        comparison = tell_again(folder.name, lambda: moments_of(folder), WhatIfQuestion(("full",), phases=None))
     except StackmemError:
         return None
-    bills = [row.outcome.usd if row.outcome is not None else None for row in found.rows]
+    bills = [row.outcome.usd if row.outcome is not None else None for row in comparison.rows]
     if len(bills) != 2 or bills[0] is None or bills[1] is None:
         return None
     return Savings(round(bills[1] - bills[0], 6), round(abs(bills[0] - cost), 6))

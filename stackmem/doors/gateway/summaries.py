@@ -55,13 +55,13 @@ def summary_body(body: bytes, wire: WireFormat, model: str, summary: SummaryWant
     raw = request.raw
     if summary.joined_late and wire.unbound is not None and not request.needs_thinking:
         raw = tuple(map(wire.unbound, raw))
-    asked = b",".join(wire.asking(raw, summary.request_text))
-    fields[wire.field] = Raw(b"[" + asked + b"]")
+    question = b",".join(wire.asking(raw, summary.request_text))
+    fields[wire.field] = Raw(b"[" + question + b"]")
     for name in _NOT_ASKED_FOR:
         fields.pop(name, None)
     for name in _REPLY_LIMIT_FIELDS:
-        given = _value(fields.get(name))
-        if isinstance(given, int) and given < MIN_REPLY_TOKENS:
+        limit = _value(fields.get(name))
+        if isinstance(limit, int) and limit < MIN_REPLY_TOKENS:
             fields[name] = Raw(str(MIN_REPLY_TOKENS).encode())
     choice = _value(fields.get("tool_choice"))
     if isinstance(choice, dict) and choice.get("type") in ("any", "tool"):
@@ -106,10 +106,10 @@ class Summaries:
         """
         summary = self._underway.get(beginning)
         if summary is None:
-            asked = came.content
-            model = asked.model if asked is not None else ""
-            made = partial(summary_body, came.rewritten, wire, model, due, prompt_text("compaction_system"))
-            body = await self._workers.run(len(came.rewritten), made)
+            content = came.content
+            model = content.model if content is not None else ""
+            build = partial(summary_body, came.rewritten, wire, model, due, prompt_text("compaction_system"))
+            body = await self._workers.run(len(came.rewritten), build)
             summary = self._underway.get(beginning)  # another request may have asked in the meantime
         if summary is None:
             headers = [(name, value) for name, value in to[1] if name.lower() not in _NOT_SENT]
@@ -118,12 +118,12 @@ class Summaries:
             summary = self._underway[beginning] = WaitedSummary(task)
             task.add_done_callback(lambda _: self._underway.pop(beginning, None))
         summary.waiting += 1
-        gone = asyncio.ensure_future(client_left(came.request))
+        disconnect = asyncio.ensure_future(client_left(came.request))
         try:
-            await asyncio.wait({summary.task, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({summary.task, disconnect}, return_when=asyncio.FIRST_COMPLETED)
             stayed = summary.task.done()
         finally:
-            gone.cancel()
+            disconnect.cancel()
             summary.waiting -= 1
             if not summary.task.done() and not summary.waiting:
                 summary.task.cancel()
@@ -135,7 +135,7 @@ class Summaries:
         return stayed
 
     async def _ask(
-        self, wire: WireFormat, model: str, wanted: SummaryWanted, request: httpx2.Request, take: Callable[[str], None]
+        self, wire: WireFormat, model: str, due: SummaryWanted, request: httpx2.Request, take: Callable[[str], None]
     ) -> SummaryPassed:
         began, chunks, size, reason = time.monotonic(), list[bytes](), 0, ""
         answer: httpx2.Response | None = None
@@ -159,10 +159,10 @@ class Summaries:
                 with anyio.CancelScope(shield=True):
                     await answer.aclose()
         reply, plain = reply_of(wire, answer, chunks, reason)
-        asked = msgspec.structs.replace(wire.read(request.content), model=model)
-        reply, lost = self._ledger.counted(wire, asked, reply, plain)
+        content = msgspec.structs.replace(wire.read(request.content), model=model)
+        reply, lost = self._ledger.counted(wire, content, reply, plain)
         passed = SummaryPassed(
-            wanted.turns, wanted.kept_exchanges, wanted.request_text,
+            due.turns, due.kept_exchanges, due.request_text,
             answer.status_code if answer is not None else 0, reply,
             round(time.monotonic() - began, 6), len(request.content),
             lost,

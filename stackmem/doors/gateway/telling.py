@@ -81,19 +81,22 @@ class Strand(Struct):
         reply, self.pending_reply = self.pending_reply, None
         if reply is None:
             return
-        given = {one.call_id: RecordedResult(one.call_id, one.text, one.failed, at) for one, at in results}
+        by_call = {
+            outcome.call_id: RecordedResult(outcome.call_id, outcome.text, outcome.failed, at)
+            for outcome, at in results
+        }
         for child in self.children:
-            free = [call.id for call in reply.calls if call.id not in given or given[call.id].child is None]
+            free = [call.id for call in reply.calls if call.id not in by_call or by_call[call.id].child is None]
             name = child.call_id or next(iter(free), "")
-            gave_up = child.rests and name in given and given[name].failed
+            gave_up = child.rests and name in by_call and by_call[name].failed
             if name not in free or not (child.is_over or gave_up or at_end):
                 child.parallel = True
                 continue
-            answer, session = given.get(name), child.finish(at_end=at_end)
-            given[name] = answer = answer or RecordedResult(name, result(session))
+            answer, session = by_call.get(name), child.finish(at_end=at_end)
+            by_call[name] = answer = answer or RecordedResult(name, result(session))
             answer.child = session
         self.children = []
-        reply.answers = [given[call.id] for call in reply.calls if call.id in given]
+        reply.answers = [by_call[call.id] for call in reply.calls if call.id in by_call]
         self.turns.append(reply)
         self.turns.extend(self.after)
         self.after = []
@@ -117,7 +120,7 @@ class Telling:
         self._teller: Teller | None = None
         self._began: float | None = None
         self._strands: dict[int, Strand] = {}
-        self._asked: dict[int, RequestPassed] = {}
+        self._requests: dict[int, RequestPassed] = {}
         self._frames = 0
 
     def take(self, passed: Passed) -> Iterator[TimedFact]:
@@ -130,33 +133,33 @@ class Telling:
             case RunClosed():
                 yield from self._close(passed.at)
 
-    def _ask(self, asked: RequestPassed) -> Iterator[TimedFact]:
-        self._asked[asked.number] = asked
-        yield from self._open(asked)
-        strand = self._strands[asked.conversation]
+    def _ask(self, request: RequestPassed) -> Iterator[TimedFact]:
+        self._requests[request.number] = request
+        yield from self._open(request)
+        strand = self._strands[request.conversation]
         strand.under_way += 1
-        if asked.summary is UNSET:
+        if request.summary is UNSET:
             return
-        at = asked.at + asked.summary.seconds
-        if isinstance(asked.summary.reply, ModelFailed):
-            strand.failures.append(RecordedFailure(asked.summary.reply, at))
+        at = request.at + request.summary.seconds
+        if isinstance(request.summary.reply, ModelFailed):
+            strand.failures.append(RecordedFailure(request.summary.reply, at))
         else:
-            reply = asked.summary.reply
-            recorded = RecordedReply(reply.parts, at, reply.stop, reply.usage, asked.model, reply.reply_id)
-            strand.written.append(RecordedSummary(recorded, asked.summary.kept_exchanges, at))
+            reply = request.summary.reply
+            recorded = RecordedReply(reply.parts, at, reply.stop, reply.usage, request.model, reply.reply_id)
+            strand.written.append(RecordedSummary(recorded, request.summary.kept_exchanges, at))
 
-    def _open(self, asked: RequestPassed) -> Iterator[TimedFact]:
-        self._began = asked.at if self._began is None else self._began
-        if asked.conversation in self._strands:
+    def _open(self, request: RequestPassed) -> Iterator[TimedFact]:
+        self._began = request.at if self._began is None else self._began
+        if request.conversation in self._strands:
             return
-        parent = self._strands.get(asked.parent) if asked.parent is not None else None
-        strand = self._strands[asked.conversation] = Strand(self._session(asked), parent, asked.call_id)
-        if asked.kind == "side" or (self._root is not None and (parent is None or parent.pending_reply is None)):
+        parent = self._strands.get(request.parent) if request.parent is not None else None
+        strand = self._strands[request.conversation] = Strand(self._session(request), parent, request.call_id)
+        if request.kind == "side" or (self._root is not None and (parent is None or parent.pending_reply is None)):
             strand.parallel = True
         elif parent is not None:
             parent.children.append(strand)
-        if self._root is None and asked.kind != "side":
-            yield from self._start(strand, asked.strategy)
+        if self._root is None and request.kind != "side":
+            yield from self._start(strand, request.strategy)
 
     def _start(self, root: Strand, strategy: str) -> Iterator[TimedFact]:
         """Begin the trace with its own conversation."""
@@ -181,15 +184,28 @@ class Telling:
         self._frames += 1
         call_id, at = f"strand_{self._frames}", session.turns[-1].at
         of = f"Works for the call {strand.call_id}." if strand.call_id else "Runs in parallel."
-        given = {"name": named(session.name) or "strand", "objective": session.task, "context": of, "return_spec": ""}
+        arguments = {
+            "name": named(session.name) or "strand",
+            "objective": session.task,
+            "context": of,
+            "return_spec": "",
+        }
         answer = RecordedResult(call_id, result(session), at=at, child=session)
         turns = home.turns if home.pending_reply is None else home.after
-        turns.append(RecordedReply((ToolCall(call_id, "push_frame", given),), at, answers=[answer]))
+        turns.append(RecordedReply((ToolCall(call_id, "push_frame", arguments),), at, answers=[answer]))
 
-    def _session(self, asked: RequestPassed) -> RecordedSession:
-        task, name = opening_of(asked)
+    def _session(self, request: RequestPassed) -> RecordedSession:
+        task, name = opening_of(request)
         return RecordedSession(
-            self._origin, name, task, asked.system, asked.model, name, tools=asked.tools, turns=[], began=asked.at
+            self._origin,
+            name,
+            task,
+            request.system,
+            request.model,
+            name,
+            tools=request.tools,
+            turns=[],
+            began=request.at,
         )
 
     def _by(self, reply: RecordedReply) -> Answerer | UnsetType:
@@ -198,21 +214,21 @@ class Telling:
         row = lookup(reply.model)
         return Answerer(reply.model, *((row.price, row.window_tokens) if row else ()))
 
-    def _answer(self, answered: AnswerPassed) -> Iterator[TimedFact]:
-        asked = self._asked.pop(answered.number, None)
-        strand = self._strands.get(asked.conversation) if asked is not None else None
-        if asked is None or strand is None:
+    def _answer(self, answer: AnswerPassed) -> Iterator[TimedFact]:
+        request = self._requests.pop(answer.number, None)
+        strand = self._strands.get(request.conversation) if request is not None else None
+        if request is None or strand is None:
             return
         strand.under_way -= 1
-        if isinstance(answered.reply, ModelFailed):
-            strand.failures.append(RecordedFailure(answered.reply, answered.at))
+        if isinstance(answer.reply, ModelFailed):
+            strand.failures.append(RecordedFailure(answer.reply, answer.at))
             return
-        reply = answered.reply
-        self._say(strand, asked, elsewhere=answered.elsewhere)
+        reply = answer.reply
+        self._say(strand, request, elsewhere=answer.elsewhere)
         for failure in strand.failures:
             strand.turns.append(failure)
         strand.failures.clear()
-        recorded = _recorded(reply, answered, asked, strand)
+        recorded = _recorded(reply, answer, request, strand)
         strand.words = "\n".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
         strand.done = not recorded.calls or any(does(call) == "ends" for call in recorded.calls)
         if recorded.calls:
@@ -222,30 +238,32 @@ class Telling:
             self._end_parallel(strand)
         yield from self._ready()
 
-    def _say(self, strand: Strand, asked: RequestPassed, *, elsewhere: bool) -> None:
+    def _say(self, strand: Strand, request: RequestPassed, *, elsewhere: bool) -> None:
         """Add a request's content: first the results of waiting calls, then texts."""
-        parts = [(one.role, part) for one in asked.new_messages for part in one.parts]
+        parts = [(message.role, part) for message in request.new_messages for part in message.parts]
         results = [part for _, part in parts if isinstance(part, ToolResult)]
-        wanted = {call.id for call in strand.pending_reply.calls} if strand.pending_reply is not None else set()
+        call_ids = {call.id for call in strand.pending_reply.calls} if strand.pending_reply is not None else set()
         if strand.pending_reply is not None and strand.pending_reply.repairs:
             # The client assigns its own id to a call that it parsed from text, so the first result belongs to that
             # call.
             own = {part.call_id for part in results[:1]}
-            results = [msgspec.structs.replace(part, call_id=one) for one, part in zip(wanted, results, strict=False)]
-            strand.release((part, asked.at) for part in results)
-            wanted |= own
+            results = [
+                msgspec.structs.replace(part, call_id=call_id) for call_id, part in zip(call_ids, results, strict=False)
+            ]
+            strand.release((part, request.at) for part in results)
+            call_ids |= own
         else:
-            strand.release((part, asked.at) for part in results if part.call_id in wanted)
-        if asked.kind in ("edit", "compacted") or elsewhere:
-            word = {"edit": EDITED, "compacted": COMPACTED}.get(asked.kind, ELSEWHERE)
-            strand.turns.append(RecordedText(word, asked.at))
+            strand.release((part, request.at) for part in results if part.call_id in call_ids)
+        if request.kind in ("edit", "compacted") or elsewhere:
+            word = {"edit": EDITED, "compacted": COMPACTED}.get(request.kind, ELSEWHERE)
+            strand.turns.append(RecordedText(word, request.at))
         opening = strand.session.task if not strand.turns else None
         for role, part in parts:
-            text = _text(role, part, wanted)
+            text = _text(role, part, call_ids)
             if opening is not None and role == "user" and isinstance(part, Text) and part.text in opening:
                 opening = opening.replace(part.text, "", 1)
             elif text:
-                strand.turns.append(RecordedText(text, asked.at))
+                strand.turns.append(RecordedText(text, request.at))
         strand.turns.extend(strand.written)
         strand.written.clear()
 
@@ -274,15 +292,15 @@ class Telling:
         yield teller.fact(at, RunEnded("popped" if root.done else "interrupted", root.words))
 
 
-def _recorded(reply: ModelReplied, answered: AnswerPassed, asked: RequestPassed, strand: Strand) -> RecordedReply:
+def _recorded(reply: ModelReplied, answer: AnswerPassed, request: RequestPassed, strand: Strand) -> RecordedReply:
     """Convert a reply. If the model writes calls as text, the first one becomes a call."""
-    recorded = RecordedReply(reply.parts, answered.at, reply.stop, reply.usage, asked.model, reply.reply_id, answers=[])
-    if not asked.wire.startswith("openai"):
+    recorded = RecordedReply(reply.parts, answer.at, reply.stop, reply.usage, request.model, reply.reply_id, answers=[])
+    if not request.wire.startswith("openai"):
         return recorded
     offered = [tool.name for tool in strand.session.tools]
-    found = recorded_call(reply.parts, offered, f"text_{answered.number}")
-    if found is not None:
-        recorded.parts, recorded.repairs = found[0], (found[1],)
+    converted = recorded_call(reply.parts, offered, f"text_{answer.number}")
+    if converted is not None:
+        recorded.parts, recorded.repairs = converted[0], (converted[1],)
         recorded.stop = "call" if reply.stop == "end" else reply.stop
     return recorded
 
@@ -292,17 +310,17 @@ def opening_of(request: RequestPassed) -> tuple[str, str]:
 
     Some clients begin with a message about themselves; it is skipped.
     """
-    texts = [_words(one) for one in request.new_messages if one.role == "user"]
+    texts = [_words(message) for message in request.new_messages if message.role == "user"]
     first = next((words for words in texts if any(map(has_identity, words))), texts[0] if texts else [])
     name = " ".join(first[-1].text.split(None, _NAME_CHARS)[:_NAME_CHARS])[:_NAME_CHARS] if first else ""
-    return "\n\n".join(one.text for one in first), name or request.kind
+    return "\n\n".join(part.text for part in first), name or request.kind
 
 
 def _words(message: ToldMessage) -> list[Text]:
     return [part for part in message.parts if isinstance(part, Text)]
 
 
-def _text(role: str, part: object, wanted: set[str]) -> str:
+def _text(role: str, part: object, call_ids: set[str]) -> str:
     """Return the notice for a part; empty if it is emitted elsewhere or belongs to the system prompt."""
     before = "[assistant, before the recording] " if role == "assistant" else ""
     match part:
@@ -310,7 +328,7 @@ def _text(role: str, part: object, wanted: set[str]) -> str:
             return before + text
         case ToolCall():
             return f"{before}[call {part.name} {part.id}]"
-        case ToolResult() if part.call_id not in wanted:
+        case ToolResult() if part.call_id not in call_ids:
             return f"[result of {part.call_id}]\n{part.text}"
         case _:
             return ""

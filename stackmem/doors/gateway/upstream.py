@@ -77,13 +77,13 @@ class Upstreams(Struct, frozen=True):
 
 def own_keys(environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
     """Return the headers with the user's keys, for ``Upstreams.keys``."""
-    found = {name: environ.get(variable, "").strip().encode() for name, variable in _KEY_VARIABLES.items()}
+    keys = {name: environ.get(variable, "").strip().encode() for name, variable in _KEY_VARIABLES.items()}
     headers = {
-        "anthropic": (b"x-api-key", found["anthropic"]),
-        "openai": (b"authorization", b"Bearer " + found["openai"]),
-        "google": (b"x-goog-api-key", found["google"]),
+        "anthropic": (b"x-api-key", keys["anthropic"]),
+        "openai": (b"authorization", b"Bearer " + keys["openai"]),
+        "google": (b"x-goog-api-key", keys["google"]),
     }
-    return {name: header for name, header in headers.items() if found[name]}
+    return {name: header for name, header in headers.items() if keys[name]}
 
 
 def upstreams(choice: str | None, environ: Mapping[str, str]) -> Upstreams:
@@ -111,14 +111,16 @@ def to_upstream(headers: Iterable[tuple[bytes, bytes]], own: tuple[bytes, bytes]
     Args:
         own: The header with the user's key, which replaces every key of the client.
     """
-    given = list(headers)
-    dropped = _NOT_SENT | _named_by_connection(given) | (set(_KEYS) if own else set())
+    pairs = list(headers)
+    dropped = _NOT_SENT | _named_by_connection(pairs) | (set(_KEYS) if own else set())
     # With a key of the user, every key of the client is removed: providers differ in which one they prefer.
-    kept = [(name, value) for name, value in given if name.lower() not in dropped] + ([own] if own else [])
-    asked = b",".join(value for name, value in given if name.lower() == b"accept-encoding").decode("latin-1")
+    sent = [(name, value) for name, value in pairs if name.lower() not in dropped] + ([own] if own else [])
+    accepted = b",".join(value for name, value in pairs if name.lower() == b"accept-encoding").decode("latin-1")
     # What cannot be decoded here could not be recorded or billed.
-    codings = [one.strip() for one in asked.split(",") if one.partition(";")[0].strip().lower() in READ_HERE]
-    return [*kept, (b"accept-encoding", ", ".join(codings or ["identity"]).encode("latin-1"))]
+    codings = [
+        coding.strip() for coding in accepted.split(",") if coding.partition(";")[0].strip().lower() in READ_HERE
+    ]
+    return [*sent, (b"accept-encoding", ", ".join(codings or ["identity"]).encode("latin-1"))]
 
 
 def uncoded(headers: Headers) -> Headers:
@@ -128,32 +130,32 @@ def uncoded(headers: Headers) -> Headers:
 
 def to_client(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     """Return the headers for the client. The body is passed on as received, so its length and encoding stay."""
-    given = list(headers)
-    names = _named_by_connection(given)
-    return [(name.lower(), value) for name, value in given if name.lower() not in _OF_ONE_CONNECTION | names]
+    pairs = list(headers)
+    names = _named_by_connection(pairs)
+    return [(name.lower(), value) for name, value in pairs if name.lower() not in _OF_ONE_CONNECTION | names]
 
 
 def _named_by_connection(headers: Headers) -> set[bytes]:
     values = (value for name, value in headers if name.lower() == b"connection")
-    return {one.strip().lower() for value in values for one in value.split(b",")}
+    return {word.strip().lower() for value in values for word in value.split(b",")}
 
 
 def keys_in(headers: Iterable[tuple[bytes, bytes]]) -> tuple[str, ...]:
     """Return the keys of a request, to distinguish accounts in memory and to remove them from texts."""
-    found = (value.decode("latin-1").strip() for name, value in headers if name.lower() in _KEYS)
+    values = (value.decode("latin-1").strip() for name, value in headers if name.lower() in _KEYS)
     # Without the scheme, because texts contain the bare key.
-    return tuple(value.removeprefix("Bearer ").removeprefix("bearer ").strip() for value in found)
+    return tuple(value.removeprefix("Bearer ").removeprefix("bearer ").strip() for value in values)
 
 
 def secrets_in(request: Request) -> tuple[str, ...]:
     """Return the keys and all other credentials in a request's headers and query, to remove them from texts."""
-    found = list(keys_in(request.headers.raw))
+    secrets = list(keys_in(request.headers.raw))
     for name, value in request.headers.items():
         line = f"{name}: {value}"
-        found += [line[credential.start : credential.end] for credential in credentials(line)]
+        secrets += [line[credential.start : credential.end] for credential in credentials(line)]
     query = f"?{request.url.query}"
-    found += [query[credential.start : credential.end] for credential in credentials(query)]
-    return tuple(dict.fromkeys(found))
+    secrets += [query[credential.start : credential.end] for credential in credentials(query)]
+    return tuple(dict.fromkeys(secrets))
 
 
 async def client_left(request: Request) -> None:

@@ -130,22 +130,22 @@ def _cuts(folder: Path) -> tuple[int, int]:
         if not isinstance(passed, RequestPassed):
             continue
         marks.read(passed)
-        one = conversations.setdefault(passed.conversation, FollowedConversation(passed.system, passed.tools))
+        conversation = conversations.setdefault(passed.conversation, FollowedConversation(passed.system, passed.tools))
         written = None if passed.summary is UNSET else passed.summary
         hidden = _SECRET in msgspec.json.encode((passed.new_messages, written, passed.changed_calls or ()))
-        one.lost = one.lost or hidden
+        conversation.lost = conversation.lost or hidden
         added = tuple(message(each.role, each.parts) for each in passed.new_messages)
-        one.requests[passed.number], home[passed.number] = (*one.before(passed), *added), one
+        conversation.requests[passed.number], home[passed.number] = (*conversation.before(passed), *added), conversation
         if passed.strategy not in cutters:
             cutters[passed.strategy] = cutter_of(passed.strategy or "full", marks)
         cutter = cutters[passed.strategy]
         if cutter is None:
             continue
-        if one.lost:
+        if conversation.lost:
             lost += 1
             continue
         request = ForeignRequest(
-            passed.model, one.system, one.tools, one.requests[passed.number], (), continues=passed.continues,
+            passed.model, conversation.system, conversation.tools, conversation.requests[passed.number], (), continues=passed.continues,
             needs_thinking=passed.needs_thinking,
         )  # fmt: skip
         chain = chains.chain(b"%d" % passed.conversation, request.messages)
@@ -180,15 +180,15 @@ def _summary(
     folder: Path, cutter: Cutter | FrameCutter, request: ForeignRequest, chain: PrefixChain, passed: RequestPassed
 ) -> None:
     """Check that a summary was due and covers the right exchanges."""
-    wanted = cutter.due_summary(request, chain) if isinstance(cutter, Cutter) else None
-    if not isinstance(cutter, Cutter) or wanted is None or passed.summary is UNSET:
+    due = cutter.due_summary(request, chain) if isinstance(cutter, Cutter) else None
+    if not isinstance(cutter, Cutter) or due is None or passed.summary is UNSET:
         raise RulesDiffer(f"request {passed.number:,} of {folder.name} has a summary, but none was due")
-    if (wanted.turns, wanted.request_text) != (passed.summary.turns, passed.summary.request_text):
+    if (due.turns, due.request_text) != (passed.summary.turns, passed.summary.request_text):
         raise RulesDiffer(
             f"the summary of request {passed.number:,} of {folder.name} covers {passed.summary.turns:,} exchanges; "
-            f"{passed.strategy} gives {wanted.turns:,}, or requests it with other words"
+            f"{passed.strategy} gives {due.turns:,}, or requests it with other words"
         )
-    cutter.summarize(request, chain, wanted, passed.summary.text)
+    cutter.summarize(request, chain, due, passed.summary.text)
 
 
 def _answer(conversation: FollowedConversation | None, passed: AnswerPassed) -> None:

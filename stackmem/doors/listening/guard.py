@@ -94,31 +94,34 @@ class Guard:
 
     def _admitted(self, scope: Scope) -> Scope | tuple[int, str]:
         """Return the request without its token, or the status and message of a refusal."""
-        named = [(name.lower(), value) for name, value in scope["headers"]]
-        given = {name: value.decode("latin-1") for name, value in named}
-        hosts = [value.decode("latin-1").lower() for name, value in named if name == b"host"]
+        raw_headers = [(name.lower(), value) for name, value in scope["headers"]]
+        by_name = {name: value.decode("latin-1") for name, value in raw_headers}
+        hosts = [value.decode("latin-1").lower() for name, value in raw_headers if name == b"host"]
         if len(hosts) != 1 or not self._is_own(hosts[0]):
             return 421, "wrong host name; use the address that stackmem printed"
         raw = scope["raw_path"].decode("latin-1")
-        way, rest = self._brought(raw, named)
+        way, rest = self._token_way(raw, raw_headers)
         if way is None:
             return 401, "the token is missing or wrong; use the address and the token that stackmem printed"
         here = f"http://{hosts[0]}"
-        if given.get(b"origin", here) != here or given.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
+        if by_name.get(b"origin", here) != here or by_name.get(b"sec-fetch-site", "none") not in (
+            "none",
+            "same-origin",
+        ):
             return 403, "requests from pages of another origin are refused"
         if leaves_its_folder(rest):
             return 400, "the path must not contain dot segments, backslashes or empty segments"
         if self._pages and scope["method"] not in ("GET", "HEAD"):
-            kind = given.get(b"content-type", "").partition(";")[0].strip().lower()
-            if scope["method"] != "POST" or b"origin" not in given or kind != "application/json":
+            kind = by_name.get(b"content-type", "").partition(";")[0].strip().lower()
+            if scope["method"] != "POST" or b"origin" not in by_name or kind != "application/json":
                 return 403, "only pages of this server may make changes"
-        headers = [(name, value) for name, value in named if not self._is_token(name, value)]
+        headers = [(name, value) for name, value in raw_headers if not self._is_token(name, value)]
         return {**scope, "path": unquote(rest), "raw_path": rest.encode("latin-1"), "headers": headers, TOKEN_WAY: way}
 
     def _is_own(self, host: str) -> bool:
         return host in self._hosts or (self._any_address and _is_address(host))
 
-    def _brought(self, raw: str, headers: list[tuple[bytes, bytes]]) -> tuple[Way | None, str]:
+    def _token_way(self, raw: str, headers: list[tuple[bytes, bytes]]) -> tuple[Way | None, str]:
         """Return how the request carried the token (None if it did not), and the path without it."""
         first, _, rest = raw.removeprefix("/").partition("/")
         if raw.startswith("/") and secrets.compare_digest(first.encode("latin-1"), self._token):

@@ -128,17 +128,17 @@ class ClientCalls:
     def call(self, name: str, arguments: Mapping[str, Any], client: str = "") -> Future[ClientAnswer]:
         """Queue a call. The future resolves once the result is recorded; a failed run resolves it with an error."""
         answer: Future[ClientAnswer] = Future()
-        given, name, client = whole_value(dict(arguments)), whole(name), whole(client)
+        params, name, client = whole_value(dict(arguments)), whole(name), whole(client)
         with self._lock:
             if self._closed:
                 answer.set_result(ClientAnswer(self._closed, failed=True))
-            elif (size := len(json.encode(given))) > _MAX_BYTES:
+            elif (size := len(json.encode(params))) > _MAX_BYTES:
                 message = f"{name[:80]} refused: its arguments are {size:,} bytes, maximum is {_MAX_BYTES:,}"
                 answer.set_result(ClientAnswer(message, failed=True))
             else:
                 self._count += 1
                 self.client = self.client or client
-                self._coming.put(_Waiting(ToolCall(f"call-{self._count}", name[:200], given), answer))
+                self._coming.put(_Waiting(ToolCall(f"call-{self._count}", name[:200], params), answer))
         return answer
 
     def wait(self) -> bool:
@@ -154,12 +154,12 @@ class ClientCalls:
         """Answer all pending and future calls with ``reason``."""
         with self._lock:
             self._closed = reason
-            left = [self._first, self._under_way]
+            pending = [self._first, self._under_way]
             while not self._coming.empty():
-                left.append(self._coming.get())
-        for asked in left:
-            if asked is not None and not asked.answer.done():
-                asked.answer.set_result(ClientAnswer(reason, failed=True))
+                pending.append(self._coming.get())
+        for waiting in pending:
+            if waiting is not None and not waiting.answer.done():
+                waiting.answer.set_result(ClientAnswer(reason, failed=True))
 
     def next_call(self, view: View, scrub: Scrubber) -> ToolCall:
         """Answer the current call from the prompt that followed it, then wait for the next call.
@@ -172,12 +172,14 @@ class ClientCalls:
             text = answer.text if answer.failed else self.marks.marked(self._under_way.call.name, answer.text)
             self._under_way.answer.set_result(ClientAnswer(text, answer.failed))
             self._under_way = None
-        asked, self._first = self._first or self._coming.get(), None
-        if asked is None:
+        waiting, self._first = self._first or self._coming.get(), None
+        if waiting is None:
             raise Left
-        asked.answer.set_running_or_notify_cancel()  # an accepted call is answered even if the client cancels it
-        self._under_way = asked
-        return ToolCall(asked.call.id, scrub.scrub(asked.call.name), scrub_value(asked.call.arguments, scrub.scrub))
+        waiting.answer.set_running_or_notify_cancel()  # an accepted call is answered even if the client cancels it
+        self._under_way = waiting
+        return ToolCall(
+            waiting.call.id, scrub.scrub(waiting.call.name), scrub_value(waiting.call.arguments, scrub.scrub)
+        )
 
 
 class ClientModel(Struct, frozen=True):

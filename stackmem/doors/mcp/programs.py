@@ -23,7 +23,7 @@ from .server import load_library
 MAX_CALLS = 4
 """Maximum number of programs that run at the same time."""
 _STOP_SECONDS = 10.0
-_SHOWN = ("outcome", "value", "said", "failed", "run", "changed", "cost_usd")
+_RESULT_KEYS = ("outcome", "value", "said", "failed", "run", "changed", "cost_usd")
 _INSTRUCTIONS = (
     "Each tool runs a program that follows a fixed procedure in a sandbox and returns its value as JSON. `changed` "
     "lists the files that it changed in its copy of the folder; `stackmem apply RUN` applies them."
@@ -103,11 +103,11 @@ def answer_of(output: bytes, errors: bytes, code: int) -> tuple[str, bool]:
     if not isinstance(result, dict):
         message = tail(errors.decode("utf-8", "replace"), 10, 2_000).strip()
         return message or f"the program ended with exit code {code} and without a result", True
-    shown = {name: result[name] for name in _SHOWN if result.get(name) not in (None, [], "")}
+    answer = {name: result[name] for name in _RESULT_KEYS if result.get(name) not in (None, [], "")}
     failed = result.get("outcome") != "finished"
     if failed:
-        shown |= {name: result[name] for name in ("result", "error") if result.get(name)}
-    return json.dumps(shown, ensure_ascii=False), failed
+        answer |= {name: result[name] for name in ("result", "error") if result.get(name)}
+    return json.dumps(answer, ensure_ascii=False), failed
 
 
 def serve_programs(service: ProgramService) -> None:

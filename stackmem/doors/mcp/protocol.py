@@ -65,8 +65,8 @@ def _mended(error: ValidationError) -> types.JSONRPCMessage:
     if fault["type"] != "json_invalid":
         return types.JSONRPCError(jsonrpc="2.0", id=None, error=wrong)
     try:
-        whole = json.dumps(whole_value(json.loads(fault["input"])))
-        return types.jsonrpc_message_adapter.validate_json(whole, by_name=False)
+        text = json.dumps(whole_value(json.loads(fault["input"])))
+        return types.jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValidationError:
         return types.JSONRPCError(jsonrpc="2.0", id=None, error=wrong)
     except (ValueError, RecursionError):
@@ -98,12 +98,12 @@ def memory_server(plan: ClientPlan, calls: ClientCalls) -> Server[Any]:
         if str(params.uri) != INDEX:
             raise ValueError(f"unknown resource {str(params.uri)[:80]!r}; known: {INDEX}")
         answer = await ask(context, tool_name(HeapList), {})
-        held = types.TextResourceContents(uri=INDEX, mime_type="text/plain", text=answer.text)
-        return types.ReadResourceResult(contents=[held])
+        contents = types.TextResourceContents(uri=INDEX, mime_type="text/plain", text=answer.text)
+        return types.ReadResourceResult(contents=[contents])
 
     async def ask(context: Any, name: str, arguments: dict[str, Any]) -> ClientAnswer:
-        known = context.session.client_params
-        client = f"{known.client_info.name} {known.client_info.version}" if known is not None else ""
+        params = context.session.client_params
+        client = f"{params.client_info.name} {params.client_info.version}" if params is not None else ""
         return await asyncio.shield(asyncio.wrap_future(calls.call(name, arguments, client)))
 
     return Server(

@@ -42,7 +42,7 @@ _LISTED = 200_000
 class _Question(Struct, frozen=True):
     """A question that a server asks during a call, and the future for its answer."""
 
-    asked: Any
+    request: Any
     answer: asyncio.Future[tuple[str, Any]]
 
 
@@ -115,15 +115,15 @@ class Connections:
                 f"the server {name} offers {len(tools):,} tools, more than the limit of {server.most:,}; select "
                 f"some with tools = [...], such as {[each.name[:40] for each in tools[:3]]}, or raise most"
             )
-        made = []
+        own_tools = []
         for full, each in zip(_names(name, server, tools), tools, strict=True):
             schema = link.answers.schemas.get(each.name, each.input_schema)
             try:
-                made.append(_tool(full, server, each, schema, self._caller(link, each)))
+                own_tools.append(_tool(full, server, each, schema, self._caller(link, each)))
             except (ValueError, RecursionError) as error:
                 link.answers.notes[f"its tool {each.name[:80]} was left out: {error}"] = None
         self.notes += [f"the server {name}: {note}" for note in link.answers.notes]
-        return made
+        return own_tools
 
     def _open(self, link: _ServerLink) -> list[Any]:
         """Start the server of a link, or connect to it, and return its tools."""
@@ -152,10 +152,10 @@ class Connections:
         async def list_roots(_: Any) -> Any:
             return ListRootsResult(roots=[Root(uri=self._root.as_uri(), name=self._root.name)])  # type: ignore[arg-type] # it converts
 
-        async def elicit(_: Any, asked: Any) -> Any:
+        async def elicit(_: Any, request: Any) -> Any:
             if not waiting:
                 return ElicitResult(action="cancel")
-            question = _Question(asked, self._loop.create_future())
+            question = _Question(request, self._loop.create_future())
             waiting[0].put(question)
             action, content = await question.answer
             return ElicitResult(action=action, content=content)  # type: ignore[arg-type] # one of the three
@@ -163,14 +163,14 @@ class Connections:
         return {"list_roots_callback": list_roots} | ({"elicitation_callback": elicit} if self._asks else {})
 
     def _caller(self, link: _ServerLink, tool: Any) -> Callable[[dict[str, Any]], Any]:
-        again = tool.name in link.server.idempotent or bool(tool.annotations and tool.annotations.read_only_hint)
+        repeatable = tool.name in link.server.idempotent or bool(tool.annotations and tool.annotations.read_only_hint)
 
         def call(arguments: dict[str, Any]) -> Any:
             try:
                 return self._call(link, tool.name, arguments)
             except _ConnectionLost as error:
                 self._restart(link, error)
-            if again:
+            if repeatable:
                 return self._call(link, tool.name, arguments)
             raise ToolFailed(
                 f"the server {link.name} ended during this call and was started again; find out what the call did, "
@@ -214,7 +214,7 @@ class Connections:
             outcome: tuple[str, Any] = ("cancel", None)
             try:
                 with PRINTING.of_tool(False):
-                    outcome = put_to_person(name, next_one.asked)
+                    outcome = put_to_person(name, next_one.request)
             finally:
                 self._loop.call_soon_threadsafe(_settle, next_one.answer, outcome)
             deadline += time.monotonic() - began
@@ -240,16 +240,20 @@ async def _serve(
 
     if server.command:
         command, *arguments = server.command
-        place: Any = stdio_client(StdioServerParameters(command=command, args=arguments, env=server.env or None))
+        transport: Any = stdio_client(StdioServerParameters(command=command, args=arguments, env=server.env or None))
     else:
-        place = streamable_http_client(server.url)
-    async with Client(MendedTransport(place, answers), **callbacks) as client:
+        transport = streamable_http_client(server.url)
+    async with Client(MendedTransport(transport, answers), **callbacks) as client:
         page = await client.list_tools()
         tools = list(page.tools)
         while page.next_cursor and len(tools) < _LISTED:
             page = await client.list_tools(cursor=page.next_cursor)
             tools += page.tools
-        tools = [each for each in tools if not server.tools or any(fnmatchcase(each.name, one) for one in server.tools)]
+        tools = [
+            each
+            for each in tools
+            if not server.tools or any(fnmatchcase(each.name, pattern) for pattern in server.tools)
+        ]
         ready.set_result((client, tools))
         await stop.wait()
 
@@ -280,11 +284,11 @@ def _names(name: str, server: Server, tools: list[Any]) -> list[str]:
     """Return names for a server's tools: prefixed with the server, and numbered if two would be equal."""
     names: dict[str, None] = {}
     for each in tools:
-        wanted = _STRANGE.sub("_", f"{name}__{server.names.get(each.name, each.name)}")
-        full, number = wanted[:_NAME_CHARS], 1
+        base = _STRANGE.sub("_", f"{name}__{server.names.get(each.name, each.name)}")
+        full, number = base[:_NAME_CHARS], 1
         while full in names or full in TOOLS:
             number += 1
-            full = f"{wanted[: _NAME_CHARS - 1 - len(str(number))]}_{number}"
+            full = f"{base[: _NAME_CHARS - 1 - len(str(number))]}_{number}"
         names[full] = None
     return list(names)
 

@@ -43,8 +43,8 @@ def result_content(result: Any, schema: Any = None) -> Any:
         raise ToolFailed("\n".join(lines)[:_DETAIL_CHARS] or "the server says that it failed")
     structured = result.structured_content
     if schema is not None and (fault := _mismatch(structured, schema)):
-        shown = "\n".join(lines) or ("" if structured is None else json.dumps(structured, ensure_ascii=False))
-        return f"{shown}\n[note: the result does not match the tool's output schema: {fault}]".strip()
+        text = "\n".join(lines) or ("" if structured is None else json.dumps(structured, ensure_ascii=False))
+        return f"{text}\n[note: the result does not match the tool's output schema: {fault}]".strip()
     if structured is None:
         return "\n".join(lines)
     value = structured["result"] if isinstance(structured, dict) and set(structured) == {"result"} else structured
@@ -65,8 +65,8 @@ def _repeats(content: Any, value: Any, structured: Any) -> bool:
     if any(getattr(part, "type", "") != "text" for part in content):
         return False
     texts = [_read(part.text) for part in content]
-    whole = _read("".join(part.text for part in content))
-    return not texts or whole in (value, structured) or texts == value or [part.text for part in content] == [value]
+    joined = _read("".join(part.text for part in content))
+    return not texts or joined in (value, structured) or texts == value or [part.text for part in content] == [value]
 
 
 def _read(text: str) -> Any:
@@ -85,18 +85,18 @@ def _line(part: Any) -> str:
             return f"[{kind}: {part.mime_type}, {_size(part.data):,} bytes]"
         case "resource_link":
             description = f": {part.description}" if part.description else ""
-            return f"[resource link: {part.name}, {_named(part)}{description}]"
+            return f"[resource link: {part.name}, {_resource_label(part)}{description}]"
         case "resource":
-            held = part.resource
-            text = getattr(held, "text", None)
+            resource = part.resource
+            text = getattr(resource, "text", None)
             if text is not None:
-                return f"[resource: {_named(held)}]\n{text}"
-            return f"[resource: {_named(held)}, {_size(held.blob):,} bytes]"
+                return f"[resource: {_resource_label(resource)}]\n{text}"
+            return f"[resource: {_resource_label(resource)}, {_size(resource.blob):,} bytes]"
         case _:
             return f"[{kind}]"
 
 
-def _named(resource: Any) -> str:
+def _resource_label(resource: Any) -> str:
     return ", ".join(filter(None, (str(resource.uri), resource.mime_type)))
 
 

@@ -62,7 +62,9 @@ class MendedAnswers(Struct):
             return self._greeting(result)
         if method == "tools/list":
             listed = result.get("tools")
-            tools = [self._tool(each, place) for place, each in enumerate(listed if isinstance(listed, list) else [])]
+            tools = [
+                self._tool(each, position) for position, each in enumerate(listed if isinstance(listed, list) else [])
+            ]
             cursor = result.get("nextCursor")
             rest = {name: value for name, value in result.items() if name not in ("tools", "nextCursor")}
             more = {"nextCursor": cursor} if isinstance(cursor, str) and cursor else {}
@@ -72,9 +74,9 @@ class MendedAnswers(Struct):
     def _greeting(self, result: Json) -> Json:
         from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-        named = result.get("protocolVersion")
-        if named not in HANDSHAKE_PROTOCOL_VERSIONS:
-            self.notes[f"speaks the unknown revision {str(named)[:_NAMED_CHARS]!r} of the protocol"] = None
+        revision = result.get("protocolVersion")
+        if revision not in HANDSHAKE_PROTOCOL_VERSIONS:
+            self.notes[f"speaks the unknown revision {str(revision)[:_NAMED_CHARS]!r} of the protocol"] = None
             result = {**result, "protocolVersion": _VERSION}
         if not isinstance(result.get("capabilities"), dict):
             result = {**result, "capabilities": {"tools": {}}}
@@ -118,15 +120,15 @@ def _answer_in(error: Exception) -> Json | None:
                  and isinstance(each.get("id"), int | str)), None)  # fmt: skip
 
 
-def _error(given: Any) -> Any:
+def _error(error: Any) -> Any:
     """Return an error in the form that the package accepts."""
     from mcp.types import ErrorData
 
-    fields = given if isinstance(given, dict) else {}
+    fields = error if isinstance(error, dict) else {}
     code, message = fields.get("code"), fields.get("message")
     return ErrorData(
         code=code if type(code) is int else _INTERNAL_ERROR,
-        message=message if isinstance(message, str) and message else _as_text(given),
+        message=message if isinstance(message, str) and message else _as_text(error),
         data=fields.get("data"),
     )
 
@@ -135,20 +137,20 @@ def _call_result(result: Json) -> Json:
     """Return the result of a call with parts that the package knows; everything else becomes text."""
     if "inputRequests" in result or result.get("resultType", "complete") != "complete":
         return result  # not the result yet: the server asks for something first
-    given = result.get("content")
-    content = given if isinstance(given, list) else [] if given is None else [given]
-    made: Json = {"content": [_part(each) for each in content], "isError": result.get("isError") is True}
+    raw_content = result.get("content")
+    content = raw_content if isinstance(raw_content, list) else [] if raw_content is None else [raw_content]
+    mended: Json = {"content": [_part(each) for each in content], "isError": result.get("isError") is True}
     structured = result.get("structuredContent")
     if isinstance(structured, dict):
-        made["structuredContent"] = structured
+        mended["structuredContent"] = structured
     elif structured is not None:
-        made["content"].append({"type": "text", "text": _as_text(structured)})
-    if not made["content"] and "structuredContent" not in made:
+        mended["content"].append({"type": "text", "text": _as_text(structured)})
+    if not mended["content"] and "structuredContent" not in mended:
         rest = {name: value for name, value in result.items() if name not in ("content", "isError", "_meta")}
         rest.pop("structuredContent", None)
         if rest:
-            made["content"].append({"type": "text", "text": _as_text(rest)})
-    return {**result, **made} if "resultType" in result else made
+            mended["content"].append({"type": "text", "text": _as_text(rest)})
+    return {**result, **mended} if "resultType" in result else mended
 
 
 def _part(part: Any) -> Json:

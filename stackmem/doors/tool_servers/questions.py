@@ -80,7 +80,7 @@ def _field(ask: Ask, message: str, name: str, schema: Json, *, needed: bool) -> 
     """Return the field's value by name, empty if it was omitted, or the action if the user refuses the whole form."""
     if schema_error(schema):  # no answer could be valid
         return "decline"
-    question = f"{message}\n{_about(name, schema, needed=needed)}"
+    question = f"{message}\n{_field_label(name, schema, needed=needed)}"
     options = _options(schema)
     for _ in range(_TRIES):
         reply = ask(question, options)
@@ -94,11 +94,11 @@ def _field(ask: Ask, message: str, name: str, schema: Json, *, needed: bool) -> 
         fault = first_fault(value, schema)
         if not fault:
             return {name: value}
-        question = f"That is not valid: {fault}\n{_about(name, schema, needed=needed)}"
+        question = f"That is not valid: {fault}\n{_field_label(name, schema, needed=needed)}"
     return "decline"
 
 
-def _about(name: str, schema: Json, *, needed: bool) -> str:
+def _field_label(name: str, schema: Json, *, needed: bool) -> str:
     title = whole(str(schema.get("title", name)))[:_FIELD_CHARS]
     kind = schema.get("type", "text")
     more = [str(kind if isinstance(kind, str) else "text"), "" if needed else "optional"]
@@ -111,11 +111,11 @@ def _about(name: str, schema: Json, *, needed: bool) -> str:
 def _options(schema: Json) -> tuple[str, ...]:
     if schema.get("type") == "boolean":
         return _YES
-    given = schema.get("enum")
+    values = schema.get("enum")
     titled = schema.get("oneOf")
-    if isinstance(titled, list) and not isinstance(given, list):
-        given = [one.get("const") for one in titled if isinstance(one, dict)]
-    return tuple(str(one)[:_FIELD_CHARS] for one in given[:100]) if isinstance(given, list) else ()
+    if isinstance(titled, list) and not isinstance(values, list):
+        values = [option.get("const") for option in titled if isinstance(option, dict)]
+    return tuple(str(value)[:_FIELD_CHARS] for value in values[:100]) if isinstance(values, list) else ()
 
 
 def _value(reply: str, schema: Json) -> Any:
@@ -131,7 +131,7 @@ def _value(reply: str, schema: Json) -> Any:
             except ValueError:
                 return reply
         case "array":
-            return [one.strip() for one in reply.split(",") if one.strip()]
+            return [item.strip() for item in reply.split(",") if item.strip()]
         case _:
             return reply
 

@@ -70,16 +70,16 @@ class Studio:
             Route("/command", self.command, methods=["POST"]),
             Route("/jobs/{number:int}", self.job),
         ]
-        handlers: dict[Any, Any] = {StackmemError: _told}
+        handlers: dict[Any, Any] = {StackmemError: _error_response}
         return Guard(Starlette(routes=routes, exception_handlers=handlers), token, hosts, pages=True)
 
     def watch(self) -> None:
         """Scan the places once, then repeatedly while a list is open, until ``stop``. Slow scans run less often."""
         seconds = 0.0
         while True:
-            begun = time.monotonic()
+            began = time.monotonic()
             self.places.refresh()
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - began
             self.places.measure()
             while not self._closing.wait(max(_LOOK_SECONDS, 10 * seconds)) and not self._readers:
                 pass
@@ -103,14 +103,14 @@ class Studio:
         return HTMLResponse(index_page())
 
     def rows(self, request: Request) -> Response:
-        asked = request.query_params
-        limit = asked.get("limit", "200")
+        query = request.query_params
+        limit = query.get("limit", "200")
         if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= MAX_ROWS:
             raise UsageError(f"limit must be from 1 to {MAX_ROWS:,} runs")
-        conditions = [text for text in asked.getlist("filter") if text.strip()]
-        sort, scope = asked.get("sort", "-started"), asked.get("in", ALL)
+        conditions = [text for text in query.getlist("filter") if text.strip()]
+        sort, scope = query.get("sort", "-started"), query.get("in", ALL)
         try:
-            return _json(self.places.rows(asked.get("q", ""), conditions, sort, int(limit), scope))
+            return _json(self.places.rows(query.get("q", ""), conditions, sort, int(limit), scope))
         except UsageError as error:  # an incomplete condition is not a failed request
             return _json({"unclear": str(error)})
 
@@ -126,15 +126,15 @@ class Studio:
         return _stream(self._changes())
 
     async def _changes(self) -> AsyncIterator[bytes]:
-        known, looked, sent_at = -1, self.places.looked, time.monotonic()
+        version, looked, sent_at = -1, self.places.looked, time.monotonic()
         self._readers += 1
         try:
             while not self._closing.is_set():
                 now, waited = self.places.version, time.monotonic() - sent_at
                 # Notify immediately when the first scan is complete; before that, no more often than a list can
                 # redraw.
-                if now != known and (known < 0 or looked != self.places.looked or waited > _LOOK_SECONDS):
-                    known, looked, sent_at = now, self.places.looked, time.monotonic()
+                if now != version and (version < 0 or looked != self.places.looked or waited > _LOOK_SECONDS):
+                    version, looked, sent_at = now, self.places.looked, time.monotonic()
                     yield b"event: changed\ndata: %d\n\n" % now
                 elif waited > _SILENCE_SECONDS:
                     sent_at = time.monotonic()
@@ -160,8 +160,8 @@ class Studio:
     async def facts(self, request: Request) -> Response:
         """Stream the events of a run that are newer than the page's version."""
         folder = await run_in_threadpool(self._folder, request.query_params.get("id", ""))
-        known = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        version = int(known) if known.isascii() and known.isdigit() and len(known) < 10 else 0
+        last_id = request.headers.get("last-event-id") or request.query_params.get("after", "")
+        version = int(last_id) if last_id.isascii() and last_id.isdigit() and len(last_id) < 10 else 0
         return _stream(self._facts(self._live_run(folder), version))
 
     async def _facts(self, live: LiveRun, version: int) -> AsyncIterator[bytes]:
@@ -208,15 +208,15 @@ class Studio:
         except ClientDisconnect:
             return Response(status_code=499)  # the client is gone and its request incomplete
         try:
-            asked = msgspec.json.decode(body, type=_Asked)
+            order = msgspec.json.decode(body, type=_Asked)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise UsageError(f"the request is not a valid command: {error}") from error
-        return await run_in_threadpool(self._command, asked)
+        return await run_in_threadpool(self._command, order)
 
-    def _command(self, asked: _Asked) -> Response:
-        folder = self.places.folder_at(asked.run).folder if asked.action == "prune" else self._folder(asked.run)
-        words = command_of(asked.action, folder.absolute(), asked.values, dry_run=asked.dry_run)
-        if not asked.start:
+    def _command(self, order: _Asked) -> Response:
+        folder = self.places.folder_at(order.run).folder if order.action == "prune" else self._folder(order.run)
+        words = command_of(order.action, folder.absolute(), order.values, dry_run=order.dry_run)
+        if not order.start:
             return _json({"command": command_line(words)})
         with self._lock:
             self.jobs.append(StartedCommand(words))
@@ -261,5 +261,5 @@ def _json(value: Any) -> Response:
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 
-def _told(request: Request, error: Exception) -> Response:
+def _error_response(request: Request, error: Exception) -> Response:
     return PlainTextResponse(f"{error}\n", 404 if request.method == "GET" else 400)

@@ -43,10 +43,10 @@ def command_of(action: str, folder: Path, values: Mapping[str, str], *, dry_run:
             )
     if (needed := _NEEDED.get(action)) and not values.get(needed):
         raise UsageError(f"{action} needs a value for {needed}")
-    given = [f"--{name}={values[name]}" for name in _FLAGS[action] if values.get(name)]
+    options = [f"--{name}={values[name]}" for name in _FLAGS[action] if values.get(name)]
     if action == "prune":
-        return ["runs", "prune", *given, f"--runs-dir={folder}", *(["--dry-run"] if dry_run else [])]
-    return [*(["runs", "rm"] if action == "rm" else [action]), str(folder), *given]
+        return ["runs", "prune", *options, f"--runs-dir={folder}", *(["--dry-run"] if dry_run else [])]
+    return [*(["runs", "rm"] if action == "rm" else [action]), str(folder), *options]
 
 
 def command_line(words: Sequence[str]) -> str:

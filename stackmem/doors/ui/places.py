@@ -81,8 +81,8 @@ class Places:
             self.all.append(ShownFolder(folder, RunIndex(folder / RUNS, nested=True), is_bench=True))
             return
         self.all.append(ShownFolder(folder, RunIndex(folder), is_bench=False))
-        below = sorted(path for path in folder.iterdir() if not path.is_symlink() and _is_bench(path))
-        self.all += [ShownFolder(path, RunIndex(path / RUNS, nested=True), is_bench=True) for path in below]
+        benches = sorted(path for path in folder.iterdir() if not path.is_symlink() and _is_bench(path))
+        self.all += [ShownFolder(path, RunIndex(path / RUNS, nested=True), is_bench=True) for path in benches]
 
     def refresh(self) -> None:
         """Scan every folder again."""
@@ -133,13 +133,13 @@ class Places:
         names = {id(row): name for name, row in rows.items()}
         text = query.casefold()
         holding = [row for row in rows.values() if not text or text in _text(row)]
-        chosen = choose_runs(holding, conditions, order, None)
+        selected = choose_runs(holding, conditions, order, None)
         outcomes: dict[str, int] = {}
-        for row in chosen:
+        for row in selected:
             outcomes[row.outcome] = outcomes.get(row.outcome, 0) + 1
         return {
-            "rows": [{"id": names[id(row)], **to_builtins(row)} for row in chosen[:limit]],
-            "matched": len(chosen),
+            "rows": [{"id": names[id(row)], **to_builtins(row)} for row in selected[:limit]],
+            "matched": len(selected),
             "total": len(rows),
             "looked": self.looked,
             "unread": sum(folder.runs.unread for folder in self.all),

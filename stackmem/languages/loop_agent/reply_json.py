@@ -106,7 +106,7 @@ def json_value(text: str, default: Any = None) -> Any:
 
 
 class Misfit(Exception):  # noqa: N818 - a finding that is sent to the model
-    """A member has the wrong form. The message begins with its place, unless ``place`` is given."""
+    """A member has the wrong form. The message begins with its place, unless ``location`` is given."""
 
     def __init__(self, text: str, location: str | None = None) -> None:
         super().__init__(text)

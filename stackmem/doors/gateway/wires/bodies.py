@@ -62,7 +62,7 @@ class ReadBodies:
     def __init__(self, field: str, read: Callable[[bytes], ForeignMessage]) -> None:
         self._field, self._read_message = field, read
         self._recent: list[RecentBody] = []
-        self._known: dict[bytes, ForeignMessage] = {}
+        self._messages: dict[bytes, ForeignMessage] = {}
         self._sizes: dict[bytes, int] = {}
         self._bytes = 0
         self._lock = Lock()
@@ -78,8 +78,8 @@ class ReadBodies:
         """Read a body as an extension of a recent one; None if there is no such body."""
         with self._lock:
             bodies = list(self._recent)
-        begun = [one for one in bodies if body.startswith(one.opening)]
-        recent = next((one for one in begun if one.goes_on(body)), begun[0] if begun else None)
+        candidates = [entry for entry in bodies if body.startswith(entry.opening)]
+        recent = next((entry for entry in candidates if entry.goes_on(body)), candidates[0] if candidates else None)
         if recent is None or recent.read.span is None:
             return None
         old, begin = recent.read, recent.read.span[0]
@@ -92,36 +92,36 @@ class ReadBodies:
             return None
         small = body[:begin] + (rest[1:] if rest[:1] == b"," else rest)
         fields = _body.decode(small)
-        given = bytes(getattr(fields, self._field))
-        if not given.startswith(b"[") or small[begin - 1 : begin - 1 + len(given)] != given:
+        listing = bytes(getattr(fields, self._field))
+        if not listing.startswith(b"[") or small[begin - 1 : begin - 1 + len(listing)] != listing:
             return None
-        new = tuple(map(bytes, _items.decode(given)))
+        new = tuple(map(bytes, _items.decode(listing)))
         if bool(new) != (rest[:1] == b","):
             return None
         shift = len(body) - len(small)
-        made = self._made(
+        read_body = self._extended(
             fields, ReadBody(fields, old.raw[:alike], old.messages[:alike], old.systems, ends=old.ends[:alike]), new,
-            small, begin, shift, (begin, begin - 1 + len(given) - 1 + shift),
+            small, begin, shift, (begin, begin - 1 + len(listing) - 1 + shift),
         )  # fmt: skip
-        same = alike >= len(old.ends) - _TRIED  # otherwise it is a different conversation with the same beginning
-        self._keep(RecentBody(body, recent.opening, made), recent if same else None)
-        return made
+        continues = alike >= len(old.ends) - _TRIED  # otherwise it is a different conversation with the same beginning
+        self._keep(RecentBody(body, recent.opening, read_body), recent if continues else None)
+        return read_body
 
     def _anew(self, body: bytes) -> ReadBody:
         fields = _body.decode(body)
-        given = bytes(getattr(fields, self._field))
-        if given.startswith(b'"'):
-            return ReadBody(fields, words=msgspec.json.decode(given))
-        raw = tuple(map(bytes, _items.decode(given or b"[]")))
-        begin = body.find(given) + 1
-        span = (begin, begin + len(given) - 2)
+        listing = bytes(getattr(fields, self._field))
+        if listing.startswith(b'"'):
+            return ReadBody(fields, words=msgspec.json.decode(listing))
+        raw = tuple(map(bytes, _items.decode(listing or b"[]")))
+        begin = body.find(listing) + 1
+        span = (begin, begin + len(listing) - 2)
         if not raw or bytes(getattr(_body.decode(body[:begin] + body[span[1] :]), self._field)) != b"[]":
-            return self._made(fields, ReadBody(fields), raw, b"", 0, 0, None)
-        made = self._made(fields, ReadBody(fields), raw, body, begin, 0, span)
-        self._keep(RecentBody(body, body[: made.ends[0]], made))
-        return made
+            return self._extended(fields, ReadBody(fields), raw, b"", 0, 0, None)
+        read_body = self._extended(fields, ReadBody(fields), raw, body, begin, 0, span)
+        self._keep(RecentBody(body, body[: read_body.ends[0]], read_body))
+        return read_body
 
-    def _made(
+    def _extended(
         self, fields: Body, body: ReadBody, new: tuple[bytes, ...], text: bytes, at: int, shift: int,
         span: tuple[int, int] | None,
     ) -> ReadBody:  # fmt: skip
@@ -149,20 +149,20 @@ class ReadBodies:
 
     def _message(self, raw: bytes) -> ForeignMessage:
         key = hashlib.blake2b(raw, digest_size=16).digest()
-        known = self._known.get(key)
-        if known is not None:
-            return known
+        cached = self._messages.get(key)
+        if cached is not None:
+            return cached
         message = self._read_message(raw)
         with self._lock:
-            known = self._known.setdefault(key, message)  # another thread may have read it in the meantime
-            if known is message:
+            cached = self._messages.setdefault(key, message)  # another thread may have read it in the meantime
+            if cached is message:
                 self._sizes[key] = len(raw)
                 self._bytes += len(raw)
-            while self._bytes > _MAX_MESSAGE_BYTES and len(self._known) > 1:
-                oldest = next(iter(self._known))
-                del self._known[oldest]
+            while self._bytes > _MAX_MESSAGE_BYTES and len(self._messages) > 1:
+                oldest = next(iter(self._messages))
+                del self._messages[oldest]
                 self._bytes -= self._sizes.pop(oldest)
-        return known
+        return cached
 
 
 def _alike(body: bytes, other: bytes, ends: tuple[int, ...]) -> int:

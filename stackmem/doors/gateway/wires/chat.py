@@ -40,11 +40,11 @@ _ROLES: dict[Any, Role] = {
 
 def _read_message(raw: bytes) -> ForeignMessage:
     fields = object_of(json.loads(raw), "a message")
-    spoken = fields.get("role")
-    role = _ROLES.get(spoken) if isinstance(spoken, str) else None
+    speaker = fields.get("role")
+    role = _ROLES.get(speaker) if isinstance(speaker, str) else None
     if role is None:
-        raise ValueError(f"no role {spoken!r:.40}")
-    if spoken in {"tool", "function"}:
+        raise ValueError(f"no role {speaker!r:.40}")
+    if speaker in {"tool", "function"}:
         name = fields.get("tool_call_id") or fields.get("name") or ""
         return message("user", [ToolResult(whole(str(name)), result_text(fields.get("content")))])
     return message(role, (*_content(role, fields.get("content")), *_calls(fields)))
@@ -65,8 +65,8 @@ def _content(role: Role, content: object) -> Iterator[Part]:
                 raise ValueError("a part is not an object")
 
 
-def _calls(told: Json) -> Iterator[Part]:
-    calls = told.get("tool_calls")
+def _calls(fields: Json) -> Iterator[Part]:
+    calls = fields.get("tool_calls")
     for call in calls if isinstance(calls, list) else []:
         match call:
             case {"id": str(name), "function": {"name": str(tool), "arguments": str(text)}}:
@@ -78,10 +78,12 @@ def _calls(told: Json) -> Iterator[Part]:
 
 @lru_cache(maxsize=8)
 def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
-    found = json.loads(raw)
-    tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
+    items = json.loads(raw)
+    tools = [tool for tool in items if isinstance(tool, dict)] if isinstance(items, list) else []
     functions = [tool["function"] if isinstance(tool.get("function"), dict) else tool for tool in tools]
-    return tuple(tool_of(one.get("name"), one.get("description"), one.get("parameters")) for one in functions)
+    return tuple(
+        tool_of(function.get("name"), function.get("description"), function.get("parameters")) for function in functions
+    )
 
 
 _bodies = ReadBodies("messages", _read_message)

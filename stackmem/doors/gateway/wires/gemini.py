@@ -78,21 +78,25 @@ def _response_text(response: object) -> tuple[str, bool]:
 
 @lru_cache(maxsize=8)
 def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
-    found = json.loads(raw)
-    sets = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
-    named = (one.get("functionDeclarations") or one.get("function_declarations") for one in sets)
-    each = (tool for tools in named if isinstance(tools, list) for tool in tools if isinstance(tool, dict))
+    items = json.loads(raw)
+    sets = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    declarations = (item.get("functionDeclarations") or item.get("function_declarations") for item in sets)
+    each = (tool for tools in declarations if isinstance(tools, list) for tool in tools if isinstance(tool, dict))
     return tuple(
-        tool_of(one.get("name"), one.get("description"), one.get("parametersJsonSchema") or one.get("parameters"))
-        for one in each
+        tool_of(
+            function.get("name"),
+            function.get("description"),
+            function.get("parametersJsonSchema") or function.get("parameters"),
+        )
+        for function in each
     )
 
 
 @lru_cache(maxsize=8)
 def _system(raw: bytes) -> str:
-    found = json.loads(raw)
-    parts = found.get("parts") if isinstance(found, dict) else None
-    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else [found]
+    value = json.loads(raw)
+    parts = value.get("parts") if isinstance(value, dict) else None
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else [value]
     return "\n\n".join(whole(text) for text in texts if isinstance(text, str) and text)
 
 
@@ -102,12 +106,12 @@ _bodies = ReadBodies("contents", _read_message)
 def read(body: bytes) -> ForeignRequest:
     """Read a body, which does not name the model; raise ``ValueError`` if it is not a Gemini request."""
     read_body = _bodies.read(body)
-    found = read_body.fields
-    config = found.generationConfig if isinstance(found.generationConfig, dict) else {}
+    fields = read_body.fields
+    config = fields.generationConfig if isinstance(fields.generationConfig, dict) else {}
     return ForeignRequest(
         model="",
-        system=_system(bytes(found.systemInstruction) or b"null"),
-        tools=_tools(bytes(found.tools) or b"null"),
+        system=_system(bytes(fields.systemInstruction) or b"null"),
+        tools=_tools(bytes(fields.tools) or b"null"),
         messages=read_body.messages,
         raw=read_body.raw,
         span=read_body.span,
@@ -170,23 +174,23 @@ def _reply(events: Iterable[str]) -> ModelReplied | ModelFailed:
                 reason = str(candidate.get("finishReason") or reason)
                 content = candidate.get("content")
                 parts += content.get("parts") or [] if isinstance(content, dict) else []
-        said = _said(parts)
+        reply_parts = _reply_parts(parts)
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
         return failed("incomplete", f"the reply's stream is malformed: {error}")
     if not reason:
         return failed("incomplete", "the reply's stream ended before its end was announced")
-    called = any(isinstance(part, ToolCall) for part in said)
+    called = any(isinstance(part, ToolCall) for part in reply_parts)
     cut: Stop = "refused" if reason in _REFUSED else "truncated" if reason == "MAX_TOKENS" else "end"
-    return ModelReplied(said, "call" if called and cut == "end" else cut, usage, reply_id=identity[:200])
+    return ModelReplied(reply_parts, "call" if called and cut == "end" else cut, usage, reply_id=identity[:200])
 
 
 def _chunks(events: Iterable[str]) -> Iterator[Json]:
     for text in events:
         value = json.loads(text)
-        yield from (object_of(one, "a chunk") for one in (value if isinstance(value, list) else [value]))
+        yield from (object_of(item, "a chunk") for item in (value if isinstance(value, list) else [value]))
 
 
-def _said(parts: list[Any]) -> tuple[ReplyPart, ...]:
+def _reply_parts(parts: list[Any]) -> tuple[ReplyPart, ...]:
     """Return the parts of a reply: thinking, text, then calls."""
     read_parts = list(_parts("assistant", parts))
     thought = "".join(str(part.raw.get("thinking", "")) for part in read_parts if isinstance(part, Thinking))

@@ -64,15 +64,15 @@ def _parts(role: Role, block: Any) -> Iterator[Part]:
 
 @lru_cache(maxsize=8)
 def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
-    found = json.loads(raw)
-    tools = [tool for tool in found if isinstance(tool, dict)] if isinstance(found, list) else []
+    items = json.loads(raw)
+    tools = [tool for tool in items if isinstance(tool, dict)] if isinstance(items, list) else []
     return tuple(tool_of(tool.get("name"), tool.get("description"), tool.get("input_schema")) for tool in tools)
 
 
 @lru_cache(maxsize=8)
 def _system(raw: bytes) -> str:
-    found = json.loads(raw)
-    blocks = found if isinstance(found, list) else [{"type": "text", "text": found}]
+    value = json.loads(raw)
+    blocks = value if isinstance(value, list) else [{"type": "text", "text": value}]
     texts = [block.get("text") for block in blocks if isinstance(block, dict)]
     return "\n\n".join(
         whole(text) for text in texts if isinstance(text, str) and text and not text.startswith(_ATTRIBUTION)
@@ -85,17 +85,17 @@ _bodies = ReadBodies("messages", _read_message)
 def read(body: bytes) -> ForeignRequest:
     """Read a body; raise ``ValueError`` if it is not a Messages request."""
     read_body = _bodies.read(body)
-    found = read_body.fields
-    config = found.output_config or {}
-    manual = isinstance(found.thinking, dict) and found.thinking.get("type") == "enabled"
+    fields = read_body.fields
+    config = fields.output_config or {}
+    manual = isinstance(fields.thinking, dict) and fields.thinking.get("type") == "enabled"
     return ForeignRequest(
-        model=whole(found.model),
-        system=_system(bytes(found.system) or b"null"),
-        tools=_tools(bytes(found.tools) or b"null"),
+        model=whole(fields.model),
+        system=_system(bytes(fields.system) or b"null"),
+        tools=_tools(bytes(fields.tools) or b"null"),
         messages=read_body.messages,
         raw=read_body.raw,
         span=read_body.span,
-        wants_json=found.output_format is not None or "format" in config,
+        wants_json=fields.output_format is not None or "format" in config,
         needs_thinking=manual,  # the models that accept this mode sign their thinking without what is before it
     )
 
@@ -140,7 +140,7 @@ def _asking(messages: Sequence[bytes], text: str) -> list[bytes]:
 def _merged(systems: Sequence[bytes]) -> bytes:
     contents = [json.loads(system).get("content") for system in systems]
     blocks = [content if isinstance(content, list) else [{"type": "text", "text": content}] for content in contents]
-    return spelled({"role": "system", "content": [_unmarked(block) for given in blocks for block in given]})
+    return spelled({"role": "system", "content": [_unmarked(block) for content in blocks for block in content]})
 
 
 def _plain(model: str, system: str, texts: Iterable[str]) -> Json:
@@ -158,10 +158,10 @@ def _unbound(raw: bytes) -> bytes:
     content = fields.get("content")
     if fields.get("role") != "assistant" or not isinstance(content, list):
         return raw
-    kept = [one for one in content if not isinstance(one, dict) or one.get("type") not in THOUGHTS]
-    if len(kept) == len(content):
+    visible = [block for block in content if not isinstance(block, dict) or block.get("type") not in THOUGHTS]
+    if len(visible) == len(content):
         return raw
-    return spelled({**fields, "content": kept or [{"type": "text", "text": "(no text)"}]})
+    return spelled({**fields, "content": visible or [{"type": "text", "text": "(no text)"}]})
 
 
 _ENDS = (
@@ -170,10 +170,10 @@ _ENDS = (
 )
 
 
-def _begun(events: Iterable[str]) -> Usage:
+def _usage_so_far(events: Iterable[str]) -> Usage:
     """Return the usage of the first event and later counts; the output tokens are a lower bound."""
-    found = read_reply((*events, *_ENDS))
-    return found.usage if isinstance(found, ModelReplied) else Usage()
+    reply = read_reply((*events, *_ENDS))
+    return reply.usage if isinstance(reply, ModelReplied) else Usage()
 
 
 def _error(kind: str, text: str) -> Json:
@@ -188,7 +188,7 @@ MESSAGES = WireFormat(
     read=read,
     reply=read_reply,
     ends=(b"message_stop",),
-    partial_usage=_begun,
+    partial_usage=_usage_so_far,
     error=_error,
     shortened=_shortened,
     added=_added,

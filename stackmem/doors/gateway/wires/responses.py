@@ -75,10 +75,10 @@ def _content(role: Role, content: object) -> Iterator[Part]:
 @lru_cache(maxsize=8)
 def _tools(raw: bytes) -> tuple[ToolSpec, ...]:
     """Read tools from a request's list, or from an item that adds tools."""
-    found = json.loads(raw)
+    value = json.loads(raw)
     return tuple(
-        tool_of(one.get("name") or one.get("type"), one.get("description"), one.get("parameters"))
-        for one in _each(found.get("tools") if isinstance(found, dict) else found)
+        tool_of(item.get("name") or item.get("type"), item.get("description"), item.get("parameters"))
+        for item in _each(value.get("tools") if isinstance(value, dict) else value)
     )
 
 
@@ -95,27 +95,33 @@ _bodies = ReadBodies("input", _read_item)
 def read(body: bytes) -> ForeignRequest:
     """Read a body; raise ``ValueError`` if it is not a Responses request."""
     read_body = _bodies.read(body)
-    found, messages, raw = read_body.fields, read_body.messages, read_body.raw
+    fields, messages, raw = read_body.fields, read_body.messages, read_body.raw
     if read_body.words:
         messages = (message("user", text_part(read_body.words)),)
     system_parts = (part for system in read_body.systems for part in messages[system].parts)
     system = [part.text for part in system_parts if isinstance(part, Text)]
-    brought = (raw[system] for system in read_body.systems)
+    items = (raw[system] for system in read_body.systems)
     more = [
-        one for one in brought if b'"additional_tools"' in one and json.loads(one).get("type") == "additional_tools"
+        item for item in items if b'"additional_tools"' in item and json.loads(item).get("type") == "additional_tools"
     ]
-    shape = (found.text or {}).get("format")
-    known = found.conversation
-    place = known if isinstance(known, str) else known.get("id", "") if isinstance(known, dict) else ""
+    shape = (fields.text or {}).get("format")
+    conversation = fields.conversation
+    conversation_id = (
+        conversation
+        if isinstance(conversation, str)
+        else conversation.get("id", "")
+        if isinstance(conversation, dict)
+        else ""
+    )
     return ForeignRequest(
-        model=whole(found.model),
-        system="\n\n".join(filter(None, (whole(found.instructions or ""), *system))),
-        tools=(*_tools(bytes(found.tools) or b"null"), *(tool for item in more for tool in _tools(item))),
+        model=whole(fields.model),
+        system="\n\n".join(filter(None, (whole(fields.instructions or ""), *system))),
+        tools=(*_tools(bytes(fields.tools) or b"null"), *(tool for item in more for tool in _tools(item))),
         messages=messages,
         raw=raw,
         span=read_body.span,
         wants_json=isinstance(shape, dict) and shape.get("type") in ("json_schema", "json_object"),
-        continues=whole(found.previous_response_id or str(place)),
+        continues=whole(fields.previous_response_id or str(conversation_id)),
     )
 
 
@@ -133,14 +139,14 @@ def _added(raw: bytes, text: str) -> bytes:
 
 
 def _asking(messages: Sequence[bytes], text: str) -> list[bytes]:
-    return [*messages, spelled(_said([text]))]
+    return [*messages, spelled(_user_message([text]))]
 
 
 def _plain(model: str, system: str, texts: Iterable[str]) -> Json:
-    return {"model": model, "instructions": system, "input": [_said(texts)], "store": False}
+    return {"model": model, "instructions": system, "input": [_user_message(texts)], "store": False}
 
 
-def _said(texts: Iterable[str]) -> Json:
+def _user_message(texts: Iterable[str]) -> Json:
     content = [{"type": "input_text", "text": text} for text in texts]
     return {"type": "message", "role": "user", "content": content}
 

@@ -61,7 +61,7 @@ class ForeignRequest(Struct, frozen=True):
     def chars(self) -> int:
         """Return the number of characters that the model reads."""
         tools = sum(len(tool.name) + len(tool.description) + len(tool.schema) for tool in self.tools)
-        return len(self.system) + tools + sum(_chars(part) for one in self.messages for part in one.parts)
+        return len(self.system) + tools + sum(_chars(part) for each in self.messages for part in each.parts)
 
 
 Shorten = Callable[[ToolResult], ToolResult]
@@ -109,8 +109,8 @@ def identity_of(part: Part) -> tuple[bytes, ...]:
             return () if not bare or bare.startswith(_LEFT_OUT) else (_digest("text", bare),)
         case ToolCall():
             # Clients may normalize the arguments; an id that is unique in any conversation needs no help from them.
-            given = "" if has_unique_id(part) else part.malformed or part.arguments
-            return (_digest("call", part.id, part.name, given),)
+            content = "" if has_unique_id(part) else part.malformed or part.arguments
+            return (_digest("call", part.id, part.name, content),)
         case ToolResult():
             return (_digest("result", part.call_id, part.text.strip()),)
         case Thinking():
@@ -129,9 +129,9 @@ def arguments_digest(call: ToolCall) -> bytes:
 
 def message(role: Role, parts: Iterable[Part]) -> ForeignMessage:
     """Build a message with its identity; system messages have an empty one."""
-    kept = tuple(parts)
-    known = () if role == "system" else tuple(one for part in kept for one in identity_of(part))
-    return ForeignMessage(role, kept, known)
+    items = tuple(parts)
+    identity = () if role == "system" else tuple(digest for part in items for digest in identity_of(part))
+    return ForeignMessage(role, items, identity)
 
 
 def unknown(role: Role, block: Json) -> Part:
@@ -164,12 +164,12 @@ def result_text(content: object) -> str:
         return whole(content)
     texts: list[str] = []
     for block in content if isinstance(content, list) else []:
-        found = block.get("text") if isinstance(block, dict) else block
-        if isinstance(found, str):
-            texts.append(whole(found))
+        text = block.get("text") if isinstance(block, dict) else block
+        if isinstance(text, str):
+            texts.append(whole(text))
         elif isinstance(block, dict):
-            named = unknown("user", block)
-            texts.append(named.text if isinstance(named, Text) else "")
+            placeholder = unknown("user", block)
+            texts.append(placeholder.text if isinstance(placeholder, Text) else "")
     return "\n".join(texts)
 
 
@@ -209,13 +209,13 @@ class Body(Struct):
 
 def _digest(*fields: Any) -> bytes:
     """Digest texts and JSON values. Texts are digested directly, because encoding long ones as JSON takes seconds."""
-    found = hashlib.blake2b(digest_size=16)
-    for one in fields:
-        is_text = isinstance(one, str)
-        raw = (one if is_text else json.dumps(one, sort_keys=True)).encode("utf-8", "surrogatepass")
-        found.update(b"%d:%d:" % (is_text, len(raw)))
-        found.update(raw)
-    return found.digest()
+    hasher = hashlib.blake2b(digest_size=16)
+    for field in fields:
+        is_text = isinstance(field, str)
+        raw = (field if is_text else json.dumps(field, sort_keys=True)).encode("utf-8", "surrogatepass")
+        hasher.update(b"%d:%d:" % (is_text, len(raw)))
+        hasher.update(raw)
+    return hasher.digest()
 
 
 def _chars(part: Part) -> int:
