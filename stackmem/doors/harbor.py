@@ -62,8 +62,10 @@ def setup_command(wheel: str | None, program: str = "stackmem") -> str:
     if wheel is None:
         install = "{ echo 'stackmem is not installed in the container; pass a wheel: --ak wheel=PATH' >&2; exit 1; }"
     else:
-        quoted = shlex.quote(wheel)
-        install = f"python3 -m pip install --quiet --break-system-packages {quoted} || python3 -m pip install --quiet {quoted}"
+        file = shlex.quote(wheel)
+        install = (
+            f"python3 -m pip install --quiet --break-system-packages {file} || python3 -m pip install --quiet {file}"
+        )
     return f"command -v {shlex.quote(program)} >/dev/null || {install}; {shlex.quote(program)} --version"
 
 

@@ -295,7 +295,7 @@ class Cutter:
             return digest in self._opened
 
     def _keep(self, digest: bytes, followed: Followed, *, replaces: bool = False) -> Followed:
-        """Store a view. A view stored by another thread wins, unless ``instead`` is set."""
+        """Store a view. A view stored by another thread wins, unless ``replaces`` is set."""
         with self._lock:
             stored = followed if replaces else self._views.get(digest, followed)
             self._views[digest] = stored

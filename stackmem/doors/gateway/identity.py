@@ -119,12 +119,12 @@ class Chains:
                 if message.role == "assistant" and not replied:
                     replied = len(digests) - 1
             ends.append(len(digests) - 1)
-        found = PrefixChain(tuple(digests), replied)
+        result = PrefixChain(tuple(digests), replied)
         with self._lock:
-            self._recent[key] = messages, found, ends
+            self._recent[key] = messages, result, ends
             if len(self._recent) > _MAX_RECENT:
                 del self._recent[next(iter(self._recent))]
-        return found
+        return result
 
 
 def shared(old: Sequence[object], new: Sequence[object]) -> int:

@@ -145,8 +145,8 @@ def _cuts(folder: Path) -> tuple[int, int]:
             lost += 1
             continue
         request = ForeignRequest(
-            passed.model, conversation.system, conversation.tools, conversation.requests[passed.number], (), continues=passed.continues,
-            needs_thinking=passed.needs_thinking,
+            passed.model, conversation.system, conversation.tools, conversation.requests[passed.number], (),
+            continues=passed.continues, needs_thinking=passed.needs_thinking,
         )  # fmt: skip
         chain = chains.chain(b"%d" % passed.conversation, request.messages)
         if passed.summary is not UNSET:

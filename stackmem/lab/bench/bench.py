@@ -97,8 +97,8 @@ def run_bench(
                     ending = Runner(plan, folder, ledger, engine, bounds).run(lambda: bool(came), tell or _nothing)
                 finally:
                     engine.close()
-                    for left in (WORK, MAKING, *([RUNS] if plan.keep_traces == "none" else [])):
-                        remove_leftover(folder / left)
+                    for leftover in (WORK, MAKING, *([RUNS] if plan.keep_traces == "none" else [])):
+                        remove_leftover(folder / leftover)
         finally:
             results = write_results(folder, read_rows(folder), _suite(plan, len(ledger.rows)))
         fresh = len(ledger.rows) - before

@@ -65,18 +65,18 @@ def trial_bill(run: Sequence[Moment], model: str, latency_seconds: float, pause_
         timed = _on_the_bills_clock(run, latency_seconds, pause_seconds)
         steps += cached_steps(timed, costing.minimum_tokens, counter, server_cache=costing.free)
         price = None if costing.free else costing.price
-    made, uses = bill(steps, price), request_uses(run, steps)
-    used = made.usage
+    totals, uses = bill(steps, price), request_uses(run, steps)
+    used = totals.usage
     return TrialBill(
         bill_uncached=used.uncached,
         bill_read=used.cache_read,
         bill_write_5m=used.cache_write_5m,
         bill_write_1h=used.cache_write_1h,
         bill_output=used.output,
-        bill_usd=made.usd,
+        bill_usd=totals.usd,
         cache_read_share=round(used.cache_read / used.prompt, 6) if used.prompt else None,
-        not_sent=made.not_sent,
-        acted=sum(isinstance(moment.event, _ACTS) for moment in run) + sum(map(_rewritten, made.broken.items())),
+        not_sent=totals.not_sent,
+        acted=sum(isinstance(moment.event, _ACTS) for moment in run) + sum(map(_rewritten, totals.broken.items())),
         requests=json.encode(columns(uses)).decode() if uses else None,
     )
 

@@ -42,9 +42,9 @@ def _between_compactions(session: RecordedSession) -> Iterator[RecordedSession]:
     prompts: dict[str, int] = {}  # tokens of the last prompt of each model, because small models do side jobs
     for turn in session.turns:
         if isinstance(turn, RecordedSummary):
-            said = "\n".join(part.text for part in turn.reply.parts if hasattr(part, "text"))
+            summary_text = "\n".join(part.text for part in turn.reply.parts if hasattr(part, "text"))
             yield replace(session, task=task, began=began, turns=[*turns, replace(turn.reply, answers=[])])
-            task, began, turns, prompts = said, turn.at, [], {}
+            task, began, turns, prompts = summary_text, turn.at, [], {}
             continue
         if isinstance(turn, RecordedReply):
             texts = _last_texts(turns)

@@ -48,11 +48,11 @@ class DaskEngine:
             raise UsageError(f"--engine dask needs the extra 'dask'; install it: {install_command('dask')}") from error
         dask: Any = distributed  # it has no type annotations
         self._jobs = jobs
-        self._asked = address is not None
+        self._has_address = address is not None
         self._ended: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._trial_seconds = trial_seconds
         self._open: dict[str, Any] = {}
-        self._begun: dict[str, float] = {}
+        self._started_at: dict[str, float] = {}
         self._cluster: Any = None
         try:
             if address is None:
@@ -73,7 +73,7 @@ class DaskEngine:
 
         Trials never queue on a worker. When a worker dies, Dask counts that against every trial the worker had.
         """
-        if not self._asked:
+        if not self._has_address:
             return self._jobs
         with suppress(OSError, ValueError):
             threads: int = sum(self._client.nthreads().values())
@@ -84,7 +84,7 @@ class DaskEngine:
         key = f"{job.trial.id}-{id(self)}"
         future = self._client.submit(run_trial, job, key=key, pure=False)
         self._open[job.trial.id] = future
-        self._begun[job.trial.id] = time.monotonic()
+        self._started_at[job.trial.id] = time.monotonic()
         future.add_done_callback(self._ended.put)
 
     def wait(self, seconds: float) -> list[Report]:
@@ -100,7 +100,7 @@ class DaskEngine:
                 reports += self._reported(self._ended.get_nowait())
         reports += [self._killed(trial) for trial in self._late()]
         if self._client.status not in ("running", "connecting", "newly-created"):
-            raise _gone()
+            raise _scheduler_lost()
         return reports
 
     def close(self) -> None:
@@ -118,11 +118,11 @@ class DaskEngine:
         trial = next((id_ for id_, open_ in self._open.items() if open_.key == future.key), None)
         if trial is None:
             return []
-        del self._open[trial], self._begun[trial]
+        del self._open[trial], self._started_at[trial]
         if future.status == "finished":
             return [TrialDone(future.result())]
         if future.status != "error":  # cancelled or lost: only a lost scheduler leaves a trial in this state
-            raise _gone()
+            raise _scheduler_lost()
         error = future.exception()
         if type(error).__name__ == "KilledWorker":
             return [Lost(trial, "every worker that ran it died, possibly because memory ran out", final=True)]
@@ -132,12 +132,12 @@ class DaskEngine:
         if self._trial_seconds is None:
             return []
         before = time.monotonic() - self._trial_seconds
-        return [trial for trial in self._open if self._begun[trial] < before]
+        return [trial for trial in self._open if self._started_at[trial] < before]
 
     def _killed(self, trial: str) -> Lost:
         """Abandon a trial and have its worker killed. Only the worker's nanny can do that."""
         future = self._open.pop(trial)
-        del self._begun[trial]
+        del self._started_at[trial]
         working: dict[str, Any] = {}
         with suppress(OSError, ValueError):
             working = self._client.processing()
@@ -154,7 +154,7 @@ class DaskEngine:
         return Lost(trial, reason, final=True)
 
 
-def _gone() -> WorkspaceError:
+def _scheduler_lost() -> WorkspaceError:
     return WorkspaceError(
         "the Dask scheduler is gone; finished trials are saved: start a scheduler and repeat the command"
     )

@@ -55,11 +55,11 @@ class _LocalWorker:
         self.process.start()
         theirs.close()
         self.job: Job | None = None
-        self.begun = 0.0
-        self.made = 0
+        self.started_at = 0.0
+        self.trials_done = 0
 
     def take(self, job: Job) -> None:
-        self.job, self.begun = job, time.monotonic()
+        self.job, self.started_at = job, time.monotonic()
         with suppress(OSError):  # the worker is dead; its end is reported by the next wait
             self.pipe.send(job)
 
@@ -96,7 +96,7 @@ class LocalEngine:
         reports: list[Report] = []
         ready = {id(key.data): key.data for key, _ in self._selector.select(seconds)}
         for worker in ready.values():
-            reports += self._heard(worker)
+            reports += self._reports_of(worker)
         for worker in [worker for worker in self._busy if self._is_late(worker)]:
             reports += self._let_go(worker, f"it took more than {self._trial_seconds:g} s and was killed", final=True)
         return reports
@@ -134,7 +134,7 @@ class LocalEngine:
                 "saved: continue with fewer --jobs"
             ) from error
 
-    def _heard(self, worker: _LocalWorker) -> list[Report]:
+    def _reports_of(self, worker: _LocalWorker) -> list[Report]:
         reports: list[Report] = []
         try:
             while worker.pipe.poll():
@@ -151,9 +151,9 @@ class LocalEngine:
 
     def _free(self, worker: _LocalWorker) -> None:
         worker.job = None
-        worker.made += 1
+        worker.trials_done += 1
         self._busy.remove(worker)
-        if worker.made < self._trials_each:
+        if worker.trials_done < self._trials_each:
             self._idle.append(worker)
         else:
             self._let_go(worker, "")
@@ -173,7 +173,7 @@ class LocalEngine:
         return [Lost(worker.job.trial.id, reason, final)] if worker.job is not None else []
 
     def _is_late(self, worker: _LocalWorker) -> bool:
-        return self._trial_seconds is not None and time.monotonic() - worker.begun > self._trial_seconds
+        return self._trial_seconds is not None and time.monotonic() - worker.started_at > self._trial_seconds
 
 
 def _kill(process: BaseProcess) -> None:

@@ -82,7 +82,7 @@ class StrategyBill(Struct, frozen=True):
     def __add__(self, other: StrategyBill) -> StrategyBill:
         """Return the cost of two conversations of one session."""
         return StrategyBill(
-            tuple(round(one + its, 6) for one, its in zip(self.usd, other.usd, strict=True)),
+            tuple(round(own + its, 6) for own, its in zip(self.usd, other.usd, strict=True)),
             max(self.peak_tokens, other.peak_tokens),
             *(getattr(self, name) + getattr(other, name) for name in ("facts", "lost", "frames", "across", "rereads")),
         )
@@ -135,21 +135,21 @@ def study(
         raise UsageError(f"{rows} contains figures of other strategies; name another file with --rows")
     files = {entry.file for entry in entries.values()}
     paths = (path for path in distinct_files(folder) if path.name != TOOLS)
-    left = [path for path in paths if path.relative_to(folder).as_posix() not in files]
+    pending = [path for path in paths if path.relative_to(folder).as_posix() not in files]
     # a fixed pseudo-random order, so that a study that was stopped covers a sample
-    left.sort(key=lambda path: hashlib.sha256(path.name.encode()).digest())
+    pending.sort(key=lambda path: hashlib.sha256(path.name.encode()).digest())
     try:
         with rows.open("ab") as out:
             finished = set[str]()
-            report_work("recordings", 0, len(left))
-            for entry in each_entry(folder, left, jobs, strategies):
-                made = replace(entry, code=code_digest())
-                out.write(msgspec.json.encode(made) + b"\n")
+            report_work("recordings", 0, len(pending))
+            for entry in each_entry(folder, pending, jobs, strategies):
+                row = replace(entry, code=code_digest())
+                out.write(msgspec.json.encode(row) + b"\n")
                 out.flush()
-                entries[made.file, made.session] = made
-                done(made)
-                finished.add(made.file)
-                report_work("recordings", len(finished), len(left))
+                entries[row.file, row.session] = row
+                done(row)
+                finished.add(row.file)
+                report_work("recordings", len(finished), len(pending))
     except OSError as error:
         raise UsageError(f"{rows} cannot be written ({error.strerror}); choose another file with --rows") from error
     return tuple(sorted(entries.values(), key=lambda entry: (entry.file, entry.session)))
@@ -244,9 +244,9 @@ def entries_of(
             filled = replace(
                 entry, session=session.id, model=folder_model if suite else recorded_model.rsplit("/", 1)[-1],
                 task=_task(session, file, suite), origin=session.origin, left_out=tuple(session.left_out),
-                timed=is_timed(session), recorded_bill=_stated(session),
+                timed=is_timed(session), recorded_bill=_recorded_bills(session),
             )  # fmt: skip
-            entries.append(_told(filled, session, tools, advised_at))
+            entries.append(_with_bills(filled, session, tools, advised_at))
     except StackmemError as error:
         entries.append(replace(entry, unread=str(error).replace(str(folder), "DIR")[:300]))
     except RecursionError:
@@ -261,7 +261,7 @@ def _task(session: RecordedSession, file: Path, suite: str) -> str:
     return file.name.split(".", 1)[0] if suite else f"{session.id} {file.name}"
 
 
-def _stated(session: RecordedSession) -> tuple[float, ...]:
+def _recorded_bills(session: RecordedSession) -> tuple[float, ...]:
     """Return the bill of the recorded usage at each price of cached reads; empty if a reply lacks its usage."""
     usages = [reply.usage for reply in session.replies() if reply.parts]
     if not usages or not all(usage.prompt and usage.output for usage in usages):
@@ -292,7 +292,7 @@ def _with_tools(event: Event, tools: tuple[ToolSpec, ...]) -> Event:
     return replace(event, tools=tools) if isinstance(event, RunStarted) and not event.tools else event
 
 
-def _told(
+def _with_bills(
     entry: RecordingEntry, session: RecordedSession, tools: tuple[ToolSpec, ...], advised_at: tuple[float, ...]
 ) -> RecordingEntry:
     """Return the entry with the sums over the conversations of its session."""
@@ -305,7 +305,7 @@ def _told(
         *(variant for variants in by_price.values() for variant in variants),
     )
     question = WhatIfQuestion(spelled, PRICED_AS, None if entry.timed else _LATENCY_SECONDS)
-    told, steps, estimated, count = dict[str, StrategyBill](), 0, 0, 0
+    bills_by_name, steps, estimated, count = dict[str, StrategyBill](), 0, 0, 0
     try:
         for conversation in conversations(session):
             events = tuple((fact.at, _with_tools(fact.event, tools)) for fact in facts_of(conversation))
@@ -316,13 +316,13 @@ def _told(
                 at_steps = replace(question, strategies=("stackheap",), phases=FIXED, reread_shares=(0.5,))
                 bills["stackheap fixed"] = _case(tell_again(entry.file, begin_moments, at_steps).rows[1], 0)
             for name, bill in _merged(bills, by_price).items():
-                told[name] = told[name] + bill if name in told else bill
+                bills_by_name[name] = bills_by_name[name] + bill if name in bills_by_name else bill
             steps, estimated, count = steps + result.steps, estimated + result.estimated_replies, count + 1
     except StackmemError as error:
         return replace(entry, unread=str(error)[:300])
-    if not told:
+    if not bills_by_name:
         return replace(entry, unread="does not contain replies of a model, so there is nothing to evaluate")
-    return replace(entry, steps=steps, estimated=estimated, conversations=count, bills=told)
+    return replace(entry, steps=steps, estimated=estimated, conversations=count, bills=bills_by_name)
 
 
 def _merged(bills: dict[str, StrategyBill], by_price: dict[str, tuple[str, ...]]) -> dict[str, StrategyBill]:

@@ -140,19 +140,21 @@ def _turning_share(best: Interval | None, middle: Interval | None, worst: Interv
 
 
 def _line(name: str, entries: Sequence[RecordingEntry]) -> EvidenceLine:
-    chosen = [entry for entry in entries if name in entry.bills]
+    own_entries = [entry for entry in entries if name in entry.bills]
     positions = range(len(READS))
-    bills = [_by_task(chosen, _bills(name, position)) for position in positions]
+    bills = [_by_task(own_entries, _bills(name, position)) for position in positions]
     return EvidenceLine(
         name,
         tuple(ratio_of_sums(*each) for each in bills),
         tuple(mean_of_ratios(*each) for each in bills),
         differing_tasks(*bills[0]),
-        tuple(over_tasks(chosen, _dearer(name, position), share=True) for position in positions),
-        over_tasks(chosen, lambda entry: (entry.bills[name].lost, entry.bills[name].facts), share=True),
-        sum(entry.bills[name].frames for entry in chosen) / len(chosen),
-        sum(entry.bills[name].rereads for entry in chosen) / len(chosen),
-        sums=tuple(_sums(name, [entry for entry in chosen if entry.model == model]) for model in _models(chosen)),
+        tuple(over_tasks(own_entries, _dearer(name, position), share=True) for position in positions),
+        over_tasks(own_entries, lambda entry: (entry.bills[name].lost, entry.bills[name].facts), share=True),
+        sum(entry.bills[name].frames for entry in own_entries) / len(own_entries),
+        sum(entry.bills[name].rereads for entry in own_entries) / len(own_entries),
+        sums=tuple(
+            _sums(name, [entry for entry in own_entries if entry.model == model]) for model in _models(own_entries)
+        ),
     )
 
 
@@ -180,8 +182,8 @@ def _dearer(name: str, position: int) -> Sums:
 
 def over_tasks(entries: Sequence[RecordingEntry], sums: Sums, *, share: bool = False) -> Interval | None:
     """Return the ratio of sums per model, averaged over the models; None if every denominator is 0."""
-    over, under = _by_task(entries, sums)
-    return share_of_sums(over, under) if share else ratio_of_sums(over, under)
+    numerators, denominators = _by_task(entries, sums)
+    return share_of_sums(numerators, denominators) if share else ratio_of_sums(numerators, denominators)
 
 
 def _by_task(entries: Sequence[RecordingEntry], sums: Sums) -> tuple[Any, Any]:
@@ -189,13 +191,13 @@ def _by_task(entries: Sequence[RecordingEntry], sums: Sums) -> tuple[Any, Any]:
     np = arrays()
     tasks = {task: row for row, task in enumerate(sorted({entry.task for entry in entries}))}
     models = {model: column for column, model in enumerate(sorted({entry.model for entry in entries}))}
-    over, under = np.zeros((len(tasks), len(models))), np.zeros((len(tasks), len(models)))
+    numerators, denominators = np.zeros((len(tasks), len(models))), np.zeros((len(tasks), len(models)))
     for entry in entries:
         numerator, denominator = sums(entry)
-        over[tasks[entry.task], models[entry.model]] += numerator
-        under[tasks[entry.task], models[entry.model]] += denominator
-    held = under.sum(axis=0) > 0
-    return over[:, held], under[:, held]
+        numerators[tasks[entry.task], models[entry.model]] += numerator
+        denominators[tasks[entry.task], models[entry.model]] += denominator
+    nonzero = denominators.sum(axis=0) > 0
+    return numerators[:, nonzero], denominators[:, nonzero]
 
 
 def ratio_of_sums(tops: Any, bottoms: Any) -> Interval | None:
@@ -240,18 +242,18 @@ def _mean_ratio(tops: Any, bottoms: Any, *, enough: bool, transformed: bool) -> 
     return Interval(float(_estimates(arrays().ones((1, len(tops))), tops, bottoms)[0][0]), None, None, len(tops))
 
 
-def _estimates(weights: Any, over: Any, under: Any) -> tuple[Any, Any, Any]:
+def _estimates(weights: Any, numerators: Any, denominators: Any) -> tuple[Any, Any, Any]:
     """Return the mean ratio of the models for each row of weights, its standard error, and the skew of the tasks.
 
     Error and skew are those of how much each task moves the mean ratio. A model without any task in a row is ignored
     there.
     """
     np = arrays()
-    tops, bottoms, count = weights @ over, weights @ under, over.shape[0]
+    tops, bottoms, count = weights @ numerators, weights @ denominators, numerators.shape[0]
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = np.where(bottoms > 0, tops / bottoms, 0.0)
         scale = np.where(bottoms > 0, 1 / bottoms, 0.0) / (bottoms > 0).sum(axis=1, keepdims=True)
-    moved = scale @ over.T - (scale * ratios) @ under.T
+    moved = scale @ numerators.T - (scale * ratios) @ denominators.T
     second, third = (weights * moved**2).sum(axis=1), (weights * moved**3).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         skews = np.where(second > 0, third / count / (second / count) ** 1.5, 0.0)
@@ -259,16 +261,18 @@ def _estimates(weights: Any, over: Any, under: Any) -> tuple[Any, Any, Any]:
     return ratios.sum(axis=1) / (bottoms > 0).sum(axis=1), errors, skews
 
 
-def _ends(over: Any, under: Any, *, transformed: bool) -> tuple[float, float, float]:
+def _ends(numerators: Any, denominators: Any, *, transformed: bool) -> tuple[float, float, float]:
     """Return the mean ratio and its interval: at each end the widest of t, studentized bootstrap, and Hall's.
 
     The first two work on the logarithm. Hall's transformation also follows how the skew changes between samples.
     """
-    np, count = arrays(), len(over)
-    (value,), (error,), (skew,) = (figure.tolist() for figure in _estimates(np.ones((1, count)), over, under))
+    np, count = arrays(), len(numerators)
+    (value,), (error,), (skew,) = (
+        figure.tolist() for figure in _estimates(np.ones((1, count)), numerators, denominators)
+    )
     if value <= 0 or error <= 1e-12 * value:
         return value, value, value
-    ratios, errors, skews = _estimates(_draws(count), over, under)
+    ratios, errors, skews = _estimates(_draws(count), numerators, denominators)
     usable = (ratios > 0) & (errors > 1e-12 * ratios)
     ratios, errors, skews = ratios[usable], errors[usable], skews[usable]
     levels = (1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2
@@ -284,13 +288,16 @@ def _ends(over: Any, under: Any, *, transformed: bool) -> tuple[float, float, fl
     return value, max(0.0, min(low, lowest)), max(high, highest)
 
 
-def _share_ends(over: Any, under: Any) -> tuple[float, float]:
+def _share_ends(numerators: Any, denominators: Any) -> tuple[float, float]:
     """Return the t interval of a share with one more task at 0 and one at 1, so that it is wide if all are equal."""
     np = arrays()
-    usual = under.mean(axis=0)[None]
-    over, under = np.vstack((over, np.zeros_like(usual), usual)), np.vstack((under, usual, usual))
-    values, errors, _ = _estimates(np.ones((1, len(over))), over, under)
-    reach = t_quantile(CONFIDENCE, len(over) - 1) * float(errors[0])
+    usual = denominators.mean(axis=0)[None]
+    numerators, denominators = (
+        np.vstack((numerators, np.zeros_like(usual), usual)),
+        np.vstack((denominators, usual, usual)),
+    )
+    values, errors, _ = _estimates(np.ones((1, len(numerators))), numerators, denominators)
+    reach = t_quantile(CONFIDENCE, len(numerators) - 1) * float(errors[0])
     return max(0.0, float(values[0]) - reach), min(1.0, float(values[0]) + reach)
 
 

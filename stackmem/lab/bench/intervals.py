@@ -95,15 +95,19 @@ def wider_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> P
     if len(values) < _MIN_FOR_BOOTSTRAP or min(values) == max(values):
         return low, high
     np = arrays()
-    drawn, ends = _studentized(tuple(values)), ((1 - confidence) / 2, (1 + confidence) / 2)
-    least, most = np.quantile(drawn.distances, ends)
+    resamples, ends = _studentized(tuple(values)), ((1 - confidence) / 2, (1 + confidence) / 2)
+    least, most = np.quantile(resamples.distances, ends)
     if len(values) < _MIN_FOR_TRANSFORMATION:
-        return min(low, drawn.middle - float(most) * drawn.error), max(high, drawn.middle - float(least) * drawn.error)
+        return min(low, resamples.middle - float(most) * resamples.error), max(
+            high, resamples.middle - float(least) * resamples.error
+        )
     lowest, highest = (
-        halls_distance(float(end), drawn.skew, drawn.count) for end in np.quantile(drawn.transformed, ends)
+        halls_distance(float(end), resamples.skew, resamples.count) for end in np.quantile(resamples.transformed, ends)
     )
     reach_down, reach_up = max(float(most), highest), min(float(least), lowest)
-    return min(low, drawn.middle - reach_down * drawn.error), max(high, drawn.middle - reach_up * drawn.error)
+    return min(low, resamples.middle - reach_down * resamples.error), max(
+        high, resamples.middle - reach_up * resamples.error
+    )
 
 
 def studentized_p(values: Sequence[float]) -> float:
@@ -113,12 +117,12 @@ def studentized_p(values: Sequence[float]) -> float:
     """
     if len(values) < _MIN_FOR_BOOTSTRAP or min(values) == max(values):
         return 0.0
-    drawn = _studentized(tuple(values))
-    at = drawn.middle / drawn.error
-    plain = _two_sided(at, drawn.distances)
+    resamples = _studentized(tuple(values))
+    at = resamples.middle / resamples.error
+    plain = _two_sided(at, resamples.distances)
     if len(values) < _MIN_FOR_TRANSFORMATION:
         return plain
-    return max(plain, _two_sided(halls_transformation(at, drawn.skew, drawn.count), drawn.transformed))
+    return max(plain, _two_sided(halls_transformation(at, resamples.skew, resamples.count), resamples.transformed))
 
 
 def _two_sided(at: float, distances: Any) -> float:
@@ -164,11 +168,11 @@ def _studentized(values: tuple[float, ...]) -> _Studentized:
     middle, error = float(sample.mean()), float(sample.std(ddof=1)) / sqrt(count)
     dice, far, skews = np.random.default_rng(SEED), [], []
     for size in _batches(count):
-        drawn = sample[dice.integers(0, count, (size, count))]
-        errors = drawn.std(axis=1, ddof=1) / sqrt(count)
+        samples = sample[dice.integers(0, count, (size, count))]
+        errors = samples.std(axis=1, ddof=1) / sqrt(count)
         usable = errors > 0  # a resample that drew the same value every time has no standard error
-        means, deviations = drawn.mean(axis=1), drawn.std(axis=1)
-        third = ((drawn - means[:, None]) ** 3).mean(axis=1)
+        means, deviations = samples.mean(axis=1), samples.std(axis=1)
+        third = ((samples - means[:, None]) ** 3).mean(axis=1)
         far.append((means[usable] - middle) / errors[usable])
         skews.append(third[usable] / deviations[usable] ** 3)
     distances, skew = np.concatenate(far), float(((sample - middle) ** 3).mean() / sample.std() ** 3)
@@ -190,27 +194,30 @@ def ratio(pairs: Sequence[Pair], confidence: float = CONFIDENCE) -> Interval | N
     values are 0, or of the first, the interval is taken on the plain ratio, and the upper end can be ``inf``.
     """
     np = arrays()
-    whole = np.array(whole_pairs(pairs), dtype=float).reshape(-1, 2)
-    over, under = whole[:, 0], whole[:, 1]
-    if not len(whole) or under.sum() == 0:
+    complete = np.array(whole_pairs(pairs), dtype=float).reshape(-1, 2)
+    numerators, denominators = complete[:, 0], complete[:, 1]
+    if not len(complete) or denominators.sum() == 0:
         return None
-    value, count = float(over.sum() / under.sum()), len(whole)
+    value, count = float(numerators.sum() / denominators.sum()), len(complete)
     if count < 2:
         return Interval(value, None, None, count)
     scales = (np.log, np.exp), (np.asarray, np.asarray), (np.reciprocal, _reciprocal)
     for there, back in scales:
         with np.errstate(divide="ignore", invalid="ignore"):
-            low, high = _of_ratio(over, under, there, confidence)
+            low, high = _of_ratio(numerators, denominators, there, confidence)
         if isfinite(low) and isfinite(high):
             ends = sorted((float(back(low)), float(back(high))))
-            return Interval(value, max(0.0, ends[0]) if min(over) >= 0 else ends[0], ends[1], count)
+            return Interval(value, max(0.0, ends[0]) if min(numerators) >= 0 else ends[0], ends[1], count)
     return Interval(value, 0.0, inf, count)
 
 
-def _of_ratio(over: Any, under: Any, scale: Callable[[Any], Any], confidence: float) -> Pair:
+def _of_ratio(numerators: Any, denominators: Any, scale: Callable[[Any], Any], confidence: float) -> Pair:
     """Return the interval on the given scale. It is not finite if leaving out a unit makes the ratio undefined."""
-    np, count = arrays(), len(over)
-    middle, error = float(scale(over.sum() / under.sum())), float(_jackknife(over, under, scale))
+    np, count = arrays(), len(numerators)
+    middle, error = (
+        float(scale(numerators.sum() / denominators.sum())),
+        float(_jackknife(numerators, denominators, scale)),
+    )
     if not isfinite(error) or error == 0:
         return (middle, middle) if error == 0 else (inf, inf)
     reach = t_quantile(confidence, count - 1) * error
@@ -219,18 +226,21 @@ def _of_ratio(over: Any, under: Any, scale: Callable[[Any], Any], confidence: fl
         return low, high
     dice, far = np.random.default_rng(SEED), []
     for size in _batches(count):
-        drawn = dice.integers(0, count, (size, count))
-        errors = _jackknife(over[drawn], under[drawn], scale)
-        far.append((scale(over[drawn].sum(axis=1) / under[drawn].sum(axis=1)) - middle) / errors)
+        indices = dice.integers(0, count, (size, count))
+        errors = _jackknife(numerators[indices], denominators[indices], scale)
+        far.append((scale(numerators[indices].sum(axis=1) / denominators[indices].sum(axis=1)) - middle) / errors)
     distances = np.concatenate(far)
     lower, higher = np.quantile(distances[np.isfinite(distances)], ((1 - confidence) / 2, (1 + confidence) / 2))
     return min(low, middle - float(higher) * error), max(high, middle - float(lower) * error)
 
 
-def _jackknife(over: Any, under: Any, scale: Callable[[Any], Any]) -> Any:
+def _jackknife(numerators: Any, denominators: Any, scale: Callable[[Any], Any]) -> Any:
     """Return the jackknife standard error of a ratio of sums on a scale, along the last axis."""
-    left = scale((over.sum(axis=-1, keepdims=True) - over) / (under.sum(axis=-1, keepdims=True) - under))
-    return left.std(axis=-1) * sqrt(over.shape[-1] - 1)
+    without_one = scale(
+        (numerators.sum(axis=-1, keepdims=True) - numerators)
+        / (denominators.sum(axis=-1, keepdims=True) - denominators)
+    )
+    return without_one.std(axis=-1) * sqrt(numerators.shape[-1] - 1)
 
 
 def _reciprocal(value: float) -> float:

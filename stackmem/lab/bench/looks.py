@@ -55,8 +55,8 @@ def refuse_looks(plan: BenchPlan) -> None:
     if not 2 <= plan.looks <= MAX_LOOKS:
         raise UsageError(f"{plan.looks} looks are not possible; give --looks from 2 to {MAX_LOOKS} with --decide-on")
     if plan.decide_on not in FIGURES:
-        given = f"unknown --decide-on {plan.decide_on[:40]!a}" if plan.decide_on else "--looks needs --decide-on"
-        raise UsageError(f"{given}; use one of {', '.join(FIGURES)}")
+        problem = f"unknown --decide-on {plan.decide_on[:40]!a}" if plan.decide_on else "--looks needs --decide-on"
+        raise UsageError(f"{problem}; use one of {', '.join(FIGURES)}")
     if plan.trials < plan.looks:
         raise UsageError(f"{plan.looks} looks need at least {plan.looks} seeds; give --trials {plan.looks} or more")
     if plan.decide_on == "bill" and not plan.price:
@@ -80,8 +80,8 @@ def levels(looks: int) -> tuple[float, ...]:
     """Return what each look spends of the 5 %. Together they spend all of it."""
     normal = library().norm
     end = normal.isf(ALPHA / 2)
-    spent = [2 * float(normal.sf(end / sqrt(look / looks))) for look in range(1, looks + 1)]
-    return tuple(after - before for before, after in pairwise((0.0, *spent)))
+    cumulative = [2 * float(normal.sf(end / sqrt(look / looks))) for look in range(1, looks + 1)]
+    return tuple(after - before for before, after in pairwise((0.0, *cumulative)))
 
 
 def last_level(plan: BenchPlan) -> float:
@@ -136,16 +136,16 @@ def _pairs(
         values.setdefault(trial.variant.name, {})[key] = nan if value is None else float(value)
     base = values[baseline(plan) or ""]
     by_task = not figure.yes_no and len({trial.subject.task for trial in group}) > 1
-    found: dict[str, list[Pair]] = {}
+    pairs_by_name: dict[str, list[Pair]] = {}
     for name, own in values.items():
         units: dict[tuple[Any, ...], list[Pair]] = {}
         for key, value in own.items():
             if isfinite(value) and isfinite(base[key]):
                 units.setdefault(key[:1] if by_task else key, []).append((value, base[key]))
         if own is not base:
-            found[name] = [(fmean(first for first, _ in unit), fmean(second for _, second in unit))
+            pairs_by_name[name] = [(fmean(first for first, _ in unit), fmean(second for _, second in unit))
                            for unit in units.values()]  # fmt: skip
-    return found
+    return pairs_by_name
 
 
 def expected_trials(plan: BenchPlan, rate: float) -> dict[float, float]:
@@ -159,13 +159,13 @@ def expected_trials(plan: BenchPlan, rate: float) -> dict[float, float]:
     expected = {}
     for gap in GAPS:
         other = min(1.0, max(0.0, rate - gap if rate >= 0.5 else rate + gap))
-        lost, gained = rate * (1 - other), other * (1 - rate)
+        lost, gains = rate * (1 - other), other * (1 - rate)
         used = np.full(_SIMULATIONS, at[-1])
         running = np.ones(_SIMULATIONS, dtype=bool)
         counts = np.zeros((_SIMULATIONS, others, 2), dtype=int)
         for look, seeds in enumerate(at):
             new = cells * (seeds - (at[look - 1] if look else 0))
-            counts += dice.multinomial(new, (lost, gained, 1 - lost - gained), (_SIMULATIONS, others))[..., :2]
+            counts += dice.multinomial(new, (lost, gains, 1 - lost - gains), (_SIMULATIONS, others))[..., :2]
             rarer, differing = counts.min(axis=-1), counts.sum(axis=-1)
             p = np.sort(np.minimum(1.0, 2 * library().binom.cdf(rarer, differing, 0.5)), axis=1)
             stops = running & np.all(p * np.arange(others, 0, -1) <= levels(plan.looks)[look], axis=1)

@@ -99,17 +99,17 @@ def trials(plan: BenchPlan) -> Iterator[Trial]:
                 for variant in plan.variants:
                     settings = {**plan.settings, **variant.settings}
                     trial = Trial("", subject, seed, model, variant, settings, plan.agent)
-                    yield msgspec.structs.replace(trial, id=_named(trial))
+                    yield msgspec.structs.replace(trial, id=_readable_id(trial))
 
 
-def _named(trial: Trial) -> str:
+def _readable_id(trial: Trial) -> str:
     """Return a readable name that ends with a digest. The digest covers a task's content, but not its path."""
     subject, variant = trial.subject, trial.variant
-    whole: list[Any] = [
+    identity: list[Any] = [
         msgspec.structs.replace(subject, path=""), trial.seed, trial.model, variant.strategy, trial.settings,
         variant.name,
     ]  # fmt: skip
-    whole += [more for more in (variant.session, trial.agent) if more]
-    digest = hashlib.sha256(msgspec.json.encode(whole, order="deterministic")).hexdigest()[:12]
+    identity += [more for more in (variant.session, trial.agent) if more]
+    digest = hashlib.sha256(msgspec.json.encode(identity, order="deterministic")).hexdigest()[:12]
     words = (subject.label, f"s{trial.seed}", trial.model, variant.name)
     return "_".join(re.sub(r"[^A-Za-z0-9.=-]+", "-", word).strip("-.")[:40] or "x" for word in words) + f"_{digest}"

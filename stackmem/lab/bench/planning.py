@@ -215,7 +215,7 @@ def _subjects(request: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> 
         for world in worlds:
             if world != "all" and world not in WORLDS:
                 raise UsageError(f"no world {world[:60]!a}; {suggestion(world, WORLDS)}")
-        horizons = [_whole(value, HORIZONS) for value in dict.fromkeys(request.horizons or (HORIZON,))]
+        horizons = [_horizon(value, HORIZONS) for value in dict.fromkeys(request.horizons or (HORIZON,))]
         noises = [_noise(value, MAX_NOISE) for value in dict.fromkeys(request.noise or (NOISE,))]
         subjects += [
             TrialSubject(family, family, horizon=horizon, noise=noise)
@@ -230,7 +230,7 @@ def _subjects(request: SuiteRequest, cwd: Path, *, demo: bool, memory: bool) -> 
     return tuple(subjects)
 
 
-def _whole(value: float, allowed: tuple[int, int]) -> int:
+def _horizon(value: float, allowed: tuple[int, int]) -> int:
     low, high = allowed
     if not low <= value <= high or value != int(value):
         raise UsageError(f"invalid horizon {value:g}; give whole numbers from {low} to {high:,}, like 60,300")

@@ -18,12 +18,12 @@ from stackmem.settings.tools.plugins import load_plugins
 RESULTS = "results.sqlite"
 _MAX_TEXT_BYTES = 8 << 30
 
-_WHO = {
+_IDENTITY = {
     "id": "TEXT PRIMARY KEY", "task": "TEXT", "family": "TEXT", "horizon": "INTEGER", "noise": "REAL",
     "seed": "INTEGER", "model": "TEXT", "strategy": "TEXT", "spelled": "TEXT", "settings": "TEXT", "isolation": "TEXT",
     "session": "TEXT",
 }  # fmt: skip
-_WHAT = {
+_OUTCOME = {
     "outcome": "TEXT", "ending": "TEXT", "solved": "INTEGER", "error": "TEXT", "run": "TEXT", "fingerprint": "TEXT",
     "prompts_digest": "TEXT", "digest": "TEXT", "requests": "TEXT", "conversations": "TEXT",
 }  # fmt: skip
@@ -39,11 +39,11 @@ _BILL = {
 def columns() -> dict[str, str]:
     """Return the type of each column, in order. docs/bench.md documents them, except for metrics of plug-ins."""
     load_plugins()
-    if taken := [name for name in METRICS if name not in SHIPPED and name in {**_WHO, **_WHAT, **_BILL}]:
+    if duplicates := [name for name in METRICS if name not in SHIPPED and name in {**_IDENTITY, **_OUTCOME, **_BILL}]:
         raise UsageError(
-            f"the metric {taken[0]} has the name of a column; fix or uninstall the package that provides it"
+            f"the metric {duplicates[0]} has the name of a column; fix or uninstall the package that provides it"
         )
-    return {**_WHO, **_WHAT, **dict.fromkeys(METRICS, "NUMERIC"), **_BILL}
+    return {**_IDENTITY, **_OUTCOME, **dict.fromkeys(METRICS, "NUMERIC"), **_BILL}
 
 
 TIMES = (

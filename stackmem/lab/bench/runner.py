@@ -56,7 +56,7 @@ class Runner:
         self._waiting = deque(trial for trial in trials(plan) if trial.id not in ledger.rows)
         self._running: dict[str, Trial] = {}
         self._attempts: Counter[str] = Counter()
-        self._known = CostEstimates.of(ledger.rows.values())
+        self._estimates = CostEstimates.of(ledger.rows.values())
         self._looks = deque(seeds_at(plan))
         self._seeds = self._looks.popleft()  # trials with larger seeds wait for the next look
 
@@ -76,8 +76,8 @@ class Runner:
                     return "decided"
                 self._seeds, ended = self._looks.popleft(), []
                 continue
-            made = map(self._taken, self._engine.wait(_LOOK_SECONDS))
-            ended = [row for row in made if row is not None]
+            rows = map(self._handle, self._engine.wait(_LOOK_SECONDS))
+            ended = [row for row in rows if row is not None]
         return "interrupted"
 
     def _start(self) -> bool:
@@ -121,9 +121,9 @@ class Runner:
         return self._ledger.paid_usd + open_usd <= total
 
     def _expected(self, trial: Trial) -> float:
-        return expected_usd(trial, self._bounds.prices.get(trial.model), self._known)
+        return expected_usd(trial, self._bounds.prices.get(trial.model), self._estimates)
 
-    def _taken(self, report: Report) -> Row | None:
+    def _handle(self, report: Report) -> Row | None:
         """Handle a report. Returns the row if the trial has ended."""
         match report:
             case TrialDone(row):
@@ -132,13 +132,13 @@ class Runner:
                 provider = provider_of(self._running[id].model)
                 running = sum(provider_of(trial.model) == provider for trial in self._running.values())
                 self._bounds.pace.throttled(provider, running, time.monotonic())
-            case Lost(id, why, final):
+            case Lost(id, reason, final):
                 trial = self._running[id]
                 self._attempts[id] += 1
                 remove_leftover(self._folder / WORK / id)
                 if final or self._attempts[id] >= _ATTEMPTS:
                     suffix = "" if final else "; the second worker ended the same way"
-                    return self._finished(error_row(trial, f"{why}{suffix}", self._folder))
+                    return self._finished(error_row(trial, f"{reason}{suffix}", self._folder))
                 del self._running[id]
                 self._waiting.appendleft(trial)
             case _:
@@ -148,7 +148,7 @@ class Runner:
     def _finished(self, row: Row) -> Row:
         trial = self._running.pop(row["id"])
         self._ledger.add(row)
-        self._known.add(row)
+        self._estimates.add(row)
         if not row.get("rate_limited"):
             self._bounds.pace.finished(provider_of(trial.model))
         return row

@@ -151,10 +151,10 @@ class _Counts:
     def __init__(self) -> None:
         self.total = self.done = self.errors = self.fresh = 0
         self.sums: dict[str, Sums] = {}
-        self.begun = time.monotonic()
+        self.started_at = time.monotonic()
 
     def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None:
-        self.begun = time.monotonic()
+        self.started_at = time.monotonic()
         self.total = plan.count
         self.done = len(rows)
         self.errors = sum(row["outcome"] == "error" for row in rows.values())
@@ -173,11 +173,11 @@ class _Counts:
         return f"{done}, {progress.running} running{errors}{cost}, {self.remaining()}"
 
     def remaining(self) -> str:
-        gone = time.monotonic() - self.begun
+        elapsed = time.monotonic() - self.started_at
         if self.fresh < 2 or self.done >= self.total:
-            return f"{gone:.0f} s"
-        remaining = gone / self.fresh * (self.total - self.done)
-        return f"{gone:.0f} s, about {remaining:.0f} s to go"
+            return f"{elapsed:.0f} s"
+        remaining = elapsed / self.fresh * (self.total - self.done)
+        return f"{elapsed:.0f} s, about {remaining:.0f} s to go"
 
 
 class PlainBench(PlainLines):
@@ -186,7 +186,7 @@ class PlainBench(PlainLines):
     def __init__(self, *, quiet: bool) -> None:
         super().__init__(quiet=quiet)
         self._counts = _Counts()
-        self._said = 0.0
+        self._last_line_at = 0.0
 
     def begin(self, plan: BenchPlan, rows: Mapping[str, Row]) -> None:
         self._counts.begin(plan, rows)
@@ -198,8 +198,8 @@ class PlainBench(PlainLines):
         if progress.row["outcome"] == "error":
             self._say(_error_line(progress.row))
         now = time.monotonic()
-        if now - self._said >= _LINE_SECONDS or self._counts.done == self._counts.total:
-            self._said = now
+        if now - self._last_line_at >= _LINE_SECONDS or self._counts.done == self._counts.total:
+            self._last_line_at = now
             self._say(self._counts.line(progress))
 
 

@@ -41,12 +41,12 @@ class Requester(Unattended):
     """Sends the requests in order and then leaves."""
 
     def __init__(self, requests: Sequence[str]) -> None:
-        self._left = deque(requests)
+        self._pending = deque(requests)
 
     def request(self) -> str:
-        if not self._left:
+        if not self._pending:
             raise Left
-        return self._left.popleft()
+        return self._pending.popleft()
 
     def answer(self, question: AskUser) -> str | None:
         return _HERS

@@ -75,8 +75,8 @@ def sign_test(gaps: Sequence[float]) -> float:
 
     For pairs of trials that were solved or not, this is the exact McNemar test.
     """
-    gained, lost = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
-    return float(library().binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+    gains, lost = sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)
+    return float(library().binomtest(gains, gains + lost).pvalue) if gains + lost else 1.0
 
 
 def sign_flips(gaps: Sequence[float]) -> float:
@@ -94,11 +94,11 @@ def sign_flips(gaps: Sequence[float]) -> float:
         for gap in gaps[1:]:
             sums = np.concatenate((sums + gap, sums - gap))
         return float(np.mean(np.abs(sums) >= edge))
-    dice, sizes, far, drawn = np.random.default_rng(SEED), batch(len(gaps)), 0, 0
-    while drawn < _SIGN_SAMPLES:
-        signs = dice.choice((-1.0, 1.0), (min(sizes, _SIGN_SAMPLES - drawn), len(gaps)))
-        far, drawn = far + int(np.sum(np.abs(signs @ np.array(gaps)) >= edge)), drawn + len(signs)
-    return (far + 1) / (drawn + 1)
+    dice, sizes, far, samples = np.random.default_rng(SEED), batch(len(gaps)), 0, 0
+    while samples < _SIGN_SAMPLES:
+        signs = dice.choice((-1.0, 1.0), (min(sizes, _SIGN_SAMPLES - samples), len(gaps)))
+        far, samples = far + int(np.sum(np.abs(signs @ np.array(gaps)) >= edge)), samples + len(signs)
+    return (far + 1) / (samples + 1)
 
 
 def amounts_test(gaps: Sequence[float]) -> float:
@@ -173,10 +173,10 @@ def least_p(units: int) -> float:
 
 def _gaps(pairs: Sequence[Pair], *, yes_no: bool) -> list[float]:
     """Return the gap in each unit: the difference of shares, or the logarithm of the ratio of amounts."""
-    whole = whole_pairs(pairs)
+    complete = whole_pairs(pairs)
     if yes_no:
-        return [first - second for first, second in whole]
-    return [log(first / second) for first, second in whole if first > 0 < second]
+        return [first - second for first, second in complete]
+    return [log(first / second) for first, second in complete if first > 0 < second]
 
 
 def _effect(gaps: Sequence[float], confidence: float, *, yes_no: bool) -> Interval:
@@ -267,14 +267,14 @@ def _power(units: int, rate: float, other: float, alpha: float) -> float:
     """Return how often the exact sign test with this many units would distinguish the two rates."""
     np = arrays()
 
-    gained, lost = (1 - rate) * other, rate * (1 - other)
-    if units == 0 or gained + lost == 0:
+    gains, lost = (1 - rate) * other, rate * (1 - other)
+    if units == 0 or gains + lost == 0:
         return 0.0
     binom = library().binom
     differing = np.arange(units + 1)
     # The highest count of the rarer direction that is still significant; -1 if not even 0 is.
     edge = binom.ppf(alpha / 2, differing, 0.5)
     edge = np.where(2 * binom.cdf(edge, differing, 0.5) <= alpha, edge, edge - 1)
-    share = gained / (gained + lost)
+    share = gains / (gains + lost)
     detected = binom.cdf(edge, differing, share) + binom.sf(differing - edge - 1, differing, share)
-    return float(np.sum(binom.pmf(differing, units, min(1.0, gained + lost)) * detected))
+    return float(np.sum(binom.pmf(differing, units, min(1.0, gains + lost)) * detected))

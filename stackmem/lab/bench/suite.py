@@ -86,13 +86,13 @@ def merge(flags: SuiteRequest, suite: SuiteRequest) -> SuiteRequest:
 
     A strategy flag also replaces the suite's variants. A task or world flag replaces both its tasks and its worlds.
     """
-    given = {name: value for name, value in msgspec.structs.asdict(flags).items() if value not in (None, (), {}, "")}
-    if "strategies" in given:
-        given["variants"] = ()
-    if given.keys() & {"worlds", "tasks"}:
-        given = {"worlds": (), "tasks": (), **given}
-    given["settings"] = {**suite.settings, **flags.settings}
-    return msgspec.structs.replace(suite, **given)
+    values = {name: value for name, value in msgspec.structs.asdict(flags).items() if value not in (None, (), {}, "")}
+    if "strategies" in values:
+        values["variants"] = ()
+    if values.keys() & {"worlds", "tasks"}:
+        values = {"worlds": (), "tasks": (), **values}
+    values["settings"] = {**suite.settings, **flags.settings}
+    return msgspec.structs.replace(suite, **values)
 
 
 def read_suite(path: Path, home: str) -> SuiteRequest:
@@ -138,13 +138,13 @@ def read_setting(name: str, raw: Any, source: ValuePlace) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _settings(given: Any, path: Path, home: str, key: str) -> dict[str, Any]:
-    if not isinstance(given, Mapping):
+def _settings(table: Any, path: Path, home: str, key: str) -> dict[str, Any]:
+    if not isinstance(table, Mapping):
         raise UsageError(f"{path.name}: {key} is not a table; write [{key}] above its lines")
     folder = path.parent.absolute()
     return {
         name: read_setting(name, raw, ValuePlace(path.name, folder=folder, home=home, key=name, textual=False))
-        for name, raw in given.items()
+        for name, raw in table.items()
     }
 
 

@@ -118,18 +118,18 @@ def run_trial(job: Job, throttled: Callable[[], None] = lambda: None, environ: M
         Interrupted: A signal ended the run.
     """
     started = time.time()
-    begun = time.monotonic()
+    began = time.monotonic()
     try:
         row = _solved(job, throttled, environ)
     except Interrupted:
         raise
     except Exception as error:  # noqa: BLE001 - any failure becomes a row
-        row = error_row(job.trial, _said(error), Path(job.root))
+        row = error_row(job.trial, _error_text(error), Path(job.root))
     return {
         **row,
         "started": round(started, 4),
         "finished": round(time.time(), 4),
-        "wall_seconds": round(time.monotonic() - begun, 4),
+        "wall_seconds": round(time.monotonic() - began, 4),
     }
 
 
@@ -203,8 +203,8 @@ def _solved(job: Job, throttled: Callable[[], None], environ: Mapping[str, str])
     keep_run = job.keep_traces == "all" or (job.keep_traces == "failed" and row["outcome"] != "solved")
     if not keep_run:
         remove_leftover(runs)
-    left = [str(folder.relative_to(root)) if keep_run else "" for folder in (Path(result.run_dir), *conversations)]
-    return {**row, "digest": result.digest, "run": left[0], "conversations": "\n".join(left[1:])}
+    paths = [str(folder.relative_to(root)) if keep_run else "" for folder in (Path(result.run_dir), *conversations)]
+    return {**row, "digest": result.digest, "run": paths[0], "conversations": "\n".join(paths[1:])}
 
 
 def _outcome(result: RunResult, failure: str) -> Row:
@@ -226,7 +226,7 @@ def _outcome(result: RunResult, failure: str) -> Row:
     }
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     message = str(error) if isinstance(error, StackmemError) else blame(error) or f"{type(error).__name__}: {error}"
     return message.encode("utf-8", "replace").decode()[:2_000]
 
@@ -278,7 +278,7 @@ class _TrialWatch:
 
     def __init__(self, throttled: Callable[[], None]) -> None:
         self._throttled = throttled
-        self._told: list[tuple[float, Event, State]] = []
+        self._events: list[tuple[float, Event, State]] = []
         self._fingerprint = Fingerprint()
         self._sessions = 0
 
@@ -287,7 +287,7 @@ class _TrialWatch:
 
     def _take(self, at: float, event: Event, state: State) -> None:
         self._sessions += isinstance(event, RunStarted)
-        self._told.append((at, event, state))
+        self._events.append((at, event, state))
         self._fingerprint.add(event)
         if isinstance(event, ModelFailed) and event.kind == "rate_limited":
             self._throttled()
@@ -309,12 +309,12 @@ class _TrialWatch:
             **(_losses(run) if self._sessions == 1 else {}),
             "fingerprint": self._fingerprint.events,
             "prompts_digest": self._fingerprint.prompts,
-            "rate_limited": sum(isinstance(e, ModelFailed) and e.kind == "rate_limited" for _, e, _ in self._told),
+            "rate_limited": sum(isinstance(e, ModelFailed) and e.kind == "rate_limited" for _, e, _ in self._events),
         }
 
     def _moments(self) -> list[Moment]:
-        moments, before, last = [], State(), self._told[0][0] if self._told else 0.0
-        for seq, (at, event, after) in enumerate(self._told, 1):
+        moments, before, last = [], State(), self._events[0][0] if self._events else 0.0
+        for seq, (at, event, after) in enumerate(self._events, 1):
             before = State() if isinstance(event, RunStarted) else before
             moments.append(Moment(seq, at, last, event, before, after))
             before, last = after, at

@@ -81,7 +81,7 @@ def command(
     """Run tasks under several memory strategies, many times, and store the results in one SQLite file."""
     load_plugins()  # a world may come from a plug-in
     cwd = Path.cwd()
-    folder = cwd / _named(output)
+    folder = cwd / _output_folder(output)
     suites, names = _suites_and_names(subjects or [])
     request = SuiteRequest(
         worlds=tuple(each for each in names if each in WORLDS or each == "all"),
@@ -94,25 +94,25 @@ def command(
         price=price, latency_seconds=latency, pause_seconds=pause, agent=agent, looks=looks, decide_on=decide_on,
     )  # fmt: skip
     environ = _environ_without_keys() if dry_run else os.environ
-    held = _held(cwd / repeat, request) if repeat else None
-    plan = _planned(request, suites, cwd, environ, folder, held)
+    archived = _archive_to_repeat(cwd / repeat, request) if repeat else None
+    plan = _planned(request, suites, cwd, environ, folder, archived)
     means = _means(jobs, engine, scheduler, concurrency or (), total_usd, trial_seconds, retry_errors=retry_errors)
     if dry_run:
         _show_plan(plan, folder, environ, as_json=json)
         return
     with open_bench_screen(quiet=quiet) as screen:
         came = run_bench(plan, folder, means, os.environ, screen.begin, screen)
-    _show(came, plan, Path(_named(output)), as_json=json)
-    _settle(came, folder, cwd / archive if archive else None, held)
+    _show(came, plan, Path(_output_folder(output)), as_json=json)
+    _settle(came, folder, cwd / archive if archive else None, archived)
 
 
-def _named(output: str | None) -> str:
+def _output_folder(output: str | None) -> str:
     if not output:
         raise UsageError("missing output folder; pass -o DIR")
     return output
 
 
-def _held(path: Path, request: SuiteRequest) -> BenchArchive:
+def _archive_to_repeat(path: Path, request: SuiteRequest) -> BenchArchive:
     """Return the archive to repeat, after checking that this machine can repeat it."""
     from stackmem.lab.comparison.bench_archive import read_archive, refuse_unlike
 
@@ -169,10 +169,10 @@ def _suites_and_names(subjects: list[str]) -> tuple[list[str], list[str]]:
     return suites, [subject for subject in subjects if subject not in suites]
 
 
-def _keep(which: str | None) -> Keep | None:
-    if which is not None and which not in get_args(Keep):
-        raise UsageError(f"unknown --keep-traces {which!r}; use one of {', '.join(get_args(Keep))}")
-    choice: Keep | None = msgspec.convert(which, Keep | None)
+def _keep(name: str | None) -> Keep | None:
+    if name is not None and name not in get_args(Keep):
+        raise UsageError(f"unknown --keep-traces {name!r}; use one of {', '.join(get_args(Keep))}")
+    choice: Keep | None = msgspec.convert(name, Keep | None)
     return choice
 
 

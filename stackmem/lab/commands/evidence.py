@@ -50,26 +50,26 @@ def command(
     """Compute what recordings of real agents would have cost under memory strategies, with intervals over tasks."""
     load_plugins()
     jobs = jobs or os.cpu_count() or 1
-    chosen = parse_strategies(strategies) if strategies else ()
+    selected = parse_strategies(strategies) if strategies else ()
     if str(folder) == OWN_RECORDINGS:
         if rows or archive or repeat:
             raise UsageError("evidence mine stores no figures; leave out --rows, --archive and --repeat")
-        _mine(newest, jobs, chosen or OWN_STRATEGIES, output)
+        _study_own(newest, jobs, selected or OWN_STRATEGIES, output)
         return
     output = output or Path("evidence.html")
     rows_file = rows or output.with_suffix(".jsonl")
-    held = _held(repeat, folder, rows_file) if repeat else None
-    chosen = held.plan.strategies if held else chosen or STRATEGIES
+    archived = _archive_to_repeat(repeat, folder, rows_file) if repeat else None
+    selected = archived.plan.strategies if archived else selected or STRATEGIES
     with shown_work():
-        entries = study(folder, rows_file, jobs, _say_unread, chosen)
+        entries = study(folder, rows_file, jobs, _say_unread, selected)
         write_evidence(entries, output)
     typer.echo("\n".join(summary(entries)))
     typer.echo(f"wrote {output}; the figures of each recording are in {rows_file}")
     if archive is not None:
         write_archive(entries, folder, archive, ["stackmem", *sys.argv[1:]])
         typer.echo(f"archive: {archive}")
-    if held is not None:
-        _compare(held, entries)
+    if archived is not None:
+        _compare(archived, entries)
 
 
 def _say_unread(entry: RecordingEntry) -> None:
@@ -77,30 +77,30 @@ def _say_unread(entry: RecordingEntry) -> None:
         typer.echo(one_line(f"not read: {entry.file}: {entry.unread}"), err=True)
 
 
-def _mine(newest: int, jobs: int, strategies: tuple[str, ...], output: Path | None) -> None:
+def _study_own(newest: int, jobs: int, strategies: tuple[str, ...], output: Path | None) -> None:
     """Study the user's own sessions. Nothing leaves this machine, and nothing is stored without ``output``."""
     home = Path(os.environ.get("HOME") or "~").expanduser()
-    found = own_sessions(home, os.environ, newest)
+    sessions = own_sessions(home, os.environ, newest)
     entries, files = list[RecordingEntry](), set[str]()
     with shown_work():
-        report_work("sessions", 0, len(found.files))
-        for entry in each_entry(home, found.files, jobs, strategies, READS[:1]):
+        report_work("sessions", 0, len(sessions.files))
+        for entry in each_entry(home, sessions.files, jobs, strategies, READS[:1]):
             entries.append(entry)
             files.add(entry.file)
             _say_unread(entry)
-            report_work("sessions", len(files), len(found.files))
-    typer.echo(f"{quantity(len(files), 'recording')} of {len(found.files):,}", err=True)
+            report_work("sessions", len(files), len(sessions.files))
+    typer.echo(f"{quantity(len(files), 'recording')} of {len(sessions.files):,}", err=True)
     first, *others = answer(entries)
     typer.echo(first)
     typer.echo("\n".join(["", *align(rows_of_own(entries), (0, 5), width=terminal_width()), "", *others]))
-    if found.older:
-        typer.echo(f"{found.older:,} older sessions are left out; --newest N takes more")
+    if sessions.older:
+        typer.echo(f"{sessions.older:,} older sessions are left out; --newest N takes more")
     if output is not None:
         write_evidence(entries, output)
         typer.echo(f"wrote {output}")
 
 
-def _held(path: Path, folder: Path, rows: Path) -> EvidenceArchive:
+def _archive_to_repeat(path: Path, folder: Path, rows: Path) -> EvidenceArchive:
     """Return the archive to repeat, if the recordings are the same and no figures exist yet."""
     archive = read_archive(path)
     refuse_unlike(archive, folder)

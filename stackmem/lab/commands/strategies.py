@@ -23,13 +23,13 @@ def command(
     """List the memory strategies, or describe one: what it shows the model, its parameters and tools."""
     load_plugins()
     if name is not None:
-        known = name.partition(":")[0]
-        if known not in STRATEGIES:
+        base = name.partition(":")[0]
+        if base not in STRATEGIES:
             open_strategy(name)  # raises an error that lists the known names
-        doc = _doc(STRATEGIES[known]) or known
+        doc = _doc(STRATEGIES[base]) or base
         typer.echo(f"{doc.replace('``', '`')}\n\ntools: {_tools(name)}")
         return
-    rows = [_row(one, _doc(make)) for one, make in sorted(STRATEGIES.items())]
+    rows = [_row(strategy, _doc(make)) for strategy, make in sorted(STRATEGIES.items())]
     width = max(len(spelled) for spelled, _ in rows)
     for spelled, says in rows:
         typer.echo(f"{spelled:<{width}}  {says}")

@@ -85,8 +85,8 @@ def _lines(result: WhatIf, width: int | None) -> list[str]:
     head = _HEADS[result.unit]
     ordered = sorted(result.rows, key=lambda row: (row.ratio is None, row.ratio or 0.0))
     rows = [head, *(_cells(row, result.unit) for row in ordered)]
-    kept = without_columns(rows, _SPARED, width)
-    table = align(kept, (0, len(kept[0]) - 1), width=width)
+    visible = without_columns(rows, _SPARED, width)
+    table = align(visible, (0, len(visible[0]) - 1), width=width)
     legend = [
         "",
         f"* the strategy of the recording; ratio: {'its bill is' if result.unit == 'USD' else 'its seconds are'} 1",
@@ -128,7 +128,7 @@ def _totals(results: list[WhatIf], width: int | None) -> list[str]:
         applied = [(base, own) for base, own in outcomes if own is not None]
         if not applied:
             continue
-        about = "~" if any(own.estimated for _, own in applied) else ""
+        prefix = "~" if any(own.estimated for _, own in applied) else ""
         pairs = [(base.usd, own.usd) for base, own in applied if base and base.usd and own.usd is not None]
         bill, base_bill = sum(own for _, own in pairs), sum(base for base, _ in pairs)
         timed = [
@@ -138,9 +138,9 @@ def _totals(results: list[WhatIf], width: int | None) -> list[str]:
         rows.append((
             one_line(name),
             f"{len(applied):,}",
-            f"{about}{max(own.peak_tokens for _, own in applied):,}",
-            f"{about}${bill:,.4f}" if pairs else f"{about}{seconds:,.1f} s" if timed else "unknown",
-            f"{about}{bill / base_bill:.2f}" if pairs else f"{about}{seconds / base_seconds:.2f}" if timed else "",
+            f"{prefix}{max(own.peak_tokens for _, own in applied):,}",
+            f"{prefix}${bill:,.4f}" if pairs else f"{prefix}{seconds:,.1f} s" if timed else "unknown",
+            f"{prefix}{bill / base_bill:.2f}" if pairs else f"{prefix}{seconds / base_seconds:.2f}" if timed else "",
             f"{sum(own.loss.step is not None for _, own in applied):,}",
             "",
         ))  # fmt: skip

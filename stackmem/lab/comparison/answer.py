@@ -34,10 +34,10 @@ def certainty(section: Section, wants: Wants) -> str:
     if base is None or len(section.lines) < 2:
         return ""
     best = _cheapest(section, base, wants)
-    chosen = [best] if best else [line for line in section.lines if "bill" in line.against]
-    if not chosen:
+    candidates = [best] if best else [line for line in section.lines if "bill" in line.against]
+    if not candidates:
         return "The strategies share no completed unit, so their costs cannot be compared."
-    comparison = min((line.against["bill"] for line in chosen), key=lambda one: one.p_corrected)
+    comparison = min((line.against["bill"] for line in candidates), key=lambda item: item.p_corrected)
     units = comparison.effect.count
     of = "trials of one world" if section.task else "worlds" if units != 1 else "world"
     if comparison.verdict in ("better", "worse"):
@@ -75,10 +75,10 @@ def _saving(ratio: Interval) -> str:
 
 
 def _solving(best: Line, base: Line) -> str:
-    one, other = (_value(line.figures["solved"]) for line in (best, base))
-    if abs(one - other) > _ALIKE_SHARE:
-        return f"it solves {as_text(one, 'share')}, {base.strategy} {as_text(other, 'share')}"
-    return "both solve all" if one == 1 else f"both solve {as_text(one, 'share')}"
+    share, base_share = (_value(line.figures["solved"]) for line in (best, base))
+    if abs(share - base_share) > _ALIKE_SHARE:
+        return f"it solves {as_text(share, 'share')}, {base.strategy} {as_text(base_share, 'share')}"
+    return "both solve all" if share == 1 else f"both solve {as_text(share, 'share')}"
 
 
 def _enough(comparison: Comparison) -> int | None:

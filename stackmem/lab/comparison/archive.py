@@ -29,7 +29,7 @@ FORMAT = 1
 MAX_BYTES = 1 << 30
 PLAN, ROWS = "plan.json", "results.jsonl"
 _MANIFEST = "manifest.json"
-_SHOWN = 5
+_MAX_LISTED = 5
 _GZIP = b"\x1f\x8b"
 
 Rows = Mapping[str, Mapping[str, Any]]
@@ -106,8 +106,8 @@ def unpack_archive(path: Path) -> tuple[ArchiveManifest, bytes, list[dict[str, A
                 f"{path} is a gzipped tar from an older version of stackmem; create the archive again with --archive"
             )
         with opened_zip(path) as archive:
-            stated, plan, lines = archive.read((_MANIFEST, PLAN, ROWS), MAX_BYTES)
-        manifest = decode_json(stated, ArchiveManifest)
+            manifest_json, plan, lines = archive.read((_MANIFEST, PLAN, ROWS), MAX_BYTES)
+        manifest = decode_json(manifest_json, ArchiveManifest)
         for name, content in ((PLAN, plan), (ROWS, lines)):
             if manifest.files.get(name) != digest(content):
                 raise TraceError(f"{name} in {path} does not match its digest; download the archive again")
@@ -133,9 +133,9 @@ def refuse_unlike(manifest: ArchiveManifest) -> None:
 def differences(manifest: ArchiveManifest, there: Rows, here: Rows, unlike: Collection[str]) -> list[str]:
     """Return a sentence for each difference in the rows; empty if they are equal."""
     sentences = list(_differing(there, here, unlike))
-    more = [f"and {len(sentences) - _SHOWN:,} more"] if len(sentences) > _SHOWN else []
+    more = [f"and {len(sentences) - _MAX_LISTED:,} more"] if len(sentences) > _MAX_LISTED else []
     code = [] if manifest.code == code_digest() else ["the code differs from the archive's"]
-    return [*sentences[:_SHOWN], *more, *code] if sentences else []
+    return [*sentences[:_MAX_LISTED], *more, *code] if sentences else []
 
 
 def _differing(there: Rows, here: Rows, unlike: Collection[str]) -> Iterator[str]:

@@ -83,7 +83,7 @@ def _worlds(plan: BenchPlan) -> dict[str, str]:
     digests = {}
     for subject in plan.subjects:
         if subject.horizon is not None and subject.noise is not None:
-            made = design(subject.family, 1, subject.horizon, subject.noise)
-            text = "\0".join(f"{path}\0{content}" for path, content, _ in task_files(made))
+            world = design(subject.family, 1, subject.horizon, subject.noise)
+            text = "\0".join(f"{path}\0{content}" for path, content, _ in task_files(world))
             digests[subject.label] = digest(text.encode())
     return digests

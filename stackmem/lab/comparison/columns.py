@@ -129,14 +129,14 @@ def cell_texts(line: Line, column: Column) -> tuple[str, str, str]:
     if figure is None:
         return ("", "", "")
     signed = column.against and kind != "ratio"
-    value, within = as_text(figure.value, kind, signed=signed), range_text(figure, kind, signed=signed)
-    return (value, within, comparison.verdict if comparison else "")
+    value, interval = as_text(figure.value, kind, signed=signed), range_text(figure, kind, signed=signed)
+    return (value, interval, comparison.verdict if comparison else "")
 
 
 def cell_text(line: Line, column: Column) -> str:
     """Return the content of a cell as one text."""
-    value, within, verdict = cell_texts(line, column)
-    return " ".join(filter(None, (value, f"({within})" if within else "", verdict)))
+    value, interval, verdict = cell_texts(line, column)
+    return " ".join(filter(None, (value, f"({interval})" if interval else "", verdict)))
 
 
 def _three(size: float) -> str:

@@ -102,12 +102,15 @@ def summary(entries: Sequence[RecordingEntry]) -> list[str]:
     guessed = sum(entry.estimated > 0 for entry in usable)
     if guessed:
         lines.append(f"{guessed:,} recordings lack the usage of replies, whose length is therefore estimated")
-    timed, stated = sum(entry.timed for entry in usable), [entry for entry in usable if entry.recorded_bill]
+    timed, with_usage = sum(entry.timed for entry in usable), [entry for entry in usable if entry.recorded_bill]
     lines.append(f"{timed:,} recordings state their times; in the others, requests are ten seconds apart")
-    if stated:
-        bills = (sum(entry.bills["full"].usd[0] for entry in stated), sum(entry.recorded_bill[0] for entry in stated))
+    if with_usage:
+        bills = (
+            sum(entry.bills["full"].usd[0] for entry in with_usage),
+            sum(entry.recorded_bill[0] for entry in with_usage),
+        )
         lines.append(
-            f"{len(stated):,} recordings state the usage of every reply; the simulated bill of full is "
+            f"{len(with_usage):,} recordings state the usage of every reply; the simulated bill of full is "
             f"{bills[0] / bills[1]:.2f} of theirs"
         )
     return lines

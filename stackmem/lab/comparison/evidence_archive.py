@@ -73,8 +73,8 @@ def read_archive(path: Path) -> EvidenceArchive:
     """Read the archive of a study."""
     manifest, plan, rows = unpack_archive(path)
     try:
-        told = decode_json(plan, EvidencePlan)
-        return EvidenceArchive(manifest, told, tuple(msgspec.convert(row, RecordingEntry) for row in rows))
+        stored_plan = decode_json(plan, EvidencePlan)
+        return EvidenceArchive(manifest, stored_plan, tuple(msgspec.convert(row, RecordingEntry) for row in rows))
     except msgspec.DecodeError as error:
         raise TraceError(f"{path} is not an archive of a study of recordings ({error})") from error
 

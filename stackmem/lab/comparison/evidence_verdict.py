@@ -22,11 +22,11 @@ _ROW, _LEFT, _WIDTH, _RIGHT = 22, 150, 760, 16
 
 def verdict(table: EvidenceTable) -> tuple[str, str]:
     """Return the strategy with the lowest expected bill, and how sure that is; empty without a strategy."""
-    known = [(bill, line) for line in table.lines if (bill := _bill(line)) and line.name.split(" ")[-1] not in _BOUNDS]
-    known = [(bill, line) for bill, line in known if line.name != "full"]
-    if not known:
+    bills = [(bill, line) for line in table.lines if (bill := _bill(line)) and line.name.split(" ")[-1] not in _BOUNDS]
+    bills = [(bill, line) for bill, line in bills if line.name != "full"]
+    if not bills:
         return "", ""
-    bill, line = min(known, key=lambda pair: pair[0].value)
+    bill, line = min(bills, key=lambda pair: pair[0].value)
     at = f"at cached reads of {READS[0]:g}"
     if bill.value < 1:
         first = f"{line.name} costs {_percent(1 - bill.value)} less than full{_ends(bill)} {at}."

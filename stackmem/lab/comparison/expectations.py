@@ -30,21 +30,21 @@ def expectation_rows(trials: Sequence[TrialRow], wants: Wants) -> list[list[str]
 
     It is empty unless at least four families ran under one model together with the baseline.
     """
-    shown = [["model", "family", "as expected", "expected, but not hurt", "hurt unexpectedly"]]
+    rows = [["model", "family", "as expected", "expected, but not hurt", "hurt unexpectedly"]]
     for group in dict.fromkeys(trial.group for trial in trials):
         hurt = _hurt([trial for trial in trials if trial.group == group and not trial.failed], wants)
         strategies = {name for names in hurt.values() for name in names}
-        for family, found in hurt.items():
+        for family, hits in hurt.items():
             expected = set(WORLDS[family].hurts)
-            there = {name for name, hit in found.items() if hit}
-            ran = {name for name in found if _base(name) in expected}
-            shown.append([
-                group[0], family, _named(ran & there), _named(ran - there),
-                _named(there - ran) or ("none" if not there else ""),
+            there = {name for name, hit in hits.items() if hit}
+            ran = {name for name in hits if _base(name) in expected}
+            rows.append([
+                group[0], family, _name_list(ran & there), _name_list(ran - there),
+                _name_list(there - ran) or ("none" if not there else ""),
             ])  # fmt: skip
             if strategies and there == strategies:
-                shown[-1][-1] += " (all)"
-    return shown if len(shown) > 1 else []
+                rows[-1][-1] += " (all)"
+    return rows if len(rows) > 1 else []
 
 
 def _hurt(trials: Sequence[TrialRow], wants: Wants) -> dict[str, dict[str, bool]]:
@@ -90,5 +90,5 @@ def _base(strategy: str) -> str:
     return strategy.partition(":")[0]
 
 
-def _named(names: set[str]) -> str:
+def _name_list(names: set[str]) -> str:
     return ", ".join(sorted(names))

@@ -113,15 +113,15 @@ def sections(results: BenchRows, wants: Wants) -> list[Section]:
         )
         if len(horizons) > 1:
             for horizon in horizons:
-                chosen = [trial for trial in group_trials if trial.horizon == horizon]
-                result.append(_section(chosen, "", horizon, f"Horizon {horizon:g}", wants))
+                subset = [trial for trial in group_trials if trial.horizon == horizon]
+                result.append(_section(subset, "", horizon, f"Horizon {horizon:g}", wants))
         if len(tasks) == 1 and len(horizons) <= 1:
             continue
         for task in tracked(tasks, "tables of tasks"):
             for horizon in sorted({trial.horizon for trial in group_trials if trial.task == task}, key=_nan_first):
-                chosen = [trial for trial in group_trials if trial.task == task and _same(trial.horizon, horizon)]
+                subset = [trial for trial in group_trials if trial.task == task and _equal(trial.horizon, horizon)]
                 title = f"{task}, horizon {horizon:g}" if isfinite(horizon) and len(horizons) > 1 else task
-                result.append(_section(chosen, task, horizon, title, wants))
+                result.append(_section(subset, task, horizon, title, wants))
     return result
 
 
@@ -130,10 +130,14 @@ def _section(trials: Sequence[TrialRow], task: str, horizon: float, title: str, 
     by_strategy: dict[str, list[TrialRow]] = {}
     for trial in trials:
         by_strategy.setdefault(trial.strategy, []).append(trial)
-    held, unit = _against(by_strategy, wants), _unit_of(trials)
+    comparisons, unit = _against(by_strategy, wants), _unit_of(trials)
     lines = [
         _line(
-            name, strategy_trials, {figure: held[figure][name] for figure in held if name in held[figure]}, wants, unit
+            name,
+            strategy_trials,
+            {figure: comparisons[figure][name] for figure in comparisons if name in comparisons[figure]},
+            wants,
+            unit,
         )
         for name, strategy_trials in by_strategy.items()
     ]
@@ -157,8 +161,8 @@ def _against(by_strategy: Mapping[str, Sequence[TrialRow]], wants: Wants) -> dic
         return {name: _pairs(trials, base, value, unit) for name, trials in others.items()}
 
     compared = {
-        figure: compare(pairs(value, unit), wanted, yes_no=figure == "solved", alpha=wants.alpha)
-        for figure, (value, wanted) in judged.items()
+        figure: compare(pairs(value, unit), direction, yes_no=figure == "solved", alpha=wants.alpha)
+        for figure, (value, direction) in judged.items()
     }
     if len({trial.task for trials in by_strategy.values() for trial in trials}) > 1:  # otherwise the same as ``solved``
         here = pairs(lambda trial: trial.solved, lambda trial: trial.pairing)
@@ -229,7 +233,7 @@ def _best_first(line: Line) -> tuple[float, float, str]:
     return (-solved.value if solved else 1.0, cost.value if cost else float("inf"), line.strategy)
 
 
-def _same(first: float, second: float) -> bool:
+def _equal(first: float, second: float) -> bool:
     return first == second or (not isfinite(first) and not isfinite(second))
 
 

@@ -28,7 +28,7 @@ READING = (
     "exact McNemar test: it is about the trials that ran, not about worlds in general."
 )
 _FIRST = ("command", "date", "version", "machine", "python")
-_SAID = ("models", "trials", "price")
+_FACT_NAMES = ("models", "trials", "price")
 
 
 def facts(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
@@ -41,18 +41,18 @@ def facts(results: BenchRows, wants: Wants) -> list[tuple[str, str]]:
             f"{len(trials):,}" + (f", of which {errors:,} ended with an error and do not count" if errors else ""),
         ),
         ("strategies", _counted({trial.strategy for trial in trials})),
-        ("tasks", _named(dict.fromkeys(trial.task for trial in trials))),
-        ("horizons", _named(f"{h:g}" for h in sorted({t.horizon for t in trials if isfinite(t.horizon)}))),
+        ("tasks", _name_list(dict.fromkeys(trial.task for trial in trials))),
+        ("horizons", _name_list(f"{h:g}" for h in sorted({t.horizon for t in trials if isfinite(t.horizon)}))),
         ("seeds", _counted({trial.text("seed") for trial in trials})),
-        ("models", _named(dict.fromkeys(trial.text("model") for trial in trials))),
-        ("isolation", _named(dict.fromkeys(trial.text("isolation") for trial in trials))),
+        ("models", _name_list(dict.fromkeys(trial.text("model") for trial in trials))),
+        ("isolation", _name_list(dict.fromkeys(trial.text("isolation") for trial in trials))),
         ("baseline", wants.baseline),
         (
             "bill",
             f"with the simulated cache of {wants.price_of}; verdicts for cached tokens at {wants.read_multiple:g}",
         ),
     ]
-    rest = [name for name in results.suite if name not in (*_FIRST, *_SAID)]
+    rest = [name for name in results.suite if name not in (*_FIRST, *_FACT_NAMES)]
     pairs += [(name.replace("_", " "), results.suite.get(name, "")) for name in (*_FIRST, *rest)]
     return [(name, text) for name, text in pairs if text]
 
@@ -136,8 +136,10 @@ def _better(lines: Sequence[Line], figure: str) -> list[str]:
 
 def _here(lines: Sequence[Line], verdict: str) -> list[str]:
     """Return the strategies with this verdict about the paired trials, with the discordant pairs."""
-    known = [(line.strategy, line.against["solved_here"]) for line in lines if _verdict(line, "solved_here") == verdict]
-    return [f"{name} ({comparison.gains:,} pairs gained, {comparison.lost:,} lost)" for name, comparison in known]
+    comparisons = [
+        (line.strategy, line.against["solved_here"]) for line in lines if _verdict(line, "solved_here") == verdict
+    ]
+    return [f"{name} ({comparison.gains:,} pairs gained, {comparison.lost:,} lost)" for name, comparison in comparisons]
 
 
 def _gap(line: Line) -> float:
@@ -163,7 +165,7 @@ def _verdict(line: Line, figure: str) -> str:
     return comparison.verdict if comparison else ""
 
 
-def _named(names: Iterable[str]) -> str:
+def _name_list(names: Iterable[str]) -> str:
     return ", ".join(filter(None, names))
 
 

@@ -38,10 +38,12 @@ def answer(entries: Sequence[RecordingEntry]) -> Iterator[str]:
     agents = ", ".join(f"{agent} {count:,}" for agent, count in Counter(entry.agent for entry in usable).most_common())
     timed, steps = sum(entry.timed for entry in usable), sum(entry.steps for entry in usable)
     yield f"{quantity(len(usable), 'session')} ({agents}), {steps:,} replies; {timed:,} with recorded times"
-    stated = [entry for entry in usable if entry.recorded_bill]
-    if stated:
-        ratio = sum(entry.bills["full"].usd[0] for entry in stated) / sum(entry.recorded_bill[0] for entry in stated)
-        of = quantity(len(stated), "session")
+    with_usage = [entry for entry in usable if entry.recorded_bill]
+    if with_usage:
+        ratio = sum(entry.bills["full"].usd[0] for entry in with_usage) / sum(
+            entry.recorded_bill[0] for entry in with_usage
+        )
+        of = quantity(len(with_usage), "session")
         yield f"check: the simulated bill of full is {ratio:.2f} of that of the recorded usage, over {of}"
 
 

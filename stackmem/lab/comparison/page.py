@@ -64,7 +64,7 @@ def page(results: BenchRows, all_sections: Sequence[Section], wants: Wants, path
         parts.append(
             ("Trials", _card("Trials", "The numbers above link here.", trial_list(results, wants, anchors, path)))
         )
-    parts.append(("How it was made", _made(results, wants)))
+    parts.append(("How it was made", _facts_html(results, wants)))
     body = "".join(f'<section id="p{number}">{inside}</section>' for number, (_, inside) in enumerate(parts))
     nav = "".join(f'<a href="#p{number}">{escape(name)}</a>' for number, (name, _) in enumerate(parts))
     brand = '<span class="brand">stackmem</span>'
@@ -105,11 +105,11 @@ def _groups(
         group_sections = [section for section in all_sections if (section.model, section.noise) == group]
         trials = [trial for trial in results.trials if trial.group == group]
         of = "" if len(groups) == 1 else f" · {group[0]}" + (f" · noise {group[1]}" if group[1] else "")
-        whole, horizons = group_sections[0], [each for each in group_sections[1:] if not each.task]
+        overall, horizons = group_sections[0], [each for each in group_sections[1:] if not each.task]
         tasks = [each for each in group_sections if each.task]
-        plots = list(_plots(trials, horizons or [whole], group, of, wants, anchors))
+        plots = list(_plots(trials, horizons or [overall], group, of, wants, anchors))
         yield from plots[:1]
-        yield f"Overall{of}", _card(f"{whole.title}{of}", "", table(whole, wants, anchors))
+        yield f"Overall{of}", _card(f"{overall.title}{of}", "", table(overall, wants, anchors))
         yield from _requests(trials, group, of, wants, anchors)
         yield from plots[1:]
         if horizons:
@@ -142,7 +142,7 @@ def _plots(
     wants: Wants,
     anchors: Anchors,
 ) -> Iterator[tuple[str, str]]:
-    drawn = [
+    drawings = [
         (section.title, lambda width, section=section: frontier(section, wants, anchors, width)) for section in sections
     ]
     alike = all(solved_alike(points) for section in sections if (points := spots(section, wants)))
@@ -152,7 +152,7 @@ def _plots(
     )
     if alike:
         caption = "Cost of a trial, with 95 % intervals. The success rates are equal."
-    if inside := _figures(drawn):
+    if inside := _figures(drawings):
         yield f"Frontier{of}", _card(f"Bill against success{of}", caption, _legend(trials, anchors) + inside)
     price, multiple = wants.price, wants.read_multiple
     cost = slopes(trials, lambda trial: bill(trial, price, multiple))
@@ -196,15 +196,15 @@ def _of(trials: Sequence[TrialRow], section: Section) -> list[TrialRow]:
     return [trial for trial in trials if not isfinite(section.horizon) or trial.horizon == section.horizon]
 
 
-def _figures(drawn: Sequence[tuple[str, Callable[[int], str]]]) -> str:
+def _figures(drawings: Sequence[tuple[str, Callable[[int], str]]]) -> str:
     """Draw each plot twice, for a wide window and for a phone. A single plot takes the full width."""
-    plots = [(title, draw, wide) for title, draw in drawn if (wide := draw(_HALF))]
+    plots = [(title, draw, wide) for title, draw in drawings if (wide := draw(_HALF))]
     if not plots:
         return ""
     figures = []
     for title, draw, half in plots:
         wide = half if len(plots) > 1 else draw(_WIDE)
-        name = f"<figcaption>{escape(title)}</figcaption>" if len(drawn) > 1 else ""
+        name = f"<figcaption>{escape(title)}</figcaption>" if len(drawings) > 1 else ""
         figures.append(
             f'<figure>{name}<div class="wide">{wide}</div><div class="narrow">{draw(_NARROW)}</div></figure>'
         )
@@ -228,23 +228,23 @@ def _summary(results: BenchRows, all_sections: Sequence[Section], wants: Wants) 
     groups = dict.fromkeys((section.model, section.noise) for section in all_sections)
     verdict_html = ""
     for group in groups:
-        whole = next(section for section in all_sections if (section.model, section.noise) == group)
-        if (words := verdicts(whole, wants)) and len(groups) > 1:
+        overall = next(section for section in all_sections if (section.model, section.noise) == group)
+        if (words := verdicts(overall, wants)) and len(groups) > 1:
             verdict_html += f"<h2>{escape(group[0])}{escape(f' · noise {group[1]}' if group[1] else '')}</h2>"
-        verdict_html += _answered(whole, wants) + words
+        verdict_html += _answer_html(overall, wants) + words
     remark_html = "".join(f"<p>{escape(remark)}</p>" for remark in remarks(results, wants) if remark != READING)
     empty = "" if results.trials else "<p class=empty>No trial has ended yet.</p>"
     after = f"<div class=remarks>{remark_html}</div>" if remark_html else ""
     return f"<h1>Strategies side by side</h1>{empty}{verdict_html}<p class=told>{escape(lead)}</p>{after}"
 
 
-def _answered(section: Section, wants: Wants) -> str:
+def _answer_html(section: Section, wants: Wants) -> str:
     """Return the answer of a section and how sure it is, as two lines."""
     first, second = answer(section, wants), certainty(section, wants)
     return f"<p class=answer>{escape(first)}</p><p class=sure>{escape(second)}</p>" if first else ""
 
 
-def _made(results: BenchRows, wants: Wants) -> str:
+def _facts_html(results: BenchRows, wants: Wants) -> str:
     rows = "".join(
         f"<div{' class=long' if len(text) > 90 else ''}><dt>{escape(name)}</dt>"
         f"<dd>{escape(text)}{_copy(name)}</dd></div>"
@@ -268,8 +268,8 @@ def _folded(title: str, group_sections: Sequence[Section], wants: Wants, anchors
 
 def _best(section: Section) -> str:
     solved = [(line.strategy, line.figures["solved"]) for line in section.lines]
-    whole = sum(1 for _, share in solved if share is not None and share.value == 1)
-    return f"{whole} of {len(solved)} strategies solve all"
+    count = sum(1 for _, share in solved if share is not None and share.value == 1)
+    return f"{count} of {len(solved)} strategies solve all"
 
 
 def _card(title: str, caption: str, inside: str) -> str:

@@ -101,7 +101,7 @@ def slope_plot(
     values = sorted({x for slope in all_slopes for x, _ in slope.points})
     ticks = values if len(values) <= _MAX_TICKS else across.ticks()
     word = axis.partition(",")[0]
-    drawn = [
+    shapes = [
         axes(
             box,
             Axis(across, axis, [(value, f"{value:g}") for value in ticks]),
@@ -114,8 +114,8 @@ def slope_plot(
         marks = path(points, "curve") + "".join(mark(anchors.family(slope.name), x, y, 3) for x, y in points)
         tells = f"{slope.name}: grows with the {word} to the power of {_exponent(slope, 2_000)}"
         lines.append(_DrawnLine(slope.name, names[slope.name], (points[-1][0] + 4, points[-1][1]), marks, tells))
-    drawn += _named(lines, box, group, wants, anchors)
-    return drawing(box, f"{says} against the {word}", "".join(drawn))
+    shapes += _labeled_lines(lines, box, group, wants, anchors)
+    return drawing(box, f"{says} against the {word}", "".join(shapes))
 
 
 def _exponent(slope: Slope, width: int) -> str:
@@ -184,7 +184,9 @@ def loss_plot(
     across = Scale(0.0, max(curve.end for curve in curves), box.left, box.right)
     up = Scale(0.0, 1.0, box.bottom, box.top + 8)
     steps = Axis(across, "step", [(value, f"{value:g}") for value in across.ticks()])
-    drawn = [axes(box, steps, Axis(up, "trials without a loss so far", [(v, as_text(v, "share")) for v in up.ticks()]))]
+    shapes = [
+        axes(box, steps, Axis(up, "trials without a loss so far", [(v, as_text(v, "share")) for v in up.ticks()]))
+    ]
     lines = []
     for curve in curves:
         corners = [(across(0), up(1.0))]
@@ -195,8 +197,8 @@ def loss_plot(
         marks = path(corners, "curve") + line(*corners[-1], *last, "over")
         tells = f"{curve.name}: {_share(curve)} of {curve.trials} trials lost no fact that they used later"
         lines.append(_DrawnLine(curve.name, names[curve.name], last, marks, tells))
-    drawn += _named(lines, box, group, wants, anchors)
-    return drawing(box, f"Trials without a loss by step, {title}", "".join(drawn))
+    shapes += _labeled_lines(lines, box, group, wants, anchors)
+    return drawing(box, f"Trials without a loss by step, {title}", "".join(shapes))
 
 
 def _share(curve: Curve) -> str:
@@ -219,7 +221,7 @@ class _DrawnLine(NamedTuple):
     tells: str
 
 
-def _named(
+def _labeled_lines(
     lines: Sequence[_DrawnLine], box: Box, group: tuple[str, str], wants: Wants, anchors: Anchors
 ) -> Iterator[str]:
     """Yield the lines with their names at the end, with the leading ones drawn last, on top."""
@@ -251,11 +253,11 @@ def spots(section: Section, wants: Wants) -> list[Spot]:
         if cost is not None and solved is not None and cost.value > 0:
             candidates.append((strategy_line, cost, solved))
     leading = _leading(candidates)
-    made = [
+    result = [
         Spot(strategy_line.strategy, cost, solved, strategy_line.strategy in leading)
         for strategy_line, cost, solved in candidates
     ]
-    return sorted(made, key=lambda spot: (not spot.leading, spot.name != wants.baseline, spot.cost.value))
+    return sorted(result, key=lambda spot: (not spot.leading, spot.name != wants.baseline, spot.cost.value))
 
 
 def _leading(candidates: list[tuple[Line, Interval, Interval]]) -> set[str]:
@@ -282,9 +284,9 @@ def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> st
     up = Scale(min(0.5, max(0.0, ceil(lowest * 10 - 1.5) / 10)), 1.0, box.bottom, box.top + 12)
     bills = Axis(across, f"mean bill of a trial, USD, reads at {wants.read_multiple:g}", _dollars(across))
     solved = Axis(up, "solved", [(value, as_text(value, "share")) for value in up.ticks()])
-    drawn = [axes(box, bills, solved)]
+    shapes = [axes(box, bills, solved)]
     front = sorted((across(spot.cost.value), up(spot.solved.value)) for spot in points_shown if spot.leading)
-    drawn.append(path(_steps(front, box), "frontier"))
+    shapes.append(path(_steps(front, box), "frontier"))
     points = [(across(spot.cost.value), up(spot.solved.value)) for spot in points_shown]
     names = [clipped(spot.name, 16 if dense else 34) for spot in points_shown]
     placed = list(zip(points_shown, points, names, place_labels(points, names, box, dense), strict=True))
@@ -294,10 +296,10 @@ def frontier(section: Section, wants: Wants, anchors: Anchors, width: int) -> st
         )
         target = anchors.of_line(section, spot.name)
         kind = "leading" if spot.leading else ""
-        drawn.append(
+        shapes.append(
             linked(target, anchors.hue(spot.name), anchors.strategy(spot.name), _tells(spot), marks, kind)
         )  # fmt: skip
-    return drawing(box, f"Bill against success, {section.title}", "".join(drawn))
+    return drawing(box, f"Bill against success, {section.title}", "".join(shapes))
 
 
 def solved_alike(section_spots: Sequence[Spot]) -> bool:
@@ -316,7 +318,7 @@ def _bars(section_spots: Sequence[Spot], section: Section, wants: Wants, anchors
     across = Scale(0.0, max(spot.cost.high or spot.cost.value for spot in section_spots), box.left, box.right)
     bills = Axis(across, f"mean bill of a trial, USD, reads at {wants.read_multiple:g}", _dollars(across))
     solved = f"each solved {as_text(section_spots[0].solved.value, 'share')}"
-    drawn = [axes(box, bills, Axis(Scale(0.0, 1.0, box.bottom, box.top), solved, []))]
+    shapes = [axes(box, bills, Axis(Scale(0.0, 1.0, box.bottom, box.top), solved, []))]
     for number, spot in enumerate(sorted(section_spots, key=lambda each: each.cost.value)):
         y, low, high = box.top + _BAR * (number + 0.5), spot.cost.low, spot.cost.high
         marks = line(box.left, y, across(spot.cost.value), y, "bar")
@@ -326,8 +328,8 @@ def _bars(section_spots: Sequence[Spot], section: Section, wants: Wants, anchors
         marks += label(box.left - 19, y + 4, names[spot.name], "name", "end")
         marks += label(box.right + 8, y + 4, f"${as_text(spot.cost.value, 'usd')}", "tick")
         target = anchors.of_line(section, spot.name)
-        drawn.append(linked(target, anchors.hue(spot.name), anchors.strategy(spot.name), _tells(spot), marks))
-    return drawing(box, f"Bills, {section.title}", "".join(drawn))
+        shapes.append(linked(target, anchors.hue(spot.name), anchors.strategy(spot.name), _tells(spot), marks))
+    return drawing(box, f"Bills, {section.title}", "".join(shapes))
 
 
 def _dollars(scale: Scale) -> list[tuple[float, str]]:
@@ -352,15 +354,17 @@ def _marks(spot: Spot, family: Family, point: tuple[float, float], across: Scale
     return "".join(reach) + mark(family, x, y, 5.5 if spot.leading else 4)
 
 
-def _label(point: tuple[float, float], name: str, place: LabelPlace | None, leading: bool) -> str:
-    if place is None:
+def _label(point: tuple[float, float], name: str, position: LabelPlace | None, leading: bool) -> str:
+    if position is None:
         return ""
     led = ""
-    if place.led:
-        near = min((place.x, place.x + place.width), key=lambda x: abs(x - point[0]))
-        end = place.x + place.width / 2 if place.x < point[0] < place.x + place.width else near
-        led = line(*point, end, place.middle + (0 if end == near else 6 if place.middle < point[1] else -6), "leader")
-    return led + label(place.x, place.y, name, "name strong" if leading else "name")
+    if position.led:
+        near = min((position.x, position.x + position.width), key=lambda x: abs(x - point[0]))
+        end = position.x + position.width / 2 if position.x < point[0] < position.x + position.width else near
+        led = line(
+            *point, end, position.middle + (0 if end == near else 6 if position.middle < point[1] else -6), "leader"
+        )
+    return led + label(position.x, position.y, name, "name strong" if leading else "name")
 
 
 def _tells(spot: Spot) -> str:

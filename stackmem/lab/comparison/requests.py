@@ -101,8 +101,8 @@ def _row(name: str, trials: Sequence[TrialRow], wants: Wants) -> list[str]:
 def _text(figure: Interval | None, kind: Kind) -> str:
     if figure is None:
         return ""
-    within = range_text(figure, kind)
-    return as_text(figure.value, kind) + (f" ({within})" if within else "")
+    interval = range_text(figure, kind)
+    return as_text(figure.value, kind) + (f" ({interval})" if interval else "")
 
 
 def _exponent(figure: Interval | None) -> str:

@@ -91,13 +91,13 @@ def read_bench(folder: Path) -> BenchRows:
     ledger, database = folder / LEDGER, folder / RESULTS
     if not ledger.is_file() and not database.is_file():
         raise UsageError(f"{folder} has no {RESULTS}; stackmem bench -o DIR creates one")
-    whole = database.is_file() and not _older(database, ledger)
-    rows = read_results(folder) if whole else sorted(_last(read_rows(folder)), key=lambda row: str(row["id"]))
+    complete = database.is_file() and not _older(database, ledger)
+    rows = read_results(folder) if complete else sorted(_last(read_rows(folder)), key=lambda row: str(row["id"]))
     suite, plan = read_suite(folder) if database.is_file() else {}, read_plan(folder)
-    made = tuple(map(TrialRow, rows))
+    trials = tuple(map(TrialRow, rows))
     if plan is None or plan.looks == 1:
-        return BenchRows(folder, suite, made)
-    return BenchRows(folder, suite, made, current_level(plan, {trial.text("id") for trial in made}))
+        return BenchRows(folder, suite, trials)
+    return BenchRows(folder, suite, trials, current_level(plan, {trial.text("id") for trial in trials}))
 
 
 def _older(database: Path, ledger: Path) -> bool:

@@ -67,16 +67,16 @@ def _figures(line: Line, wants: Wants) -> tuple[float, float] | None:
 
 
 def _is_better(first: tuple[float, float], second: tuple[float, float]) -> bool:
-    gained, saved = first[0] - second[0], second[1] - first[1]
-    matters = gained >= SHARE_OF_INTEREST or first[1] * (1 + AMOUNT_OF_INTEREST) <= second[1]
-    return gained >= 0 <= saved and matters and second[1] > 0
+    gain, saved = first[0] - second[0], second[1] - first[1]
+    matters = gain >= SHARE_OF_INTEREST or first[1] * (1 + AMOUNT_OF_INTEREST) <= second[1]
+    return gain >= 0 <= saved and matters and second[1] > 0
 
 
 def _band(figures: Sequence[tuple[float, float]], base: Sequence[tuple[float, float] | None]) -> Band:
     solved = [share for share, _ in figures]
     ratios = [bill / other[1] for (_, bill), other in zip(figures, base, strict=True) if other and other[1] > 0]
-    whole = len(ratios) == len(figures)
-    return Band((min(solved), max(solved)), (min(ratios), max(ratios)) if whole else None)
+    complete = len(ratios) == len(figures)
+    return Band((min(solved), max(solved)), (min(ratios), max(ratios)) if complete else None)
 
 
 def map_rows(stability_map: StabilityMap, wants: Wants) -> list[list[str]]:

@@ -83,17 +83,17 @@ class Axis(Struct, frozen=True):
 
 def axes(box: Box, across: Axis, up: Axis) -> str:
     """Draw the grid with its values and the names of the axes."""
-    drawn = []
+    shapes = []
     for value, text in across.ticks:
         x = across.scale(value)
-        drawn.append(line(x, box.top, x, box.bottom, "grid") + label(x, box.bottom + 17, text, "tick", "middle"))
+        shapes.append(line(x, box.top, x, box.bottom, "grid") + label(x, box.bottom + 17, text, "tick", "middle"))
     for value, text in up.ticks:
         y = up.scale(value)
-        drawn.append(line(box.left, y, box.right, y, "grid") + label(box.left - 7, y + 4, text, "tick", "end"))
-    drawn.append(line(box.left, box.bottom, box.right, box.bottom, "axis"))
-    drawn.append(label(box.right, box.bottom + 34, across.name, "axis-name", "end"))
-    drawn.append(label(4, 13, up.name, "axis-name", "start"))
-    return "".join(drawn)
+        shapes.append(line(box.left, y, box.right, y, "grid") + label(box.left - 7, y + 4, text, "tick", "end"))
+    shapes.append(line(box.left, box.bottom, box.right, box.bottom, "axis"))
+    shapes.append(label(box.right, box.bottom + 34, across.name, "axis-name", "end"))
+    shapes.append(label(4, 13, up.name, "axis-name", "start"))
+    return "".join(shapes)
 
 
 def drawing(box: Box, name: str, inside: str) -> str:
@@ -177,18 +177,18 @@ def place_labels(
     points: Sequence[tuple[float, float]], names: Sequence[str], box: Box, dense: bool
 ) -> list[LabelPlace | None]:
     """Return a place for each name, earlier ones first. With ``dense``, names without a free place are omitted."""
-    taken: list[tuple[float, float, float, float]] = []
+    areas: list[tuple[float, float, float, float]] = []
     spots = [(x - 5, y - 5, x + 5, y + 5) for x, y in points]
     places: list[LabelPlace | None] = []
     for (x, y), name in zip(points, names, strict=True):
         width = len(name) * CHAR_WIDTH + 2
-        best = min(_candidates(x, y, width), key=lambda candidate: _cost(candidate[0], candidate[1], taken, spots, box))
-        place = best[0]
-        if dense and _covers(place, taken, box):
+        best = min(_candidates(x, y, width), key=lambda candidate: _cost(candidate[0], candidate[1], areas, spots, box))
+        position = best[0]
+        if dense and _covers(position, areas, box):
             places.append(None)
             continue
-        taken.append(_area(place))
-        places.append(place)
+        areas.append(_area(position))
+        places.append(position)
     return places
 
 
@@ -236,20 +236,20 @@ def _candidates(x: float, y: float, width: float) -> list[tuple[LabelPlace, floa
 
 
 def _cost(
-    place: LabelPlace, far: float, taken: Sequence[tuple[float, ...]], spots: Sequence[tuple[float, ...]], box: Box
+    position: LabelPlace, far: float, areas: Sequence[tuple[float, ...]], spots: Sequence[tuple[float, ...]], box: Box
 ) -> float:
-    area = _area(place)
-    over = sum(_overlap(area, other) for other in taken) * 3 + sum(_overlap(area, other) for other in spots) * 2
-    return far + over + _outside(area, box) * 50
+    area = _area(position)
+    overlap = sum(_overlap(area, other) for other in areas) * 3 + sum(_overlap(area, other) for other in spots) * 2
+    return far + overlap + _outside(area, box) * 50
 
 
-def _covers(place: LabelPlace, taken: Sequence[tuple[float, ...]], box: Box) -> bool:
-    area = _area(place)
-    return _outside(area, box) > 0 or any(_overlap(area, other) > 4 for other in taken)
+def _covers(position: LabelPlace, areas: Sequence[tuple[float, ...]], box: Box) -> bool:
+    area = _area(position)
+    return _outside(area, box) > 0 or any(_overlap(area, other) > 4 for other in areas)
 
 
-def _area(place: LabelPlace) -> tuple[float, float, float, float]:
-    return (place.x, place.y - _HIGH + 3, place.x + place.width, place.y + 3)
+def _area(position: LabelPlace) -> tuple[float, float, float, float]:
+    return (position.x, position.y - _HIGH + 3, position.x + position.width, position.y + 3)
 
 
 def _overlap(first: Sequence[float], second: Sequence[float]) -> float:

@@ -72,20 +72,20 @@ def _row(line: Line, section: Section, all_columns: Sequence[Column], wants: Wan
     counted = f"{line.trials}" + (f'<i class="worse">+{line.errors} failed</i>' if line.errors else "")
     base = ' class="base"' if line.strategy == wants.baseline else ""
     cells = "".join(_cell(line, column, target, _kind(column, all_columns, wants)) for column in all_columns)
-    who = f"{chip(anchors.family(line.strategy), anchors.hue(line.strategy))}{escape(line.strategy)}"
+    name_html = f"{chip(anchors.family(line.strategy), anchors.hue(line.strategy))}{escape(line.strategy)}"
     return (
         f'<tr{base} data-strategy="{anchors.strategy(line.strategy)}">'
-        f'<th scope="row" class="who"><a href="#{target}">{who}</a></th>'
+        f'<th scope="row" class="who"><a href="#{target}">{name_html}</a></th>'
         f'<td class="n many" data-value="{line.trials}"><a href="#{target}">{counted}</a></td>{cells}</tr>'
     )
 
 
 def _cell(line: Line, column: Column, target: str, kind: str) -> str:
-    value, within, verdict = cell_texts(line, column)
+    value, interval, verdict = cell_texts(line, column)
     figure = figure_of(line, column)
     if figure is None:
         return f'<td class="{kind}"><span class="none" title="not measured">–</span></td>'
-    content = f"<b>{escape(value)}</b>" + (f"<i>{escape(within)}</i>" if within else "")
+    content = f"<b>{escape(value)}</b>" + (f"<i>{escape(interval)}</i>" if interval else "")
     comparison = comparison_of(line, column)
     if comparison is not None:
         details = f"n = {comparison.effect.count}, p = {comparison.p_corrected:.2g} after the correction"

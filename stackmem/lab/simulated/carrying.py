@@ -44,7 +44,7 @@ def carried(knowledge: Knowledge, last: Message) -> str:
         if match := _FOLD.match(part.text):
             first, ends, blocks, oldest = (int(match[at]) for at in range(1, 5))
             everything = blocks >= MAX_BLOCKS
-            all_lines = _all(knowledge) if everything else _told(knowledge, last)
+            all_lines = _all(knowledge) if everything else _answer_lines(knowledge, last)
             kept_lines = list(_fitting(all_lines, _number(match[5]))) or ["Nothing that later steps need."]
             return "\n".join([f"FOLD {oldest if everything else first}-{ends}", *kept_lines])
         if match := _DASHBOARD.search(part.text):
@@ -74,7 +74,7 @@ def episode(system: str, action: ChosenCall, knowledge: Knowledge, last: Message
         return ""
     unit = _UNIT.match(str(action.arguments.get("command", "")))
     mark = f"EPISODE act unit-{unit[1]} after facts" if unit else "EPISODE explore facts"
-    return "\n".join([mark, *_told(knowledge, last)])
+    return "\n".join([mark, *_answer_lines(knowledge, last)])
 
 
 def _number(text: str) -> int:
@@ -102,12 +102,12 @@ def _all(knowledge: Knowledge) -> Iterator[str]:
     keys = sorted(knowledge.facts, key=lambda key: (-newest(knowledge, key), key))
     yield from fact_lines(knowledge, keys)
     yield from dead_ends(knowledge)
-    wanted = {need.key for unit_plan in planned for need in unit_plan.needs if visible(knowledge, need.key) is None}
-    yield from (_candidate_line(key, knowledge.candidates[key]) for key in sorted(wanted & knowledge.candidates.keys()))
+    needed = {need.key for unit_plan in planned for need in unit_plan.needs if visible(knowledge, need.key) is None}
+    yield from (_candidate_line(key, knowledge.candidates[key]) for key in sorted(needed & knowledge.candidates.keys()))
     yield from read_lines(knowledge, 0)
 
 
-def _told(knowledge: Knowledge, last: Message) -> Iterator[str]:
+def _answer_lines(knowledge: Knowledge, last: Message) -> Iterator[str]:
     """Yield the lines that the answers in the last message contain."""
     for part in last.parts:
         for line in lines(part.text) if isinstance(part, ToolResult) else ():

@@ -35,13 +35,13 @@ def entries(sight: ReaderSight) -> list[dict[str, str]] | ChosenCall:
     chunks, room = [], index.budget - index.used
     for topic in sorted({topic_of(key) for key in new} | (changed & stored)):
         keys = [key for key in new if topic_of(key) == topic]
-        for name, held in _targets(knowledge, index, topic, keys, anew=topic in changed).items():
+        for name, topic_facts in _targets(knowledge, index, topic, keys, anew=topic in changed).items():
             row = index.rows.get(name)
             if row is not None and topic not in changed and not row.stale and not _covered(knowledge, row):
                 read = ChosenCall("heap_read", {"name": name}, f"chunk {name} is to be added to, so it is read before")
                 if fresh(sight, read) is not None:
                     return read
-            entry = _entry(sight, name, held, room + (row.chars if row else 0))
+            entry = _entry(sight, name, topic_facts, room + (row.chars if row else 0))
             if entry is not None:
                 chunks.append(entry)
                 room -= len(entry["content"]) - (row.chars if row else 0)
@@ -58,19 +58,19 @@ def _targets(
         return {topic: facts}
     if anew or any(row.stale for row in rows):
         return {row.name: facts if row is rows[0] else {} for row in rows}
-    wanted: dict[str, list[str]] = {}
+    keys_by_chunk: dict[str, list[str]] = {}
     fresh_keys = []
     for key in new:
         home = next((row for row in reversed(rows) if key.partition(".")[2] in row.items), None)
         if home is None:
             fresh_keys.append(key)
         else:
-            wanted.setdefault(home.name, []).append(key)
+            keys_by_chunk.setdefault(home.name, []).append(key)
     if fresh_keys:
         last = last_part(index, topic)
         name = last.name if last else f"{topic}.{len(rows) + 1}"
-        wanted.setdefault(name, []).extend(fresh_keys)
-    return {name: _with_own(knowledge, index.rows.get(name), facts, keys) for name, keys in wanted.items()}
+        keys_by_chunk.setdefault(name, []).extend(fresh_keys)
+    return {name: _with_own(knowledge, index.rows.get(name), facts, keys) for name, keys in keys_by_chunk.items()}
 
 
 def _with_own(knowledge: Knowledge, row: SeenChunk | None, facts: dict[str, Held], keys: list[str]) -> dict[str, Held]:
@@ -81,7 +81,7 @@ def _with_own(knowledge: Knowledge, row: SeenChunk | None, facts: dict[str, Held
         else set()
     )
     items = row.items if row else frozenset()
-    return {key: held for key, held in facts.items() if key in keys or key in own or key.partition(".")[2] in items}
+    return {key: fact for key, fact in facts.items() if key in keys or key in own or key.partition(".")[2] in items}
 
 
 def _covered(knowledge: Knowledge, row: SeenChunk) -> bool:
@@ -96,10 +96,10 @@ def _entry(sight: ReaderSight, name: str, facts: dict[str, Held], room: int) -> 
     content = [f"changed {scope} @ {at}" for scope, (at, _) in knowledge.changed.items() if topic_of(scope) == topic]
     items = []
     size = sum(len(line) + 1 for line in content)
-    for key, held in facts.items():
-        if knowledge.loses(key, held.value):
+    for key, fact in facts.items():
+        if knowledge.loses(key, fact.value):
             continue
-        line = fact_line(key, held.value, held.at)
+        line = fact_line(key, fact.value, fact.at)
         if size + len(line) + 1 > room:
             break
         content.append(line)
@@ -122,8 +122,8 @@ def _entry(sight: ReaderSight, name: str, facts: dict[str, Held], room: int) -> 
 def _source(knowledge: Knowledge, facts: dict[str, Held]) -> str:
     rows = knowledge.index.rows if knowledge.index else {}
     sources = set()
-    for held in facts.values():
-        source = held.source
+    for fact in facts.values():
+        source = fact.source
         if source.startswith("chunk:"):
             row = rows.get(source[6:])
             source = row.source if row is not None and not row.stale else ""

@@ -55,20 +55,20 @@ def _row(line: str) -> SeenChunk | None:
     """Parse a line of the index. Returns None for a line that reports a removed chunk."""
     name, *parts = line[2:].split(" | ")
     chars, items, source, written = -1, frozenset[str](), "", 0
-    whole = False
+    complete = False
     for part in parts:
         if part.endswith(" chars") and chars < 0:
             chars = _number(part[:-6])
         elif part.startswith("keys: "):
             listed = part[6:].removesuffix(_MORE)
-            items, whole = frozenset(listed.split(", ")), not part.endswith(_MORE)
+            items, complete = frozenset(listed.split(", ")), not part.endswith(_MORE)
         elif part.startswith("source "):
             source = part[7:]
         elif part.startswith(("created step ", "rewritten step ")):
             written = max(written, _number(part.rpartition(" ")[2]))
     if chars < 0:
         return None
-    return SeenChunk(name, chars, items, whole, source, written, any(part.startswith("STALE") for part in parts))
+    return SeenChunk(name, chars, items, complete, source, written, any(part.startswith("STALE") for part in parts))
 
 
 PART_CHARS = 300
@@ -84,10 +84,10 @@ def last_part(index: SeenIndex, topic: str) -> SeenChunk | None:
 
 def description(items: list[str], most: int) -> str:
     """Return an index description that ``index_in`` can parse. It ends with an ellipsis if items were cut."""
-    whole = f"keys: {', '.join(items) or 'none'}"
-    if len(whole) <= most:
-        return whole
-    cut = whole[: max(0, most - len(_MORE))].rpartition(", ")[0]
+    text = f"keys: {', '.join(items) or 'none'}"
+    if len(text) <= most:
+        return text
+    cut = text[: max(0, most - len(_MORE))].rpartition(", ")[0]
     return f"{cut}{_MORE}" if cut else ""
 
 

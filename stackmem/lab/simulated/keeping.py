@@ -36,10 +36,10 @@ def store_now(sight: ReaderSight, *, due: bool) -> ChosenCall | None:
     at_once = due or sight.variant == "hoarder" or not set(keys) <= planned_keys(knowledge) or len(keys) >= _BATCH
     if not at_once or not (keys or due):
         return None
-    wanted = entries(sight)
-    if isinstance(wanted, ChosenCall):
-        return wanted
-    return next((action for action in (_written(sight, entry) for entry in wanted) if action is not None), None)
+    chunks = entries(sight)
+    if isinstance(chunks, ChosenCall):
+        return chunks
+    return next((action for action in (_written(sight, entry) for entry in chunks) if action is not None), None)
 
 
 def _noted(sight: ReaderSight, keys: list[str]) -> ChosenCall | None:

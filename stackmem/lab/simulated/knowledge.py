@@ -178,8 +178,8 @@ class Knowledge:
     def remind(self, text: str) -> None:
         """Take the answer of a checkpoint: facts of the files and outputs that it names are no longer left out."""
         self.reminded = self.reminded | {
-            key for key, held in self.facts.items()
-            if (held.source and held.source in text) or f"{key} = {held.value}" in text
+            key for key, fact in self.facts.items()
+            if (fact.source and fact.source in text) or f"{key} = {fact.value}" in text
         }  # fmt: skip
 
     def begin(self, objective: tuple[int, int]) -> None:
@@ -202,7 +202,7 @@ class Knowledge:
                     self._learn(line, origin, source)
                 case Excluded():
                     values = self.excluded.get(line.key, {})
-                    self._news(found=origin == SEEN and line.value not in values)
+                    self._news(discovered=origin == SEEN and line.value not in values)
                     self.excluded[line.key] = {**values, line.value: self.order}
                 case Changed():
                     self._change(line, origin)
@@ -226,14 +226,14 @@ class Knowledge:
     def _learn(self, line: StatedFact, origin: str, source: str) -> None:
         since = self.changed_at(line.key)[0]
         at = line.at or (since if origin == SEEN else 0)
-        held = self.facts.get(line.key)
-        if at < since or (held is not None and held.at > at):
+        fact = self.facts.get(line.key)
+        if at < since or (fact is not None and fact.at > at):
             return
         if origin != SEEN and (line.key, line.value) in self.wrong:
             return
-        if held is not None and origin == TOLD and (held.value, held.at) == (line.value, at):
+        if fact is not None and origin == TOLD and (fact.value, fact.at) == (line.value, at):
             return  # keeps the stronger origin of a fact found in this conversation
-        self._news(found=origin == SEEN and held is None)
+        self._news(discovered=origin == SEEN and fact is None)
         self.facts[line.key] = Held(line.value, at, self.order, origin, source)
 
     def _change(self, line: Changed, origin: str) -> None:
@@ -250,11 +250,11 @@ class Knowledge:
         if last > self.done:
             self.done, self.done_order = last, self.order
             self.refused, self.children = {}, 0
-            self._news(found=True)
+            self._news(discovered=True)
 
-    def _news(self, *, found: bool) -> None:
+    def _news(self, *, discovered: bool) -> None:
         """Clear the repeat counters after news: a call without result may now succeed."""
-        if found:
+        if discovered:
             self.repeats = {}
 
     def look_at_index(self, text: str) -> None:
@@ -281,7 +281,7 @@ class Knowledge:
         sources = {f"chunk:{row.name}"} | ({row.source} if witnessed else set())
         if witnessed:
             self.spans.pop(row.source, None)
-        for key in [key for key, held in self.facts.items() if held.source in sources]:
+        for key in [key for key, fact in self.facts.items() if fact.source in sources]:
             del self.facts[key]
         for key in [key for key in self.saved if topic_of(key) == topic_of(row.name)]:
             del self.saved[key]

@@ -10,26 +10,26 @@ from .lines import fact_line, topic_of
 
 def visible(knowledge: Knowledge, key: str) -> Held | None:
     """Return the current fact, or None if it is not visible or was refused."""
-    held = knowledge.facts.get(key)
-    if held is None or knowledge.wrong.get((key, held.value), -1) >= held.order:
+    fact = knowledge.facts.get(key)
+    if fact is None or knowledge.wrong.get((key, fact.value), -1) >= fact.order:
         return None
-    return held
+    return fact
 
 
 def valid(knowledge: Knowledge, topic: str) -> dict[str, Held]:
     """Return the valid facts of the topic, sorted by key."""
     keys = sorted(key for key in knowledge.facts if topic_of(key) == topic)
-    held = ((key, visible(knowledge, key)) for key in keys)
-    return {key: fact for key, fact in held if fact is not None}
+    facts = ((key, visible(knowledge, key)) for key in keys)
+    return {key: fact for key, fact in facts if fact is not None}
 
 
 def unsaved(knowledge: Knowledge) -> list[str]:
     """Return the keys of facts that were found in this conversation and may not be stored yet."""
     carried = _carried(knowledge)
     return [
-        key for key, held in knowledge.facts.items()
-        if held.origin == SEEN and key not in carried and knowledge.saved.get(key) != (held.value, held.at)
-        and not knowledge.loses(key, held.value)
+        key for key, fact in knowledge.facts.items()
+        if fact.origin == SEEN and key not in carried and knowledge.saved.get(key) != (fact.value, fact.at)
+        and not knowledge.loses(key, fact.value)
     ]  # fmt: skip
 
 
@@ -59,8 +59,8 @@ def dead_ends(knowledge: Knowledge, topic: str = "") -> list[str]:
 
 
 def newest(knowledge: Knowledge, key: str) -> int:
-    held = knowledge.facts.get(key)
-    return max(held.order if held else 0, knowledge.used.get(key, 0))
+    fact = knowledge.facts.get(key)
+    return max(fact.order if fact else 0, knowledge.used.get(key, 0))
 
 
 def told_lines(knowledge: Knowledge, keys: Iterable[str]) -> list[str]:
@@ -72,8 +72,8 @@ def told_lines(knowledge: Knowledge, keys: Iterable[str]) -> list[str]:
 
 
 def fact_lines(knowledge: Knowledge, keys: Iterable[str]) -> list[str]:
-    held = ((key, visible(knowledge, key)) for key in keys)
+    facts = ((key, visible(knowledge, key)) for key in keys)
     return [
-        fact_line(key, fact.value, fact.at) for key, fact in held
+        fact_line(key, fact.value, fact.at) for key, fact in facts
         if fact is not None and not knowledge.loses(key, fact.value)
     ]  # fmt: skip

@@ -43,7 +43,7 @@ _TRANSCRIPT = "STEP "
 
 
 def read_message(knowledge: Knowledge, message: Message) -> None:
-    """Update ``known`` with the message."""
+    """Update ``knowledge`` with the message."""
     for part in message.parts:
         knowledge.order += 1
         match part:
@@ -56,10 +56,10 @@ def read_message(knowledge: Knowledge, message: Message) -> None:
                     knowledge.take(lines(part.text), TOLD)
             case ToolResult():
                 knowledge.chars += len(part.text)
-                _answered(knowledge, part)
+                _note_result(knowledge, part)
             case ToolCall():
                 knowledge.agent_order = knowledge.order
-                _asked(knowledge, part)
+                _note_call(knowledge, part)
             case Thinking():
                 knowledge.chars += len(str(part.raw))
             case _:
@@ -101,7 +101,7 @@ def _hear(knowledge: Knowledge, text: str) -> None:
         _read_chunks(knowledge, text[match.start() :])
 
 
-def _asked(knowledge: Knowledge, call: ToolCall) -> None:
+def _note_call(knowledge: Knowledge, call: ToolCall) -> None:
     arguments = call.arguments if isinstance(call.arguments, dict) else {}
     knowledge.chars += len(call.name) + len(str(call.arguments))
     knowledge.open_calls[call.id] = call
@@ -129,7 +129,7 @@ def _sent(knowledge: Knowledge, unit: int, values: dict[str, str]) -> None:
             knowledge.take(lines(fact_line(key, value, 0)), TOLD)
 
 
-def _answered(knowledge: Knowledge, result: ToolResult) -> None:
+def _note_result(knowledge: Knowledge, result: ToolResult) -> None:
     call = knowledge.open_calls.pop(result.call_id, None)
     arguments = call.arguments if call is not None and isinstance(call.arguments, dict) else {}
     tool, text = call.name if call is not None else "", result.text
@@ -145,7 +145,7 @@ def _answered(knowledge: Knowledge, result: ToolResult) -> None:
     elif tool == "read_file":
         _read_file(knowledge, str(arguments.get("path", "")), text)
     elif tool == "heap_read":
-        _read_chunk(knowledge, str(arguments.get("name", "")), text, whole=not arguments.get("start_line"))
+        _read_chunk(knowledge, str(arguments.get("name", "")), text, complete=not arguments.get("start_line"))
     elif tool == "heap_load":
         _read_chunks(knowledge, text)
     elif tool in CHILD_TOOLS and _OPENING.match(text):
@@ -154,7 +154,7 @@ def _answered(knowledge: Knowledge, result: ToolResult) -> None:
         _child(knowledge, text)
         _stored(knowledge, arguments)
     else:
-        _kept(knowledge, tool, arguments, text)
+        _note_memory_result(knowledge, tool, arguments, text)
 
 
 def _ran(knowledge: Knowledge, command: str, text: str) -> None:
@@ -210,12 +210,12 @@ def _read_file(knowledge: Knowledge, path: str, text: str) -> None:
     knowledge.take(statements, SEEN, path)
 
 
-def _read_chunk(knowledge: Knowledge, name: str, text: str, *, whole: bool) -> None:
+def _read_chunk(knowledge: Knowledge, name: str, text: str, *, complete: bool) -> None:
     head, _, content = text.partition("\n")
     row = knowledge.index.rows.get(name) if knowledge.index else None
     if "; STALE: " in head or (row is not None and row.stale):
         return
-    if whole and "characters left out ...]" not in content:
+    if complete and "characters left out ...]" not in content:
         knowledge.chunks[name] = content
     statements = lines(content)
     knowledge.take(statements, TOLD, f"chunk:{name}")
@@ -226,7 +226,7 @@ def _read_chunks(knowledge: Knowledge, text: str) -> None:
     """Read several consecutive chunks up to the end of the text."""
     heads = list(_CHUNK.finditer(text))
     for head, after in zip(heads, [*heads[1:], None], strict=True):
-        _read_chunk(knowledge, head[1], text[head.start() : after.start() - 2 if after else None], whole=True)
+        _read_chunk(knowledge, head[1], text[head.start() : after.start() - 2 if after else None], complete=True)
 
 
 def _child(knowledge: Knowledge, text: str) -> None:
@@ -245,7 +245,7 @@ def _child(knowledge: Knowledge, text: str) -> None:
         )  # fmt: skip
 
 
-def _kept(knowledge: Knowledge, tool: str, arguments: dict[str, object], text: str) -> None:
+def _note_memory_result(knowledge: Knowledge, tool: str, arguments: dict[str, object], text: str) -> None:
     """Learn from the answers of memory tools."""
     content = arguments.get("content")
     if tool in ("heap_alloc", "heap_write") and isinstance(content, str):

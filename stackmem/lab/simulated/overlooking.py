@@ -17,7 +17,7 @@ from .sight import CHARS_PER_TOKEN, ChosenCall, ReaderSight, command
 def look_again(sight: ReaderSight, unit: int, needs: Iterable[StatedNeed]) -> ChosenCall | None:
     """Return a second look for the first fact that is missed and noticed, or None."""
     for need in needs:
-        if _missed(sight, unit, need) and _noticed(sight, unit, need):
+        if _misses(sight, unit, need) and _noticed(sight, unit, need):
             look = _look(need, sight.knowledge.facts[need.key].value)
             if not sight.knowledge.repeats.get(signed(look.tool, look.arguments)):
                 return look
@@ -37,16 +37,16 @@ def _look(need: StatedNeed, value: str) -> ChosenCall:
 def value_used(sight: ReaderSight, unit: int, need: StatedNeed) -> str:
     """Return the fact's value, or another one if the fact is missed unnoticed."""
     value = sight.knowledge.facts[need.key].value
-    if not _missed(sight, unit, need) or _noticed(sight, unit, need):
+    if not _misses(sight, unit, need) or _noticed(sight, unit, need):
         return value
     knowledge, topic = sight.knowledge, topic_of(need.key)
     others = (
-        held.value for key in sorted(knowledge.facts) if topic_of(key) == topic and (held := visible(knowledge, key))
+        fact.value for key in sorted(knowledge.facts) if topic_of(key) == topic and (fact := visible(knowledge, key))
     )
     return next((other for other in others if other != value), f"{value}-x"[-80:])
 
 
-def _missed(sight: ReaderSight, unit: int, need: StatedNeed) -> bool:
+def _misses(sight: ReaderSight, unit: int, need: StatedNeed) -> bool:
     knowledge = sight.knowledge
     if not knowledge.dials.long:
         return False

@@ -142,8 +142,10 @@ def handed_down(sight: ReaderSight, room: int, shown_chunks: frozenset[str] = fr
     room -= sum(len(line) + 1 for line in lines)
     in_shown = {topic_of(name) for name in shown_chunks}
     rest = sorted(known_topics - in_shown) if sight.offered.heap else []
-    whole = [fact_lines(knowledge, [key for key in valid(knowledge, topic) if key not in first]) for topic in rest]
-    for topic_lines in sorted(whole, key=lambda lines_of_topic: sum(map(len, lines_of_topic))):
+    lines_by_topic = [
+        fact_lines(knowledge, [key for key in valid(knowledge, topic) if key not in first]) for topic in rest
+    ]
+    for topic_lines in sorted(lines_by_topic, key=lambda lines_of_topic: sum(map(len, lines_of_topic))):
         size = sum(len(line) + 1 for line in topic_lines)
         if size > room:
             break
@@ -151,8 +153,8 @@ def handed_down(sight: ReaderSight, room: int, shown_chunks: frozenset[str] = fr
         room -= size
     just_told = knowledge.results[-2:-1] or knowledge.results
     recent = [
-        key for key, held in knowledge.facts.items()
-        if held.origin == CHILD and just_told and held.order >= just_told[0] and topic_of(key) not in in_shown
+        key for key, fact in knowledge.facts.items()
+        if fact.origin == CHILD and just_told and fact.order >= just_told[0] and topic_of(key) not in in_shown
     ]  # fmt: skip
     recent_lines = fact_lines(knowledge, sorted(recent, key=lambda key: -knowledge.facts[key].order))
     return lines + _fitting([line for line in recent_lines if line not in lines], room)
@@ -168,7 +170,7 @@ def handed_up(sight: ReaderSight, stored: list[dict[str, str]], room: int) -> li
         f"changed {scope} @ {knowledge.changed[scope][0]}" for scope, by in knowledge.changed_by.items() if by != TOLD
     ]
     own_keys = [
-        key for key, held in knowledge.facts.items() if held.origin != TOLD and visible(knowledge, key) is not None
+        key for key, fact in knowledge.facts.items() if fact.origin != TOLD and visible(knowledge, key) is not None
     ]
     stored_keys = {
         key for key in own_keys if topic_of(key) in topics or knowledge.saved.get(key) == _saying(knowledge.facts[key])
@@ -177,8 +179,8 @@ def handed_up(sight: ReaderSight, stored: list[dict[str, str]], room: int) -> li
     return _fitting([*changed, *fact_lines(knowledge, ranked), *dead_ends(knowledge)], room)
 
 
-def _saying(held: Held) -> tuple[str, int]:
-    return held.value, held.at
+def _saying(fact: Held) -> tuple[str, int]:
+    return fact.value, fact.at
 
 
 def _on_heap(sight: ReaderSight, key: str) -> bool:
@@ -241,11 +243,11 @@ _STEPS_A_UNIT = 1.2
 _EXPERIENCE = 5  # After this many units, the observed calls per unit are used instead, if they are twice as many.
 
 
-def _as_advised(knowledge: Knowledge, frames: FramesAdvised, left: tuple[int, int]) -> tuple[int, int] | None:
+def _as_advised(knowledge: Knowledge, frames: FramesAdvised, remaining: tuple[int, int]) -> tuple[int, int] | None:
     """Return the next range according to the advice in the prompt: equal parts of phases or groups of them."""
-    first, last = left
-    taken = knowledge.calls / len(knowledge.sent) if len(knowledge.sent) >= _EXPERIENCE else 0.0
-    steps = (last - first + 1) * (taken if taken > 2 * _STEPS_A_UNIT else _STEPS_A_UNIT) + 1
+    first, last = remaining
+    calls_per_unit = knowledge.calls / len(knowledge.sent) if len(knowledge.sent) >= _EXPERIENCE else 0.0
+    steps = (last - first + 1) * (calls_per_unit if calls_per_unit > 2 * _STEPS_A_UNIT else _STEPS_A_UNIT) + 1
     if steps <= frames.least:
         return None
     size = frames.phase
@@ -268,22 +270,22 @@ def push(sight: ReaderSight, span: tuple[int, int]) -> ChosenCall:
     knowledge, offered = sight.knowledge, sight.offered
     stored: list[dict[str, str]] = []
     if offered.takes(offered.start, "store"):
-        wanted = entries(sight) if not knowledge.refused.get(offered.start) else []
-        if isinstance(wanted, ChosenCall):
-            return wanted
-        stored = wanted
+        chunks = entries(sight) if not knowledge.refused.get(offered.start) else []
+        if isinstance(chunks, ChosenCall):
+            return chunks
+        stored = chunks
     else:
         first = store_now(sight, due=True)
         if first is not None:
             return first
     name = f"units-{span[0]}-{span[1]}"
-    arguments: dict[str, Any] = {"name": name, **_told(sight, span, stored)}
+    arguments: dict[str, Any] = {"name": name, **_briefing(sight, span, stored)}
     if stored:
         arguments["store"] = stored
     return ChosenCall(offered.start, arguments, f"units {span[0]} to {span[1]} make up a separate phase")
 
 
-def _told(sight: ReaderSight, span: tuple[int, int], stored: list[dict[str, str]]) -> dict[str, str]:
+def _briefing(sight: ReaderSight, span: tuple[int, int], stored: list[dict[str, str]]) -> dict[str, str]:
     offered = sight.offered
     objective = f"Do units {span[0]} to {span[1]}."
     tool = offered.start
@@ -348,10 +350,10 @@ def finish(sight: ReaderSight, objective: tuple[int, int], done: int, trouble: s
         if first is not None:
             return first
     if offered.start and not root and offered.takes(tool, "store") and tries == 0:
-        wanted = entries(sight)
-        if isinstance(wanted, ChosenCall):
-            return wanted
-        stored = wanted
+        chunks = entries(sight)
+        if isinstance(chunks, ChosenCall):
+            return chunks
+        stored = chunks
     lines = [f"done units {objective[0]}-{done}"] if done >= objective[0] else []
     lines += [trouble] if trouble else []
     most = 1_000 if offered.start and not root else 4_000

@@ -31,7 +31,7 @@ from .listening import read_blocks, read_message
 from .policy import decide
 from .sight import CHARS_PER_TOKEN, ChosenCall, Offered, ReaderSight, offered
 
-_SAID = {
+_REASONS = {
     "run_command": "I run the command and read its whole output before anything else, since it may say that something "
     "I rely on has changed.",
     "read_file": "I read the file itself, because nothing that I can see tells its content.",
@@ -46,7 +46,7 @@ _OTHERWISE = "I do that now, before the next unit, and read the result."
 def words_beside(action: ChosenCall, knowledge: Knowledge) -> str:
     done = f"Units up to {knowledge.done} are done." if knowledge.done else "No unit is known to be done so far."
     reason = action.reason[:1].upper() + action.reason[1:]
-    return f"{done} {reason}. {_SAID.get(action.tool, _OTHERWISE)}"
+    return f"{done} {reason}. {_REASONS.get(action.tool, _OTHERWISE)}"
 
 
 LINES = 40
@@ -85,8 +85,8 @@ def _summary_lines(knowledge: Knowledge, kind: str) -> list[str]:
     """Return everything that a summary may contain, the most important first."""
     keys = sorted(knowledge.facts, key=lambda key: (-newest(knowledge, key), key))
     facts = [
-        fact_line(key, held.value, held.at) for key in keys
-        if (held := visible(knowledge, key)) is not None and knowledge.dials.summarizes(key, held.value)
+        fact_line(key, fact.value, fact.at) for key in keys
+        if (fact := visible(knowledge, key)) is not None and knowledge.dials.summarizes(key, fact.value)
     ]  # fmt: skip
     changed = [f"changed {scope} @ {at}" for scope, (at, _) in knowledge.changed.items()]
     done = max(knowledge.done, knowledge.planned_from)
@@ -108,9 +108,9 @@ def self_compaction(knowledge: Knowledge, last: Message, offered: Offered) -> Ch
     asks = any(isinstance(part, Text) and part.text.startswith(_CHECK) for part in last.parts)
     if not asks or knowledge.done_order < knowledge.agent_order:
         return None
-    wanted = SummaryRequest("self", offered.most("compact_context", "summary", 4_000))
-    text = summary(knowledge, wanted)
-    if len(_summary_lines(knowledge, wanted.kind)) > text.count("\n") + 1:
+    request = SummaryRequest("self", offered.most("compact_context", "summary", 4_000))
+    text = summary(knowledge, request)
+    if len(_summary_lines(knowledge, request.kind)) > text.count("\n") + 1:
         return None
     return ChosenCall("compact_context", {"summary": text}, "a unit has just ended")
 
@@ -126,28 +126,28 @@ class Reading:
         self._system = ""
         self._read: list[Message] = []
         self._dials = dials
-        self._known = Knowledge(dials)
+        self._knowledge = Knowledge(dials)
 
     def of(self, view: View) -> Knowledge:
         """Return the knowledge from the view. The caller owns the result."""
         # An index in the system prompt is the newest one. It is read before all messages.
         system = view.system if INDEX_HEAD in view.system else ""
         messages = list(view.messages)
-        goes_on = len(self._read) < len(messages) and all(map(_same, self._read, messages))
+        goes_on = len(self._read) < len(messages) and all(map(_is_same, self._read, messages))
         if system != self._system or not goes_on:
-            self._system, self._read, self._known = system, [], Knowledge(self._dials)
-            self._known.look_at_index(system)
+            self._system, self._read, self._knowledge = system, [], Knowledge(self._dials)
+            self._knowledge.look_at_index(system)
         for message in messages[len(self._read) : -1]:
-            read_message(self._known, message)
+            read_message(self._knowledge, message)
             self._read.append(message)
-        knowledge = self._known.copied()
+        knowledge = self._knowledge.copied()
         read_blocks(knowledge, view.system)  # memory blocks show the current state and override earlier statements
         for message in messages[-1:]:
             read_message(knowledge, message)
         return knowledge
 
 
-def _same(first: Message, second: Message) -> bool:
+def _is_same(first: Message, second: Message) -> bool:
     return first is second
 
 
@@ -163,14 +163,14 @@ class Remembered:
         self._done = 0
 
     def with_all(self, knowledge: Knowledge) -> Knowledge:
-        """Return a copy of ``known`` that also contains everything ever seen."""
+        """Return a copy of ``knowledge`` that also contains everything ever seen."""
         self._absorb(knowledge)
         fuller = copy.copy(knowledge)
         fuller.facts = dict(knowledge.facts)
-        for key, held in self._facts.items():
+        for key, fact in self._facts.items():
             own = knowledge.facts.get(key)
-            if (own is None or own.at < held.at) and (key, held.value) not in knowledge.wrong:
-                fuller.facts[key] = Held(held.value, held.at, 0, TOLD)
+            if (own is None or own.at < fact.at) and (key, fact.value) not in knowledge.wrong:
+                fuller.facts[key] = Held(fact.value, fact.at, 0, TOLD)
         fuller.excluded = {key: dict.fromkeys(values, knowledge.order) for key, values in self._excluded.items()}
         fuller.candidates = {**self._candidates, **knowledge.candidates}
         fuller.plan = {**self._plan, **knowledge.plan}
@@ -186,12 +186,12 @@ class Remembered:
                 self._excluded.pop(key, None)
                 if key in self._facts and self._facts[key].at < at:
                     del self._facts[key]
-        for key, held in knowledge.facts.items():
+        for key, fact in knowledge.facts.items():
             since = max(self._changed.get(key, 0), self._changed.get(topic_of(key), 0))
             # A fact older than a change appears before the line that reports the change, never without it.
-            at = max(held.at, since) if held.origin == SEEN else held.at
+            at = max(fact.at, since) if fact.origin == SEEN else fact.at
             if at >= max(since, self._facts[key].at if key in self._facts else 0):
-                self._facts[key] = Held(held.value, at, held.order, held.origin, held.source)
+                self._facts[key] = Held(fact.value, at, fact.order, fact.origin, fact.source)
         for key in knowledge.excluded:
             self._excluded.setdefault(key, set()).update(knowledge.excluded_now(key))
         self._candidates.update(knowledge.candidates)
@@ -220,9 +220,9 @@ class BoundedReader:
             return ModelFailed(
                 "window", f"the prompt has about {tokens:,} tokens, the window of this model is {self._window_tokens:,}"
             )
-        wanted = compaction_wanted(request.view.messages[-1]) if len(request.view.messages) else None
-        if wanted is not None:
-            return _answered(request, tokens, (Text(summary(knowledge, wanted)),))
+        summary_request = compaction_wanted(request.view.messages[-1]) if len(request.view.messages) else None
+        if summary_request is not None:
+            return _reply(request, tokens, (Text(summary(knowledge, summary_request)),))
         if self._remembered is not None:
             knowledge = self._remembered.with_all(knowledge)
         tools = offered(request.view.tools)
@@ -237,7 +237,7 @@ class BoundedReader:
             texts += (carried(knowledge, last), episode(request.view.system, action, knowledge, last))
         text = "\n".join(filter(None, texts))
         call = ToolCall(f"call_{request.facts}", action.tool, action.arguments)
-        return _answered(request, tokens, (Text(text), call))
+        return _reply(request, tokens, (Text(text), call))
 
 
 def _prompt_tokens(view: View, knowledge: Knowledge) -> int:
@@ -245,7 +245,7 @@ def _prompt_tokens(view: View, knowledge: Knowledge) -> int:
     return int((standing + knowledge.chars) / CHARS_PER_TOKEN)
 
 
-def _answered(request: AskModel, tokens: int, parts: tuple[ReplyPart, ...]) -> ModelReplied:
+def _reply(request: AskModel, tokens: int, parts: tuple[ReplyPart, ...]) -> ModelReplied:
     output = sum(len(part.name) + len(str(part.arguments)) for part in parts if isinstance(part, ToolCall))
     output += sum(len(part.text) for part in parts if isinstance(part, Text))
     return ModelReplied(

@@ -60,8 +60,8 @@ class ScriptSource:
     def error(self, line: int, col: int, message: str) -> UsageError:
         """Build an error for a position counted from 0, like YAML's marks."""
         lines = self.text.splitlines()
-        shown = lines[line][:120] if line < len(lines) else ""
-        caret = f"\n    {shown}\n    {' ' * min(col, 120)}^" if shown.isprintable() and shown else ""
+        line_text = lines[line][:120] if line < len(lines) else ""
+        caret = f"\n    {line_text}\n    {' ' * min(col, 120)}^" if line_text.isprintable() and line_text else ""
         return UsageError(f"{self.path}:{line + 1}:{col + 1}: {message}{caret}")
 
     def load(self) -> Any:
@@ -76,9 +76,9 @@ class ScriptSource:
             return reader.load(self.text)
         except MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            what = str(error.problem or error.context).strip().splitlines()[0]
+            problem = str(error.problem or error.context).strip().splitlines()[0]
             line, col = (mark.line, mark.column) if mark else (0, 0)
-            raise self.error(line, col, f"not a valid script: {what}; see docs/scripts.md") from error
+            raise self.error(line, col, f"not a valid script: {problem}; see docs/scripts.md") from error
         except ReaderError as error:
             position = error.position if isinstance(error.position, int) else 0
             line = self.text.count("\n", 0, position)
@@ -88,8 +88,8 @@ class ScriptSource:
             raise self.error(0, 0, "nested too deeply; a script needs only a few levels") from error
         except (YAMLError, ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
             # The parser raises Python's own errors for some invalid scalars, tags and keys.
-            what = (str(error).splitlines() or [type(error).__name__])[0]
-            raise self.error(0, 0, f"not a valid script: {what}; see docs/scripts.md") from error
+            problem = (str(error).splitlines() or [type(error).__name__])[0]
+            raise self.error(0, 0, f"not a valid script: {problem}; see docs/scripts.md") from error
 
     def at(self, parent: Any, key: Any) -> tuple[int, int]:
         """Return the start of a key's value or a list's item; for merged keys, the start of the parent."""
@@ -321,11 +321,11 @@ def _fault(source: ScriptSource, entry: Any) -> Fault | None:
     if "fault" not in entry:
         return None
     value = entry["fault"]
-    known: tuple[Fault, ...] = get_args(Fault)
-    for fault in known:
+    faults: tuple[Fault, ...] = get_args(Fault)
+    for fault in faults:
         if isinstance(value, str | int) and not isinstance(value, bool) and str(value) == fault:
             return fault
-    raise source.error(*source.at(entry, "fault"), f"no fault {str(value)[:60]!r}; known: {', '.join(known)}")
+    raise source.error(*source.at(entry, "fault"), f"no fault {str(value)[:60]!r}; known: {', '.join(faults)}")
 
 
 def _calls(source: ScriptSource, entry: Any, at: tuple[int, int]) -> tuple[PlannedCall, ...]:

@@ -67,13 +67,13 @@ class ScriptedModel:
         if entry.expect is not None:
             unmet = list(_unmet(entry.expect, request))
             if unmet:
-                what = "\n".join(unmet)
-                return ModelFailed("script", f"{self._place(entry, number)}: expected otherwise\n{what}")
+                details = "\n".join(unmet)
+                return ModelFailed("script", f"{self._location(entry, number)}: expected otherwise\n{details}")
         if entry.latency_seconds:
             self._sleep(entry.latency_seconds)
         return _answer(entry, request)
 
-    def _place(self, entry: ScriptedReply, index: int) -> str:
+    def _location(self, entry: ScriptedReply, index: int) -> str:
         path = self._script.path
         return f"{path}:{entry.line}: reply {index + 1}" if entry.line else f"{path}: reply {index + 1}"
 
@@ -189,16 +189,16 @@ def _without_memory(replies: tuple[ScriptedReply, ...], view: View) -> tuple[Scr
     used = {call.tool for entry in replies for call in entry.calls}
     if used <= offered or _shows_calls(view, used - offered):
         return replies
-    kept, depth = list[ScriptedReply](), 0
+    entries, depth = list[ScriptedReply](), 0
     for entry in replies:
         tools = {call.tool for call in entry.calls}
         if "push_frame" in tools:
             depth += 1
         ends_frame = depth > 0 and "pop_frame" in tools
         if tools <= offered and not (ends_frame and "push_frame" not in offered):
-            kept.append(replace(entry, expect=None))
+            entries.append(replace(entry, expect=None))
         depth -= ends_frame
-    return tuple(kept)
+    return tuple(entries)
 
 
 def _shows_calls(view: View, tools: set[str]) -> bool:
@@ -242,12 +242,12 @@ def _prompt_text(view: View) -> str:
 
 def _closest(text: str, prompt: str) -> str:
     """Return a diff between the text's first line and the most similar line of the prompt."""
-    wanted = text.strip().split("\n", 1)[0][:500]
+    first_line = text.strip().split("\n", 1)[0][:500]
     lines = [line.strip()[:500] for line in prompt.splitlines()[-_LINES_COMPARED:] if line.strip()]
-    found = difflib.get_close_matches(wanted, lines, n=1, cutoff=0.3)
-    if not found:
+    matches = difflib.get_close_matches(first_line, lines, n=1, cutoff=0.3)
+    if not matches:
         return ""
-    return "\n" + "\n".join(line.rstrip("\n") for line in difflib.ndiff([wanted], [found[0]]))
+    return "\n" + "\n".join(line.rstrip("\n") for line in difflib.ndiff([first_line], [matches[0]]))
 
 
 def _around(text: str, prompt: str) -> str:
@@ -256,8 +256,8 @@ def _around(text: str, prompt: str) -> str:
     at = prompt.index(text)
     before = prompt[max(0, at - _EXCERPT_CHARS) : at]
     after = prompt[at + len(text) : at + len(text) + _EXCERPT_CHARS]
-    shown = f"…{before}>>>{_clipped(text)}<<<{after}…"
-    return "\n".join(f"  {line}" for line in shown.splitlines())
+    excerpt = f"…{before}>>>{_clipped(text)}<<<{after}…"
+    return "\n".join(f"  {line}" for line in excerpt.splitlines())
 
 
 def _clipped(text: str) -> str:

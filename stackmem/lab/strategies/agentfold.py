@@ -62,18 +62,18 @@ def _directive(reply: Message) -> tuple[int, str] | None:
     return None
 
 
-def _folds(shown: Linear) -> Folds:
-    return shown.past.fold(_fold, Folds(), "agentfold")
+def _folds(linear: Linear) -> Folds:
+    return linear.past.fold(_fold, Folds(), "agentfold")
 
 
-def _cut(shown: Linear) -> Cut:
-    folded = len(shown.past) - len(_folds(shown).unfolded)
+def _cut(linear: Linear) -> Cut:
+    folded = len(linear.past) - len(_folds(linear).unfolded)
     return Cut(folded, folded)
 
 
-def _blocks(shown: Linear) -> str:
+def _blocks(linear: Linear) -> str:
     """Return the blocks, once the exchanges that they replace are hidden."""
-    blocks = [block for block in _folds(shown).blocks if shown.cut.dropped]
+    blocks = [block for block in _folds(linear).blocks if linear.cut.dropped]
     texts = [f"[steps {block.first:,} to {block.last:,}]\n{block.text}" for block in blocks]
     return "\n".join(["SUMMARIES of steps that are no longer shown:", *texts]) if texts else ""
 
@@ -89,8 +89,8 @@ def _without_directive(reply: Message) -> Message:
     return Message(reply.role, tuple(parts))
 
 
-def _due(chars: int, state: State, shown: Linear) -> str:
-    folds = _folds(shown)
+def _due(chars: int, state: State, linear: Linear) -> str:
+    folds = _folds(linear)
     if not folds.unfolded:
         return ""
     first, last = folds.unfolded[0], folds.unfolded[-1]
@@ -103,6 +103,6 @@ def _due(chars: int, state: State, shown: Linear) -> str:
 
 
 def agentfold(parameters: str) -> OneConversation:
-    chosen = parse("agentfold", parameters, (Count("chars", 4_000, low=200),))
+    parsed = parse("agentfold", parameters, (Count("chars", 4_000, low=200),))
     rules = Rules(_cut, _blocks, say=_without_directive)
-    return OneConversation(chosen.name, rules, prompt="full+fold", tail=Partial(_due, (chosen.counts["chars"],)))
+    return OneConversation(parsed.name, rules, prompt="full+fold", tail=Partial(_due, (parsed.counts["chars"],)))

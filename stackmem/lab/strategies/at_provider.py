@@ -69,11 +69,11 @@ def context_editing(parameters: str) -> ContextEditing:
     Source: Anthropic's context editing (``clear_tool_uses_20250919`` with trigger, keep and clear_at_least,
     ``clear_thinking_20251015``), as documented in November 2026. ``clear`` does the same in batches, on our side.
     """
-    known = (
+    accepted = (
         Count("tokens", 100_000, low=0), Count("keep", 3, low=0), Count("least", 0, low=0), Count("thinking", 0, low=0),
     )  # fmt: skip
-    chosen = parse("context_editing", parameters, known)
-    return ContextEditing(chosen.name, PromptEdits(*chosen.counts.values()))
+    parsed = parse("context_editing", parameters, accepted)
+    return ContextEditing(parsed.name, PromptEdits(*parsed.counts.values()))
 
 
 def edited(sent: View, edits: PromptEdits) -> View:
@@ -81,12 +81,14 @@ def edited(sent: View, edits: PromptEdits) -> View:
     messages = sent.messages
     cleared = _results_cleared(sent, edits)
     turns = _thinking_from(messages, edits.thinking_turns)
-    shown = messages
+    edited_messages = messages
     if cleared or turns:
-        shown = Log(_edited(message, cleared, index < turns) for index, message in enumerate(messages))
+        edited_messages = Log(_edited(message, cleared, index < turns) for index, message in enumerate(messages))
     points = _points(sent, cleared)
-    kept = tuple(point for point in points if _remains(point, shown))
-    return replace(sent, messages=shown, breakpoints=kept, provider=ProviderRequest(messages, points, edits))
+    remaining = tuple(point for point in points if _remains(point, edited_messages))
+    return replace(
+        sent, messages=edited_messages, breakpoints=remaining, provider=ProviderRequest(messages, points, edits)
+    )
 
 
 def _points(sent: View, cleared: frozenset[int]) -> tuple[Breakpoint, ...]:
@@ -152,51 +154,55 @@ class ProviderCompacting(Summarizing, frozen=True):
     providers: tuple[str, ...] = ("anthropic/", "responses/")
 
     def render(self, state: State) -> View:
-        shown = self._conversation(state)
-        return _begun_by_block(view(state, shown), shown)
+        linear = self._conversation(state)
+        return _begun_by_block(view(state, linear), linear)
 
     def upkeep(self, state: State) -> Effect | None:
-        shown = self._conversation(state)
-        turns = self.due(state.window_tokens, shown)
-        return None if turns is None else self._compaction(state, shown, turns)
+        linear = self._conversation(state)
+        turns = self.due(state.window_tokens, linear)
+        return None if turns is None else self._compaction(state, linear, turns)
 
     def summary(self, state: State) -> Effect | None:
-        shown = self._conversation(state)
-        return self._compaction(state, shown, len(shown.past))
+        linear = self._conversation(state)
+        return self._compaction(state, linear, len(linear.past))
 
-    def _compaction(self, state: State, shown: Linear, turns: int) -> Compact | None:
+    def _compaction(self, state: State, linear: Linear, turns: int) -> Compact | None:
         """Return the request for a summary of the first exchanges. The last result always stays, with its call."""
-        turns = min(turns, shown.answer)
-        if turns <= shown.cut.dropped:
+        turns = min(turns, linear.answer)
+        if turns <= linear.cut.dropped:
             return None
-        last = shown.past[turns - 1].step
-        whole = _begun_by_block(view(state, shown), shown)
-        end = 2 * (turns - shown.cut.dropped)
-        points = tuple(point for point in whole.breakpoints if point.message <= end)
-        sent = Log(whole.messages[: end + 1]) if whole.provider is None else Log(whole.provider.messages[: end + 1])
-        prompt = request_text(text_of_request(state, self.request), self.request, last, len(shown.past) - turns)
-        asked = whole.messages[end]
-        messages = Log([*whole.messages[:end], replace(asked, parts=(*asked.parts, Text(prompt)))])
-        made = ProviderRequest(sent, _kept(points, sent), summarizes=True)
-        return compact(state, View(whole.system, whole.tools, messages, points, made), last)
+        last = linear.past[turns - 1].step
+        full_view = _begun_by_block(view(state, linear), linear)
+        end = 2 * (turns - linear.cut.dropped)
+        points = tuple(point for point in full_view.breakpoints if point.message <= end)
+        sent = (
+            Log(full_view.messages[: end + 1])
+            if full_view.provider is None
+            else Log(full_view.provider.messages[: end + 1])
+        )
+        prompt = request_text(text_of_request(state, self.request), self.request, last, len(linear.past) - turns)
+        last_message = full_view.messages[end]
+        messages = Log([*full_view.messages[:end], replace(last_message, parts=(*last_message.parts, Text(prompt)))])
+        request = ProviderRequest(sent, _sent_points(points, sent), summarizes=True)
+        return compact(state, View(full_view.system, full_view.tools, messages, points, request), last)
 
 
-def _begun_by_block(plain: View, shown: Linear) -> View:
+def _begun_by_block(plain: View, linear: Linear) -> View:
     """Return the view with the provider's own summary at the beginning of what is sent, if the provider wrote one."""
-    if shown.block is None:
+    if linear.block is None:
         return plain
-    block = Thinking(shown.block)
+    block = Thinking(linear.block)
     # OpenAI's summary contains the user's messages, so the task would be there twice
-    opening = () if shown.block.get("type") == OPENAI_SUMMARY and len(plain.messages) > 1 else shown.opening
+    opening = () if linear.block.get("type") == OPENAI_SUMMARY and len(plain.messages) > 1 else linear.opening
     sent = Log([Message("user", (block, *opening)), *plain.messages[1:]])
     points = tuple(
-        replace(point, part=min(point.part, len(shown.opening) - 1) + 1) if not point.message else point
+        replace(point, part=min(point.part, len(linear.opening) - 1) + 1) if not point.message else point
         for point in plain.breakpoints
     )
-    return replace(plain, provider=ProviderRequest(sent, _kept(points, sent)))
+    return replace(plain, provider=ProviderRequest(sent, _sent_points(points, sent)))
 
 
-def _kept(points: tuple[Breakpoint, ...], messages: Log[Message]) -> tuple[Breakpoint, ...]:
+def _sent_points(points: tuple[Breakpoint, ...], messages: Log[Message]) -> tuple[Breakpoint, ...]:
     """Return the breakpoints on parts that are sent, each once."""
     return tuple(dict.fromkeys(point for point in points if _remains(point, messages)))
 
@@ -217,6 +223,6 @@ def compact_provider(parameters: str) -> ProviderCompacting:
     ``/responses/compact``, as documented in November 2026. The trigger is that of Anthropic's automatic compaction
     (``compact_20260112``).
     """
-    chosen = parse("compact_provider", parameters, (Count("tokens", 150_000),))
-    due = Partial(everything_due, (chosen.counts["tokens"],))
-    return ProviderCompacting(chosen.name, COMPACT, due, summary_rules(COMPACT))
+    parsed = parse("compact_provider", parameters, (Count("tokens", 150_000),))
+    due = Partial(everything_due, (parsed.counts["tokens"],))
+    return ProviderCompacting(parsed.name, COMPACT, due, summary_rules(COMPACT))

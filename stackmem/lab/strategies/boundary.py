@@ -64,6 +64,6 @@ def _prune(chars: int, result: ToolResult, step: int) -> ToolResult:
 
 
 def boundary(parameters: str) -> OneConversation:
-    chosen = parse("boundary", parameters, (Count("chars", 1_000), Count("keep", 3), Count("steps", 20)))
-    chars, keep, steps = chosen.counts.values()
-    return OneConversation(chosen.name, Rules(Partial(_cut, (keep, steps)), shorten=Partial(_prune, (chars,))))
+    parsed = parse("boundary", parameters, (Count("chars", 1_000), Count("keep", 3), Count("steps", 20)))
+    chars, keep, steps = parsed.counts.values()
+    return OneConversation(parsed.name, Rules(Partial(_cut, (keep, steps)), shorten=Partial(_prune, (chars,))))

@@ -70,31 +70,31 @@ class ClearPaying(Struct, frozen=True):
         return None if state.clock_fresh else ReadClock()
 
 
-def _cut(keep: int, again: float, prices: Rates, shown: Linear) -> Cut:
-    return _if_it_pays(keep, again, prices, shown, cold=False)
+def _cut(keep: int, share: float, prices: Rates, linear: Linear) -> Cut:
+    return _if_it_pays(keep, share, prices, linear, cold=False)
 
 
-def _cut_after_pause(keep: int, again: float, prices: Rates, life: float, shown: Linear, seconds: float) -> Cut:
-    return _if_it_pays(keep, again, prices, shown, cold=True) if shown.step and seconds > life else shown.cut
+def _cut_after_pause(keep: int, share: float, prices: Rates, life: float, linear: Linear, seconds: float) -> Cut:
+    return _if_it_pays(keep, share, prices, linear, cold=True) if linear.step and seconds > life else linear.cut
 
 
-def _if_it_pays(keep: int, again: float, prices: Rates, shown: Linear, *, cold: bool) -> Cut:
-    border, end = shown.cut.short, len(shown.past) - keep
-    freed_chars = [freed(shown, number) for number in range(border, end)]
+def _if_it_pays(keep: int, share: float, prices: Rates, linear: Linear, *, cold: bool) -> Cut:
+    border, end = linear.cut.short, len(linear.past) - keep
+    freed_chars = [freed(linear, number) for number in range(border, end)]
     first = next((number for number, chars in enumerate(freed_chars, border) if chars), end)
-    follows = sum(exchange.chars for exchange in shown.past[first:]) - sum(freed_chars)
+    follows = sum(exchange.chars for exchange in linear.past[first:]) - sum(freed_chars)
     clearing = Clearing(
         results=sum(chars > 0 for chars in freed_chars),
         freed=int(sum(freed_chars) / CHARS_PER_TOKEN),
         follows=int(follows / CHARS_PER_TOKEN),
-        prompt=shown.tokens,
+        prompt=linear.tokens,
     )
-    pays = clearing_pays(prices, clearing, len(shown.past), shown.pauses, again, cold=cold)
-    return Cut(0, end) if pays else shown.cut
+    pays = clearing_pays(prices, clearing, len(linear.past), linear.pauses, share, cold=cold)
+    return Cut(0, end) if pays else linear.cut
 
 
 def clear_paying(parameters: str) -> ClearPaying:
-    chosen = parse("clear_paying", parameters, PARAMETERS)
-    read = chosen.words["read"]
-    keep, again = chosen.counts["keep"], chosen.counts["again"]
-    return ClearPaying(chosen.name, keep, again / 100, None if read == "run" else float(read))
+    parsed = parse("clear_paying", parameters, PARAMETERS)
+    read = parsed.words["read"]
+    keep, percent = parsed.counts["keep"], parsed.counts["again"]
+    return ClearPaying(parsed.name, keep, percent / 100, None if read == "run" else float(read))

@@ -84,9 +84,9 @@ class Summarizing(Struct, frozen=True):
         return view(state, self._conversation(state))
 
     def upkeep(self, state: State) -> Effect | None:
-        shown = self._conversation(state)
-        turns = self.due(state.window_tokens, shown)
-        return None if turns is None else compaction(state, shown, self.request, turns)
+        linear = self._conversation(state)
+        turns = self.due(state.window_tokens, linear)
+        return None if turns is None else compaction(state, linear, self.request, turns)
 
     def summary(self, state: State) -> Effect | None:
         linear = self._conversation(state)
@@ -143,8 +143,8 @@ def overfull(window_tokens: int, view: Linear) -> bool:
     return view.tokens >= window_tokens // 2
 
 
-def _request_text(state: State, request: CompactionRequest, last: int, kept: int) -> str:
-    return request_text(text_of_request(state, request), request, last, kept)
+def _request_text(state: State, request: CompactionRequest, last: int, remaining: int) -> str:
+    return request_text(text_of_request(state, request), request, last, remaining)
 
 
 def text_of_request(state: State, request: CompactionRequest) -> str:
@@ -170,17 +170,17 @@ def _text(state: State, name: str, otherwise: str) -> str:
     return next((each.text for each in state.begun.texts or () if each.name == name), otherwise)
 
 
-def _shared(state: State, shown: Linear, prompt: str) -> View:
+def _shared(state: State, linear: Linear, prompt: str) -> View:
     """Return the next prompt followed by the request. The request itself is not written to the cache."""
-    messages = shown.shown
+    messages = linear.shown
     last = messages[-1]
-    whole = messages.without_last().append(Message(last.role, (*last.parts, Text(prompt))))
-    points = tuple(point for point in breakpoints(shown) if point.message < len(messages) - 1 or point.message == 0)
-    return View(state.begun.system, state.begun.tools, whole, points)
+    extended = messages.without_last().append(Message(last.role, (*last.parts, Text(prompt))))
+    points = tuple(point for point in breakpoints(linear) if point.message < len(messages) - 1 or point.message == 0)
+    return View(state.begun.system, state.begun.tools, extended, points)
 
 
-def _cold(state: State, shown: Linear, prompt: str, turns: int) -> View:
-    message = Message("user", cold_parts(shown.opening[1:2], shown, turns, state.window_tokens, prompt))
+def _cold(state: State, linear: Linear, prompt: str, turns: int) -> View:
+    message = Message("user", cold_parts(linear.opening[1:2], linear, turns, state.window_tokens, prompt))
     system = _text(state, SYSTEM, "You shorten the records of a coding agent so that it can continue its work.")
     return View(system, (), Log([message]))
 

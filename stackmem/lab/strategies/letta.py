@@ -32,19 +32,19 @@ EDIT_BLOCKS = Offer(
     "old_str, which must occur once, with new_str. insert: insert_text after line insert_line (0 for the start). "
     "delete: a block. rename: old_path to new_path.",
 )
-_EVICTED, _MORE, _LEFT = 4, 1, 7  # tenths
+_EVICTED, _MORE, _REMAINING = 4, 1, 7  # tenths
 
 
-def _due(most: int, window_tokens: int, shown: Linear) -> int | None:
+def _due(most: int, window_tokens: int, linear: Linear) -> int | None:
     """Return how many of the oldest exchanges are evicted, or None."""
     most = min(most, window_tokens * 4 // 5)
-    if shown.tokens < most:
+    if linear.tokens < most:
         return None
-    past, dropped = shown.past, shown.cut.dropped
+    past, dropped = linear.past, linear.cut.dropped
     for tenths in range(_EVICTED, 10, _MORE):
         turns = dropped + round((len(past) - dropped) * tenths / 10)
         evicted = sum(exchange.chars for exchange in past[dropped:turns])
-        if shown.tokens - evicted / CHARS_PER_TOKEN <= most * _LEFT / 10:
+        if linear.tokens - evicted / CHARS_PER_TOKEN <= most * _REMAINING / 10:
             break
     return turns
 
@@ -65,7 +65,7 @@ class Blocks(Summarizing, frozen=True):
 
 
 def letta(parameters: str) -> Blocks:
-    chosen = parse("letta", parameters, (Count("tokens", 32_000),))
+    parsed = parse("letta", parameters, (Count("tokens", 32_000),))
     tools = (*ONE_FRAME[:-1], EDIT_BLOCKS, ConversationSearch, ONE_FRAME[-1])
-    due = Partial(_due, (chosen.counts["tokens"],))
-    return Blocks(chosen.name, REQUEST, due, summary_rules(REQUEST), tools, "full+blocks+search")
+    due = Partial(_due, (parsed.counts["tokens"],))
+    return Blocks(parsed.name, REQUEST, due, summary_rules(REQUEST), tools, "full+blocks+search")

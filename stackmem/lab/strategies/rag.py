@@ -59,32 +59,32 @@ def retrieve(most: int, chars: int, state: State, view: Linear) -> str:
     """Return the passages that fit, in their original order. Empty if none does."""
     if not view.cut.dropped:
         return ""
-    known = view.past.fold(_with_passages, Passages(chars, Log(), Index()), chars)
+    store = view.past.fold(_with_passages, Passages(chars, Log(), Index()), chars)
     last = view.past[-1]
     query = f"{message_text(last.said)[-_SAID_CHARS:]}\n" * _SAID_COUNTS + clip_chars(
         message_text(last.told), _TOLD_CHARS
     )
-    old = bisect_left(known.passages, view.cut.dropped, key=lambda passage: passage.turn)
-    ranked = best(known.index, query, old, _RANKED * most)
-    newest = {known.passages[number].text: number for number in sorted(ranked)}
-    visible = {passage.text for passage in known.passages[old:]}
-    chosen = [
-        number for number in ranked if (text := known.passages[number].text) not in visible and newest[text] == number
+    old = bisect_left(store.passages, view.cut.dropped, key=lambda passage: passage.turn)
+    ranked = best(store.index, query, old, _RANKED * most)
+    newest = {store.passages[number].text: number for number in sorted(ranked)}
+    visible = {passage.text for passage in store.passages[old:]}
+    numbers = [
+        number for number in ranked if (text := store.passages[number].text) not in visible and newest[text] == number
     ]
-    if not chosen:
+    if not numbers:
         return ""
-    passages = [known.passages[number] for number in sorted(chosen[:most])]
+    passages = [store.passages[number] for number in sorted(numbers[:most])]
     blocks = [f"--- {passage.source}\n{passage.text}" for passage in passages]
     return "\n".join(["FROM EARLIER STEPS, found by the words of the last one; newer facts count:", *blocks])
 
 
-def _with_passages(known: Passages, exchange: Exchange) -> Passages:
-    passages, index = known.passages, known.index
+def _with_passages(store: Passages, exchange: Exchange) -> Passages:
+    passages, index = store.passages, store.index
     turn = passages[-1].turn + 1 if len(passages) else 0
-    for source, text in _pieces(exchange, known.chars):
+    for source, text in _pieces(exchange, store.chars):
         passages = passages.append(OldPassage(turn, source, text))
         index = index.add(f"{source}\n{text}")
-    return Passages(known.chars, passages, index)
+    return Passages(store.chars, passages, index)
 
 
 def best(index: Index, query: str, first: int, most: int) -> list[int]:
@@ -116,15 +116,15 @@ def pieces(text: str, most: int) -> Iterator[str]:
         if piece and len(piece) + len(line) > most:
             yield piece
             piece = ""
-        whole = len(line) - len(line) % most if len(line) > most else 0
-        yield from (line[start : start + most] for start in range(0, whole, most))
-        piece += line[whole:]
+        cut = len(line) - len(line) % most if len(line) > most else 0
+        yield from (line[start : start + most] for start in range(0, cut, most))
+        piece += line[cut:]
     if piece.strip():
         yield piece
 
 
 def rag(parameters: str) -> OneConversation:
-    chosen = parse("rag", parameters, (Count("turns", 5), Count("passages", 5), Count("chars", 1_000, low=100)))
-    keep, passages, chars = chosen.counts.values()
+    parsed = parse("rag", parameters, (Count("turns", 5), Count("passages", 5), Count("chars", 1_000, low=100)))
+    keep, passages, chars = parsed.counts.values()
     rules = Rules(Partial(newest_shown, (keep, keep)), left_out)
-    return OneConversation(chosen.name, rules, tail=Partial(retrieve, (passages, chars)))
+    return OneConversation(parsed.name, rules, tail=Partial(retrieve, (passages, chars)))

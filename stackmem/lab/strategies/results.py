@@ -42,10 +42,10 @@ def mask(parameters: str) -> OneConversation:
     Source: observation masking in SWE-agent (``last_n_observations``, ``polling``); Lindenbauer et al., "The Complexity
     Trap" (2025): half the cost of raw history at equal success.
     """
-    chosen = parse("mask", parameters, (Count("turns", 10), Count("poll", 10)))
-    keep, poll = chosen.counts.values()
+    parsed = parse("mask", parameters, (Count("turns", 10), Count("poll", 10)))
+    keep, poll = parsed.counts.values()
     return OneConversation(
-        chosen.name, Rules(Partial(newest_whole, (keep, poll)), shorten=Partial(one_line, ("masked",)))
+        parsed.name, Rules(Partial(newest_whole, (keep, poll)), shorten=Partial(one_line, ("masked",)))
     )
 
 
@@ -60,10 +60,10 @@ def expandable(parameters: str) -> OneConversation:
 
     Source: the loop agent, whose observations are compacted behind an index and restored on request.
     """
-    chosen = parse("expandable", parameters, (Count("chars", 200), Count("keep", 5), Count("poll", 5)))
-    chars, keep, poll = chosen.counts.values()
+    parsed = parse("expandable", parameters, (Count("chars", 200), Count("keep", 5), Count("poll", 5)))
+    chars, keep, poll = parsed.counts.values()
     rules = Rules(Partial(newest_whole, (keep, poll)), shorten=Partial(shorten, (chars,)))
-    return OneConversation(chosen.name, rules, (*ONE_FRAME[:-1], Expand, ONE_FRAME[-1]), "expandable")
+    return OneConversation(parsed.name, rules, (*ONE_FRAME[:-1], Expand, ONE_FRAME[-1]), "expandable")
 
 
 def shorten(chars: int, result: ToolResult, step: int) -> ToolResult:
@@ -84,8 +84,8 @@ def clear(parameters: str) -> OneConversation:
     Source: Anthropic's context editing, ``clear_tool_uses_20250919`` (trigger, keep, clear_at_least), done by the
     client. Tokens are estimated: characters / 2.5, of the whole prompt.
     """
-    chosen = parse("clear", parameters, (Count("tokens", 100_000), Count("keep", 3)))
-    return OneConversation(chosen.name, cleared(*chosen.counts.values()))
+    parsed = parse("clear", parameters, (Count("tokens", 100_000), Count("keep", 3)))
+    return OneConversation(parsed.name, cleared(*parsed.counts.values()))
 
 
 def cleared(trigger: int, keep: int) -> Rules:
@@ -113,9 +113,9 @@ def memory_dir(parameters: str) -> OneConversation:
 
     Source: Anthropic's memory tool (``memory_20250818``) together with its context editing.
     """
-    chosen = parse("memory_dir", parameters, (Count("tokens", 32_000), Count("keep", 3)))
+    parsed = parse("memory_dir", parameters, (Count("tokens", 32_000), Count("keep", 3)))
     tools = (*ONE_FRAME[:-1], Memory, ONE_FRAME[-1])
-    return OneConversation(chosen.name, cleared(*chosen.counts.values()), tools, "memory_dir")
+    return OneConversation(parsed.name, cleared(*parsed.counts.values()), tools, "memory_dir")
 
 
 def memory_files(parameters: str) -> OneConversation:
@@ -152,11 +152,11 @@ def clear_cold(parameters: str) -> WithClock:
     Source: the time-based microcompaction of Claude Code (an hour, the 5 newest results kept), according to third-party
     descriptions. Claude Code clears only results of its reading and running tools; here all results are cleared.
     """
-    chosen = parse("clear_cold", parameters, (Count("seconds", 3_600), Count("keep", 5)))
-    pause = Partial(_cut_after_pause, tuple(chosen.counts.values()))
-    return WithClock(chosen.name, Rules(unmoved, shorten=Partial(one_line, ("cleared",)), pause=pause))
+    parsed = parse("clear_cold", parameters, (Count("seconds", 3_600), Count("keep", 5)))
+    pause = Partial(_cut_after_pause, tuple(parsed.counts.values()))
+    return WithClock(parsed.name, Rules(unmoved, shorten=Partial(one_line, ("cleared",)), pause=pause))
 
 
-def _cut_after_pause(min_seconds: int, keep: int, shown: Linear, seconds: float) -> Cut:
-    short = len(shown.past) - keep
-    return Cut(0, short) if seconds >= min_seconds and short > shown.cut.short else shown.cut
+def _cut_after_pause(min_seconds: int, keep: int, linear: Linear, seconds: float) -> Cut:
+    short = len(linear.past) - keep
+    return Cut(0, short) if seconds >= min_seconds and short > linear.cut.short else linear.cut

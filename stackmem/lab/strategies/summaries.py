@@ -45,11 +45,11 @@ def summary(parameters: str) -> Summarizing:
     Source: ours, after the summaries of coding agents. ``compact`` and ``condenser`` resemble products, this one does
     not.
     """
-    known = (Count("tokens", THRESHOLD), Count("keep", 3), Choice("prefix", PREFIXES))
-    chosen = parse("summary", parameters, known)
-    request = replace(SUMMARY, prefix=chosen.words["prefix"])
-    tokens, keep = chosen.counts.values()
-    return Summarizing(chosen.name, request, Partial(_threshold_due, (tokens, keep)), summary_rules(request))
+    accepted = (Count("tokens", THRESHOLD), Count("keep", 3), Choice("prefix", PREFIXES))
+    parsed = parse("summary", parameters, accepted)
+    request = replace(SUMMARY, prefix=parsed.words["prefix"])
+    tokens, keep = parsed.counts.values()
+    return Summarizing(parsed.name, request, Partial(_threshold_due, (tokens, keep)), summary_rules(request))
 
 
 def structured_summary(parameters: str) -> Summarizing:
@@ -63,18 +63,18 @@ def structured_summary(parameters: str) -> Summarizing:
 
     Source: structured note-taking and the schema-bound summaries of coding agents.
     """
-    known = (Count("tokens", THRESHOLD), Count("keep", 3), Count("chars", 8_000, low=500))
-    chosen = parse("structured_summary", parameters, known)
-    tokens, keep, chars = chosen.counts.values()
+    accepted = (Count("tokens", THRESHOLD), Count("keep", 3), Count("chars", 8_000, low=500))
+    parsed = parse("structured_summary", parameters, accepted)
+    tokens, keep, chars = parsed.counts.values()
     request = CompactionRequest("structured", "compaction_structured", chars)
-    return Summarizing(chosen.name, request, Partial(_threshold_due, (tokens, keep)), summary_rules(request))
+    return Summarizing(parsed.name, request, Partial(_threshold_due, (tokens, keep)), summary_rules(request))
 
 
-def _threshold_due(threshold: int, keep: int, window_tokens: int, shown: Linear) -> int | None:
+def _threshold_due(threshold: int, keep: int, window_tokens: int, linear: Linear) -> int | None:
     """Return all exchanges but the last ``keep``, once the whole prompt reaches the threshold."""
     threshold = min(threshold, window_tokens // 2)
-    turns = len(shown.past) - keep
-    if shown.tokens < threshold or not worth(shown, turns, threshold * _REPLACES):
+    turns = len(linear.past) - keep
+    if linear.tokens < threshold or not worth(linear, turns, threshold * _REPLACES):
         return None
     return turns
 
@@ -89,19 +89,19 @@ def rolling_summary(parameters: str) -> Summarizing:
 
     Source: incremental summaries of chat memories.
     """
-    chosen = parse("rolling_summary", parameters, (Count("turns", 5),))
-    due = Partial(_rolling_due, (chosen.counts["turns"],))
-    return Summarizing(chosen.name, ROLLING, due, summary_rules(ROLLING))
+    parsed = parse("rolling_summary", parameters, (Count("turns", 5),))
+    due = Partial(_rolling_due, (parsed.counts["turns"],))
+    return Summarizing(parsed.name, ROLLING, due, summary_rules(ROLLING))
 
 
-def _rolling_due(turns: int, window_tokens: int, shown: Linear) -> int | None:
+def _rolling_due(turns: int, window_tokens: int, linear: Linear) -> int | None:
     """Return all exchanges but the last ``turns``, once there are twice as many."""
     keep = turns
-    if overfull(window_tokens, shown):
-        keep = min(keep, shown.whole // 2)
-    elif shown.whole < 2 * turns:
+    if overfull(window_tokens, linear):
+        keep = min(keep, linear.whole // 2)
+    elif linear.whole < 2 * turns:
         return None
-    return len(shown.past) - keep
+    return len(linear.past) - keep
 
 
 def hierarchical(parameters: str) -> Summarizing:
@@ -115,17 +115,17 @@ def hierarchical(parameters: str) -> Summarizing:
 
     Source: ours, after tiered storage. It is not MemGPT, whose model pages its own memory by calls: that is ``letta``.
     """
-    chosen = parse("hierarchical", parameters, (Count("hot", 5), Count("warm", 15)))
-    hot, warm = chosen.counts.values()
+    parsed = parse("hierarchical", parameters, (Count("hot", 5), Count("warm", 15)))
+    hot, warm = parsed.counts.values()
     rules = summary_rules(TIER, Partial(newest_whole, (hot, hot)), _shorten)
-    return Summarizing(chosen.name, TIER, Partial(_cold_due, (hot, warm)), rules)
+    return Summarizing(parsed.name, TIER, Partial(_cold_due, (hot, warm)), rules)
 
 
-def _cold_due(hot: int, warm: int, window_tokens: int, shown: Linear) -> int | None:
+def _cold_due(hot: int, warm: int, window_tokens: int, linear: Linear) -> int | None:
     """Return the number of turns that are cold now."""
-    if overfull(window_tokens, shown):
-        return len(shown.past) - min(hot, (len(shown.past) - shown.cut.dropped) // 2)
-    return shown.cut.short - warm if shown.cut.short - shown.cut.dropped >= 2 * warm else None
+    if overfull(window_tokens, linear):
+        return len(linear.past) - min(hot, (len(linear.past) - linear.cut.dropped) // 2)
+    return linear.cut.short - warm if linear.cut.short - linear.cut.dropped >= 2 * warm else None
 
 
 def _shorten(result: ToolResult, step: int) -> ToolResult:
@@ -144,9 +144,9 @@ def compact(parameters: str) -> Summarizing:
     before it), and auto-compact in Claude Code and Codex, which fires at 80 to 90 % of the window. Here the client does
     it, and the request is worded like that of ``summary``.
     """
-    chosen = parse("compact", parameters, (Count("tokens", 150_000),))
-    due = Partial(everything_due, (chosen.counts["tokens"],))
-    return Summarizing(chosen.name, COMPACT, due, summary_rules(COMPACT))
+    parsed = parse("compact", parameters, (Count("tokens", 150_000),))
+    due = Partial(everything_due, (parsed.counts["tokens"],))
+    return Summarizing(parsed.name, COMPACT, due, summary_rules(COMPACT))
 
 
 def handoff(parameters: str) -> Summarizing:
@@ -161,10 +161,10 @@ def handoff(parameters: str) -> Summarizing:
     Source: Amp's handoff (2025) and its tool that reads other threads. There a user hands off, names the goal and edits
     the message. Here a threshold triggers it, and the goal is the rest of the task.
     """
-    chosen = parse("handoff", parameters, (Count("tokens", 40_000),))
+    parsed = parse("handoff", parameters, (Count("tokens", 40_000),))
     tools = (*ONE_FRAME[:-1], ConversationSearch, ONE_FRAME[-1])
-    due = Partial(everything_due, (chosen.counts["tokens"],))
-    return Summarizing(chosen.name, HANDOFF, due, summary_rules(HANDOFF), tools, "full+search")
+    due = Partial(everything_due, (parsed.counts["tokens"],))
+    return Summarizing(parsed.name, HANDOFF, due, summary_rules(HANDOFF), tools, "full+search")
 
 
 def everything_due(trigger: int, window_tokens: int, view: Linear) -> int | None:
@@ -185,17 +185,17 @@ def condenser(parameters: str) -> Summarizing:
     Source: OpenHands' ``LLMSummarizingCondenser`` as the software agent SDK ships it (August 2026: 80 events, the first
     4 kept). The sections of the summary are from there, the words of the request are ours.
     """
-    chosen = parse("condenser", parameters, (Count("events", 80, low=14),))
+    parsed = parse("condenser", parameters, (Count("events", 80, low=14),))
     rules = summary_rules(CONDENSER, first=_KEPT_EXCHANGES)
-    return Summarizing(chosen.name, CONDENSER, Partial(_events_due, (chosen.counts["events"],)), rules)
+    return Summarizing(parsed.name, CONDENSER, Partial(_events_due, (parsed.counts["events"],)), rules)
 
 
-def _events_due(most: int, window_tokens: int, shown: Linear) -> int | None:
+def _events_due(most: int, window_tokens: int, linear: Linear) -> int | None:
     """Return how many exchanges a summary should cover, including the first ones that stay."""
-    events = _PROMPT_EVENTS + 2 * (shown.first + shown.whole) + (shown.summary is not None)
-    turns = len(shown.past) - (most // 2 - _FIRST_EVENTS - 1) // 2
-    if shown.tokens > window_tokens * 4 // 5:
-        turns = max(turns, len(shown.past) - shown.whole // 2)
+    events = _PROMPT_EVENTS + 2 * (linear.first + linear.whole) + (linear.summary is not None)
+    turns = len(linear.past) - (most // 2 - _FIRST_EVENTS - 1) // 2
+    if linear.tokens > window_tokens * 4 // 5:
+        turns = max(turns, len(linear.past) - linear.whole // 2)
     elif events <= most:
         return None
     return turns if turns > _KEPT_EXCHANGES else None

@@ -32,8 +32,8 @@ def spoken_part(part: Part) -> str:
         case Text():
             return part.text
         case ToolCall():
-            given = part.malformed if part.malformed is not None else json.encode(part.arguments).decode()
-            return f"CALL {part.name} {given}"
+            arguments = part.malformed if part.malformed is not None else json.encode(part.arguments).decode()
+            return f"CALL {part.name} {arguments}"
         case ToolResult():
             return f"{'FAILED' if part.failed else 'RESULT'}\n{part.text}"
         case Thinking():

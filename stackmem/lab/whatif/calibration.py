@@ -52,13 +52,13 @@ def calibrated(run: tuple[Moment, ...], start: RunStarted, count: Count) -> tupl
 
 def _requests(run: Sequence[Moment]) -> Iterator[tuple[list[PromptBlock], int]]:
     """Yield the new blocks of each root prompt, with the tokens of the whole prompt; 0 if they are not recorded."""
-    shown = 0
+    count = 0
     for moment in with_prompts(run):
         event, view = moment.event, moment.view
         if not isinstance(event, ModelReplied) or view is None or moment.before.running.depth:
             continue
-        blocks = _message_blocks(view, shown) if shown else [*_head_blocks(view), *_message_blocks(view, 0)]
-        shown = len(view.messages)
+        blocks = _message_blocks(view, count) if count else [*_head_blocks(view), *_message_blocks(view, 0)]
+        count = len(view.messages)
         yield blocks, 0 if event.usage.estimated else event.usage.prompt
 
 
@@ -77,7 +77,7 @@ class _Recorded:
 
     def __init__(self, count: Count) -> None:
         self._count = count
-        self._known: dict[bytes, int] = {}
+        self._tokens: dict[bytes, int] = {}
         self._hidden, self._stand_in = 0, ""
         self._ratio = 1.0
         self._first: tuple[int, int] | None = None  # counted and recorded tokens of the first prompt
@@ -105,12 +105,12 @@ class _Recorded:
         counted, reported = self._first
         self._hidden = max(0, round(reported - self._ratio * counted))
         for blocks, total, ratio in self._grown:
-            spread, running, given = round(total * ratio), 0, 0
+            spread, running, assigned = round(total * ratio), 0, 0
             for block in blocks:  # rounded so that the parts add up to the whole
                 running += self._count(block)
-                tokens = round(spread * running / total) - given
-                given += tokens
-                self._known.setdefault(_key(block), tokens)
+                tokens = round(spread * running / total) - assigned
+                assigned += tokens
+                self._tokens.setdefault(_key(block), tokens)
         return True
 
     def stand_in(self) -> str:
@@ -123,8 +123,8 @@ class _Recorded:
         if self._stand_in and isinstance(content, Text) and self._stand_in in content.text:
             hidden = self._hidden
             block = PromptBlock(block.place, Text(content.text.replace(self._stand_in, "")))
-        known = self._known.get(_key(block))
-        return hidden + (round(self._ratio * self._count(block)) if known is None else known)
+        tokens = self._tokens.get(_key(block))
+        return hidden + (round(self._ratio * self._count(block)) if tokens is None else tokens)
 
 
 def _key(block: PromptBlock) -> bytes:

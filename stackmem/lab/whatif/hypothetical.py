@@ -109,8 +109,8 @@ def _spans(run: Sequence[Moment], strategy: MemoryStrategy, start: RunStarted, r
         if isinstance(moment.event, ModelReplied):
             advice = strategy.told(other.state)
             if advice is not None:
-                about = advice.phase
-                least, most = (about, about) if rule.rule == "fixed" else (max(3, about * 3 // 4), about * 5 // 4)
+                size = advice.phase
+                least, most = (size, size) if rule.rule == "fixed" else (max(3, size * 3 // 4), size * 5 // 4)
                 return phases(steps, replace(rule, least=least, most=most), number)
             number += 1
         other.take(moment)
@@ -129,6 +129,8 @@ def start_with_frames(start: RunStarted, strategy: MemoryStrategy) -> RunStarted
     budgets = budgets_of(strategy, start.budgets)
     slots = prompt_slots(budgets, start.command_seconds)
     memory_names = memory_tools([tool_name(tool) for tool in strategy.tools]) | {"pop_frame", "return"}
-    brought = tuple(spec(tool, slots) for tool in strategy.tools if tool_name(tool) in memory_names)
+    memory_specs = tuple(spec(tool, slots) for tool in strategy.tools if tool_name(tool) in memory_names)
     system = "\n\n".join(filter(None, (start.system, fill(prompt_text(_prompt_for_foreign_agent(strategy)), slots))))
-    return replace(start, budgets=budgets, system=system, tools=(*start.tools, *brought), texts=start.texts or UNSET)
+    return replace(
+        start, budgets=budgets, system=system, tools=(*start.tools, *memory_specs), texts=start.texts or UNSET
+    )

@@ -89,7 +89,7 @@ def framed(
     events = [(moment.at, moment.event) for moment in before]
     for number, step in enumerate(steps):
         events += writer.step(number, step)
-    return events, HandOver(len(spans), plan.facts, plan.again, sum(map(len, plan.reads.values())))
+    return events, HandOver(len(spans), plan.facts, plan.reread_count, sum(map(len, plan.reads.values())))
 
 
 class _Plan:
@@ -99,7 +99,7 @@ class _Plan:
         self, run: Sequence[Moment], steps: Sequence[FlatStep], spans: Sequence[range], how: Handing, budgets: Budgets,
         missed_share: float,
     ) -> None:  # fmt: skip
-        self.spans, self.how, self.budgets, self._missed = spans, how, budgets, missed_share
+        self.spans, self.how, self.budgets, self._missed_share = spans, how, budgets, missed_share
         self.begin = {span.start: frame for frame, span in enumerate(spans)}
         self.end = {span.stop - 1: frame for frame, span in enumerate(spans)}
         self.owner = {number: frame for frame, span in enumerate(spans) for number in span}
@@ -109,7 +109,7 @@ class _Plan:
         self.chunks: dict[int, list[str]] = {}
         self.reads: dict[int, list[int]] = {}
         self.looked: dict[int, list[tuple[ToolCall, ToolReturned]]] = {}
-        self.facts = self.again = 0
+        self.facts = self.reread_count = 0
         self._sources = {id(moment): (call, moment) for step in steps for call, moment in step.answers()}
         self._look(run)
 
@@ -131,7 +131,7 @@ class _Plan:
                 if origin == _ROOT and self.how.inherits:
                     continue
                 self.facts += 1
-                if luck(moment.after.step, fact) < self._missed:
+                if luck(moment.after.step, fact) < self._missed_share:
                     repeated.add((frame, id(source)))
                     self._look_again(number, source)
                 else:
@@ -168,7 +168,7 @@ class _Plan:
         call_and_result = self._sources.get(id(source))
         if call_and_result is not None and isinstance(call_and_result[1].event, ToolReturned):
             self.looked.setdefault(number, []).append((call_and_result[0], call_and_result[1].event))
-            self.again += 1
+            self.reread_count += 1
 
 
 def _lines(moment: Moment) -> Iterator[str]:
@@ -225,13 +225,13 @@ class _Events:
         room = how.context_chars - sum(len(line) + 1 for line in lines) - (0 if how.push == "push_frame" else len(goal))
         context = "\n".join((mark_cut(plan.task, max(1, min(room - 1, how.context_chars // 2))), *lines))
         if how.push == "push_frame":
-            given = {"name": name, "objective": goal, "context": context, "return_spec": _RETURN}
+            arguments = {"name": name, "objective": goal, "context": context, "return_spec": _RETURN}
             pushed = FramePushed(f"frame-{frame + 1}", name, goal, _RETURN, "", context)
         else:
             prompt = f"{goal}\n{context}"
-            given = {"name": name, "prompt": prompt}
+            arguments = {"name": name, "prompt": prompt}
             pushed = FramePushed(f"frame-{frame + 1}", name, goal, "", "", prompt)
-        yield at, self._reply(how.push, given)
+        yield at, self._reply(how.push, arguments)
         yield at, pushed
         for origin in plan.reads.get(frame, ()):
             yield from self._read(origin, at)
@@ -244,14 +244,14 @@ class _Events:
     def _pop(self, frame: int, step: FlatStep, at: float) -> Iterator[Timed]:
         last_words = mark_cut(" ".join(step.text.split()) or "Done.", _SAID_CHARS - 1)
         result = "\n".join((last_words, *self._plan.results.get(frame, [])))
-        given: dict[str, object] = {"result": result}
+        arguments: dict[str, object] = {"result": result}
         stored: tuple[str, ...] = ()
         if self._plan.chunks.get(frame):
             name = _chunk_name(frame)
             content = "\n".join(self._plan.chunks[frame])
-            given["store"] = [{"name": name, "content": content, "description": f"what phase {frame + 1} found"}]
+            arguments["store"] = [{"name": name, "content": content, "description": f"what phase {frame + 1} found"}]
             stored = (name,)
-        yield at, self._reply(self._plan.how.pop, given)
+        yield at, self._reply(self._plan.how.pop, arguments)
         yield at, FramePopped(f"frame-{frame + 1}", result, stored=stored)
 
     def _reply(self, name: str, arguments: object) -> ModelReplied:

@@ -28,13 +28,13 @@ class Lookups:
     """The facts that each step of a flat run uses, and the call that returned each of them."""
 
     def __init__(self, run: Sequence[Moment]) -> None:
-        answered = {id(moment): call for step in steps_of(run)[1] for call, moment in step.answers()}
+        calls = {id(moment): call for step in steps_of(run)[1] for call, moment in step.answers()}
         self._sources: dict[str, Lookup] = {}
         self._used: dict[int, frozenset[str]] = {}
-        for moment, found, used in told_and_used(run):
-            call = answered.get(id(moment))
+        for moment, keys, used in told_and_used(run):
+            call = calls.get(id(moment))
             if call is not None and isinstance(moment.event, ToolReturned):
-                self._sources.update(dict.fromkeys(found, (call, moment.event)))
+                self._sources.update(dict.fromkeys(keys, (call, moment.event)))
             if used:
                 self._used[moment.seq] = used
 

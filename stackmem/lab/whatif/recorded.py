@@ -111,8 +111,8 @@ def what_if(run_or_file: str, runs_dir: Path, question: WhatIfQuestion) -> Itera
         UsageError: The recording does not exist or has no step, or the model is unknown.
         TraceError: The trace is broken.
     """
-    for name, begin_moments, stated in _recordings(run_or_file, runs_dir):
-        yield tell_again(name, begin_moments, question, stated)
+    for name, begin_moments, strategy_name in _recordings(run_or_file, runs_dir):
+        yield tell_again(name, begin_moments, question, strategy_name)
 
 
 def tell_again(
@@ -179,8 +179,8 @@ def _recordings(run_or_file: str, runs_dir: Path) -> Iterator[tuple[str, Callabl
     file = Path(run_or_file)
     if not file.is_file() or file.name == "trace.jsonl":
         folder = find_run(run_or_file, runs_dir)
-        stated = stated_by_recording(folder)
-        named_strategy = stated.shown_strategy if stated is not None and stated.strategy else ""
+        source = stated_by_recording(folder)
+        named_strategy = source.shown_strategy if source is not None and source.strategy else ""
         yield name_of(folder), lambda: moments_of(folder), named_strategy
         return
     recorded_sessions = list(sessions_of(file))
@@ -202,18 +202,18 @@ def _cost(outcome: WhatIfOutcome | None) -> float | None:
 
 
 def _rows(
-    run: tuple[Moment, ...], start: RunStarted, question: WhatIfQuestion, terms: Terms, stated: str
+    run: tuple[Moment, ...], start: RunStarted, question: WhatIfQuestion, terms: Terms, strategy_name: str
 ) -> Iterator[WhatIfRow]:
     complete, own = _flat_run(run, question), open_strategy(start.strategy)
     if imported_from(start):
         terms = replace(terms, life=recorded_life(run), warm_tokens=warm_tokens(run))
     recorded = as_recorded(run, complete.facts[not has_frames(own)], terms)
     base = _cost(recorded)
-    yield WhatIfRow(stated or own.name, True, _note(run, own), recorded, 1.0 if base else None)
+    yield WhatIfRow(strategy_name or own.name, True, _note(run, own), recorded, 1.0 if base else None)
     by_mode: dict[Answering, _FlatRun] = {}
     for spelled in tracked(question.strategies, f"strategies over {run[-1].after.step:,} steps"):
         strategy = _knowing_life(open_strategy(spelled), terms)
-        if strategy.name == own.name and not stated:
+        if strategy.name == own.name and not strategy_name:
             continue
         began = _start_under(start, strategy)
         if began.checkpoints not in by_mode:
@@ -329,15 +329,15 @@ def _note(run: tuple[Moment, ...], strategy: MemoryStrategy) -> str:
         if isinstance(part, ToolCall)
     )
     pushed = sum(isinstance(moment.event, FramePushed) for moment in run)
-    brought = memory_tools([tool_name(tool) for tool in strategy.tools]) - PUSHES
+    memory_names = memory_tools([tool_name(tool) for tool in strategy.tools]) - PUSHES
     notes = []
     if has_frames(strategy) and not pushed:
         notes.append("as recorded: nothing was pushed")
     elif pushed and not has_frames(strategy):
         notes.append(f"{pushed} {'frame' if pushed == 1 else 'frames'} as one conversation")
-    if brought and not called.keys() & brought:
-        notes.append(f"as recorded: {_tool_names(brought)} not used")
-    foreign = memory_tools(list(called)) & {tool.name for tool in run[0].after.begun.tools} - brought - PUSHES
+    if memory_names and not called.keys() & memory_names:
+        notes.append(f"as recorded: {_tool_names(memory_names)} not used")
+    foreign = memory_tools(list(called)) & {tool.name for tool in run[0].after.begun.tools} - memory_names - PUSHES
     if foreign and has_frames(strategy):
         notes.append(f"{_tool_names(foreign)} as plain calls")
     if any(isinstance(moment.event, RunForked) for moment in run):

@@ -157,13 +157,13 @@ def _keep_up(moment: Moment, strategy: MemoryStrategy, other: OtherStrategy, cos
     """Read the clock and add the summaries that the strategy requests before the next prompt."""
     other.read_clock(costs.elapsed(moment))
     for _ in range(_SUMMARIES_IN_A_ROW):
-        wanted = strategy.upkeep(other.state)
-        if not isinstance(wanted, Compact):
+        effect = strategy.upkeep(other.state)
+        if not isinstance(effect, Compact):
             return
-        text = extract_summary(wanted.ask.view)
+        text = extract_summary(effect.ask.view)
         tokens = costs.terms.count(PromptBlock("assistant", Text(text)))
-        used = costs.ask(moment, wanted.ask.view, tokens, step=False)
-        other.compacted(ContextCompacted(wanted.frame, wanted.up_to_step, text, used))
+        used = costs.ask(moment, effect.ask.view, tokens, step=False)
+        other.compacted(ContextCompacted(effect.frame, effect.up_to_step, text, used))
 
 
 class _Costs:
@@ -276,7 +276,7 @@ MAX_CHARS = 4_000
 """The limit if the request does not state a length."""
 
 _LINE_CHARS = 200
-_ASKED = re.compile(r"at most ([\d,_]{1,9}) characters")
+_CHAR_LIMIT = re.compile(r"at most ([\d,_]{1,9}) characters")
 
 
 def extract_summary(view: View) -> str:
@@ -286,7 +286,7 @@ def extract_summary(view: View) -> str:
         view: The request for the summary. Its last message asks for the summary and is not quoted.
     """
     request = view.messages[-1].parts[-1] if view.messages and view.messages[-1].parts else Text("")
-    match = _ASKED.search(request.text) if isinstance(request, Text) else None
+    match = _CHAR_LIMIT.search(request.text) if isinstance(request, Text) else None
     room = int(match[1].replace(",", "").replace("_", "")) if match else MAX_CHARS
     newest_lines: list[str] = []
     covered: set[str] = set()
@@ -332,7 +332,7 @@ class OtherStrategy:
         """Store the recorded ``start``, already changed to the other strategy's name, prompt and tools."""
         self._start = start
         self._framed = framed
-        self._again = 0
+        self._repeats = 0
         self.state = State()
 
     def take(self, moment: Moment, usage: Usage = _NOTHING) -> None:
@@ -357,8 +357,8 @@ class OtherStrategy:
 
     def look_up(self, call: ToolCall, result: ToolReturned, usage: Usage, count: Count) -> None:
         """Apply a call that is repeated before the next step, with the same result."""
-        self._again += 1
-        call = replace(call, id=f"again_{self._again}")
+        self._repeats += 1
+        call = replace(call, id=f"again_{self._repeats}")
         output = count(PromptBlock("assistant", call))
         self.state = evolve(self.state, ModelReplied((call,), "call", replace(usage, output=output)))
         state = self.state

@@ -126,30 +126,30 @@ def manifest(world: Made) -> dict[str, object]:
         "repeats": world.world.repeats,
         "facts": msgspec.to_builtins(world.world.facts),
         "extras": world.world.extras,
-        **({"requests": [_asked(request) for request in world.world.requests]} if world.world.requests else {}),
+        **({"requests": [_request_text(request) for request in world.world.requests]} if world.world.requests else {}),
     }
 
 
-def _asked(request: DayRequest) -> str:
+def _request_text(request: DayRequest) -> str:
     return f"{request.description}\nDo units {request.first} to {request.last}."
 
 
-def _task_toml(made: Made) -> str:
+def _task_toml(world: Made) -> str:
     # [agent] timeout_sec is omitted: a limit in seconds would put the clock into the trace, and two runs would differ.
     return f"""\
 schema_version = "1.4"
 
 [task]
-name = "stackworlds/{made.family}-s{made.seed}-h{made.horizon}-n{made.noise:g}"
+name = "stackworlds/{world.family}-s{world.seed}-h{world.horizon}-n{world.noise:g}"
 version = "{FORMAT}.0.0"
-description = "{made.world.title}."
-keywords = ["stackworlds", "{made.family}", "memory"]
+description = "{world.world.title}."
+keywords = ["stackworlds", "{world.family}", "memory"]
 
 [metadata]
 category = "memory"
 
 [metadata.stackmem]
-max_steps = {3 * made.horizon + 20}
+max_steps = {3 * world.horizon + 20}
 
 [verifier]
 timeout_sec = 120.0
@@ -160,16 +160,16 @@ network_mode = "no-network"
 """
 
 
-def _demo(made: Made) -> str:
-    lines = [f"description: An agent with perfect memory, in {len(made.calls)} calls.", "replies:"]
-    for call in made.calls:
+def _demo(world: Made) -> str:
+    lines = [f"description: An agent with perfect memory, in {len(world.calls)} calls.", "replies:"]
+    for call in world.calls:
         args = ", ".join(f"{name}: {json.dumps(value)}" for name, value in call.args.items())
         lines += [f"  - call: {call.tool}", f"    args: {{{args}}}"]
     return "\n".join(lines) + "\n"
 
 
-def _solution(made: Made) -> str:
-    return "\n".join(["#!/bin/sh", "set -eu", *(f"{command} >/dev/null" for command in made.commands), ""])
+def _solution(world: Made) -> str:
+    return "\n".join(["#!/bin/sh", "set -eu", *(f"{command} >/dev/null" for command in world.commands), ""])
 
 
 def _json(value: object) -> str:

@@ -242,13 +242,13 @@ class UnitList:
             gives: Key to value; each appears once in the output, with the unit's number.
             noted: A file that collects the newest given values. Without it, the output is their only source.
         """
-        unit, given = self.next, gives or {}
+        unit, values = self.next, gives or {}
         needs = self.facts.need(unit, *keys)
         says = [f"changed {changed} @ {unit}"] if changed else []
-        lines = {key: f"{key} = {value} @ {unit}" for key, value in given.items()}
+        lines = {key: f"{key} = {value} @ {unit}" for key, value in values.items()}
         puts = {noted: self._noted(noted, lines)} if noted else {}
-        self.units.append(Unit(description, needs, (*says, *lines.values()), tuple(given), puts))
-        for key, value in given.items():
+        self.units.append(Unit(description, needs, (*says, *lines.values()), tuple(values), puts))
+        for key, value in values.items():
             self.facts.tell(key, value, f"read {noted}" if noted else f"unit {unit}", unit + 1)
 
     def _noted(self, path: str, lines: dict[str, str]) -> str:
@@ -274,10 +274,10 @@ _WORDS = ("north", "delta", "harbour", "cobalt", "linden", "amber", "quartz", "h
 def shares(units: int, weights: Sequence[float]) -> list[int]:
     """Split units into parts with about these weights, at least one unit each. With few units there are fewer parts."""
     weights = weights[:units]
-    parts, before, so_far = [], 0, 0.0
+    parts, before, total = [], 0, 0.0
     for remaining, weight in zip(range(len(weights) - 1, -1, -1), weights, strict=True):
-        so_far += weight
-        upto = min(max(round(units * so_far / sum(weights)), before + 1), units - remaining)
+        total += weight
+        upto = min(max(round(units * total / sum(weights)), before + 1), units - remaining)
         parts.append(upto - before)
         before = upto
     return parts

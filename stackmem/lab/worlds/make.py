@@ -147,7 +147,7 @@ def design(family: str, seed: int, horizon: int, noise: float, repository: Path 
 
 def make(family: str, seed: int, horizon: int, noise: float, folder: Path, repository: Path | None = None) -> Path:
     """Write a world as a task folder, atomically. ``repository`` is passed to ``design``."""
-    made = design(family, seed, horizon, noise, repository)
+    world = design(family, seed, horizon, noise, repository)
     folder = folder.absolute()
     try:
         if folder.is_dir() and any(folder.iterdir()):
@@ -155,7 +155,7 @@ def make(family: str, seed: int, horizon: int, noise: float, folder: Path, repos
         folder.parent.mkdir(parents=True, exist_ok=True)
         fresh = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
         try:
-            for path, text, mode in task_files(made):
+            for path, text, mode in task_files(world):
                 target = fresh / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(text, encoding="utf-8")
@@ -173,24 +173,24 @@ def make_task(family: str, seed: int, horizon: int, noise: float, folder: Path) 
 
     Another process may have written it in the meantime.
     """
-    wanted = (family, seed, horizon, noise)
-    if _holds(folder, wanted):
+    parameters = (family, seed, horizon, noise)
+    if _holds(folder, parameters):
         return folder
     try:
         return make(family, seed, horizon, noise, folder)
     except UsageError:
-        if _holds(folder, wanted):
+        if _holds(folder, parameters):
             return folder
         raise
 
 
-def _holds(folder: Path, wanted: tuple[str, int, int, float]) -> bool:
+def _holds(folder: Path, parameters: tuple[str, int, int, float]) -> bool:
     """Return whether the folder contains this world byte for byte as this version generates it."""
     try:
         stored = manifest(folder)
-        if tuple(stored.get(name) for name in ("family", "seed", "horizon", "noise")) != wanted:
+        if tuple(stored.get(name) for name in ("family", "seed", "horizon", "noise")) != parameters:
             return False
-        files = task_files(design(*wanted))
+        files = task_files(design(*parameters))
         return all(read_regular_text(folder / path) == text for path, text, _ in files)
     except (OSError, UnicodeDecodeError, msgspec.DecodeError):
         return False

@@ -44,7 +44,7 @@ class Oracle:
     def __init__(self, files: Mapping[str, str], units: int) -> None:
         self._workspace = MemoryWorkspace(files, "/workspace", PROGRAM)
         self._units = units
-        self._known: dict[str, tuple[int, str]] = {}
+        self._values: dict[str, tuple[int, str]] = {}
         self._ways: dict[int, list[tuple[str, str]]] = {}
         self._candidates: dict[str, list[str]] = {}
         self._next_line: dict[str, int] = {}
@@ -77,7 +77,7 @@ class Oracle:
 
     def _value(self, key: str, way: str) -> str:
         kind, _, location = way.partition(" ")
-        while key not in self._known:
+        while key not in self._values:
             if kind == "read" or (kind == "probe" and key not in self._candidates):
                 self._read(location)
             elif kind == "run":
@@ -86,9 +86,9 @@ class Oracle:
                 self._run(f"./work probe {key} {self._candidates[key].pop(0)}")
             else:
                 raise UsageError(f"{key} of this world cannot be found by <{way}>; report it")
-            if kind == "run" and key not in self._known:
+            if kind == "run" and key not in self._values:
                 raise UsageError(f"{key} is not in what {location} prints; report it")
-        return self._known[key][1]
+        return self._values[key][1]
 
     def _read(self, path: str) -> None:
         start = self._next_line.get(path, 1)
@@ -112,11 +112,11 @@ class Oracle:
         """Store the facts of a result. Returns their keys."""
         facts = _FACT.findall(text)
         for key, value, stamp in facts:
-            if int(stamp or 0) >= self._known.get(key, (0, ""))[0]:
-                self._known[key] = (int(stamp or 0), value)
+            if int(stamp or 0) >= self._values.get(key, (0, ""))[0]:
+                self._values[key] = (int(stamp or 0), value)
         for topic in _CHANGED.findall(text):
-            for key in [key for key in self._known if key == topic or key.startswith(f"{topic}.")]:
-                del self._known[key]
+            for key in [key for key in self._values if key == topic or key.startswith(f"{topic}.")]:
+                del self._values[key]
             for path in self._topics.get(topic.partition(".")[0], ()):
                 self._next_line[path] = 1
         for key, listed in _CANDIDATES.findall(text):

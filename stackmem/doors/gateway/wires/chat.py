@@ -92,17 +92,17 @@ _bodies = ReadBodies("messages", _read_message)
 def read(body: bytes) -> ForeignRequest:
     """Read a body; raise ``ValueError`` if it is not a Chat Completions request."""
     read_body = _bodies.read(body)
-    found, messages = read_body.fields, read_body.messages
+    fields, messages = read_body.fields, read_body.messages
     system_parts = (part for position in read_body.systems for part in messages[position].parts)
     system = [part.text for part in system_parts if isinstance(part, Text)]
     return ForeignRequest(
-        model=whole(found.model),
+        model=whole(fields.model),
         system="\n\n".join(system),
-        tools=_tools(bytes(found.tools) or b"null"),
+        tools=_tools(bytes(fields.tools) or b"null"),
         messages=messages,
         raw=read_body.raw,
         span=read_body.span,
-        wants_json=(found.response_format or {}).get("type") in ("json_schema", "json_object"),
+        wants_json=(fields.response_format or {}).get("type") in ("json_schema", "json_object"),
     )
 
 

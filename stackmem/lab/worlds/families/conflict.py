@@ -41,8 +41,8 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         gives: tuple[str, ...] = ()
         puts: dict[str, str] = {}
         if unit % every == every // 2 and unit < units:
-            found = rng.choice(classes)
-            key, value = f"rate.{found}", _rate(rng, facts.value(f"rate.{found}"))
+            rate_class = rng.choice(classes)
+            key, value = f"rate.{rate_class}", _rate(rng, facts.value(f"rate.{rate_class}"))
             decided[key] = f"{key} = {value} @ {unit}"
             says, gives = (decided[key],), (key,)
             puts[DECISIONS] = _decisions(decided)

@@ -47,11 +47,11 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         last = (at + 1) * units // len(tasks)
         for child in task.children:
             before.pop(child.depth, None)
-        known = [*(child.result for child in task.children), *before.values()]
+        results = [*(child.result for child in task.children), *before.values()]
         while len(work) < last:
             unit = len(work) + 1
-            wanted = [known[(unit + turn) % len(known)] for turn in range(min(3, len(known)))]
-            needs = facts.need(unit, f"house.{rules[unit % len(rules)]}", *wanted)
+            inputs = [results[(unit + turn) % len(results)] for turn in range(min(3, len(results)))]
+            needs = facts.need(unit, f"house.{rules[unit % len(rules)]}", *inputs)
             description = f"{_WORK[unit % len(_WORK)]} {task.name} (level {task.depth})"
             if unit < last:
                 work.append(Unit(description, needs))

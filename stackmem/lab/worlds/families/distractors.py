@@ -24,8 +24,10 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     keys = rng.sample(sorted(listed), min(_NEEDED, max(2, size.horizon // 6)))
     for unit in range(1, units + 1):
         work.do(f"roll node {unit}", keys[unit % len(keys)], keys[(unit + 1) % len(keys)])
-        told = tuple(f"load.node-{rng.randrange(30)} = {code(rng, 'p50', 'p95', 'p99')} @ {unit}" for _ in range(3))
-        work.units[-1] = replace(work.units[-1], says=told)
+        statements = tuple(
+            f"load.node-{rng.randrange(30)} = {code(rng, 'p50', 'p95', 'p99')} @ {unit}" for _ in range(3)
+        )
+        work.units[-1] = replace(work.units[-1], says=statements)
     return work.draft(
         "Roll the nodes of a cluster",
         f"Each unit rolls one node and names two endpoints. `{_PATH}` lists {_LISTED} of them; the work needs a few, "

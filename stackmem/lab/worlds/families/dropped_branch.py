@@ -12,7 +12,7 @@ from stackmem.lab.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily, 
 
 _TRUNK = ("release", "schema", "mirror", "owner")
 _DRIVERS = ("odbc", "jdbc", "native", "proxy", "bulk", "stream")
-_FOUND = ("table", "cursor", "charset", "grant", "index", "buffer", "locale", "view")
+_DISCOVERIES = ("table", "cursor", "charset", "grant", "index", "buffer", "locale", "view")
 _WEIGHTS = (5, 2, 9, 3, 6, 2, 12, 4)
 
 
@@ -25,16 +25,16 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         driver, path = f"attempt.driver-{number}", f"attempts/{number}.md"
         text, probes[driver] = plant(rng, size, work.facts, driver, _DRIVERS, path, f"Attempt {number}")
         work.files[path] = text
-        found: list[str] = []
+        discoveries: list[str] = []
         for at in range(length):
-            over = at == length - 1 and number < len(attempts)
-            known = [rng.choice(found)] if found else []
-            key = f"attempt.{_FOUND[at % len(_FOUND)]}-{number}"
-            gives = {} if over else {key: code(rng)}
-            found = list(dict.fromkeys([*found, *gives]))
+            is_dropped = at == length - 1 and number < len(attempts)
+            needed = [rng.choice(discoveries)] if discoveries else []
+            key = f"attempt.{_DISCOVERIES[at % len(_DISCOVERIES)]}-{number}"
+            gives = {} if is_dropped else {key: code(rng)}
+            discoveries = list(dict.fromkeys([*discoveries, *gives]))
             work.do(
-                f"attempt {number}, step {at + 1}", driver, trunk[at % len(trunk)], *known, gives=gives,
-                noted=f"attempts/{number}-found.md" if gives else "", changed="attempt" if over else "",
+                f"attempt {number}, step {at + 1}", driver, trunk[at % len(trunk)], *needed, gives=gives,
+                noted=f"attempts/{number}-found.md" if gives else "", changed="attempt" if is_dropped else "",
             )  # fmt: skip
     return work.draft(
         "Port an importer, attempt by attempt",

@@ -54,13 +54,13 @@ def commits_of(folder: Path) -> tuple[Commit, ...]:
     origin = find_origin(root)
     words = ("log", "--reverse", "--no-merges", "--no-renames", "--raw", "-z", "--abbrev=10", "--format=%x1e%s", "-n")
     try:
-        told = origin.ask(*words, str(_MAX_COMMITS), "--end-of-options", origin.head or "HEAD", seconds=_SECONDS)
+        log = origin.ask(*words, str(_MAX_COMMITS), "--end-of-options", origin.head or "HEAD", seconds=_SECONDS)
     except WorkspaceError as error:
         raise UsageError(f"git cannot list the commits of {root} ({error}); name another one") from error
-    found = [one for text in told.decode("utf-8", "replace").split("\x1e") if (one := _commit(text)) is not None]
-    if len(found) < _MIN_COMMITS:
-        raise UsageError(f"{root} has {len(found)} commits that change files; at least {_MIN_COMMITS} are needed")
-    return tuple(found)
+    commits = [commit for text in log.decode("utf-8", "replace").split("\x1e") if (commit := _commit(text)) is not None]
+    if len(commits) < _MIN_COMMITS:
+        raise UsageError(f"{root} has {len(commits)} commits that change files; at least {_MIN_COMMITS} are needed")
+    return tuple(commits)
 
 
 def _commit(text: str) -> Commit | None:
@@ -85,11 +85,11 @@ def build_from(commits: Sequence[Commit], rng: Random, size: Size, units: int) -
     near = [commits[(start + at) % len(commits)] for at in range(min(len(commits), size.horizon))]
     touched = Counter(path for commit in near for path, _, _ in commit.files)
     tracked = {path: key for path, key in _keys(sorted(touched)).items() if path in dict(touched.most_common(_TRACKED))}
-    told = {path: before for commit in reversed(near) for path, before, _ in commit.files if path in tracked}
+    blobs = {path: before for commit in reversed(near) for path, before, _ in commit.files if path in tracked}
     work = UnitList()
     for topic in sorted({key.partition(".")[0] for key in tracked.values()}):
-        said = {tracked[path]: _state(blob) for path, blob in told.items() if tracked[path].startswith(f"{topic}.")}
-        work.read(rng, size, f"tree/{topic}.md", f"Files of {topic} at the start", dict(sorted(said.items())), 60)
+        facts = {tracked[path]: _state(blob) for path, blob in blobs.items() if tracked[path].startswith(f"{topic}.")}
+        work.read(rng, size, f"tree/{topic}.md", f"Files of {topic} at the start", dict(sorted(facts.items())), 60)
     at = 0
     while len(work.units) < units:
         commit = near[at % len(near)]
@@ -113,14 +113,14 @@ def _state(blob: str) -> str:
 
 def _keys(paths: Sequence[str]) -> dict[str, str]:
     """Map each path to a unique key for its state: the top folder and the rest in lowercase."""
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for path in paths:
         top, slash, rest = path.partition("/")
         topic = re.sub(r"[^a-z]+", "_", top.lower()).strip("_") if slash else ""
         item = re.sub(r"[^a-z0-9]+", "-", (rest or top).lower()).strip("-")[-36:].strip("-")
         key = f"{topic or 'top'}.{item or 'file'}"
-        found[path] = key if key not in found.values() else f"{key}-{len(found)}"
-    return found
+        keys[path] = key if key not in keys.values() else f"{key}-{len(keys)}"
+    return keys
 
 
 def _plain(subject: str) -> str:

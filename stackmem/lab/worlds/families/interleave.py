@@ -16,14 +16,14 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     work = UnitList()
     lanes = _LANES[: max(1, min(len(_LANES), size.horizon // 8))]
     for lane in lanes:
-        said = {f"{lane}.depot": code(rng), f"{lane}.stamp": code(rng)}
-        work.read(rng, size, f"docs/{lane}.md", f"The {lane} lane", said)
+        facts = {f"{lane}.depot": code(rng), f"{lane}.stamp": code(rng)}
+        work.read(rng, size, f"docs/{lane}.md", f"The {lane} lane", facts)
     for unit in range(1, units + 1):
         lane = lanes[(unit + unit // 7) % len(lanes)]
         location = f"at.{lane}"
-        known = [location] if location in work.fact_keys else []
+        needed = [location] if location in work.fact_keys else []
         work.do(
-            f"move the {lane} lane on", f"{lane}.depot" if unit % 2 else f"{lane}.stamp", *known,
+            f"move the {lane} lane on", f"{lane}.depot" if unit % 2 else f"{lane}.stamp", *needed,
             gives={location: code(rng)}, noted=f"lanes/{lane}.md",
         )  # fmt: skip
     return work.draft(

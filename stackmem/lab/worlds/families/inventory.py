@@ -18,9 +18,9 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     work, old = UnitList(), list[str]()
     for shelf in range(-(-units // _UNITS)):
         hall = _HALLS[shelf % len(_HALLS)]
-        said = {f"{hall}.bin-{shelf}-{position}": _place(rng) for position in range(_SHELF)}
-        work.read(rng, size, f"stock/{hall}/{shelf}.md", f"Shelf {shelf} of the {hall} hall", said, 150)
-        keys = list(said)
+        facts = {f"{hall}.bin-{shelf}-{position}": _position(rng) for position in range(_SHELF)}
+        work.read(rng, size, f"stock/{hall}/{shelf}.md", f"Shelf {shelf} of the {hall} hall", facts, 150)
+        keys = list(facts)
         for at in range(min(_UNITS, units - shelf * _UNITS)):
             work.do(f"pick order {5000 + work.next}", keys[at], *rng.sample(old, min(1, len(old))))
         old += keys[:_UNITS]
@@ -31,7 +31,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     )
 
 
-def _place(rng: Random) -> str:
+def _position(rng: Random) -> str:
     return ":".join(f"{rng.choice('ABCDEFGH')}{rng.randrange(100, 999)}/{rng.getrandbits(40):010x}" for _ in range(4))
 
 

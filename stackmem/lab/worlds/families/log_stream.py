@@ -18,11 +18,11 @@ _NEAR = 2  # the newest batches are excluded from comparisons
 def build(rng: Random, size: Size, units: int) -> WorldDraft:
     work, logs = UnitList(), list[tuple[Page, ...]]()
     for number, length in enumerate(shares(units, (1,) * max(1, -(-units // _BLOCK))), 1):
-        said = {f"{kind}.batch-{number}": f"req-{rng.getrandbits(48):012x}" for kind in ("trace", *_EARLY)}
-        for key, value in said.items():
+        facts = {f"{kind}.batch-{number}": f"req-{rng.getrandbits(48):012x}" for kind in ("trace", *_EARLY)}
+        for key, value in facts.items():
             work.facts.tell(key, value, f"run ./work log {number}", work.next)
         chars = min(31_000, size.chars(_CHARS + rng.randrange(-4_000, 8_000)))
-        planted = tuple(f"{key} = {value}" for key, value in said.items())
+        planted = tuple(f"{key} = {value}" for key, value in facts.items())
         logs.append((Page(f"collected for batch {number}", chars, planted),))
         for at in range(length):
             then = number > _NEAR and f"{rng.choice(_EARLY)}.batch-{rng.randrange(1, number - _NEAR + 1)}"

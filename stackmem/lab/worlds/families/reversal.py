@@ -19,13 +19,13 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     first = {key: code(rng, "on", "off", "canary") for key in keys}
     work.read(rng, size, "docs/switches.md", "Feature switches at the start of the week", first)
     for unit in range(1, units + 1):
-        one, two = keys[unit % len(keys)], keys[(unit // 2 + 1) % len(keys)]
-        given = {}
+        first_key, second_key = keys[unit % len(keys)], keys[(unit // 2 + 1) % len(keys)]
+        changes = {}
         if unit % 3 == 0 and unit < units:
             moved = rng.choice(keys)
             back = rng.random() < 0.5 and work.facts.value(moved) != first[moved]
-            given = {moved: first[moved] if back else code(rng, "on", "off", "canary")}
-        work.do(f"handle ticket {200 + unit}", one, two, gives=given, noted=_LOG if given else "")
+            changes = {moved: first[moved] if back else code(rng, "on", "off", "canary")}
+        work.do(f"handle ticket {200 + unit}", first_key, second_key, gives=changes, noted=_LOG if changes else "")
     return work.draft(
         "Work the tickets of a week of switches",
         "Each unit handles a ticket and needs two switches as they stand at that moment. `docs/switches.md` has them "

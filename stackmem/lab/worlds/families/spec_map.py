@@ -36,9 +36,9 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     for unit in range(1, units + 1):
         if len(waiting) < 2:
             waiting = rng.sample(fields, len(fields))
-        one, two = waiting.pop(), waiting.pop()
-        description = f"{rng.choice(_JOBS)} batch {unit:04d} by {one} and {two}"
-        work.append(Unit(description, facts.need(unit, f"field.{one}", f"field.{two}")))
+        first, second = waiting.pop(), waiting.pop()
+        description = f"{rng.choice(_JOBS)} batch {unit:04d} by {first} and {second}"
+        work.append(Unit(description, facts.need(unit, f"field.{first}", f"field.{second}")))
     return WorldDraft(
         title="Move the claims archive into the new system",
         text=(

@@ -33,7 +33,7 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
     for number, count in enumerate(_sizes(rng, size, units)):
         package, feature = features[number % len(features)]
         name = feature if number < len(features) else f"{feature}-{number // len(features) + 1}"
-        entry, suite, release = (f"{package}.{name}-{what}" for what in ("entry", "suite", "release"))
+        entry, suite, release = (f"{package}.{name}-{suffix}" for suffix in ("entry", "suite", "release"))
         path, noted = f"docs/{package}/{name}.md", f"changes/{package}/{name}.md"
         suites = rng.sample(_SUITES, 4)
         probes[suite] = suites[rng.randrange(1, 3)]
@@ -54,9 +54,9 @@ def build(rng: Random, size: Size, units: int) -> WorldDraft:
         last = len(work)
         version = f"r{rng.randrange(10, 99)}.{rng.randrange(1_000, 9_999)}"
         facts.tell(release, version, f"read {noted}", last + 1)
-        settled = f"{release} = {version} @ {last}"
-        text = document(f"Changes to the {name} of {package}", rng, [("Release", [settled])], size.chars(600))
-        work[-1] = Unit(work[-1].description, work[-1].needs, (settled,), (release,), {noted: text})
+        statement = f"{release} = {version} @ {last}"
+        text = document(f"Changes to the {name} of {package}", rng, [("Release", [statement])], size.chars(600))
+        work[-1] = Unit(work[-1].description, work[-1].needs, (statement,), (release,), {noted: text})
         older.extend([*needed, entry, suite, release])
         requests.append(DayRequest(first, last, f"Please {verb} the {name} of {package}."))
     return WorldDraft(
