@@ -246,7 +246,7 @@ def _page(entries: Sequence[RecordingEntry], all_tables: Sequence[EvidenceTable]
     return _PAGE.format(style=style, body=body, script=script, script_digest=script_digest(script))
 
 
-def _spreadsheet(shown: Sequence[EvidenceTable]) -> str:
+def _spreadsheet(tables: Sequence[EvidenceTable]) -> str:
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     names = [f"{figure}_{read:g}" for figure in ("bill", "alike", "dearer") for read in READS] + ["lost"]
@@ -254,7 +254,7 @@ def _spreadsheet(shown: Sequence[EvidenceTable]) -> str:
     writer.writerow(
         ["set", "runs", "tasks", "models", "strategy", "case", *ends, "differing", "frames", "again", "turns"]
     )
-    for table in shown:
+    for table in tables:
         for line in table.lines:
             name, _, case = line.name.partition(" ")
             whose = [_safe(table.title), table.runs, table.tasks, len(table.models), _safe(name), case]
