@@ -152,18 +152,18 @@ def _predictions(run_or_folder: str, runs_dir: Path) -> list[Prediction]:
     predictions = []
     for folder in _run_folders(run_or_folder, runs_dir):
         start = _start(folder)
-        who = f"stackmem/{start.model}/{shown_strategy(start, stated_by_recording(folder))}"
-        times[start.task_name, who] += 1
-        count = times[start.task_name, who]
-        predictions.append(Prediction(start.task_name, f"{who}#{count}" if count > 1 else who, _patch(folder)))
+        solver = f"stackmem/{start.model}/{shown_strategy(start, stated_by_recording(folder))}"
+        times[start.task_name, solver] += 1
+        count = times[start.task_name, solver]
+        predictions.append(Prediction(start.task_name, f"{solver}#{count}" if count > 1 else solver, _patch(folder)))
     return predictions
 
 
 def _run_folders(run_or_folder: str, runs_dir: Path) -> list[Path]:
     """Return the named run, or every run below the named folder."""
-    given = Path(run_or_folder)
-    if given.is_dir() and not (given / TRACE).is_file():
-        folders = sorted(path.parent for path in given.glob(f"**/{TRACE}"))
+    target = Path(run_or_folder)
+    if target.is_dir() and not (target / TRACE).is_file():
+        folders = sorted(path.parent for path in target.glob(f"**/{TRACE}"))
         if folders:
             return folders
     return [find_run(run_or_folder, runs_dir)]

@@ -132,7 +132,7 @@ class AnthropicModel:
         create = client.messages.with_streaming_response.create
         try:
             with (
-                connection.within(seconds),
+                connection.time_limit(seconds),
                 create(
                     **body, stream=True, extra_body=self._wished | fields, extra_headers=self._beta_header(betas)
                 ) as response,
@@ -152,8 +152,8 @@ class AnthropicModel:
 
     def _beta_header(self, betas: tuple[str, ...]) -> dict[str, str]:
         """Return the header for beta features, with those that the user asked for."""
-        asked = [value for name, value in self._headers.items() if name.lower() == _BETA_HEADER]
-        return {_BETA_HEADER: ",".join([*asked, *betas])} if betas else {}
+        requested = [value for name, value in self._headers.items() if name.lower() == _BETA_HEADER]
+        return {_BETA_HEADER: ",".join([*requested, *betas])} if betas else {}
 
     def _connected(self) -> tuple[Anthropic, Connection]:
         """Return the client. It ignores the environment except for proxies; address and key come from the endpoint."""
@@ -175,10 +175,10 @@ class AnthropicModel:
         return self._client, self._connection
 
 
-def _wished(asked: Asked) -> Block:
+def _wished(options: Asked) -> Block:
     """Return the user's options. They bypass the SDK's fields, so that the server itself reports unsupported ones."""
-    wished: Block = {"temperature": asked.temperature, "service_tier": asked.service_tier}
-    wished["output_config"] = {"effort": asked.effort} if asked.effort else None
+    wished: Block = {"temperature": options.temperature, "service_tier": options.service_tier}
+    wished["output_config"] = {"effort": options.effort} if options.effort else None
     return {name: value for name, value in wished.items() if value is not None}
 
 
@@ -242,7 +242,7 @@ def _blocks(part: Part, unsigned: bool, sight: Sight) -> list[Block]:
     """Convert a part to blocks; none for blank text and for a thought without signature, which the API refuses."""
     match part:
         case Text():
-            text, images = _shown(part, sight)
+            text, images = _text_and_images(part, sight)
             return [{"type": "text", "text": text}, *images] if text.strip() else images
         case Thinking() if part.raw.get("type") == FOREIGN_THOUGHT:
             return []
@@ -258,7 +258,7 @@ def _blocks(part: Part, unsigned: bool, sight: Sight) -> list[Block]:
             assert_never(part)
 
 
-def _shown(part: Text | ToolResult, sight: Sight) -> tuple[str, list[Block]]:
+def _text_and_images(part: Text | ToolResult, sight: Sight) -> tuple[str, list[Block]]:
     """Return the text of a part, with a sentence about images that are not sent, and the blocks of its images."""
     images, note = sight.of(part)
     sources = (
@@ -269,7 +269,7 @@ def _shown(part: Text | ToolResult, sight: Sight) -> tuple[str, list[Block]]:
 
 def _result(part: ToolResult, sight: Sight) -> Block:
     block: Block = {"type": "tool_result", "tool_use_id": _name(part.call_id)}
-    text, images = _shown(part, sight)
+    text, images = _text_and_images(part, sight)
     if images:
         block["content"] = [{"type": "text", "text": text}, *images]
     elif text:
@@ -291,10 +291,10 @@ def _input(call: ToolCall) -> dict[str, Any]:
     if not isinstance(call.arguments, dict):
         return {"malformed": whole(json.dumps(call.arguments, ensure_ascii=False))}
     try:
-        found: dict[str, Any] = whole_value(call.arguments)
+        arguments: dict[str, Any] = whole_value(call.arguments)
     except ValueError:
         return {"malformed": "arguments nested too deep"}
-    return found
+    return arguments
 
 
 def _marked(block: Block, ttl: str | None) -> Block:

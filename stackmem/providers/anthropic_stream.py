@@ -207,8 +207,8 @@ def _part(block: _Block, stop_reason: str, notes: list[str]) -> tuple[ReplyPart,
             return (Thinking(whole_value(raw)),)
         case kind:
             raw = dict(block.start)
-            if isinstance(raw.get("input"), dict) and isinstance(given := parse_arguments(joined)[0], dict):
-                raw["input"] = raw["input"] | given  # a call that the provider itself performs
+            if isinstance(raw.get("input"), dict) and isinstance(arguments := parse_arguments(joined)[0], dict):
+                raw["input"] = raw["input"] | arguments  # a call that the provider itself performs
             elif joined:
                 notes.append(left_out(f"a block of the kind {kind!r:.40}", joined))
             return (Thinking(whole_value(raw)),)
@@ -246,15 +246,17 @@ def _refusal(reply: _MessageReply) -> str:
     return "" if reply.stop_reason in _STOPS else f"stop reason {reply.stop_reason!r:.80}"
 
 
-def _count(known: dict[str, int], given: dict[str, Any] | None) -> None:
+def _count(counts: dict[str, int], update: dict[str, Any] | None) -> None:
     """Merge cumulative token counts: keep the largest, and ignore implausibly large ones."""
-    for name, value in (given or {}).items():
+    for name, value in (update or {}).items():
         if name == "cache_creation" and isinstance(value, dict):
-            _count(known, value)
+            _count(counts, value)
         elif (
-            isinstance(value, int | float) and not isinstance(value, bool) and known.get(name, -1) < value <= MAX_TOKENS
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and counts.get(name, -1) < value <= MAX_TOKENS
         ):
-            known[name] = int(value)
+            counts[name] = int(value)
 
 
 def _compaction_usage(iterations: list[Any]) -> Usage:

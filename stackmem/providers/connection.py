@@ -82,11 +82,11 @@ class Connection:
             follow_redirects=False,
             verify=trusted(),
             headers={"accept-encoding": "identity"},
-            event_hooks={"request": [self._watch], "response": [self._answered]},
+            event_hooks={"request": [self._watch], "response": [self._note_response]},
         )
 
     @contextmanager
-    def within(self, seconds: float) -> Iterator[None]:
+    def time_limit(self, seconds: float) -> Iterator[None]:
         """Limit one attempt: when the time is up, its connections are cut, whatever it is waiting for."""
         self.expired = False
         self._ends = time.monotonic() + seconds
@@ -117,15 +117,15 @@ class Connection:
         # Google's SDK sets one timeout for everything, or none at all.
         request.extensions["timeout"] = self.timeout(max(0.0, self._ends - time.monotonic())).as_dict()
 
-    def _answered(self, response: Response) -> None:
+    def _note_response(self, response: Response) -> None:
         self._answers.append(response)
         _bound(response)
         if self._most_bytes is not None and response.is_success:
             response.stream = _counted(response.stream, self._most_bytes, self._read or iter)
 
-    def _remember(self, event: str, found: Mapping[str, Any]) -> None:
+    def _remember(self, event: str, info: Mapping[str, Any]) -> None:
         if event.endswith(_OPENED):
-            opened = found["return_value"].get_extra_info("socket")
+            opened = info["return_value"].get_extra_info("socket")
             if opened is not None:
                 self._sockets.add(opened)
 

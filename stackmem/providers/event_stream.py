@@ -66,17 +66,17 @@ def plain_events(chunks: Iterable[bytes]) -> Iterator[bytes]:
     Other servers send comments, names of events, other line ends and ``[DONE]``, which the SDK takes for JSON.
     """
     pieces = iter(chunks)
-    begun = next((piece for piece in pieces if piece.strip(_BEFORE)), b"")
-    if begun.strip(_BEFORE)[:1] in _NO_STREAM:
-        yield from _listed(b"".join((begun, *pieces))) if begun.strip(_BEFORE)[:1] == b"[" else (begun, *pieces)
+    first = next((piece for piece in pieces if piece.strip(_BEFORE)), b"")
+    if first.strip(_BEFORE)[:1] in _NO_STREAM:
+        yield from _listed(b"".join((first, *pieces))) if first.strip(_BEFORE)[:1] == b"[" else (first, *pieces)
         return
     is_stream = False
-    for text in server_events(itertools.chain((begun,), pieces, (b"\n\n",)), math.inf):
+    for text in server_events(itertools.chain((first,), pieces, (b"\n\n",)), math.inf):
         is_stream = True
         if text.strip() != "[DONE]":
             yield f"data: {text}\n\n".replace("\n", " ", text.count("\n")).encode()
     if not is_stream:
-        yield begun  # the SDK reports what it is
+        yield first  # the SDK reports what it is
 
 
 def _listed(body: bytes) -> Iterator[bytes]:

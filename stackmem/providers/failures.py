@@ -42,7 +42,9 @@ _BY_TYPE: dict[str, FailureKind] = {
 """In lower case; all other types are ``server_error``."""
 
 # Both providers report these with a status that would otherwise justify a retry.
-_SPENT = re.compile(r"spend_limit|insufficient_quota|billing_hard_limit|credit balance is too low", re.IGNORECASE)
+_BUDGET_EXHAUSTED = re.compile(
+    r"spend_limit|insufficient_quota|billing_hard_limit|credit balance is too low", re.IGNORECASE
+)
 _TOO_LONG = re.compile(
     "|".join((
         r"(prompt|input|request)( text)? (is|was) too (long|large)", r"too many (input |prompt )?tokens",
@@ -96,7 +98,7 @@ def answered_with(response: Response, text: str, secret: str) -> ModelFailed:
 
 def kind_of_status(status: int, text: str) -> FailureKind:
     """Classify an HTTP status; some can be told apart only by the answer's ``text``."""
-    if status in {400, 402, 403, 413, 422, 429} and _SPENT.search(text):
+    if status in {400, 402, 403, 413, 422, 429} and _BUDGET_EXHAUSTED.search(text):
         return "spend_limit"
     if status in {400, 413, 422, 500} and _TOO_LONG.search(text):
         return "window"
@@ -105,7 +107,7 @@ def kind_of_status(status: int, text: str) -> FailureKind:
 
 def kind_of_error(error_type: str, text: str) -> FailureKind:
     """Classify an error inside a stream with HTTP status 200; unknown types justify a retry."""
-    if _SPENT.search(text):
+    if _BUDGET_EXHAUSTED.search(text):
         return "spend_limit"
     if _TOO_LONG.search(text):
         return "window"
@@ -122,15 +124,15 @@ def sentence(value: Any, depth: int = 12) -> str:
     if depth and isinstance(value, str):
         return _of_text(value, depth - 1)
     if depth and isinstance(value, list):
-        return "; ".join(filter(None, (sentence(one, depth - 1) for one in value[:3])))
+        return "; ".join(filter(None, (sentence(item, depth - 1) for item in value[:3])))
     if not depth or not isinstance(value, dict):
         return ""
     raw = value["metadata"].get("raw") if isinstance(value.get("metadata"), dict) else None
     inner = value.get("error") if isinstance(value.get("error"), dict | list) else None
-    known = (raw, inner, *(value.get(name) for name in _SENTENCES))
-    text = next(filter(None, (sentence(one, depth - 1) for one in known)), "")
-    place = value.get("loc")
-    return f"{'.'.join(map(str, place))}: {text}" if isinstance(place, list) and text else text
+    candidates = (raw, inner, *(value.get(name) for name in _SENTENCES))
+    text = next(filter(None, (sentence(item, depth - 1) for item in candidates)), "")
+    location = value.get("loc")
+    return f"{'.'.join(map(str, location))}: {text}" if isinstance(location, list) and text else text
 
 
 def _of_text(text: str, depth: int) -> str:

@@ -84,7 +84,7 @@ class GeminiModel:
             raise UsageError(f"gemini/NAME needs the google-genai package; install it: {install_command('gemini')}")
         self.name = f"gemini/{model}"  # includes the provider, as recorded in traces
         row = None if endpoint.is_local else lookup(self.name)
-        self._known = window_tokens is not None or row is not None
+        self._knows_window = window_tokens is not None or row is not None
         if window_tokens is not None:
             self.window_tokens, self.window_source = window_tokens, "given by --window-tokens"
         elif row is not None:
@@ -96,7 +96,7 @@ class GeminiModel:
         self._model = model
         self._endpoint = endpoint
         self._most_output = min(_REPLY_TOKENS, row.max_output_tokens if row else _REPLY_TOKENS)
-        self._asked = asked
+        self._options = asked
         self._seed = seed
         self._signed, self._filled = True, False
         self._refusals: list[tuple[Any, ModelFailed]] = []  # what was sent for the current request and refused
@@ -110,19 +110,19 @@ class GeminiModel:
         Raises:
             UsageError: No server answers at the address.
         """
-        if self._known:
+        if self._knows_window:
             return
         client, connection = self._connected()
         import httpx2
         from google.genai import errors
 
         try:
-            with connection.within(ASK_SECONDS):
+            with connection.time_limit(ASK_SECONDS):
                 described = client.models.get(model=self._model)
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            address, why = without_login(self._endpoint.url), one_line(cause(error), self._endpoint.secret)
+            address, reason = without_login(self._endpoint.url), one_line(cause(error), self._endpoint.secret)
             raise UsageError(
-                f"no server answers at {address} ({why}); start it, or pass another address with --base-url"
+                f"no server answers at {address} ({reason}); start it, or pass another address with --base-url"
             ) from error
         except (errors.APIError, httpx2.HTTPError, OSError, *_MALFORMED):
             return
@@ -140,7 +140,7 @@ class GeminiModel:
 
     def search(self, query: str, domains: tuple[str, ...]) -> SearchAnswer:
         """Search the web with the provider's server tool."""
-        return search_web(self.name, self._endpoint, self._asked.headers, query, domains)
+        return search_web(self.name, self._endpoint, self._options.headers, query, domains)
 
     def _answer(self, request: AskModel, _: Learned) -> ModelReplied | ModelFailed:
         answer = self._attempt(request, time.monotonic() + self._endpoint.attempt_seconds(request.left_seconds))
@@ -161,11 +161,11 @@ class GeminiModel:
             contents(request.view, signed=self._signed, filled=self._filled, sight=sight),
             self._config(request),
         )
-        known = next((refused for body, refused in self._refusals if body == sent), None)
-        if known is not None:
-            return known  # the change made no difference to this request
+        refusal = next((refused for body, refused in self._refusals if body == sent), None)
+        if refusal is not None:
+            return refusal  # the change made no difference to this request
         try:
-            with connection.within(max(0.0, deadline - time.monotonic())):
+            with connection.time_limit(max(0.0, deadline - time.monotonic())):
                 chunks = client.models.generate_content_stream(model=self._model, contents=sent[0], config=sent[1])
                 answer = read_chunks(chunks, request.facts)
             return connection.in_time(answer)
@@ -195,7 +195,7 @@ class GeminiModel:
         """Build the request's configuration, with all automatic behavior of the SDK disabled."""
         from google.genai import types
 
-        asked, view = self._asked, request.view
+        options, view = self._options, request.view
         tools = [{"function_declarations": [declaration(tool) for tool in view.tools]}] if view.tools else None
         return types.GenerateContentConfig.model_validate({
             "system_instruction": whole(view.system) if view.system.strip() else None,
@@ -203,10 +203,10 @@ class GeminiModel:
             "max_output_tokens": min(
                 self._most_output, self.window_tokens // 4, request.reply_tokens or self._most_output
             ),
-            "temperature": asked.temperature,
+            "temperature": options.temperature,
             "seed": self._seed,
-            "thinking_config": {"thinking_level": asked.effort.upper()} if asked.effort else None,
-            "service_tier": asked.service_tier,
+            "thinking_config": {"thinking_level": options.effort.upper()} if options.effort else None,
+            "service_tier": options.service_tier,
             "automatic_function_calling": {"disable": True},
             "automatic_continuation": False,
         })  # fmt: skip
@@ -254,7 +254,7 @@ class GeminiModel:
                 http_options=types.HttpOptions(
                     base_url=there.url,
                     api_version=GEMINI.path.strip("/"),
-                    headers=dict(self._asked.headers),
+                    headers=dict(self._options.headers),
                     httpx_client=self._connection.client,
                     # Otherwise the SDK loads the certificates three more times, for clients that are never used.
                     client_args={"verify": trusted()},
@@ -269,8 +269,8 @@ def _retry_delay(details: Any) -> float | None:
     """Return the delay in seconds from ``google.rpc.RetryInfo`` (``34.07s``); None without one."""
     error = details.get("error", details) if isinstance(details, dict) else {}
     entries = error.get("details") if isinstance(error, dict) else None
-    for one in entries if isinstance(entries, list) else ():
-        delay = one.get("retryDelay") if isinstance(one, dict) else None
-        if isinstance(delay, str) and (found := _SECONDS.fullmatch(delay)):
-            return float(found.group(1))
+    for entry in entries if isinstance(entries, list) else ():
+        delay = entry.get("retryDelay") if isinstance(entry, dict) else None
+        if isinstance(delay, str) and (match := _SECONDS.fullmatch(delay)):
+            return float(match.group(1))
     return None

@@ -62,16 +62,16 @@ def contents(view: View, *, signed: bool = True, filled: bool = False, sight: Si
         filled: Whether a message's first call gets a placeholder if its signature is missing.
     """
     sight = sight or Sight(view, None, no_image)
-    made: list[Json] = []
+    result: list[Json] = []
     names: dict[str, tuple[str, bool]] = {}
     for message in view.messages:
         parts = _user(message, names, sight) if message.role == "user" else _model(message, names, signed, filled)
         role = "user" if message.role == "user" else "model"
-        if made and made[-1]["role"] == role:
-            made[-1]["parts"] += parts
+        if result and result[-1]["role"] == role:
+            result[-1]["parts"] += parts
         else:
-            made.append({"role": role, "parts": parts})
-    return made
+            result.append({"role": role, "parts": parts})
+    return result
 
 
 def declaration(tool: ToolSpec) -> Json:
@@ -92,9 +92,9 @@ def _user(message: Message, names: dict[str, tuple[str, bool]], sight: Sight) ->
         images: list[Json] = [{"inline_data": {"mime_type": ref.media, "data": raw}} for ref, raw in pairs]
         text = whole(part.text) + note
         if isinstance(part, ToolResult):
-            name, named = names.get(part.call_id, ("unknown", True))
+            name, has_id = names.get(part.call_id, ("unknown", True))
             answer: Json = {"name": name, "response": {"error" if part.failed else "output": text}}
-            results.append({"function_response": answer | ({"id": part.call_id} if named else {})})
+            results.append({"function_response": answer | ({"id": part.call_id} if has_id else {})})
             pictures += images
         else:
             texts += [*([{"text": text}] if text.strip() else []), *images]
@@ -105,7 +105,7 @@ def _model(message: Message, names: dict[str, tuple[str, bool]], signed: bool, f
     raw = next((part.raw for part in message.parts if isinstance(part, Thinking)), {})
     text = "".join(whole(part.text) for part in message.parts if isinstance(part, Text))
     calls = {part.id: part for part in message.parts if isinstance(part, ToolCall)}
-    pieces = _kept(raw, text, calls)
+    pieces = _original_pieces(raw, text, calls)
     if not pieces:
         pieces = [_Piece("text", len(text))] if text.strip() else []
         pieces += [_Piece("call", id=call) for call in calls]
@@ -132,21 +132,21 @@ def _model(message: Message, names: dict[str, tuple[str, bool]], signed: bool, f
     return parts or [{"text": _NOTHING}]
 
 
-def _kept(raw: Json, text: str, calls: dict[str, ToolCall]) -> list[_Piece]:
+def _original_pieces(raw: Json, text: str, calls: dict[str, ToolCall]) -> list[_Piece]:
     """Return the original pieces of a reply, if its text and calls are unchanged since then."""
     pieces = [
         _Piece(**{**piece, "signature": base64.b64decode(piece["signature"])} if "signature" in piece else piece)
         for piece in raw.get(_PIECES, ())
     ]
-    same = sum(piece.chars for piece in pieces if piece.kind == "text") == len(text)
-    return pieces if same and {piece.id for piece in pieces if piece.kind == "call"} == calls.keys() else []
+    is_unchanged = sum(piece.chars for piece in pieces if piece.kind == "text") == len(text)
+    return pieces if is_unchanged and {piece.id for piece in pieces if piece.kind == "call"} == calls.keys() else []
 
 
 def _call(call: ToolCall, piece: _Piece, names: dict[str, tuple[str, bool]]) -> Json:
     function = spelled_call(call)["function"]
     names[call.id] = (function["name"], piece.named)
-    made = {"name": function["name"], "args": json.loads(function["arguments"])}
-    return {"function_call": made | ({"id": call.id} if piece.named and call.id else {})}
+    function_call = {"name": function["name"], "args": json.loads(function["arguments"])}
+    return {"function_call": function_call | ({"id": call.id} if piece.named and call.id else {})}
 
 
 class _Reply(Struct):
@@ -180,9 +180,9 @@ def read_chunks(chunks: Iterable[GenerateContentResponse], facts: int) -> ModelR
             _grow(reply, candidate, facts)
     if not reply.reason:
         return failed("incomplete", "the reply's stream ended before its end was announced")
-    known = _STOPS.get(reply.reason)
-    stop: Stop = "call" if reply.calls and known in {None, "end"} else known or "end"
-    detail = reply.says if stop == "refused" else "" if known else f"finish reason {reply.reason}: {reply.says}"
+    mapped = _STOPS.get(reply.reason)
+    stop: Stop = "call" if reply.calls and mapped in {None, "end"} else mapped or "end"
+    detail = reply.says if stop == "refused" else "" if mapped else f"finish reason {reply.reason}: {reply.says}"
     return ModelReplied(
         parts=_parts(reply),
         stop=stop,
@@ -213,11 +213,11 @@ def _read(reply: _Reply, part: Part, facts: int) -> _Piece:
     signature = part.thought_signature or None
     if (call := part.function_call) is not None:
         identity = whole(call.id or "") or f"call_{facts}_{len(reply.calls)}"
-        named = bool(call.id) and all(identity != other.id for other in reply.calls)
-        if not named:
+        has_own_id = bool(call.id) and all(identity != other.id for other in reply.calls)
+        if not has_own_id:
             identity = f"call_{facts}_{len(reply.calls)}"
         reply.calls.append(ToolCall(identity, whole(call.name or ""), whole_value(call.args or {})))
-        return _Piece("call", id=identity, named=named, signature=signature)
+        return _Piece("call", id=identity, named=has_own_id, signature=signature)
     if part.text is None:
         # A part with only a signature counts as empty text.
         rest = part.model_dump(mode="json", exclude_none=True, exclude={"thought_signature"})
@@ -242,10 +242,10 @@ def _parts(reply: _Reply) -> tuple[ReplyPart, ...]:
 
 
 def _stored(piece: _Piece) -> Json:
-    shown = {name: value for name in ("chars", "id", "part") if (value := getattr(piece, name))}
+    fields = {name: value for name in ("chars", "id", "part") if (value := getattr(piece, name))}
     if piece.signature is not None:
-        shown["signature"] = base64.b64encode(piece.signature).decode()
-    return {"kind": piece.kind, **shown, **({} if piece.named else {"named": False})}
+        fields["signature"] = base64.b64encode(piece.signature).decode()
+    return {"kind": piece.kind, **fields, **({} if piece.named else {"named": False})}
 
 
 def _counted(usage: GenerateContentResponseUsageMetadata) -> Usage:

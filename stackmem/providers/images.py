@@ -13,7 +13,7 @@ from stackmem.core.messages import Text, ToolResult, View
 
 from .mending.mediator import noted
 
-UNSEEN = "\n(you cannot see images)"
+NO_VISION_NOTE = "\n(you cannot see images)"
 LEFT_OUT = "\n(left out, because the request has more images than you can take; read it again to see it)"
 
 
@@ -41,11 +41,11 @@ class Sight:
         if not refs:
             return [], ""
         if self._vision is None:
-            return [], UNSEEN
+            return [], NO_VISION_NOTE
         skipped = min(self._skip, len(refs))
         self._skip -= skipped
-        found = [(ref, raw) for ref in refs[skipped:] if (raw := self._image(ref.digest)) is not None]
-        return found, LEFT_OUT if skipped else ""
+        images = [(ref, raw) for ref in refs[skipped:] if (raw := self._image(ref.digest)) is not None]
+        return images, LEFT_OUT if skipped else ""
 
     def noted(self, answer: ModelReplied | ModelFailed) -> ModelReplied | ModelFailed:
         """Return the answer with a note about images that were left out of the request."""

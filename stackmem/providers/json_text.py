@@ -13,10 +13,10 @@ MAX_TOKENS = 1 << 40
 _NOTED_CHARS = 200
 
 
-def left_out(what: str, content: Any) -> str:
+def left_out(subject: str, content: Any) -> str:
     """Return the note about a piece of a reply that no part of a message can contain."""
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
-    return f"left out {what}, {len(text):,} characters: {whole(text[:_NOTED_CHARS])}"
+    return f"left out {subject}, {len(text):,} characters: {whole(text[:_NOTED_CHARS])}"
 
 
 def parse_arguments(text: str) -> tuple[Any, str | None]:

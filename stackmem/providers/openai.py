@@ -135,11 +135,11 @@ class OpenAIModel:
         # None if neither the user, the server nor the table states it
         self.price = price or (ASSUMED_FREE if endpoint.is_local else row.price if row else None)
         self.vision = vision_of(self.name, asked.vision)  # None if the model cannot see images
-        self._given = (window_tokens is not None, price is not None)
+        self._user_set = (window_tokens is not None, price is not None)
         self._model = model
         self._endpoint = self.address = endpoint
         self._most_output = max_output_tokens or min(_REPLY_TOKENS, row.max_output_tokens if row else _REPLY_TOKENS)
-        self._asked = asked
+        self._options = asked
         self._extra = {
             "seed": seed,
             "temperature": asked.temperature,
@@ -163,11 +163,11 @@ class OpenAIModel:
         """
         if self._endpoint.url == OPENAI.default_url + OPENAI.path:
             return
-        served = ask_server(self._endpoint, self._model, headers=self._asked.headers)
+        served = ask_server(self._endpoint, self._model, headers=self._options.headers)
         self.parameters = served.parameters
         if self.parameters is None and self.name.startswith("ollama/"):
             self.parameters = ask_ollama(self._endpoint, self._model)
-        window_given, price_given = self._given
+        window_given, price_given = self._user_set
         if served.window_tokens is not None and not window_given:
             self.window_tokens, self.window_source = served.window_tokens, "said by the server"
         if served.price is not None and not price_given:
@@ -180,7 +180,7 @@ class OpenAIModel:
 
     def search(self, query: str, domains: tuple[str, ...]) -> SearchAnswer:
         """Search the web with the provider's server tool, which only the Responses API has."""
-        return search_web(self.name, self._endpoint, self._asked.headers, query, domains)
+        return search_web(self.name, self._endpoint, self._options.headers, query, domains)
 
     @property
     def served_name(self) -> str:
@@ -192,9 +192,9 @@ class OpenAIModel:
         if not self._endpoint.is_local or self._wire is not CHAT:
             return None
         body = self._wire.body(view, self._model, self._extras, None)
-        if self._asked.text_calls == "prompt":
+        if self._options.text_calls == "prompt":
             body = _as_text(body)
-        return count_prompt(self._endpoint, body, self._asked.headers)
+        return count_prompt(self._endpoint, body, self._options.headers)
 
     def reply(self, request: AskModel) -> ModelReplied | ModelFailed:
         """Make one attempt; Ctrl-C interrupts it immediately."""
@@ -212,18 +212,18 @@ class OpenAIModel:
         answer = Sight(request.view, self.vision, request.image).noted(answer)
         if self._changes:
             answer = replace(answer, mended=(*noted(answer), *self._changes))
-        if isinstance(answer, ModelReplied) and self._asked.text_calls != "off":
+        if isinstance(answer, ModelReplied) and self._options.text_calls != "off":
             self._note_form(answer, request)
             answer = self._read_text(answer, request)
             if self._ignores_tools(answer, request):
-                self._asked = replace(self._asked, text_calls="prompt")
+                self._options = replace(self._options, text_calls="prompt")
         if isinstance(answer, ModelReplied) and answer.usage == Usage():
             return estimated_usage(answer, request.view)
         return answer
 
     def _passed_on(self, request: AskModel) -> Callable[[str], str] | None:
         """Return the filter for streamed text that may become a call; None if calls are not read from text."""
-        if self._asked.text_calls == "off" or request.expects == "text":
+        if self._options.text_calls == "off" or request.expects == "text":
             return None
         from .calls.held_words import HeldWords
 
@@ -243,7 +243,7 @@ class OpenAIModel:
         body |= {name: value for name, value in self._extra.items() if value is not None}
         if request.reads_together and "parallel_tool_calls" in body:
             body["parallel_tool_calls"] = True
-        if self._asked.text_calls == "prompt":
+        if self._options.text_calls == "prompt":
             body = _as_text(body)
         if self._endpoint.is_local and self._wire is CHAT:
             body["return_progress"] = True  # makes llama.cpp report how much of the prompt it has read
@@ -256,34 +256,34 @@ class OpenAIModel:
         limit = next((name for name in self._wire.limits if name not in self._refused), None) if limited else None
         if limit is not None:
             sent[limit] = min(self._most_output, self.window_tokens // 4, request.reply_tokens or self._most_output)
-        known = next((refused for body, refused in self._refusals if body == sent), None)
-        if known is not None:
-            return known  # the change made no difference to this request
+        refusal = next((refused for body, refused in self._refusals if body == sent), None)
+        if refusal is not None:
+            return refusal  # the change made no difference to this request
         whole_body = dict(sent)
-        heard = CutReply()
+        cut_reply = CutReply()
         try:
             extra = {name: sent.pop(name) for name in _EXTRA if name in sent}
-            with connection.within(seconds), create(**sent, extra_body=extra, stream=True) as response:
+            with connection.time_limit(seconds), create(**sent, extra_body=extra, stream=True) as response:
                 streamed = server_events(response.http_response.iter_bytes(), deadline)
-                events = heard.counted(overheard(streamed, self._passed_on(request)))
+                events = cut_reply.counted(overheard(streamed, self._passed_on(request)))
                 answer = self._wire.read(events, request.facts, secret)
-            return heard.ended(answer, connection, request.view)
+            return cut_reply.ended(answer, connection, request.view)
         except openai.APIStatusError as error:
             text = error.response.text
             refused = answered_with(error.response, text, secret)
             change = self._learn(error.status_code, text, sent, limit)
-            place = len(self._refusals)
+            index = len(self._refusals)
             self._refusals.append((whole_body, refused))
             if change and (answer := self._attempt(request, deadline, limited=change != _UNLIMITED)) is not refused:
                 self._changes.insert(0, f"{change}, because the server refused the request: {refused.detail[:300]}")
                 return answer
             refused = self._explained(refused, error.status_code, text)
-            self._refusals[place] = whole_body, refused
+            self._refusals[index] = whole_body, refused
             return refused
         except (openai.APITimeoutError, httpx2.TimeoutException, TimeoutError) as error:
-            return heard.ended(unanswered("timeout", self._endpoint, error), connection, request.view, error)
+            return cut_reply.ended(unanswered("timeout", self._endpoint, error), connection, request.view, error)
         except (openai.APIConnectionError, httpx2.HTTPError, OSError) as error:
-            return heard.ended(unanswered("connection", self._endpoint, error), connection, request.view)
+            return cut_reply.ended(unanswered("connection", self._endpoint, error), connection, request.view)
         except openai.OpenAIError as error:
             return failed("rejected", str(error), secret)
 
@@ -314,7 +314,7 @@ class OpenAIModel:
 
     def _ignores_tools(self, reply: ModelReplied, request: AskModel) -> bool:
         """Whether the server dropped the tools: no call came back, and it counted far too few prompt tokens."""
-        if self._wire is not CHAT or self._asked.text_calls != "auto" or request.expects == "text":
+        if self._wire is not CHAT or self._options.text_calls != "auto" or request.expects == "text":
             return False
         if not request.view.tools or any(isinstance(part, ToolCall) for part in reply.parts):
             return False
@@ -333,22 +333,22 @@ class OpenAIModel:
 
     def _wants_schema(self, request: AskModel) -> bool:
         """Return whether to constrain this reply to a schema of the tools."""
-        asked = self._asked
-        if self._wire is not CHAT or request.expects != "call" or not request.view.tools or asked.text_calls == "off":
+        options = self._options
+        if self._wire is not CHAT or request.expects != "call" or not request.view.tools or options.text_calls == "off":
             return False
-        return asked.call_schema == "on" or (
-            asked.call_schema == "auto" and self._endpoint.is_local and self._writes_text
+        return options.call_schema == "on" or (
+            options.call_schema == "auto" and self._endpoint.is_local and self._writes_text
         )
 
     def _tools_in_prompt(self, status: int, text: str, sent: Json) -> bool:
         """Return whether a refusal means that the tools must be described in the prompt from now on."""
         from .server.advice import takes_no_tools
 
-        if self._wire is not CHAT or "tools" not in sent or self._asked.text_calls != "auto":
+        if self._wire is not CHAT or "tools" not in sent or self._options.text_calls != "auto":
             return False
         if not takes_no_tools(status, text):
             return False
-        self._asked = replace(self._asked, text_calls="prompt")
+        self._options = replace(self._options, text_calls="prompt")
         return True
 
     def _explained(self, failure: ModelFailed, status: int, text: str) -> ModelFailed:
@@ -356,7 +356,7 @@ class OpenAIModel:
         from .server.advice import advised
 
         address = without_login(self._endpoint.url)
-        detail = advised(failure, address, status, text, lambda: served_names(self._endpoint, self._asked.headers))
+        detail = advised(failure, address, status, text, lambda: served_names(self._endpoint, self._options.headers))
         return replace(failure, detail=one_line(detail, self._endpoint.secret))
 
     def _connected(self) -> tuple[OpenAI, Connection]:
@@ -373,6 +373,6 @@ class OpenAIModel:
                 max_retries=0,
                 timeout=http.timeout,
                 http_client=http,
-                default_headers=dict(self._asked.headers),
+                default_headers=dict(self._options.headers),
             )
         return self._client, self._connection

@@ -35,7 +35,7 @@ def compacted(
     secret, seconds = endpoint.secret, endpoint.attempt_seconds(left_seconds)
     sent = {name: body[name] for name in _FIELDS if name in body}
     try:
-        with connection.within(seconds), client.responses.with_streaming_response.compact(**sent) as response:
+        with connection.time_limit(seconds), client.responses.with_streaming_response.compact(**sent) as response:
             text = response.http_response.read().decode("utf-8", "replace")
         return connection.in_time(_read(text, secret))
     except openai.APIStatusError as error:

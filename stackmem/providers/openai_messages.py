@@ -27,7 +27,7 @@ _NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validat
 
 _NOTHING = "(no text)"
 _FIELDS = ("reasoning_details", "reasoning")
-_MISSED = re.compile(r"missing|must be (passed|provided|included)|is required", re.IGNORECASE)
+_REQUIRED = re.compile(r"missing|must be (passed|provided|included)|is required", re.IGNORECASE)
 
 
 class Extras(Struct, frozen=True):
@@ -38,12 +38,12 @@ class Extras(Struct, frozen=True):
 
     def after(self, refusal: str) -> Extras:
         """Return these extras, updated for a refusal that names a field."""
-        named = next((name for name in ("thought_signature", "reasoning_content", *_FIELDS) if name in refusal), None)
-        if named is None:
+        field = next((name for name in ("thought_signature", "reasoning_content", *_FIELDS) if name in refusal), None)
+        if field is None:
             return self
-        if _MISSED.search(refusal):
-            return replace(self, filled=self.filled | {named})
-        return replace(self, left_out=self.left_out | {named})
+        if _REQUIRED.search(refusal):
+            return replace(self, filled=self.filled | {field})
+        return replace(self, left_out=self.left_out | {field})
 
 
 NO_EXTRAS = Extras()
@@ -87,7 +87,7 @@ def _user(message: Message, sight: Sight) -> list[dict[str, Any]]:
 
     The API takes images only in messages of the user.
     """
-    found: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     texts: list[str] = []
     images: list[dict[str, Any]] = []
     for part in message.parts:
@@ -97,16 +97,16 @@ def _user(message: Message, sight: Sight) -> list[dict[str, Any]]:
         images += [{"type": "image_url", "image_url": {"url": data_url(*each)}} for each in pairs]
         text = whole(part.text) + note
         if isinstance(part, ToolResult):
-            found.append({"role": "tool", "tool_call_id": part.call_id or _NOTHING, "content": text})
+            messages.append({"role": "tool", "tool_call_id": part.call_id or _NOTHING, "content": text})
         elif text.strip():
             texts.append(text)
     text = "\n\n".join(texts)
     if images:
-        shown = text or ("The images of the results above:" if found else _NOTHING)
-        found.append({"role": "user", "content": [{"type": "text", "text": shown}, *images]})
-    elif text or not found:
-        found.append({"role": "user", "content": text or _NOTHING})
-    return found
+        caption = text or ("The images of the results above:" if messages else _NOTHING)
+        messages.append({"role": "user", "content": [{"type": "text", "text": caption}, *images]})
+    elif text or not messages:
+        messages.append({"role": "user", "content": text or _NOTHING})
+    return messages
 
 
 def _assistant(message: Message, extras: Extras) -> dict[str, Any]:
@@ -120,9 +120,9 @@ def _assistant(message: Message, extras: Extras) -> dict[str, Any]:
         sent["tool_calls"] = calls
     if thought := back.get("thinking"):
         field = back.get("field", FOREIGN_THOUGHT)
-        spoken = [{"type": "text", "text": text}] if text else []
+        text_parts = [{"type": "text", "text": text}] if text else []
         sent[field] = (
-            [{"type": "thinking", "thinking": [{"type": "text", "text": thought}]}, *spoken]
+            [{"type": "thinking", "thinking": [{"type": "text", "text": thought}]}, *text_parts]
             if field == "content"
             else thought
         )

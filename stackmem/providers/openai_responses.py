@@ -101,10 +101,10 @@ def _user(message: Message, sight: Sight) -> list[Json]:
     ]
     if window and all(isinstance(part, Thinking) for part in message.parts):
         return window
-    return [*window, *_said(message, sight)]
+    return [*window, *_user_items(message, sight)]
 
 
-def _said(message: Message, sight: Sight) -> list[Json]:
+def _user_items(message: Message, sight: Sight) -> list[Json]:
     results: list[Json] = []
     texts: list[str] = []
     pictures: list[Json] = []
@@ -122,8 +122,8 @@ def _said(message: Message, sight: Sight) -> list[Json]:
             pictures += images
     if not (texts or pictures or not results):
         return results
-    said = _message("user", "input_text", "\n\n".join(texts) or _NOTHING)
-    return [*results, {**said, "content": [*said["content"], *pictures]}]
+    user_message = _message("user", "input_text", "\n\n".join(texts) or _NOTHING)
+    return [*results, {**user_message, "content": [*user_message["content"], *pictures]}]
 
 
 def _message(role: str, kind: str, text: str) -> Json:
@@ -151,43 +151,43 @@ def read_response(events: Iterable[str], facts: int, secret: str = "") -> ModelR
     return failed("incomplete", "the reply's stream ended before its end was announced")
 
 
-def _place(items: dict[Any, Json], ids: dict[Any, Any], event: Json, item: Json, *, begins: bool) -> Any:
+def _item_key(items: dict[Any, Json], ids: dict[Any, Any], event: Json, item: Json, *, begins: bool) -> Any:
     """Return the key of an event's item: by its id, otherwise by its index. Some servers change the id on the way."""
     identity, index = event.get("item_id") or item.get("id"), event.get("output_index")
     identity = identity if isinstance(identity, str | int) else None
     index = index if isinstance(index, str | int) else None
     if identity is not None and identity in ids:
         return ids[identity]
-    place: Any = index
+    key: Any = index
     if index is None and identity is None:
         return ""  # the only item without a name
     if index is None or (begins and index in items):
-        place = (identity, len(items))
+        key = (identity, len(items))
     if identity is not None:
-        ids[identity] = place
-    return place
+        ids[identity] = key
+    return key
 
 
 def _grow(items: dict[Any, Json], ids: dict[Any, Any], kind: str, event: Json) -> None:
     """Add a piece to the items. Some servers send arguments or texts only in deltas, or in a separate event."""
     item = event["item"] if isinstance(event.get("item"), dict) else {}
-    place = _place(items, ids, event, item, begins=kind.endswith("added"))
-    known = items.get(place, {})
+    key = _item_key(items, ids, event, item, begins=kind.endswith("added"))
+    fields = items.get(key, {})
     match kind:
         case "response.output_item.added":
-            items[place] = dict(item)
+            items[key] = dict(item)
         case "response.output_item.done":
-            items[place] = {**known, **{name: value for name, value in item.items() if value or name not in known}}
+            items[key] = {**fields, **{name: value for name, value in item.items() if value or name not in fields}}
         case "response.function_call_arguments.delta" if isinstance(event.get("delta"), str):
-            known["arguments"] = (known.get("arguments") or "") + event["delta"]
+            fields["arguments"] = (fields.get("arguments") or "") + event["delta"]
         case "response.function_call_arguments.done" if isinstance(event.get("arguments"), str):
-            known["arguments"] = event["arguments"] or known.get("arguments", "")
-        case "response.output_text.delta" if isinstance(event.get("delta"), str) and known.get("type", "message") == (
+            fields["arguments"] = event["arguments"] or fields.get("arguments", "")
+        case "response.output_text.delta" if isinstance(event.get("delta"), str) and fields.get("type", "message") == (
             "message"
         ):
-            items[place] = known = known or {"type": "message"}  # some servers do not announce it
-            spoken = "".join(_spoken(known.get("content"), "text")) + event["delta"]
-            known["content"] = [{"type": "output_text", "text": spoken}]
+            items[key] = fields = fields or {"type": "message"}  # some servers do not announce it
+            full_text = "".join(_texts_in(fields.get("content"), "text")) + event["delta"]
+            fields["content"] = [{"type": "output_text", "text": full_text}]
 
 
 def _completed(listed: list[Json], pairs: list[Json]) -> list[Json]:
@@ -234,10 +234,12 @@ def _parts(output: list[Json], facts: int, notes: list[str]) -> tuple[tuple[Repl
         match item.get("type"):
             case "reasoning":
                 raw.setdefault("items", []).append(whole_value(item))
-                raw["thinking"] += "".join(_spoken(item.get("summary"), "text") or _spoken(item.get("content"), "text"))
+                raw["thinking"] += "".join(
+                    _texts_in(item.get("summary"), "text") or _texts_in(item.get("content"), "text")
+                )
             case "message":
                 texts += _message_texts(item.get("content"), notes)
-                refusals += _spoken(item.get("content"), "refusal")
+                refusals += _texts_in(item.get("content"), "refusal")
                 _keep(raw, "message", {name: item[name] for name in ("id", "phase") if item.get(name)})
             case "function_call" | "custom_tool_call":
                 identity = whole(scalar(item.get("call_id"))) or f"call_{facts}_{len(calls)}"
@@ -259,7 +261,7 @@ def _message_texts(content: Any, notes: list[str]) -> list[str]:
         for part in (content if isinstance(content, list) else [content] if content else [])
         if not isinstance(part, dict) or not any(isinstance(part.get(name), str) for name in ("text", "refusal"))
     ]
-    return _spoken(content, "text")
+    return _texts_in(content, "text")
 
 
 def called(item: Json, identity: str) -> ToolCall:
@@ -277,7 +279,7 @@ def _keep(raw: Json, name: str, fields: Json) -> None:
         raw[name] = {**raw.get(name, {}), **fields}
 
 
-def _spoken(content: Any, field: str) -> list[str]:
+def _texts_in(content: Any, field: str) -> list[str]:
     parts = content if isinstance(content, list) else []
     return [part[field] for part in parts if isinstance(part, dict) and isinstance(part.get(field), str)]
 
@@ -285,9 +287,9 @@ def _spoken(content: Any, field: str) -> list[str]:
 def response_usage(usage: Any) -> Usage:
     counts = usage if isinstance(usage, dict) else {}
     details = counts.get("input_tokens_details")
-    found = details if isinstance(details, dict) else {}
+    counted = details if isinstance(details, dict) else {}
     prompt = token_count(counts.get("input_tokens"))
-    return tokens_in(prompt, found, token_count(counts.get("output_tokens")))
+    return tokens_in(prompt, counted, token_count(counts.get("output_tokens")))
 
 
 def _failure(error: Any, secret: str) -> ModelFailed:

@@ -106,13 +106,13 @@ def read_chat(events: Iterable[str], facts: int, secret: str = "") -> ModelRepli
     if not reason and not (reply.ended and parts):
         return failed("incomplete", "the reply's stream ended before its end was announced")
     refusal = whole("".join(reply.refusals))
-    known = _STOPS.get(reason)
-    stop: Stop = "call" if reply.calls and known in {None, "end"} else known or "end"
+    mapped = _STOPS.get(reason)
+    stop: Stop = "call" if reply.calls and mapped in {None, "end"} else mapped or "end"
     return ModelReplied(
         parts=parts,
         stop="refused" if refusal else stop,
         usage=reply.usage,
-        detail=refusal[:500] or ("" if known or not reason else f"finish reason {reply.finish_reason!r:.80}"),
+        detail=refusal[:500] or ("" if mapped or not reason else f"finish reason {reply.finish_reason!r:.80}"),
         reply_id=whole(reply.id)[:200],
         repairs=tuple(reply.notes) or UNSET,
     )
@@ -144,13 +144,13 @@ def read_objects(text: str) -> list[Json]:
         if len(lines) < 2:
             raise
         value = [json.loads(line) for line in lines if line and line != _DONE]
-    return [_object(one) for one in (value if isinstance(value, list) else [value])]
+    return [_object(item) for item in (value if isinstance(value, list) else [value])]
 
 
 def _take(reply: _ChatReply, chunk: Json, secret: str) -> None:
     choices = [_object(choice) for choice in _list(chunk.get("choices"))]
     if (error := _error(chunk, whole_body=not choices)) is not None:
-        reply.error = _failure(error, secret, begun=bool(reply.texts))
+        reply.error = _failure(error, secret, mid_stream=bool(reply.texts))
         return
     reply.id = scalar(chunk.get("id")) or reply.id
     groq = _object(chunk.get("x_groq"))
@@ -220,22 +220,22 @@ def _is_blank(part: Any) -> bool:
     return isinstance(part, dict) and not any(value for name, value in part.items() if name not in ("type", "index"))
 
 
-def _keep(kept: Json, more: Json) -> None:
+def _keep(target: Json, more: Json) -> None:
     """Merge fields that arrive in pieces: texts and lists grow, and so does the last item of a continued list."""
     for name, value in more.items():
-        old = kept.get(name)
+        old = target.get(name)
         if isinstance(old, str) and isinstance(value, str) and name not in {"type", "id", "format"}:
-            kept[name] = old + value
+            target[name] = old + value
         elif isinstance(old, dict) and isinstance(value, dict):
             _keep(old, value)
         elif isinstance(old, list) and isinstance(value, list):
-            for one in value:
-                if old and isinstance(one, dict) and isinstance(old[-1], dict) and _same_place(old[-1], one):
-                    _keep(old[-1], one)
+            for item in value:
+                if old and isinstance(item, dict) and isinstance(old[-1], dict) and _same_place(old[-1], item):
+                    _keep(old[-1], item)
                 else:
-                    old.append(one)
+                    old.append(item)
         elif value is not None:
-            kept[name] = value
+            target[name] = value
 
 
 def _same_place(old: Json, new: Json) -> bool:
@@ -256,8 +256,8 @@ def _call(calls: list[_Call], delta: Json, position: int | None) -> None:
     call.id = call.id or identity
     call.name = call.name or name
     _keep(call.more, {name: value for name, value in delta.items() if name not in _CALL_FIELDS})
-    given = function.get("arguments")
-    call.arguments.append(json.dumps(given) if isinstance(given, dict | list) else _text(given))
+    arguments = function.get("arguments")
+    call.arguments.append(json.dumps(arguments) if isinstance(arguments, dict | list) else _text(arguments))
 
 
 def _belonging(calls: list[_Call], index: int | None, identity: str, name: str) -> _Call | None:
@@ -342,7 +342,7 @@ def _error(chunk: Json, *, whole_body: bool) -> Any:
     return status if status.get("status_code") else None
 
 
-def _failure(error: Any, secret: str, *, begun: bool) -> ModelFailed:
+def _failure(error: Any, secret: str, *, mid_stream: bool) -> ModelFailed:
     fields = error if isinstance(error, dict) else {}
     text = error if isinstance(error, str) else json.dumps(error)
     code = fields.get("code")
@@ -350,7 +350,7 @@ def _failure(error: Any, secret: str, *, begun: bool) -> ModelFailed:
         kind = kind_of_status(status, text)
     else:
         kind = kind_of_error(scalar(fields.get("type") or fields.get("status") or code), text)
-    location = "an error in mid-stream" if begun else "an error in place of a reply"
+    location = "an error in mid-stream" if mid_stream else "an error in place of a reply"
     return failed(kind, f"{location}: {sentence(error) or text}", secret)
 
 

@@ -14,36 +14,36 @@ from .gemini import GeminiModel
 from .openai import CHAT, RESPONSES, OpenAIModel, Wire
 
 
-def _anthropic(wanted: ModelRequest) -> Model:
-    found = endpoint(ANTHROPIC, wanted.environ)
-    if wanted.asked.text_calls == "prompt":
+def _anthropic(request: ModelRequest) -> Model:
+    server = endpoint(ANTHROPIC, request.environ)
+    if request.asked.text_calls == "prompt":
         raise UsageError("--text-calls prompt works only with openai/NAME models; leave it out")
     return AnthropicModel(
-        _provider_name(wanted), found, window_tokens=wanted.window_tokens, price=wanted.price, asked=wanted.asked
+        _provider_name(request), server, window_tokens=request.window_tokens, price=request.price, asked=request.asked
     )
 
 
-def _openai(wanted: ModelRequest) -> Model:
-    return _through(CHAT, wanted)
+def _openai(request: ModelRequest) -> Model:
+    return _through(CHAT, request)
 
 
-def _responses(wanted: ModelRequest) -> Model:
-    if wanted.asked.text_calls == "prompt" or wanted.seed is not None:
+def _responses(request: ModelRequest) -> Model:
+    if request.asked.text_calls == "prompt" or request.seed is not None:
         raise UsageError(
             "responses/NAME does not support --seed or --text-calls prompt; leave them out, or use openai/NAME"
         )
-    return _through(RESPONSES, wanted)
+    return _through(RESPONSES, request)
 
 
-def _through(wire: Wire, wanted: ModelRequest) -> Model:
-    found = endpoint(OPENAI, wanted.environ, wanted.base_url)
+def _through(wire: Wire, request: ModelRequest) -> Model:
+    server = endpoint(OPENAI, request.environ, request.base_url)
     return OpenAIModel(
-        _provider_name(wanted),
-        found,
-        window_tokens=wanted.window_tokens,
-        seed=wanted.seed,
-        price=wanted.price,
-        asked=wanted.asked,
+        _provider_name(request),
+        server,
+        window_tokens=request.window_tokens,
+        seed=request.seed,
+        price=request.price,
+        asked=request.asked,
         wire=wire,
     )
 
@@ -51,30 +51,30 @@ def _through(wire: Wire, wanted: ModelRequest) -> Model:
 def _local(kind: str) -> Callable[[ModelRequest], Model]:
     """Make a factory for models of a local server: no key is sent, and tokens are free."""
 
-    def make(wanted: ModelRequest) -> Model:
+    def make(request: ModelRequest) -> Model:
         return OpenAIModel(
-            _provider_name(wanted),
-            endpoint(OPENAI, {}, wanted.base_url or default_url(kind)),
-            window_tokens=wanted.window_tokens,
-            seed=wanted.seed,
-            price=wanted.price or FREE,
-            asked=wanted.asked,
+            _provider_name(request),
+            endpoint(OPENAI, {}, request.base_url or default_url(kind)),
+            window_tokens=request.window_tokens,
+            seed=request.seed,
+            price=request.price or FREE,
+            asked=request.asked,
             prefix=kind,
         )
 
     return make
 
 
-def _gemini(wanted: ModelRequest) -> Model:
-    if wanted.asked.text_calls == "prompt":
+def _gemini(request: ModelRequest) -> Model:
+    if request.asked.text_calls == "prompt":
         raise UsageError("--text-calls prompt works only with openai/NAME models; leave it out")
     return GeminiModel(
-        _provider_name(wanted),
-        endpoint(GEMINI, wanted.environ, wanted.base_url),
-        window_tokens=wanted.window_tokens,
-        seed=wanted.seed,
-        price=wanted.price,
-        asked=wanted.asked,
+        _provider_name(request),
+        endpoint(GEMINI, request.environ, request.base_url),
+        window_tokens=request.window_tokens,
+        seed=request.seed,
+        price=request.price,
+        asked=request.asked,
     )
 
 
@@ -87,8 +87,8 @@ PROVIDERS: dict[str, Callable[[ModelRequest], Model]] = {
 }
 
 
-def _provider_name(wanted: ModelRequest) -> str:
-    name = wanted.rest
+def _provider_name(request: ModelRequest) -> str:
+    name = request.rest
     if not name or not name.isprintable() or len(name) > 200 or name != name.strip():
         raise UsageError(f"{name[:80]!r} is not a model name; stackmem models lists the known models")
     return name

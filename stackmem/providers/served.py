@@ -99,10 +99,10 @@ def ask_ollama(endpoint: Endpoint, model: str, seconds: float = ASK_SECONDS) -> 
     address = f"{endpoint.url.removesuffix('/').removesuffix('/v1')}/api/show"
     try:
         status, text = _answer(endpoint, ("POST", address, {"model": model}), seconds, _NONE)
-        shown = json.loads(text) if status == 200 else None
+        details = json.loads(text) if status == 200 else None
     except (httpx2.HTTPError, OSError, ValueError, RecursionError):
         return None
-    return count_in_entry(shown) if isinstance(shown, dict) else None
+    return count_in_entry(details) if isinstance(details, dict) else None
 
 
 def _answer(
@@ -117,7 +117,7 @@ def _answer(
     text = bytearray()
     try:
         with (
-            connection.within(seconds),
+            connection.time_limit(seconds),
             connection.client.stream(method, address, headers=sent, json=body) as answer,
         ):
             for piece in answer.iter_bytes():
@@ -134,10 +134,10 @@ def read_models(answer: Any) -> dict[str, ServedModel] | None:
     listed = answer.get("data") or answer.get("models") if isinstance(answer, dict) else answer
     if not isinstance(listed, list):
         return None
-    named = ((str(entry.get("id") or entry.get("name") or ""), entry) for entry in listed if isinstance(entry, dict))
+    pairs = ((str(entry.get("id") or entry.get("name") or ""), entry) for entry in listed if isinstance(entry, dict))
     return {
         name[:200]: ServedModel(_window_of(entry), parameters=count_in_entry(entry))
-        for name, entry in named
+        for name, entry in pairs
         if name.isprintable() and name
     }
 
@@ -153,8 +153,8 @@ def _read(text: bytes, model: str, address: str) -> ServedModel:
         return ServedModel()
     listed = answer.get("data") or answer.get("models") if isinstance(answer, dict) else answer
     entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-    named = [entry for entry in entries if model in (entry.get("id"), entry.get("name"), entry.get("root"))]
-    entry = next(iter(named or (entries if len(entries) == 1 else [])), {})
+    matches = [entry for entry in entries if model in (entry.get("id"), entry.get("name"), entry.get("root"))]
+    entry = next(iter(matches or (entries if len(entries) == 1 else [])), {})
     return ServedModel(_window_of(entry), _price(entry.get("pricing"), address), count_in_entry(entry))
 
 

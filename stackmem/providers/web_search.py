@@ -100,7 +100,7 @@ def _sent(endpoint: Endpoint, address: str, headers: dict[str, str], body: Json)
 
     connection = Connection(httpx2.Client, endpoint.connect_seconds, SECONDS, most_bytes=_MAX_BYTES)
     try:
-        with connection.within(SECONDS):
+        with connection.time_limit(SECONDS):
             answer = connection.client.post(address, headers=headers, json=body)
             if answer.status_code != 200:
                 return answered_with(answer, answer.text, endpoint.secret)
@@ -136,22 +136,22 @@ def _string(value: Any) -> str:
 
 def _merged(hits: list[Hit]) -> tuple[Hit, ...]:
     """Return one hit per address, with the first title and all excerpts, in order of appearance."""
-    found: dict[str, Hit] = {}
+    by_address: dict[str, Hit] = {}
     for hit in hits:
-        before = found.get(hit.address)
+        before = by_address.get(hit.address)
         if before is None:
-            found[hit.address] = hit
+            by_address[hit.address] = hit
             continue
         new = hit.excerpt if hit.excerpt not in before.excerpt else ""
         excerpt = " … ".join(filter(None, (before.excerpt, new)))
-        found[hit.address] = replace(before, title=before.title or hit.title, excerpt=excerpt)
-    return tuple(found.values())
+        by_address[hit.address] = replace(before, title=before.title or hit.title, excerpt=excerpt)
+    return tuple(by_address.values())
 
 
 def _anthropic_body(model: str, text: str, domains: tuple[str, ...]) -> Json:
     tool = {"type": "web_search_20250305", "name": "web_search", "max_uses": _SEARCHES, "allowed_domains": [*domains]}
-    said = {"role": "user", "content": [{"type": "text", "text": text}]}
-    return {"model": model, "max_tokens": _REPLY_TOKENS, "messages": [said], "tools": [tool]}
+    message = {"role": "user", "content": [{"type": "text", "text": text}]}
+    return {"model": model, "max_tokens": _REPLY_TOKENS, "messages": [message], "tools": [tool]}
 
 
 def _read_anthropic(text: str, _: str, secret: str) -> SearchAnswer:
@@ -162,11 +162,11 @@ def _read_anthropic(text: str, _: str, secret: str) -> SearchAnswer:
     hits: list[Hit] = []
     errors: list[str] = []
     for block in _objects(answer.get("content")):
-        found = block.get("content")
-        if block.get("type") == "web_search_tool_result" and isinstance(found, dict):
-            errors.append(_string(found.get("error_code")) or "unknown error")
+        content = block.get("content")
+        if block.get("type") == "web_search_tool_result" and isinstance(content, dict):
+            errors.append(_string(content.get("error_code")) or "unknown error")
         elif block.get("type") == "web_search_tool_result":
-            hits += [Hit(_string(each.get("url")), _string(each.get("title"))) for each in _objects(found)]
+            hits += [Hit(_string(each.get("url")), _string(each.get("title"))) for each in _objects(content)]
         for cited in _objects(block.get("citations")):
             hits.append(
                 Hit(_string(cited.get("url")), _string(cited.get("title")), _string(cited.get("cited_text")).strip())
@@ -236,13 +236,15 @@ def _read_gemini(text: str, model: str, _: str) -> SearchAnswer:
         for page in pages
     ]
     for support in _objects(grounding.get("groundingSupports")):
-        said = _string((support.get("segment") or {}).get("text")).strip(" -*•")
+        excerpt = _string((support.get("segment") or {}).get("text")).strip(" -*•")
         places = support.get("groundingChunkIndices")
-        known = [at for at in places if isinstance(at, int) and 0 <= at < len(hits)] if isinstance(places, list) else []
+        indices = (
+            [at for at in places if isinstance(at, int) and 0 <= at < len(hits)] if isinstance(places, list) else []
+        )
         # A sentence about several pages may also be about one that is not on the list, so it belongs to none.
-        if len(set(known)) == 1:
-            page = hits[known[0]]
-            hits[known[0]] = replace(page, excerpt=" … ".join(filter(None, (page.excerpt, said))))
+        if len(set(indices)) == 1:
+            page = hits[indices[0]]
+            hits[indices[0]] = replace(page, excerpt=" … ".join(filter(None, (page.excerpt, excerpt))))
     queries = [each for each in grounding.get("webSearchQueries") or () if isinstance(each, str)]
     searches = min(1, len(queries)) if "gemini-2" in model else len(queries)
     fee = searches * (_GEMINI_2_USD if "gemini-2" in model else _GEMINI_USD)

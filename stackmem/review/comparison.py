@@ -80,9 +80,9 @@ _LOOKED_AT_CHARS = 200_000  # of the lines that differ; about two seconds in the
 _FILL = re.compile(r"([=_ -])\1+")  # pads a line to a width, so its length depends on that of the duration
 
 
-def volatile_kinds(one: str, other: str) -> frozenset[str] | None:
+def volatile_kinds(text_a: str, text_b: str) -> frozenset[str] | None:
     """Return the kinds of volatile words in which two texts differ, or None if they differ in anything else."""
-    old, new = one.split("\n"), other.split("\n")
+    old, new = text_a.split("\n"), text_b.split("\n")
     if len(old) != len(new):
         return None
     pairs = [pair for pair in zip(old, new, strict=True) if pair[0] != pair[1]]
@@ -173,9 +173,9 @@ class FactComparison:
         self._kinds |= kinds or frozenset()
         return kinds is not None
 
-    def equal_text(self, one: str, other: str) -> bool:
+    def equal_text(self, text_a: str, text_b: str) -> bool:
         """Return whether two texts from outside are equal."""
-        kinds = _value_kinds(one, other)
+        kinds = _value_kinds(text_a, text_b)
         self._kinds |= kinds or frozenset()
         return kinds is not None
 
@@ -185,12 +185,12 @@ class FactComparison:
         self._kinds |= kinds
         return changes(snapshot, other, paths)
 
-    def _field_kinds(self, one: Struct, other: Struct) -> frozenset[str] | None:
+    def _field_kinds(self, fact_a: Struct, fact_b: Struct) -> frozenset[str] | None:
         """Return the kinds of volatile words in which the fields differ, or None if they differ in anything else."""
         kinds = frozenset[str]()
-        follows = _FOLLOWS.get(type(one), ())
-        for name in (*(name for name in one.__struct_fields__ if name not in follows), *follows):
-            old, new = getattr(one, name), getattr(other, name)
+        follows = _FOLLOWS.get(type(fact_a), ())
+        for name in (*(name for name in fact_a.__struct_fields__ if name not in follows), *follows):
+            old, new = getattr(fact_a, name), getattr(fact_b, name)
             if old == new:
                 continue
             if name in follows:
@@ -203,29 +203,31 @@ class FactComparison:
             kinds |= these
         return kinds
 
-    def _tree_kinds(self, one: str, other: str) -> frozenset[str] | None:
+    def _tree_kinds(self, tree_a: str, tree_b: str) -> frozenset[str] | None:
         """Compare the files of two moments in the same way as ``_field_kinds``."""
-        if not one or not other:
+        if not tree_a or not tree_b:
             return None
-        if (one, other) not in self._trees:
+        if (tree_a, tree_b) not in self._trees:
             try:
-                paths, kinds = _changed_paths(Snapshot(self._histories[0], one), Snapshot(self._histories[1], other))
-                self._trees[one, other] = None if paths else kinds
+                paths, kinds = _changed_paths(
+                    Snapshot(self._histories[0], tree_a), Snapshot(self._histories[1], tree_b)
+                )
+                self._trees[tree_a, tree_b] = None if paths else kinds
             except TraceError:  # lost files: the difference is not known to be small
-                self._trees[one, other] = None
-        return self._trees[one, other]
+                self._trees[tree_a, tree_b] = None
+        return self._trees[tree_a, tree_b]
 
 
-def _value_kinds(one: Any, other: Any) -> frozenset[str] | None:
+def _value_kinds(value_a: Any, value_b: Any) -> frozenset[str] | None:
     """Apply ``volatile_kinds`` to all texts in two JSON values. Empty if they are equal."""
-    if equal_facts(one, other):
+    if equal_facts(value_a, value_b):
         return frozenset()
-    if isinstance(one, str) and isinstance(other, str):
-        return volatile_kinds(one, other)
-    if isinstance(one, dict) and isinstance(other, dict) and list(one) == list(other):
-        pairs = [(one[name], other[name]) for name in one]
-    elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
-        pairs = list(zip(one, other, strict=True))
+    if isinstance(value_a, str) and isinstance(value_b, str):
+        return volatile_kinds(value_a, value_b)
+    if isinstance(value_a, dict) and isinstance(value_b, dict) and list(value_a) == list(value_b):
+        pairs = [(value_a[name], value_b[name]) for name in value_a]
+    elif isinstance(value_a, list | tuple) and isinstance(value_b, list | tuple) and len(value_a) == len(value_b):
+        pairs = list(zip(value_a, value_b, strict=True))
     else:
         return None
     kinds = frozenset[str]()

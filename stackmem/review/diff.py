@@ -104,7 +104,7 @@ class _Reading:
         self.state = State()
         self.peak = 0
         self.forked = ""
-        self.begun: facts.RunStarted | None = None
+        self.start: facts.RunStarted | None = None
         self._at = self._ended_at = (0, "")
 
     def counted(self) -> Iterator[tuple[facts.Event, FactPlace]]:
@@ -126,27 +126,27 @@ class _Reading:
     def _note(self, event: facts.Event) -> None:
         match event:
             case facts.RunStarted():
-                self.begun = event
+                self.start = event
             case facts.RunForked():
-                self.begun = event.start
+                self.start = event.start
                 self.forked = f"{event.parent} at record {event.at}"
             case facts.ModelReplied() | facts.ContextCompacted():
                 self.peak = max(self.peak, event.usage.prompt)
 
     def side(self) -> Side:
         state, start = self.state, self.state.begun
-        stated = stated_by_recording(self.run.folder) if imported_from(start) else None
+        statement = stated_by_recording(self.run.folder) if imported_from(start) else None
         return Side(
             run=self.run.id,
             task=start.task_name,
             model=start.model,
-            strategy=shown_strategy(start, stated),
+            strategy=shown_strategy(start, statement),
             outcome=current_outcome(self.run.folder / TRACE, state.outcome),
             ending=state.end.ending if state.end else "",
             steps=state.step,
             frames=state.pushes,
             usage=state.usage,
-            usd=stated.recorded_usd if stated is not None and state.cost_usd is None else state.cost_usd,
+            usd=statement.recorded_usd if statement is not None and state.cost_usd is None else state.cost_usd,
             peak_context_tokens=self.peak,
             heap_chars=state.heap.chars,
             heap_chunks=len(state.heap.chunks),
@@ -161,22 +161,22 @@ def diff_runs(a: Run, b: Run) -> RunDiff:
     Raises:
         TraceError: A run has no start.
     """
-    one, other = _Reading(a), _Reading(b)
+    reading_a, reading_b = _Reading(a), _Reading(b)
     comparison = FactComparison((a.folder / HISTORY, b.folder / HISTORY))
-    parting, same = None, 0
-    for left, right in zip_longest(one.counted(), other.counted()):
+    parting, equal_count = None, 0
+    for left, right in zip_longest(reading_a.counted(), reading_b.counted()):
         if parting is None:
             parting = _parting(left, right, comparison)
-            same += parting is None
-    if one.begun is None or other.begun is None:
+            equal_count += parting is None
+    if reading_a.start is None or reading_b.start is None:
         raise TraceError("a run without a start cannot be compared; stackmem replay shows what is wrong with it")
-    heap = _chunks(one.state.heap, other.state.heap, comparison)
-    files, missing = _files(one, other, comparison)
+    heap = _chunks(reading_a.state.heap, reading_b.state.heap, comparison)
+    files, missing = _files(reading_a, reading_b, comparison)
     return RunDiff(
-        a=one.side(),
-        b=other.side(),
-        conditions=field_diff(replace(one.begun, version=""), replace(other.begun, version=""), sides=SIDES),
-        same_facts=same,
+        a=reading_a.side(),
+        b=reading_b.side(),
+        conditions=field_diff(replace(reading_a.start, version=""), replace(reading_b.start, version=""), sides=SIDES),
+        same_facts=equal_count,
         parting=parting,
         equal=parting is None,
         differs_only_in=comparison.differs_only_in,
@@ -221,21 +221,25 @@ def _parting(left: Fact, right: Fact, comparison: FactComparison) -> Parting | N
 def _chunks(a: Heap, b: Heap, comparison: FactComparison) -> tuple[ChunkDiff, ...]:
     differing = []
     for name in dict.fromkeys([*a.chunks, *b.chunks]):
-        one, other = a.chunks.get(name), b.chunks.get(name)
-        if one is None or other is None or not comparison.equal_text(one.content, other.content):
-            differing.append(ChunkDiff(name, len(one.content) if one else None, len(other.content) if other else None))
+        chunk_a, chunk_b = a.chunks.get(name), b.chunks.get(name)
+        if chunk_a is None or chunk_b is None or not comparison.equal_text(chunk_a.content, chunk_b.content):
+            differing.append(
+                ChunkDiff(name, len(chunk_a.content) if chunk_a else None, len(chunk_b.content) if chunk_b else None)
+            )
     return tuple(differing)
 
 
-def _files(one: _Reading, other: _Reading, comparison: FactComparison) -> tuple[tuple[FileChange, ...], str]:
+def _files(reading_a: _Reading, reading_b: _Reading, comparison: FactComparison) -> tuple[tuple[FileChange, ...], str]:
     missing: list[Literal["A", "B"]] = []
-    if not one.state.tree:
+    if not reading_a.state.tree:
         missing.append("A")
-    if not other.state.tree:
+    if not reading_b.state.tree:
         missing.append("B")
     if missing:
         return (), f"{' and '.join(missing)} stored no files"
     try:
-        return tuple(comparison.changed_files(one.run.snapshot(one.state), other.run.snapshot(other.state))), ""
+        return tuple(
+            comparison.changed_files(reading_a.run.snapshot(reading_a.state), reading_b.run.snapshot(reading_b.state))
+        ), ""
     except TraceError as error:
         return (), str(error)

@@ -34,17 +34,17 @@ class _WorkLines:
     """Prints a line every ten seconds."""
 
     def __init__(self) -> None:
-        self._begun = self._printed = time.monotonic()
+        self._started_at = self._printed = time.monotonic()
         self._work = ""
 
     def report(self, work: str, done: int, total: int) -> None:
         now = time.monotonic()
         if work != self._work:
-            self._work, self._begun = work, now
+            self._work, self._started_at = work, now
         if now - self._printed < _LINE_SECONDS:
             return
         self._printed = now
-        say(line_of(work, done, total, now - self._begun))
+        say(line_of(work, done, total, now - self._started_at))
 
     def close(self) -> None:
         pass
@@ -62,14 +62,14 @@ class _WorkBar:
     """Shows a bar, which is redrawn in place and removed at the end."""
 
     def __init__(self) -> None:
-        self._begun = time.monotonic()
+        self._started_at = time.monotonic()
         self._progress: Progress | None = None
         self._task: TaskID | None = None
         self._work = ""
 
     def report(self, work: str, done: int, total: int) -> None:
         if self._progress is None:
-            if time.monotonic() - self._begun < _SHOWN_AFTER_SECONDS:
+            if time.monotonic() - self._started_at < _SHOWN_AFTER_SECONDS:
                 return
             self._progress = _bar()
             self._progress.start()

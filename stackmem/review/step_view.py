@@ -92,7 +92,7 @@ def view_step(run: Run, step: int) -> StepView:
     reply = moment.record.event
     if not isinstance(reply, ModelReplied):
         raise UsageError("step 0 is the run's start and has no prompt; choose a step from 1")
-    settled = moment.settled
+    state = moment.settled
     files, missing = _files(run, moment)
     return StepView(
         run=run.id,
@@ -107,12 +107,12 @@ def view_step(run: Run, step: int) -> StepView:
         reply=tuple(_part(part) for part in reply.parts),
         stop=reply.stop,
         usage=reply.usage,
-        usd=settled.cost_usd,
+        usd=state.cost_usd,
         context_tokens=reply.usage.prompt,
         followed=tuple(record.event for record in moment.followed),
-        stack=tuple(_frame(frame) for frame in settled.stack),
-        heap=_chunks(settled.heap),
-        heap_chars=settled.heap.chars,
+        stack=tuple(_frame(frame) for frame in state.stack),
+        heap=_chunks(state.heap),
+        heap_chars=state.heap.chars,
         files=files,
         files_missing=missing,
     )

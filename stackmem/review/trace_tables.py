@@ -42,14 +42,14 @@ def _frame_cells(row: FrameRow, lead: str) -> tuple[str, ...]:
 
 def _with_branches(rows: tuple[FrameRow, ...]) -> Iterator[tuple[FrameRow, str]]:
     """Yield each frame after its parent, with the tree branches in front of it."""
-    below: dict[str, list[FrameRow]] = {}
+    by_parent: dict[str, list[FrameRow]] = {}
     for row in rows:
-        below.setdefault(row.parent, []).append(row)
-    waiting = [(row, "", "") for row in reversed(below.get("", []))]
+        by_parent.setdefault(row.parent, []).append(row)
+    waiting = [(row, "", "") for row in reversed(by_parent.get("", []))]
     while waiting:
         row, lead, trunk = waiting.pop()
         yield row, lead
-        children = below.get(row.id, [])
+        children = by_parent.get(row.id, [])
         last = len(children) - 1
         waiting += [
             (child, f"{trunk}{'└─ ' if position == last else '├─ '}", f"{trunk}{'   ' if position == last else '│  '}")
@@ -131,9 +131,11 @@ def cache_lines(cache: CacheBill) -> list[str]:
             f"  {bill.not_sent:,} of {bill.requests:,} prompts differ from those that were sent: the run was imported, "
             "or recorded under different rules"
         )
-    whole = bill.requests - sum(bill.broken.values())
-    lines.append(f"  {whole:,} of {quantity(bill.requests, 'request')} continued at the end of their conversation")
-    lines += [f"  {times:,} did not: {why}" for why, times in sorted(bill.broken.items(), key=lambda pair: -pair[1])]
+    unbroken = bill.requests - sum(bill.broken.values())
+    lines.append(f"  {unbroken:,} of {quantity(bill.requests, 'request')} continued at the end of their conversation")
+    lines += [
+        f"  {times:,} did not: {reason}" for reason, times in sorted(bill.broken.items(), key=lambda pair: -pair[1])
+    ]
     return lines
 
 

@@ -20,7 +20,7 @@ from stackmem.core.facts import FramePopped, ModelFailed, ModelReplied, RunEnded
 from stackmem.core.messages import Text, ToolCall, ToolResult
 from stackmem.core.pricing import Answerer
 from stackmem.doors.gateway.wires.wire import has_identity
-from stackmem.formats.recordings.facts import Teller, TimedFact, named, result, started
+from stackmem.formats.recordings.facts import Teller, TimedFact, frame_name, result, started
 from stackmem.formats.recordings.session import (
     RecordedFailure,
     RecordedReply,
@@ -185,7 +185,7 @@ class Telling:
         call_id, at = f"strand_{self._frames}", session.turns[-1].at
         of = f"Works for the call {strand.call_id}." if strand.call_id else "Runs in parallel."
         arguments = {
-            "name": named(session.name) or "strand",
+            "name": frame_name(session.name) or "strand",
             "objective": session.task,
             "context": of,
             "return_spec": "",

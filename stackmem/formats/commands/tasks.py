@@ -41,18 +41,18 @@ def list_command(
     for task in tasks:
         first, _, more = task.instruction.strip().partition("\n")
         first = first.lstrip("# ")
-        shown = f"{first[:_SHOWN_CHARS].rstrip()} …" if more or len(first) > _SHOWN_CHARS else first
-        typer.echo(readable(f"{task.short_name:<20} {shown}"))
+        summary = f"{first[:_SHOWN_CHARS].rstrip()} …" if more or len(first) > _SHOWN_CHARS else first
+        typer.echo(readable(f"{task.short_name:<20} {summary}"))
 
 
 @app.command("check", short_help="Check that tasks work.")
 def check_command(
-    named: list[str] | None = argument("TASK", "Tasks; by default all.", default=None),
+    names: list[str] | None = argument("TASK", "Tasks; by default all.", default=None),
     isolation: str | None = flag("isolation"),
 ) -> None:
     """Check tasks: the solution passes, doing nothing fails, and the demo passes, each of them twice."""
     wrong = 0
-    for task in named or [str(folder) for folder in list_tasks(Path.cwd())]:
+    for task in names or [str(folder) for folder in list_tasks(Path.cwd())]:
         for finding in check_task(task, isolation, Path.cwd()):
             wrong += not finding.right
             typer.echo(f"{'ok   ' if finding.right else 'WRONG'} {finding.task}: {finding.says}")
@@ -60,10 +60,10 @@ def check_command(
 
 
 @app.command("build", short_help="Build the images that tasks run in.")
-@takes("given", settings("network", "allow", "credentials", "profile"))
+@takes("flags", settings("network", "allow", "credentials", "profile"))
 def build_command(
-    given: Mapping[str, object],
-    named: list[str] = argument("TASK", "Tasks with their own image."),
+    flags: Mapping[str, object],
+    names: list[str] = argument("TASK", "Tasks with their own image."),
     base: list[str] | None = option("--base", "A base system: a folder or archive of a root file system.", "NAME=PATH"),
     seconds: float = option("--seconds", "Time limit of one Dockerfile step.", "SECONDS", default=600.0),
     args: list[str] | None = option("--build-arg", "A build argument.", "NAME=VALUE"),
@@ -74,12 +74,12 @@ def build_command(
     something need --network host, or --network list with --allow.
     """
     wrong = 0
-    rules = build_rules(given, seconds, args or [], os.environ, Path.cwd(), typer.echo)
+    rules = build_rules(flags, seconds, args or [], os.environ, Path.cwd(), typer.echo)
     for each in base or []:
-        found = add_base(image_store(), each)
-        known = f" (to pin it: {found.name}@{found.pins[0]})" if found.pins and "@" not in found.name else ""
-        typer.echo(readable(f"base {found.name}: {found.root}{known}"))
-    for name in named:
+        system = add_base(image_store(), each)
+        pin_note = f" (to pin it: {system.name}@{system.pins[0]})" if system.pins and "@" not in system.name else ""
+        typer.echo(readable(f"base {system.name}: {system.root}{pin_note}"))
+    for name in names:
         task = read_task(_folder_of(name))
         try:
             image = build_task(task, rules)

@@ -51,8 +51,8 @@ def atif(records: Iterable[Record], run: str) -> Iterator[str]:
 class _Trajectories:
     """The trajectories by frame id."""
 
-    def __init__(self, run: str, stated: StatedRun) -> None:
-        self._stated = stated
+    def __init__(self, run: str, statements: StatedRun) -> None:
+        self._statements = statements
         self._state = State()
         self._run = run
         self._trajectories: dict[str, Json] = {}
@@ -71,7 +71,7 @@ class _Trajectories:
         view = view_of(state)
         agent: Json = {"name": "stackmem", "version": start.version, "model_name": start.model}
         agent["tool_definitions"] = [function(tool) for tool in start.tools]
-        agent["extra"] = {"strategy": self._stated.strategy(start), "isolation": start.isolation}
+        agent["extra"] = {"strategy": self._statements.strategy(start), "isolation": start.isolation}
         frame_info = {"frame": frame.id, "name": frame.name, "depth": frame.depth, "registers": asdict(frame.registers)}
         trajectory: Json = {
             "schema_version": "ATIF-v1.8",
@@ -84,8 +84,8 @@ class _Trajectories:
         self._trajectories[frame.id] = trajectory
         if view.system:
             self._add(frame.id, "system", view.system, moment.at)
-        given = asdict(frame.registers) | {"heap": list(frame.opened.chunks)}
-        self._add(frame.id, "user", opening_text(view), moment.at, {"registers": given})
+        memory = asdict(frame.registers) | {"heap": list(frame.opened.chunks)}
+        self._add(frame.id, "user", opening_text(view), moment.at, {"registers": memory})
         if frame.parent:
             self._trajectories[frame.parent].setdefault("subagent_trajectories", []).append(trajectory)
 
@@ -191,7 +191,7 @@ class _Trajectories:
         state, usage = self._state, self._state.usage
         totals: Json = {"total_prompt_tokens": usage.prompt, "total_completion_tokens": usage.output}
         totals["total_cached_tokens"] = usage.cache_read
-        if (usd := self._stated.usd(state)) is not None:
+        if (usd := self._statements.usd(state)) is not None:
             totals["total_cost_usd"] = round(usd, 6)
         totals["total_steps"] = sum(len(trajectory["steps"]) for trajectory in self._trajectories.values())
         totals["extra"] = {"replies": state.step, "outcome": state.outcome}
@@ -204,9 +204,9 @@ class _Trajectories:
 
 
 def _call(name: str, call: ToolCall) -> Json:
-    given = arguments(call)
-    result: Json = {"tool_call_id": name, "function_name": call.name, "arguments": given}
-    content = given.get("content")
+    call_arguments = arguments(call)
+    result: Json = {"tool_call_id": name, "function_name": call.name, "arguments": call_arguments}
+    content = call_arguments.get("content")
     if call.name in ("heap_alloc", "heap_write") and isinstance(content, str):
         result["extra"] = {"stackmem": {"content_sha256": hashlib.sha256(content.encode()).hexdigest()}}
     return result

@@ -62,8 +62,8 @@ def inspect_log(records: Iterable[Record], run: str) -> EvalLog:
 class _SampleEvents:
     """The events of the sample, each with its record number and its order within the record."""
 
-    def __init__(self, run: str, stated: StatedRun) -> None:
-        self._stated = stated
+    def __init__(self, run: str, statements: StatedRun) -> None:
+        self._statements = statements
         self._run = run
         self._parts = InspectParts()
         self._events: list[tuple[int, int, Any]] = []
@@ -108,7 +108,7 @@ class _SampleEvents:
         metadata: dict[str, Any] = {
             "step": piece.step,
             "seq": moment.seq,
-            "strategy": self._stated.strategy(moment.before.begun),
+            "strategy": self._statements.strategy(moment.before.begun),
             **mended_about(event),
         }
         error = None
@@ -134,18 +134,18 @@ class _SampleEvents:
                 self._failure = error = f"{event.kind}: {event.detail}"
             case _:
                 assert_never(event)
-        given = ModelEvent(
+        model_event = ModelEvent(
             span_id=moment.frame.id, model=model, input=self._parts.messages(view),
             tools=self._parts.tools(view.tools), tool_choice="auto", config=GenerateConfig(), output=output,
             error=error, metadata=metadata, working_time=moment.at - moment.since, **self._when(moment.since),
         )  # fmt: skip
-        given.completed = self._when(moment.at)["timestamp"]
-        self._add(given, moment.seq, 0)
+        model_event.completed = self._when(moment.at)["timestamp"]
+        self._add(model_event, moment.seq, 0)
 
     def call(self, piece: CallSlice) -> None:
-        given = self._parts.called(piece, self._when(piece.started))
-        given.completed = self._when(piece.ended)["timestamp"]
-        self._add(given, self._replies[piece.step], 1 + piece.position)
+        tool_event = self._parts.called(piece, self._when(piece.started))
+        tool_event.completed = self._when(piece.ended)["timestamp"]
+        self._add(tool_event, self._replies[piece.step], 1 + piece.position)
 
     def scope(self, piece: FrameSlice) -> None:
         from inspect_ai.event import SpanEndEvent
@@ -212,15 +212,15 @@ class _SampleEvents:
 
         state, start = self.state, self.state.begun
         status = "started" if state.end is None else _STATUS.get(state.end.ending, "success")
-        usage = {start.model: self._parts.usage(state.usage, self._stated.usd(state))}
+        usage = {start.model: self._parts.usage(state.usage, self._statements.usd(state))}
         scores = self._parts.scores(state)
         events = [event for _, _, event in sorted(self._events, key=lambda entry: entry[:2])]
         sample = EvalSample(
-            id=start.task_name or "run", epoch=1, input=start.task, target="", messages=self._parts.asked,
+            id=start.task_name or "run", epoch=1, input=start.task, target="", messages=self._parts.last_prompt,
             output=self._last or ModelOutput(model=start.model), scores=scores, events=events,
             store={"heap": {name: chunk.content for name, chunk in state.heap.chunks.items()}},
             metadata={
-                "run": self._run, "strategy": self._stated.strategy(start), "outcome": state.outcome,
+                "run": self._run, "strategy": self._statements.strategy(start), "outcome": state.outcome,
                 "result": state.result,
                 "ending": state.end.ending if state.end is not None else "running",
             },
@@ -232,7 +232,7 @@ class _SampleEvents:
             created=stamp(self._began), task=start.task_name or "run", model=start.model, config=EvalConfig(),
             dataset=EvalDataset(name=start.task_name, samples=1, sample_ids=[sample.id]), run_id=self._run,
             eval_id=self._run, task_id=self._run, packages={"stackmem": start.version},
-            metadata={"strategy": self._stated.strategy(start), "isolation": start.isolation, "rules": start.rules},
+            metadata={"strategy": self._statements.strategy(start), "isolation": start.isolation, "rules": start.rules},
         )  # fmt: skip
         return EvalLog(
             status=status, eval=spec, error=self._error() if status == "error" else None,
@@ -259,8 +259,8 @@ class InspectParts:
     """Converts values of stackmem to those of Inspect."""
 
     def __init__(self) -> None:
-        self.asked: list[ChatMessage] = []  # the messages of the last prompt
-        self._known: dict[int, tuple[Message, list[ChatMessage]]] = {}
+        self.last_prompt: list[ChatMessage] = []  # the messages of the last prompt
+        self._converted: dict[int, tuple[Message, list[ChatMessage]]] = {}
         self._tools: dict[tuple[ToolSpec, ...], list[ToolInfo]] = {}
         self._systems: dict[str, ChatMessage] = {}
         self._replies = 0
@@ -275,10 +275,10 @@ class InspectParts:
                 self._systems[view.system] = ChatMessageSystem(content=view.system, id=f"system-{len(self._systems)}")
             messages.append(self._systems[view.system])
         for message in view.messages:
-            if id(message) not in self._known:
-                self._known[id(message)] = (message, self._message(message, f"message-{len(self._known)}"))
-            messages += self._known[id(message)][1]
-        self.asked = messages
+            if id(message) not in self._converted:
+                self._converted[id(message)] = (message, self._message(message, f"message-{len(self._converted)}"))
+            messages += self._converted[id(message)][1]
+        self.last_prompt = messages
         return messages
 
     def _message(self, message: Message, name: str) -> list[ChatMessage]:

@@ -66,7 +66,7 @@ class LiveSpans:
             raise UsageError(f"{PROTOCOL} is {protocol[:40]!r}; set it to one of {', '.join(_PROTOCOLS)}")
         if find_spec("opentelemetry") is None or find_spec("opentelemetry.exporter") is None:
             raise UsageError(f"--otel needs the extra 'otel'; install it: {install_command('otel')}")
-        self.taken = self.lost = 0  # spans that the collector accepted, and spans that it did not
+        self.accepted_count = self.lost = 0  # spans that the collector accepted, and spans that it did not
         self._run_dir, self._url, self._json = run_dir, url, protocol == "http/json"
         self._facts: SimpleQueue[Record | None] = SimpleQueue()
         self._live = False
@@ -93,7 +93,9 @@ class LiveSpans:
             return f"the collector at {self._url} is too slow or gone; it lacks spans of this run"
         if self._broken or self.lost:
             reason = f" ({self._broken})" if self._broken else ""
-            return f"the collector at {self._url} accepted {self.taken:,} spans; {self.lost:,} are lost{reason}"
+            return (
+                f"the collector at {self._url} accepted {self.accepted_count:,} spans; {self.lost:,} are lost{reason}"
+            )
         return ""
 
     def _work(self) -> None:
@@ -152,7 +154,7 @@ class _Counted:
         except (StackmemError, OSError, ValueError, RuntimeError):
             result = SpanExportResult.FAILURE
         if result is SpanExportResult.SUCCESS:
-            self._counts.taken += len(batch)
+            self._counts.accepted_count += len(batch)
         else:
             self._counts.lost += len(batch)
         return result
@@ -201,15 +203,15 @@ def readable(encoded: Json, run: str) -> ReadableSpan:
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
     from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-    def place(span: str) -> SpanContext:
+    def context_of(span: str) -> SpanContext:
         return SpanContext(int(encoded["traceId"], 16), int(span, 16), is_remote=False, trace_flags=TraceFlags(1))
 
     metadata = {"service.name": "stackmem", "service.version": VERSION, "stackmem.run": run}
     status = encoded.get("status")
     return ReadableSpan(
         encoded["name"],
-        context=place(encoded["spanId"]),
-        parent=place(encoded["parentSpanId"]) if "parentSpanId" in encoded else None,
+        context=context_of(encoded["spanId"]),
+        parent=context_of(encoded["parentSpanId"]) if "parentSpanId" in encoded else None,
         resource=Resource(metadata, SCHEMA),
         attributes=_values(encoded["attributes"]),
         events=[
@@ -231,6 +233,6 @@ def _values(pairs: list[Json]) -> dict[str, Any]:
 def _value(typed: Json) -> Any:
     ((kind, value),) = typed.items()
     readers: dict[str, Callable[[Any], Any]] = {
-        "intValue": int, "arrayValue": lambda held: [_value(each) for each in held["values"]],
+        "intValue": int, "arrayValue": lambda array: [_value(each) for each in array["values"]],
     }  # fmt: skip
-    return readers.get(kind, lambda same: same)(value)
+    return readers.get(kind, lambda raw: raw)(value)

@@ -70,7 +70,7 @@ def mini(records: Iterable[Record], run: str) -> Iterator[str]:
                 message_text = f"The conversation up to step {step} was replaced by this summary:\n{text}"
                 messages.append(_message("user", message_text, moment))
             case _:
-                messages += _told(moment, open_calls)
+                messages += _new_messages(moment, open_calls)
     if last is not None:
         messages.append(_exit(last))
         info = _info(last.after, StatedRun(records))
@@ -126,7 +126,7 @@ def _answer(text: str, call: str, moment: Moment) -> Json:
     return _message("tool", text, moment, tool_call_id=call)
 
 
-def _told(moment: Moment, open_calls: list[str]) -> Iterator[Json]:
+def _new_messages(moment: Moment, open_calls: list[str]) -> Iterator[Json]:
     """Yield results in the order of ``open_calls``, which it consumes, and notices as messages of the user."""
     for turn in new_texts(moment):
         match turn:
@@ -153,14 +153,14 @@ def _status(state: State) -> str:
     return _STATUS.get(state.end.ending, state.end.ending) if state.end else "running"
 
 
-def _info(state: State, stated: StatedRun) -> Json:
+def _info(state: State, statements: StatedRun) -> Json:
     start = state.begun
     return {
-        "model_stats": {"instance_cost": stated.usd(state), "api_calls": state.facts},
+        "model_stats": {"instance_cost": statements.usd(state), "api_calls": state.facts},
         "config": {
             "agent": {
                 "system_template": start.system,
-                "strategy": stated.strategy(start),
+                "strategy": statements.strategy(start),
                 "step_limit": state.limits.steps or 0,
             },
             "agent_type": "stackmem",

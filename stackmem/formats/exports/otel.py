@@ -65,10 +65,10 @@ class _Spans:
         self._content = content
         self._openings: dict[str, tuple[str, str]] = {}
         self._verdicts: list[Json] = []
-        self._stated = StatedRun(())
+        self._statements = StatedRun(())
 
     def all(self, records: Iterable[Record]) -> Iterator[Json]:
-        self._stated = StatedRun(records)
+        self._statements = StatedRun(records)
         for piece in slices(self._with_openings(records)):
             match piece:
                 case AttemptSlice():
@@ -101,12 +101,12 @@ class _Spans:
             "stackmem.frame.id": frame.id,
             "stackmem.frame.depth": frame.depth,
             "stackmem.frame.name": frame.name,
-            "stackmem.strategy": self._stated.strategy(piece.start),
+            "stackmem.strategy": self._statements.strategy(piece.start),
         }
         if self._content and frame.id in self._openings:
             system, opening = self._openings[frame.id]
             attributes["gen_ai.system_instructions"] = compact([{"type": "text", "content": system}])
-            attributes["gen_ai.input.messages"] = compact([_said(opening)])
+            attributes["gen_ai.input.messages"] = compact([_user_message(opening)])
         error = ""
         if piece.popped is None:
             attributes["stackmem.frame.ending"] = "open"
@@ -153,7 +153,7 @@ class _Spans:
                 if isinstance(reply, facts.ContextCompacted):
                     attributes["gen_ai.conversation.compacted"] = True
                 if self._content and moment.view is not None:
-                    attributes["gen_ai.input.messages"] = compact([_said(prompt_text(moment.view))])
+                    attributes["gen_ai.input.messages"] = compact([_user_message(prompt_text(moment.view))])
                 if self._content:
                     attributes["gen_ai.output.messages"] = compact([_reply(reply)])
             case facts.ModelFailed() as failure:
@@ -224,8 +224,11 @@ class _Spans:
         match moment.event:
             case facts.ChecksReturned() as checks:
                 for name, reward in checks.rewards.items():
-                    about: dict[str, Value] = {"gen_ai.evaluation.name": name, "gen_ai.evaluation.score.value": reward}
-                    self._verdicts.append(event("gen_ai.evaluation.result", moment.at, about))
+                    attributes: dict[str, Value] = {
+                        "gen_ai.evaluation.name": name,
+                        "gen_ai.evaluation.score.value": reward,
+                    }
+                    self._verdicts.append(event("gen_ai.evaluation.result", moment.at, attributes))
             case facts.RunForked() as fork:
                 under = f"frame/{moment.frame.id}"
                 for name in fork.dropped:
@@ -234,7 +237,7 @@ class _Spans:
                     yield self._chunk("upsert_memory", chunk.name, under, moment.at, moment.at)
 
 
-def _said(text: str) -> Json:
+def _user_message(text: str) -> Json:
     return {"role": "user", "parts": [{"type": "text", "content": text}]}
 
 

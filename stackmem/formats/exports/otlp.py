@@ -155,18 +155,18 @@ def _protobuf(request: Json, endpoint: str) -> bytes:
     from google.protobuf.json_format import ParseDict  # type: ignore[import-untyped]
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-    def in_base64(one: Any) -> Any:
-        if isinstance(one, list):
-            return [in_base64(each) for each in one]
-        if not isinstance(one, dict):
-            return one
+    def in_base64(node: Any) -> Any:
+        if isinstance(node, list):
+            return [in_base64(each) for each in node]
+        if not isinstance(node, dict):
+            return node
         return {
             name: b64encode(bytes.fromhex(value)).decode() if name in _IDS else in_base64(value)
-            for name, value in one.items()
+            for name, value in node.items()
         }
 
-    made: bytes = ParseDict(in_base64(request), ExportTraceServiceRequest()).SerializeToString()
-    return made
+    encoded: bytes = ParseDict(in_base64(request), ExportTraceServiceRequest()).SerializeToString()
+    return encoded
 
 
 def _post(url: SplitResult, target: str, body: bytes, content_type: str, endpoint: str) -> bool:

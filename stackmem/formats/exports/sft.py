@@ -25,7 +25,7 @@ class _Ended(Struct):
     """A frame's last reply, or the last one before replies left its prompt, and how the frame ended."""
 
     last: Moment
-    shown: int  # replies in the prompt that it answers
+    earlier_replies: int  # replies in the prompt that it answers
     popped: FramePopped | None = None
     cut: int = 0  # the number of the cut, from 1; 0 for the end of the frame
 
@@ -55,7 +55,7 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
                 reply_count = sum(
                     message.role == "assistant" for message in (moment.view or view_of(moment.before)).messages
                 )
-                if before is not None and (reply_count <= before.shown or moment.view is not None):
+                if before is not None and (reply_count <= before.earlier_replies or moment.view is not None):
                     cuts += 1
                     ended.append(replace(before, cut=cuts))
                 last[moment.frame.id] = _Ended(moment, reply_count)
@@ -65,11 +65,14 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
                 ended.append(replace(last.pop(moment.frame.id), popped=moment.event))
     ended += [last[frame.id] for frame in reversed(state.stack) if frame.id in last]
     spanned: set[int] = set()
-    stated = StatedRun(records)
+    statements = StatedRun(records)
     for frame in ended:
         yield (
             compact(
-                {**_sample(run, frame, state, refused, spanned), "strategy": stated.strategy(frame.last.before.begun)}
+                {
+                    **_sample(run, frame, state, refused, spanned),
+                    "strategy": statements.strategy(frame.last.before.begun),
+                }
             )
             + "\n"
         )

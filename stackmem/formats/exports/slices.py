@@ -157,7 +157,7 @@ def slices(run: Iterable[Moment]) -> Iterator[Slice]:
                 yield from _ended(pending, moment.since)
                 step = moment.after.step
                 yield AttemptSlice(moment, reply, step)
-                pending = _asked(moment, reply, step)
+                pending = _requested_calls(moment, reply, step)
             case facts.ModelFailed() | facts.ContextCompacted() as other:
                 yield AttemptSlice(moment, other, moment.before.step + 1)
             case facts.FramePushed():
@@ -195,7 +195,7 @@ def call_ids(calls: Iterable[ToolCall]) -> list[str]:
     return ids
 
 
-def _asked(moment: Moment, reply: facts.ModelReplied, step: int) -> list[CallSlice]:
+def _requested_calls(moment: Moment, reply: facts.ModelReplied, step: int) -> list[CallSlice]:
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     calls_by_id = zip(call_ids(calls), calls, strict=True)
     return [

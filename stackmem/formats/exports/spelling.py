@@ -44,8 +44,8 @@ def view_of(state: State) -> View:
     start, frame = state.begun, state.running
     if not imported_from(start):
         return _strategy(start.strategy).render(state)
-    begun = Conversation(Log(), (Text(_opening(frame)),), Heap(), Heap(), _no_news)
-    return View(start.system, start.tools, frame.turns.fold(extend, begun, "imported").close().messages)
+    conversation = Conversation(Log(), (Text(_opening(frame)),), Heap(), Heap(), _no_news)
+    return View(start.system, start.tools, frame.turns.fold(extend, conversation, "imported").close().messages)
 
 
 @lru_cache(maxsize=8)
@@ -61,7 +61,7 @@ def _opening(frame: Frame) -> str:
     return frame.task or "\n\n".join(text for text in (frame.registers.intent, frame.context) if text)
 
 
-def _no_news(shown: Heap, heap: Heap) -> str:
+def _no_news(before: Heap, heap: Heap) -> str:
     return ""
 
 

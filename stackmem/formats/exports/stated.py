@@ -15,13 +15,13 @@ class StatedRun:
     """The statements in a run's recording; empty for stackmem's own runs and for records outside a run folder."""
 
     def __init__(self, records: Iterable[Record]) -> None:
-        self._stated = stated_by_recording(records.folder) if isinstance(records, RunReader) else None
+        self._statement = stated_by_recording(records.folder) if isinstance(records, RunReader) else None
 
     def strategy(self, start: RunStarted) -> str:
-        return shown_strategy(start, self._stated)
+        return shown_strategy(start, self._statement)
 
     def usd(self, state: State) -> float | None:
         """Return the cost of the whole run by known prices, otherwise as stated; None if both are unknown."""
-        if state.cost_usd is not None or self._stated is None or not imported_from(state.begun):
+        if state.cost_usd is not None or self._statement is None or not imported_from(state.begun):
             return state.cost_usd
-        return self._stated.recorded_usd
+        return self._statement.recorded_usd

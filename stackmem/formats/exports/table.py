@@ -32,7 +32,7 @@ class _Answered(Struct):
     calls: list[CallSlice]
 
     @property
-    def asked(self) -> list[str]:
+    def tool_names(self) -> list[str]:
         return [part.name for part in self.reply.parts if isinstance(part, ToolCall)]
 
 
@@ -46,25 +46,25 @@ def table(records: Iterable[Record], run: str) -> Iterator[str]:
     """
     yield _line(COLUMNS)
     waiting: dict[int, _Answered] = {}
-    stated = StatedRun(records)
+    statements = StatedRun(records)
     for piece in slices(walk(records)):
         match piece:
             case AttemptSlice(event=ModelReplied() as reply):
                 waiting[piece.step] = _Answered(piece, reply, [])
             case CallSlice():
                 waiting[piece.step].calls.append(piece)
-        while waiting and len((first := next(iter(waiting.values()))).calls) == len(first.asked):
-            yield _line(_row(waiting.pop(first.attempt.step), stated))
-    for left in waiting.values():
-        yield _line(_row(left, stated))
+        while waiting and len((first := next(iter(waiting.values()))).calls) == len(first.tool_names):
+            yield _line(_row(waiting.pop(first.attempt.step), statements))
+    for unanswered in waiting.values():
+        yield _line(_row(unanswered, statements))
 
 
-def _row(answered: _Answered, stated: StatedRun) -> list[object]:
+def _row(step: _Answered, statements: StatedRun) -> list[object]:
     """Return the cells in the order of ``COLUMNS``.
 
     The opened frame, exit code and seconds are those of the last call that has them.
     """
-    attempt, reply, calls = answered.attempt, answered.reply, answered.calls
+    attempt, reply, calls = step.attempt, step.reply, step.calls
     moment, start, heap = attempt.moment, attempt.moment.before.begun, attempt.moment.before.heap
     usage, frame = reply.usage, moment.frame
     codes = [
@@ -75,8 +75,8 @@ def _row(answered: _Answered, stated: StatedRun) -> list[object]:
     ]
     cells: list[object] = [
         attempt.step, moment.seq, stamp(moment.at), frame.id, frame.name, frame.depth,
-        model_of(reply, moment.before), stated.strategy(start), reply.stop, " ".join(answered.asked),
-        " ".join(map(outcome, calls)) if answered.asked else "no call",
+        model_of(reply, moment.before), statements.strategy(start), reply.stop, " ".join(step.tool_names),
+        " ".join(map(outcome, calls)) if step.tool_names else "no call",
         calls[-1].opened if calls else "", codes[-1] if codes else "",
         usage.prompt, usage.uncached, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h,
         usage.output, int(usage.estimated), "" if attempt.usd is None else f"{attempt.usd:.6f}",

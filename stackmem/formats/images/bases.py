@@ -43,23 +43,23 @@ _JSON_BYTES = 16 << 20
 _ENGINES = ("podman", "docker")
 
 
-def add_base(store: ImageStore, given: str) -> SystemRoot:
+def add_base(store: ImageStore, assignment: str) -> SystemRoot:
     """Add the base of ``NAME=PATH`` to the store. Content that is already there is not unpacked again.
 
     Raises:
         UsageError: The text is malformed, or the path is not a root or does not have the digest in the name.
         WorkspaceError: The base cannot be unpacked.
     """
-    named, equals, location = given.partition("=")
+    raw_name, equals, location = assignment.partition("=")
     path = Path(os.path.expanduser(location)).absolute()
-    if not equals or not named.strip() or not location:
-        raise UsageError(f"--base {given!r}: write NAME=PATH, for example --base debian:bookworm=root.tar")
-    name = base_name(named)
+    if not equals or not raw_name.strip() or not location:
+        raise UsageError(f"--base {assignment!r}: write NAME=PATH, for example --base debian:bookworm=root.tar")
+    name = base_name(raw_name)
     if name == "scratch":
         raise UsageError("scratch is the empty base; give yours another name")
     if path.is_dir():
         digest = text_digest("folder", tree_digest(path))
-        root = store.made("bases", f"root-{digest}", lambda folder: _copy_root(path, folder))
+        root = store.folder_of("bases", f"root-{digest}", lambda folder: _copy_root(path, folder))
         base = SystemRoot(name, digest, str(root))
     elif path.is_file():
         base = _from_archive(store, name, path)
@@ -68,8 +68,8 @@ def add_base(store: ImageStore, given: str) -> SystemRoot:
     _must_be_root(base)
     pin = pin_of(name)
     if "@" in name and pin not in base.pins:
-        known = f"it has {', '.join(base.pins)}" if base.pins else "only docker save archives contain digests"
-        raise UsageError(f"{path} does not have the digest {pin} ({known}); use the archive of that image")
+        digests_note = f"it has {', '.join(base.pins)}" if base.pins else "only docker save archives contain digests"
+        raise UsageError(f"{path} does not have the digest {pin} ({digests_note}); use the archive of that image")
     store.keep_base(base)
     return base
 
@@ -85,7 +85,7 @@ def _from_archive(store: ImageStore, name: str, path: Path) -> SystemRoot:
             budget = budget_for(archive)
             saved = _saved(path, archive, stack, store.folder, budget)
             layers: list[BinaryIO] = saved[0] if saved else [archive]
-            root = store.made("bases", f"root-{digest}", lambda folder: _unpack(layers, folder, budget))
+            root = store.folder_of("bases", f"root-{digest}", lambda folder: _unpack(layers, folder, budget))
     except (ArchiveError, OSError) as error:
         raise WorkspaceError(f"{path} cannot be unpacked ({error}); create the archive again") from error
     return SystemRoot(name, digest, str(root), *(saved[1:] if saved else ()))
@@ -123,12 +123,12 @@ def build_with_engine(store: ImageStore, recipe: Path, context: Path, args: Mapp
     return base
 
 
-def base_of_engine(store: ImageStore, named: str, kept_as: str = "") -> SystemRoot | None:
+def base_of_engine(store: ImageStore, raw_name: str, kept_as: str = "") -> SystemRoot | None:
     """Export a base from the engine, which may download it. Returns None without an engine, or if it fails."""
     program = engine()
-    if not program or (made := _engine(program, "create", named, "true")) is None:
+    if not program or (created := _engine(program, "create", raw_name, "true")) is None:
         return None
-    container = made.strip().splitlines()[-1]
+    container = created.strip().splitlines()[-1]
     with tempfile.TemporaryDirectory(prefix="stackmem-base-") as scratch:
         archive = Path(scratch) / "root.tar"
         try:
@@ -137,7 +137,7 @@ def base_of_engine(store: ImageStore, named: str, kept_as: str = "") -> SystemRo
             exported = _engine(program, "export", "-o", str(archive), container)
         finally:
             _engine(program, "rm", "-f", container)
-        name = base_name(kept_as or named)
+        name = base_name(kept_as or raw_name)
         if exported is None or not archive.is_file() or ("@" in name and pin_of(name) not in pins):
             return None
         unpacked = _from_archive(store, name, archive)

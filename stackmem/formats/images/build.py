@@ -61,20 +61,20 @@ class ImageSource(Struct, frozen=True):
 
     context: Path  # the folder that COPY copies from
     recipe: Path | None = None  # the Dockerfile; None to use a base unchanged
-    named: str = ""  # the name of that base
+    base: str = ""  # the name of that base
     # workdir, env: override the recipe if given
     workdir: str = ""
     env: Mapping[str, str] = {}
 
     def steps(self) -> tuple[RecipeStep, ...]:
-        return read_recipe(self.recipe) if self.recipe is not None else (RecipeStep("FROM", (self.named,)),)
+        return read_recipe(self.recipe) if self.recipe is not None else (RecipeStep("FROM", (self.base,)),)
 
 
 class _Stage(Struct):
     """A root being built: its layers, topmost first, their cache key, and the settings for the next step."""
 
     layers: tuple[str, ...]
-    made: str
+    digest: str
     config: ImageConfig
     args: dict[str, str]
 
@@ -91,18 +91,18 @@ def why_not_built(store: ImageStore, source: ImageSource) -> list[str]:
         return [str(error)]
     if reason := needs_engine(steps):
         return [] if engine() else [reason]
-    found = [f"line {step.line}: {reason}" for step in steps if (reason := why_not(step))]
+    obstacles = [f"line {step.line}: {reason}" for step in steps if (reason := why_not(step))]
     missing = [] if engine() else [name for name in bases_of(steps) if store.base(name) is None]
-    return found + [no_base(store, name) for name in missing]
+    return obstacles + [no_base(store, name) for name in missing]
 
 
 def no_base(store: ImageStore, name: str) -> str:
     plain, at, pin = name.partition("@")
     if not at:
         return f"the base {name} is missing; add it with --base {name}=ROOT.tar"
-    kept = store.base(plain)
-    known = ", ".join(kept.pins) or "no known digest" if kept is not None else ""
-    other = f" (the stored base {plain} has {known})" if known else ""
+    stored = store.base(plain)
+    pins = ", ".join(stored.pins) or "no known digest" if stored is not None else ""
+    other = f" (the stored base {plain} has {pins})" if pins else ""
     return (
         f"the base {plain} with the digest {pin}{other} is missing; "
         f"add its docker save archive with --base {name}=SAVED.tar"
@@ -115,7 +115,7 @@ def source_digest(store: ImageStore, source: ImageSource) -> str:
     bases = [base.digest if (base := store.base(name)) else "missing" for name in bases_of(steps)]
     env = [word for pair in sorted(source.env.items()) for word in pair]
     files = tree_digest(source.context) if source.context.is_dir() else ""
-    recipe = source.recipe.name if source.recipe else source.named
+    recipe = source.recipe.name if source.recipe else source.base
     return text_digest("image-1", recipe, source.workdir, files, *bases, *env)
 
 
@@ -135,13 +135,13 @@ def build_image(store: ImageStore, source: ImageSource, rules: BuildRules) -> Im
         raise BuildFailed("; ".join(hindrances))
     with store.locked():
         digest = source_digest(store, source)
-        if (found := store.image(digest)) is not None:
-            return found
+        if (cached := store.image(digest)) is not None:
+            return cached
         try:
             if needs_engine(source.steps()) and source.recipe is not None:
                 rules.tell(f"{engine()} builds {source.recipe.name}, with its own network")
                 base = build_with_engine(store, source.recipe, source.context, rules.args)
-                source = structs.replace(source, recipe=None, named=base.name)
+                source = structs.replace(source, recipe=None, base=base.name)
         except UsageError as error:
             raise BuildFailed(str(error)) from error
         image = _Build(store, source, rules).image(digest)
@@ -163,17 +163,17 @@ class _Build:
         for step in steps:
             try:
                 if step.word == "FROM":
-                    stage = self._begun(step)
+                    stage = self._first_stage(step)
                 elif stage is None:
                     self._global.update(arguments(step))
                 else:
                     self._carry_out(step, stage)
             except UsageError as error:
-                raise BuildFailed(f"line {step.line}: {step.shown()}: {error}") from error
+                raise BuildFailed(f"line {step.line}: {step.text()}: {error}") from error
         assert stage is not None  # noqa: S101 - a recipe without FROM was rejected earlier
         return self._finished(stage, digest)
 
-    def _begun(self, step: RecipeStep) -> _Stage:
+    def _first_stage(self, step: RecipeStep) -> _Stage:
         name = filled_in(step.values[0], self._global | dict(self._rules.args))
         self._rules.tell(f"FROM {name}")
         if (base := self._store.base(name)) is None:
@@ -201,20 +201,20 @@ class _Build:
             case "SHELL":
                 stage.config = structs.replace(config, shell=step.values)
             case "RUN":
-                self._rules.tell(step.shown())
+                self._rules.tell(step.text())
                 self._layer(step, stage, _ran(step), lambda root: self._run(step, stage, root))
             case "COPY" | "ADD":
-                self._rules.tell(step.shown())
+                self._rules.tell(step.text())
                 self._copy(step, stage, filled)
 
     def _argue(self, step: RecipeStep, stage: _Stage) -> None:
-        given = arguments(step)
+        defaults = arguments(step)
         for value in step.values:
             name = value.partition("=")[0]
-            default = filled_in(given[name], stage.variables) if name in given else self._global.get(name)
-            found = self._rules.args.get(name, default)
-            if found is not None:
-                stage.args[name] = found
+            default = filled_in(defaults[name], stage.variables) if name in defaults else self._global.get(name)
+            argument = self._rules.args.get(name, default)
+            if argument is not None:
+                stage.args[name] = argument
 
     def _layer(
         self, step: RecipeStep, stage: _Stage, words: tuple[str, ...], change: Callable[[ImageRoot], object]
@@ -223,8 +223,8 @@ class _Build:
         config, args = stage.config, (f"{name}={value}" for name, value in sorted(stage.args.items()))
         env = (f"{name}={value}" for name, value in sorted(config.env.items()))
         inputs = (step.word, *words, config.user, config.workdir, *config.shell, *env, *args)
-        stage.made = text_digest(
-            "layer", stage.made, *inputs, self._rules.profile.network if step.word == "RUN" else ""
+        stage.digest = text_digest(
+            "layer", stage.digest, *inputs, self._rules.profile.network if step.word == "RUN" else ""
         )
 
         def fill(folder: Path) -> None:
@@ -236,7 +236,7 @@ class _Build:
                 folder.rmdir()
                 (path / "upper").rename(folder)
 
-        stage.layers = (str(self._store.made("layers", stage.made, fill)), *stage.layers)
+        stage.layers = (str(self._store.folder_of("layers", stage.digest, fill)), *stage.layers)
 
     def _copy(self, step: RecipeStep, stage: _Stage, filled: list[str]) -> None:
         *sources, target = filled
@@ -308,7 +308,7 @@ class _Build:
             with passing_root(self._store, self._image(stage)) as (root, _):
                 copy_out(root.view.fd, stage.config.workdir, folder)
 
-        return self._store.made("files", digest, fill)
+        return self._store.folder_of("files", digest, fill)
 
 
 def _certificates(profile: Profile) -> dict[str, str]:

@@ -39,8 +39,8 @@ def open_folder(root: int, path: str) -> int:
     plain = os.fsencode(path.strip("/")) or b"."
     with suppress(FileNotFoundError):
         return _opened(root, plain, path)
-    above, _, name = plain.rpartition(b"/")
-    parent = open_folder(root, os.fsdecode(above))
+    parent_path, _, name = plain.rpartition(b"/")
+    parent = open_folder(root, os.fsdecode(parent_path))
     try:
         with suppress(FileExistsError):
             os.mkdir(name, 0o755, dir_fd=parent)
@@ -89,17 +89,17 @@ def _is_folder(root: int, path: str) -> bool:
 def _copy_folder(source: Path, root: int, target: str, mode: int | None, leaves: Leaves) -> None:
     os.close(open_folder(root, target))
     for location, folders, files in os.walk(source):
-        below = PurePosixPath(location).relative_to(source)
-        kept = [name for name in folders if not leaves(below / name)]
-        folders[:] = [name for name in kept if not Path(location, name).is_symlink()]
+        relative = PurePosixPath(location).relative_to(source)
+        subfolders = [name for name in folders if not leaves(relative / name)]
+        folders[:] = [name for name in subfolders if not Path(location, name).is_symlink()]
         for name in folders:
-            fd = open_folder(root, str(PurePosixPath(target, below, name)))
+            fd = open_folder(root, str(PurePosixPath(target, relative, name)))
             with suppress(OSError):  # fails for another user's folder, which never occurs in an upper layer
                 Path(f"/proc/self/fd/{fd}").chmod(stat.S_IMODE(Path(location, name).stat().st_mode) | 0o700)
             os.close(fd)
-        links = [name for name in kept if name not in folders]
-        for name in (*links, *(name for name in files if not leaves(below / name))):
-            _copy_file(Path(location, name), root, str(PurePosixPath(target, below, name)), mode)
+        links = [name for name in subfolders if name not in folders]
+        for name in (*links, *(name for name in files if not leaves(relative / name))):
+            _copy_file(Path(location, name), root, str(PurePosixPath(target, relative, name)), mode)
 
 
 def _copy_file(source: Path, root: int, target: str, mode: int | None) -> None:
@@ -120,8 +120,8 @@ def _copy_file(source: Path, root: int, target: str, mode: int | None) -> None:
             os.fchmod(fd, (stat.S_IMODE(status.st_mode) if mode is None else mode) & 0o777)
         os.utime(name, ns=(status.st_mtime_ns, status.st_mtime_ns), dir_fd=parent, follow_symlinks=False)
     except OSError as error:
-        what = "a folder is in its place" if error.errno in (errno.EISDIR, errno.EPERM) else error.strerror
-        raise UsageError(f"{target} cannot be written in the image ({what})") from error
+        problem = "a folder is in its place" if error.errno in (errno.EISDIR, errno.EPERM) else error.strerror
+        raise UsageError(f"{target} cannot be written in the image ({problem})") from error
     finally:
         os.close(parent)
 
@@ -138,10 +138,10 @@ def in_context(context: Path, source: str, leaves: Leaves) -> list[Path]:
     except (ValueError, NotImplementedError) as error:
         raise UsageError(f"{source} is not a valid file pattern ({error})") from error
     inside = [path for path in paths if path.parent.resolve().is_relative_to(context.resolve()) or path == context]
-    kept = [path for path in inside if not plain or not leaves(PurePosixPath(path.relative_to(context)))]
-    if not kept:
+    matches = [path for path in inside if not plain or not leaves(PurePosixPath(path.relative_to(context)))]
+    if not matches:
         raise UsageError(f"{source} is not in {context}")
-    return kept
+    return matches
 
 
 def written(scratch: Path, mark: str, step: RecipeStep, variables: Mapping[str, str]) -> Path:
@@ -198,8 +198,10 @@ def unpacked(source: Path, context: Path, scratch: Path) -> Path:
         return source  # a broken link is copied as is
     except (ArchiveError, OSError) as error:
         led_out = isinstance(error, OSError) and error.errno == errno.EXDEV
-        why = f"it is a link that leads out of {context}" if led_out else error
-        raise UsageError(f"ADD {source.name}: the archive cannot be unpacked ({why}); use the file itself") from error
+        reason = f"it is a link that leads out of {context}" if led_out else error
+        raise UsageError(
+            f"ADD {source.name}: the archive cannot be unpacked ({reason}); use the file itself"
+        ) from error
     return folder
 
 

@@ -26,10 +26,10 @@ def checked_pins(files: SavedFiles, config: bytes, layers: Sequence[str], budget
 
     Empty if the configuration does not state the layers' digests. Raises ``ArchiveError`` if a stated digest is wrong.
     """
-    stated = json.loads(config).get("rootfs", {}).get("diff_ids")
-    if not stated:
+    diff_ids = json.loads(config).get("rootfs", {}).get("diff_ids")
+    if not diff_ids:
         return ()
-    if stated != [layer_digest(files.section(name), structs.replace(budget)) for name in layers]:
+    if diff_ids != [layer_digest(files.section(name), structs.replace(budget)) for name in layers]:
         raise ArchiveError("its layers do not have the digests that its configuration states")
     of_config = _digest(config)
     index = json.loads(files.read(_INDEX, _JSON_BYTES)) if _INDEX in files else {}
@@ -50,8 +50,8 @@ def _manifests(files: SavedFiles, index: Any, config: str, seen: set[str]) -> li
         inner = json.loads(raw)
         if (inner.get("config") or {}).get("digest") == config:
             return [digest]
-        if below := _manifests(files, inner, config, seen):
-            return [digest, *below]
+        if digests := _manifests(files, inner, config, seen):
+            return [digest, *digests]
     return []
 
 

@@ -32,7 +32,7 @@ class RecipeStep(Struct, frozen=True):
     listed: bool = False  # the values are a JSON list, so no shell splits them
     line: int = 1  # 1-based
 
-    def shown(self) -> str:
+    def text(self) -> str:
         return f"{self.word} {' '.join(self.values)}".replace("\n", " ")[:120]
 
 
@@ -77,8 +77,8 @@ def _step(command: object) -> RecipeStep:
     for document in command.heredocs:  # type: ignore[attr-defined]
         text = str(document.content)
         # Variables are not substituted in a here-document with a quoted marker.
-        kept = text.replace("\\", "\\\\").replace("$", "\\$") if document.name in quoted else text
-        texts[str(document.name)] = kept
+        escaped = text.replace("\\", "\\\\").replace("$", "\\$") if document.name in quoted else text
+        texts[str(document.name)] = escaped
     return RecipeStep(word, values, flags, texts, bool(command.json), int(command.start_line))  # type: ignore[attr-defined]
 
 
@@ -89,7 +89,7 @@ def filled_in(text: str, variables: Mapping[str, str]) -> str:
         UsageError: ``${NAME:?word}`` names a variable that is not set.
     """
 
-    def one(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         if match[1]:
             return match[1] if match[1] == "$" else match[0]
         name, how, word = match[2] or match[3], match[4] or "", match[5] or ""
@@ -103,7 +103,7 @@ def filled_in(text: str, variables: Mapping[str, str]) -> str:
             raise UsageError(f"the variable {name} is not set: {word or 'give it a value'}")
         return value or ""
 
-    return _VARIABLE.sub(one, text)
+    return _VARIABLE.sub(replacement, text)
 
 
 def unquoted(text: str) -> str:
@@ -133,12 +133,12 @@ def why_not(step: RecipeStep) -> str:
             return "RUN --security=insecure needs privileges that the sandbox does not have"
         case "FROM" if "windows" in step.flags.get("platform", ""):
             return "it is for Windows"
-        case word if word not in _KNOWN | _SAYS_NOTHING:
+        case word if word not in _INSTRUCTIONS | _SAYS_NOTHING:
             return f"{word} is not a known instruction"
     return ""
 
 
-_KNOWN = {"FROM", "ARG", "ENV", "RUN", "COPY", "ADD", "WORKDIR", "USER", "SHELL"}
+_INSTRUCTIONS = {"FROM", "ARG", "ENV", "RUN", "COPY", "ADD", "WORKDIR", "USER", "SHELL"}
 
 
 def needs_engine(steps: tuple[RecipeStep, ...]) -> str:
@@ -154,21 +154,21 @@ def bases_of(steps: tuple[RecipeStep, ...]) -> list[str]:
     """Return the base systems that the steps need; empty if an engine builds them."""
     if needs_engine(steps):
         return []
-    given: dict[str, str] = {}
+    variables: dict[str, str] = {}
     names: list[str] = []
     for step in steps:
         if step.word == "ARG":
-            given.update(arguments(step))
-        elif step.word == "FROM" and (name := filled_in(step.values[0], given)) != "scratch":
+            variables.update(arguments(step))
+        elif step.word == "FROM" and (name := filled_in(step.values[0], variables)) != "scratch":
             names.append(name)
     return names
 
 
 def arguments(step: RecipeStep) -> dict[str, str]:
     """Return names and defaults of ARG, without those that have no default."""
-    found = {}
+    defaults = {}
     for value in step.values:
         name, equals, default = value.partition("=")
         if equals:
-            found[name] = unquoted(default)
-    return found
+            defaults[name] = unquoted(default)
+    return defaults

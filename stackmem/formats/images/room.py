@@ -54,12 +54,12 @@ class ImageRoom(Struct, frozen=True):
         """
         must_have_roots(self.isolation)
         path, agents = view.root.parent / _ROOT, self.scratch / _ROOT
-        apart = self.task.image is not None and self.task.image.apart
-        below = () if apart or path == agents or not (agents / UPPER).is_dir() else (agents / UPPER,)
+        is_isolated = self.task.image is not None and self.task.image.apart
+        lower = () if is_isolated or path == agents or not (agents / UPPER).is_dir() else (agents / UPPER,)
         inside = self.image.inside
         with ExitStack() as stack:
             own = Mount(str(view.root), inside, writable=True)
-            root = open_root(image_store(), self.image, path, self.profile.network, (own, *mounts), below)
+            root = open_root(image_store(), self.image, path, self.profile.network, (own, *mounts), lower)
             stack.callback(root.close)
             searcher = open_workspace(self.isolation, view, _SEARCHED, Profile(), scrub=scrub)
             stack.callback(searcher.close)

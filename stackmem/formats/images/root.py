@@ -62,7 +62,7 @@ class ImageRoot(Struct):
 
 def open_root(
     store: ImageStore, image: Image, path: Path, network: str, mounts: tuple[Mount, ...] = (),
-    below: tuple[Path, ...] = (),  # folders above the image's layers, used as layers of another root
+    lower: tuple[Path, ...] = (),  # folders above the image's layers, used as layers of another root
 ) -> ImageRoot:  # fmt: skip
     """Mount a root whose changes go to ``path``. Earlier changes there are included.
 
@@ -84,9 +84,9 @@ def open_root(
     if network == "host" and Path("/etc/resolv.conf").is_file():
         binds.append((os.path.realpath("/etc/resolv.conf"), "/etc/resolv.conf", False))
     binds += [(mount.host, mount.inside, mount.writable) for mount in mounts]
-    pins = [str(parent) for mount in mounts if mount.writable for parent in _above(mount.inside)]
+    pins = [str(parent) for mount in mounts if mount.writable for parent in _parents(mount.inside)]
     port = None if network == "host" else PORT if network == "list" else 0
-    layers = (*below, *map(Path, image.layers))
+    layers = (*lower, *map(Path, image.layers))
     view, listener = mount_root(layers, places, MountOrder(tuple(binds), tuple(dict.fromkeys(pins)), port))
     return ImageRoot(image, view, starts, listener)
 
@@ -103,7 +103,7 @@ def passing_root(store: ImageStore, image: Image, network: str = "none") -> Iter
         remove_tree(path)
 
 
-def _above(path: str) -> list[PurePosixPath]:
+def _parents(path: str) -> list[PurePosixPath]:
     """Return the parents of a path except the root, outermost first."""
     return list(reversed(PurePosixPath(path).parents))[1:]
 
@@ -118,14 +118,14 @@ def shell_of(layers: tuple[str, ...]) -> tuple[str, ...]:
     return "/bin/sh", "-c"
 
 
-def user_of(layers: tuple[str, ...], named: str) -> tuple[int, str]:
+def user_of(layers: tuple[str, ...], user: str) -> tuple[int, str]:
     """Return the uid and home folder of a user, according to the topmost layer with a list of users.
 
     Raises:
         WorkspaceError: No layer lists the name.
     """
-    name = named.partition(":")[0]
-    text = next((found for layer in layers if (found := _passwd(layer)) is not None), "")
+    name = user.partition(":")[0]
+    text = next((content for layer in layers if (content := _passwd(layer)) is not None), "")
     for line in text.splitlines():
         parts = line.split(":")
         if len(parts) >= 6 and name in (parts[0], parts[2]) and parts[2].isdecimal():
@@ -177,7 +177,7 @@ def limit_shell(store: ImageStore) -> tuple[Path, tuple[str, ...]]:
         shutil.copy(bash, folder / "bash")
 
     key = text_digest("shell", str(bash), str(stamp.st_mtime_ns), *libraries, loader)
-    folder = store.made("shells", key, fill)
+    folder = store.folder_of("shells", key, fill)
     if not loader:
         return folder, (f"{INSIDE}/bash",)
     return folder, (f"{INSIDE}/{Path(loader).name}", "--library-path", INSIDE, f"{INSIDE}/bash")

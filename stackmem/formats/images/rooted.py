@@ -93,8 +93,8 @@ class Rooted:
         image = self._root.image
         user = "root" if image.uid == 0 else image.config.user.partition(":")[0]
         own = {"PATH": ":".join(SYSTEM_PATH), "HOME": image.home, "USER": user, "LOGNAME": user}
-        given = {**own, **image.config.env, **seat.environ}
-        return {name: value for name, value in given.items() if _NAME.fullmatch(name) and name not in _READ_ONLY}
+        variables = {**own, **image.config.env, **seat.environ}
+        return {name: value for name, value in variables.items() if _NAME.fullmatch(name) and name not in _READ_ONLY}
 
     def ran(self, process: Popen[bytes], status: bytes) -> int | None:
         return reported(process, status)

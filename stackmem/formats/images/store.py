@@ -25,7 +25,7 @@ from stackmem.workspace.image import Image, ImageConfig
 from stackmem.workspace.isolation.levels import state_folder
 from stackmem.workspace.tree import remove_tree
 
-_Kept = TypeVar("_Kept", bound=Struct)
+_Stored = TypeVar("_Stored", bound=Struct)
 SKELETON = ("dev", "proc", "sys", "run", "tmp", "var/tmp", "etc", "root")
 """Folders that every root has, whatever its base contains."""
 MAX_CONTEXT_FILE_BYTES = 16 << 30
@@ -43,9 +43,9 @@ class SystemRoot(Struct, frozen=True):
     pins: tuple[str, ...] = ()
 
 
-def base_name(named: str) -> str:
+def base_name(raw_name: str) -> str:
     """Normalize a base's name: without the default registry's host, with a tag, and with a digest if pinned."""
-    name, at, pin = named.strip().partition("@")
+    name, at, pin = raw_name.strip().partition("@")
     *parents, last = name.split("/")
     if parents[-1:] == ["library"] and len(parents) <= 2:
         name = last
@@ -92,7 +92,7 @@ class ImageStore:
         finally:
             os.close(fd)
 
-    def made(self, kind: str, key: str, fill: Callable[[Path], object]) -> Path:
+    def folder_of(self, kind: str, key: str, fill: Callable[[Path], object]) -> Path:
         """Return the folder of a kind and key, filling it with ``fill`` if it does not exist."""
         target = self.folder / kind / key
         if target.is_dir():
@@ -121,24 +121,24 @@ class ImageStore:
                 (folder / name).chmod(0o1777)
             (folder / "root").chmod(0o700)
 
-        return self.made("layers", "skeleton-1", fill)
+        return self.folder_of("layers", "skeleton-1", fill)
 
-    def base(self, named: str) -> SystemRoot | None:
+    def base(self, raw_name: str) -> SystemRoot | None:
         """Return a base by name, or None if there is none or its digest differs from the one in the name."""
-        name = base_name(named)
+        name = base_name(raw_name)
         if name == "scratch":
             return SystemRoot(name, "scratch", str(self.skeleton()))
         plain, at, pin = name.partition("@")
-        for kept in dict.fromkeys((name, plain)):
-            found = self._read(self._base_file(kept), SystemRoot)
-            if found is not None and Path(found.root).is_dir() and (not at or pin in found.pins):
-                return found
+        for stored_name in dict.fromkeys((name, plain)):
+            system = self._read(self._base_file(stored_name), SystemRoot)
+            if system is not None and Path(system.root).is_dir() and (not at or pin in system.pins):
+                return system
         return None
 
     def bases(self) -> list[SystemRoot]:
         """Return all bases, sorted by name."""
         files = sorted((self.folder / "bases").glob("*.json"))
-        return [found for file in files if (found := self._read(file, SystemRoot)) is not None]
+        return [system for file in files if (system := self._read(file, SystemRoot)) is not None]
 
     def keep_base(self, base: SystemRoot) -> None:
         self._write(self._base_file(base.name), base)
@@ -157,7 +157,7 @@ class ImageStore:
         plain = re.sub(r"[^A-Za-z0-9_.-]", "-", name)[:80]
         return self.folder / "bases" / f"{plain}-{text_digest(name)[:8]}.json"
 
-    def _read(self, path: Path, kind: type[_Kept]) -> _Kept | None:
+    def _read(self, path: Path, kind: type[_Stored]) -> _Stored | None:
         try:
             return msgspec.json.decode(read_regular(path), type=kind)
         except (OSError, msgspec.DecodeError):
@@ -176,27 +176,27 @@ def image_store() -> ImageStore:
 
 def text_digest(*words: str) -> str:
     """Return a digest of a list of words. Different lists never share an encoding."""
-    whole = hashlib.sha256()
+    hasher = hashlib.sha256()
     for word in words:
         raw = word.encode("utf-8", "surrogateescape")
-        whole.update(len(raw).to_bytes(8, "big") + raw)
-    return whole.hexdigest()[:32]
+        hasher.update(len(raw).to_bytes(8, "big") + raw)
+    return hasher.hexdigest()[:32]
 
 
 def tree_digest(*places: Path) -> str:
     """Return a digest of names, kinds, modes and contents at and below paths, which must not contain devices."""
-    whole = hashlib.sha256()
-    for place in places:
-        folder = is_folder(place)
-        for path in sorted(place.rglob("*")) if folder else (place,):
+    hasher = hashlib.sha256()
+    for root in places:
+        folder = is_folder(root)
+        for path in sorted(root.rglob("*")) if folder else (root,):
             status = path.lstat()
-            name = os.fsencode(path.relative_to(place if folder else place.parent))
-            whole.update(b"%d %o %s\0" % (len(name), status.st_mode, name))
+            name = os.fsencode(path.relative_to(root if folder else root.parent))
+            hasher.update(b"%d %o %s\0" % (len(name), status.st_mode, name))
             if path.is_symlink():
-                whole.update(os.fsencode(path.readlink()) + b"\0")
+                hasher.update(os.fsencode(path.readlink()) + b"\0")
             elif path.is_file():
-                whole.update(bytes.fromhex(digest_of_regular(path, MAX_CONTEXT_FILE_BYTES)))
-    return whole.hexdigest()[:32]
+                hasher.update(bytes.fromhex(digest_of_regular(path, MAX_CONTEXT_FILE_BYTES)))
+    return hasher.hexdigest()[:32]
 
 
 def is_folder(path: Path) -> bool:

@@ -133,8 +133,8 @@ def _decoded(raw: bytes, order: dict[str, Any]) -> tuple[dict[str, Any], tuple[P
     try:
         answer: dict[str, Any] = json.loads(line)
     except ValueError:
-        why = "took too much time or memory" if ended.returncode < 0 else f"failed with exit code {ended.returncode}"
-        raise PictureRefused(f"the decoder {why}; {_MAKE_SMALLER}") from None
+        reason = "took too much time or memory" if ended.returncode < 0 else f"failed with exit code {ended.returncode}"
+        raise PictureRefused(f"the decoder {reason}; {_MAKE_SMALLER}") from None
     if "error" in answer:
         raise PictureRefused(f"it cannot be decoded: {answer['error']}")
     pictures = []

@@ -64,14 +64,14 @@ def _warm_up() -> None:
             _encoded(picture, 1, photo=False)
 
 
-def _confine(wanted: list[Any]) -> None:
+def _confine(confinement: list[Any]) -> None:
     """Allow no new file and no socket, and bound memory and time."""
-    if wanted:
-        spec = importlib.util.spec_from_file_location("confine", wanted[0])
+    if confinement:
+        spec = importlib.util.spec_from_file_location("confine", confinement[0])
         if spec is not None and spec.loader is not None:
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
-            module.apply(json.dumps(wanted[1]).encode())
+            module.apply(json.dumps(confinement[1]).encode())
     for name, most in (
         (resource.RLIMIT_AS, MEMORY_BYTES), (resource.RLIMIT_CPU, CPU_SECONDS), (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, 3), (resource.RLIMIT_CORE, 0),
@@ -95,8 +95,8 @@ def _picture(raw: bytes, order: dict[str, Any]) -> tuple[dict[str, Any], list[by
             return {**report, "same": True, "pictures": []}, []
         if (width, height) != picture.size:
             picture = _plain(picture).resize((width, height), Image.Resampling.LANCZOS)
-        made = _encoded(picture, order["most_bytes"], photo=opened.format == "JPEG")
-    return {**report, "pictures": [made[0]]}, [made[1]]
+        encoded = _encoded(picture, order["most_bytes"], photo=opened.format == "JPEG")
+    return {**report, "pictures": [encoded[0]]}, [encoded[1]]
 
 
 def _pages(raw: bytes, order: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
@@ -112,9 +112,9 @@ def _pages(raw: bytes, order: dict[str, Any]) -> tuple[dict[str, Any], list[byte
         width, height = page.get_size()
         size = max(1.0, width), max(1.0, height)
         scale = min(_MAX_SCALE, order["edge"] / max(size), (order["area"] / (size[0] * size[1])) ** 0.5)
-        made = _encoded(page.render(scale=scale).to_pil(), order["most_bytes"], photo=False)
-        report["pictures"].append(made[0])
-        pictures.append(made[1])
+        encoded = _encoded(page.render(scale=scale).to_pil(), order["most_bytes"], photo=False)
+        report["pictures"].append(encoded[0])
+        pictures.append(encoded[1])
         page.close()
     return report, pictures
 

@@ -27,26 +27,28 @@ from .swe_agent import read_swe_agent
 from .terminal import is_terminal_log, read_terminal
 
 
-def _whole(read: Callable[[object, str], RecordedSession]) -> Callable[[RecordingFile], list[RecordedSession]]:
+def _single_value(read: Callable[[object, str], RecordedSession]) -> Callable[[RecordingFile], list[RecordedSession]]:
     """Return a reader for a format whose files are one JSON value with one session."""
-    return lambda file: [read(load(file.text, file.where), file.where)]
+    return lambda file: [read(load(file.text, file.source), file.source)]
 
 
 IMPORTERS: dict[str, Callable[[RecordingFile], list[RecordedSession]]] = {
-    "aider": lambda file: read_aider(file.text, file.where),
-    "atif": _whole(read_atif),
-    "chat": lambda file: read_chat(file.text, file.where),
-    "claude-code": lambda file: [read_claude_code(file.text, file.where, file.subagents())],
-    "codex": lambda file: [read_codex(file.text, file.where, codex_agents(file.path))],
-    "gemini-cli": lambda file: [read_gemini(file.text, file.where, gemini_agents(file.path, file.text))],
-    "goose": lambda file: [read_goose(file.text, file.where)],
+    "aider": lambda file: read_aider(file.text, file.source),
+    "atif": _single_value(read_atif),
+    "chat": lambda file: read_chat(file.text, file.source),
+    "claude-code": lambda file: [read_claude_code(file.text, file.source, file.subagents())],
+    "codex": lambda file: [read_codex(file.text, file.source, codex_agents(file.path))],
+    "gemini-cli": lambda file: [read_gemini(file.text, file.source, gemini_agents(file.path, file.text))],
+    "goose": lambda file: [read_goose(file.text, file.source)],
     "inspect": read_inspect,
-    "mini": _whole(read_mini),
-    "opencode": lambda file: read_opencode_database(file) if is_sqlite(file.content) else _whole(read_opencode)(file),
-    "openhands": lambda file: read_openhands(file.text, file.where),
-    "pi": lambda file: [read_pi(file.text, file.where)],
-    "swe-agent": _whole(read_swe_agent),
-    "terminal": lambda file: [read_terminal(file.text, file.where)],
+    "mini": _single_value(read_mini),
+    "opencode": lambda file: (
+        read_opencode_database(file) if is_sqlite(file.content) else _single_value(read_opencode)(file)
+    ),
+    "openhands": lambda file: read_openhands(file.text, file.source),
+    "pi": lambda file: [read_pi(file.text, file.source)],
+    "swe-agent": _single_value(read_swe_agent),
+    "terminal": lambda file: [read_terminal(file.text, file.source)],
 }
 """Name to reader. A reader returns the sessions of a file in order."""
 _HEAD_LINES = 200
@@ -76,7 +78,7 @@ def guess(file: RecordingFile) -> str:
         return detected
     formats = ", ".join(sorted(IMPORTERS))
     raise UsageError(
-        f"{file.where} has an unknown format; it {_seen(text)}; name one with stackmem import --format: {formats}"
+        f"{file.source} has an unknown format; it {_seen(text)}; name one with stackmem import --format: {formats}"
     )
 
 
@@ -120,13 +122,13 @@ def _of_value(value: Any) -> str:
 
 def _of_line(value: Any) -> str:
     """Return the format of a JSON value, which is one line of JSON Lines or a whole file; empty if unknown."""
-    for name, is_one in _KNOWN.items():
+    for name, is_one in _DETECTORS.items():
         if is_one(value):
             return name
     return ""
 
 
-_KNOWN: dict[str, Callable[[Any], bool]] = {
+_DETECTORS: dict[str, Callable[[Any], bool]] = {
     "pi": is_pi,
     "goose": is_goose,
     "opencode": is_opencode,

@@ -140,7 +140,7 @@ def read_atif(value: object, location: str) -> RecordedSession:
 
 class _AtifReader:
     def __init__(self, location: str) -> None:
-        self._where = location
+        self._source = location
         self._waiting: dict[str, _AtifTrajectory] = {}
         self._left_out: list[str] = []
 
@@ -152,8 +152,8 @@ class _AtifReader:
         return read
 
     def _read(self, trajectory: _AtifTrajectory) -> RecordedSession:
-        for below in trajectory.subagent_trajectories or ():
-            child = shaped(below, _AtifTrajectory, self._where)
+        for entry in trajectory.subagent_trajectories or ():
+            child = shaped(entry, _AtifTrajectory, self._source)
             self._waiting[child.trajectory_id or ""] = child
         agent = trajectory.agent
         session = RecordedSession(
@@ -168,7 +168,7 @@ class _AtifReader:
         )
         own_steps: list[Any] = []
         for number, step in enumerate(trajectory.steps, 1):
-            location = f"{self._where}, step {number}"
+            location = f"{self._source}, step {number}"
             if {"up_to_step", "metrics"} <= step.ours.keys():
                 session.turns.append(_summary(step, own_steps, location))
                 continue
@@ -176,7 +176,7 @@ class _AtifReader:
             if step.source == "agent" and step.llm_call_count != 0 and not step.is_copied_context:
                 own_steps.append(step.ours.get("step"))
         if agent.name == "stackmem" and trajectory.final_metrics is not None:
-            ours = shaped(trajectory.final_metrics.extra or {}, _OurTotals, f"{self._where}, final_metrics.extra")
+            ours = shaped(trajectory.final_metrics.extra or {}, _OurTotals, f"{self._source}, final_metrics.extra")
             session.ending = ours.ending or ("interrupted" if ours.outcome == "running" else None)
             if ours.rewards is not None:
                 session.checks = ChecksReturned(ours.rewards, ours.checks_error)
@@ -188,7 +188,7 @@ class _AtifReader:
         if step.is_copied_context:
             self._left_out.append(f"{location}: copied context, which is also in another place")
         elif step.source == "agent" and step.llm_call_count != 0:
-            session.turns.append(self._said(step, text, at, session))
+            session.turns.append(self._recorded_reply(step, text, at, session))
         elif step.source == "system" and not session.turns and not session.system:
             session.system = text
         elif step.source == "user" and not session.turns and not session.task:
@@ -200,7 +200,7 @@ class _AtifReader:
             results = [words(result.content) for result in (step.observation.results if step.observation else ())]
             session.turns.append(RecordedText("\n".join(filter(None, (text, *calls, *results))), at))
 
-    def _said(self, step: _Step, text: str, at: float | None, session: RecordedSession) -> RecordedReply:
+    def _recorded_reply(self, step: _Step, text: str, at: float | None, session: RecordedSession) -> RecordedReply:
         calls = tuple(ToolCall(call.tool_call_id, call.function_name, call.arguments) for call in step.tool_calls or ())
         metrics = step.metrics or _Metrics()
         reply = RecordedReply(
@@ -263,8 +263,8 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def _tool(given: Json) -> ToolSpec:
-    function = given.get("function", given)
+def _tool(entry: Json) -> ToolSpec:
+    function = entry.get("function", entry)
     spelled = function if isinstance(function, dict) else {}
     schema = msgspec.json.encode(spelled.get("parameters", {})).decode()
     return ToolSpec(str(spelled.get("name", "")), str(spelled.get("description", "")), schema)

@@ -157,12 +157,12 @@ def add_message(session: RecordedSession, message: ChatMessage, location: str, *
     last = session.turns[-1] if session.turns else None
     match message.role:
         case "assistant":
-            session.turns.append(_said(message, text, at, session, fenced=fenced))
+            session.turns.append(_recorded_reply(message, text, at, session, fenced=fenced))
         case "system" | "developer" if not session.turns and not session.system:
             session.system = text
         case "user" if not session.turns and not session.task:
             session.task, session.began = text, at
-        case "tool" | "user" if isinstance(last, RecordedReply) and (call := _answered(last, message)):
+        case "tool" | "user" if isinstance(last, RecordedReply) and (call := _answered_call_id(last, message)):
             code = extra.returncode if extra.returncode is not None else _returned(text)
             last.answers.append(RecordedResult(call, text, code not in (None, 0), at, code))
         case "exit":
@@ -180,7 +180,7 @@ def _returned(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _answered(reply: RecordedReply, message: ChatMessage) -> str:
+def _answered_call_id(reply: RecordedReply, message: ChatMessage) -> str:
     """Return the id of the answered call: the one named, otherwise the first without an answer; empty for none."""
     done = {answer.call_id for answer in reply.answers}
     waiting = [call.id for call in reply.calls if call.id not in done]
@@ -189,7 +189,7 @@ def _answered(reply: RecordedReply, message: ChatMessage) -> str:
     return waiting[0] if waiting else ""
 
 
-def _said(
+def _recorded_reply(
     message: ChatMessage, text: str, at: float | None, session: RecordedSession, *, fenced: bool
 ) -> RecordedReply:
     number = len(session.turns)
@@ -235,10 +235,10 @@ def _reply(
 
 
 def _call(call: _ChatCall, fallback: str) -> ToolCall:
-    given = call.function.arguments
-    if not isinstance(given, str):
-        return ToolCall(call.id or fallback, call.function.name, given or {})
-    return spelled_call(call.id or fallback, call.function.name, given)
+    arguments = call.function.arguments
+    if not isinstance(arguments, str):
+        return ToolCall(call.id or fallback, call.function.name, arguments or {})
+    return spelled_call(call.id or fallback, call.function.name, arguments)
 
 
 def spelled_call(call_id: str, name: str, arguments: str) -> ToolCall:

@@ -40,7 +40,7 @@ _STOPS: dict[str, Stop] = {
     "pause_turn": "paused", "model_context_window_exceeded": "window",
 }  # fmt: skip
 _OWN = frozenset({"sessionId", "uuid", "parentUuid", "leafUuid", "isSidechain", "isSnapshotUpdate", "toolUseResult"})
-_PLACE = frozenset({"uuid", "sessionId", "parentUuid", "isSidechain", "agentId", "version", "cwd"})
+_POSITION_FIELDS = frozenset({"uuid", "sessionId", "parentUuid", "isSidechain", "agentId", "version", "cwd"})
 
 
 class _Written(Struct, frozen=True):
@@ -121,20 +121,20 @@ class _ClaudeReader:
         self._conversations: dict[str, _ClaudeConversation] = {"": _ClaudeConversation("")}
         self._home: dict[str, str] = {}
         self._others: Counter[str] = Counter()
-        self._told = RecordedSession("claude-code", "session")
+        self._stream_session = RecordedSession("claude-code", "session")
         self._version = self._cwd = self._id = ""
         self._lines: list[tuple[str, _Line, str]] = []  # each with its conversation and its place
         self._written: dict[str, str] = {}  # the content of a line to its uuid
 
-    def lines(self, text: str, where: str, file: str) -> None:
+    def lines(self, text: str, source: str, file: str) -> None:
         """Read one file. ``file`` is empty for the main file, otherwise the agent's name if lines do not name it."""
         if '"loglines"' in text[:4000]:
-            whole = load(text, where)
-            log_lines = whole.get("loglines") if isinstance(whole, dict) else None
+            document = load(text, source)
+            log_lines = document.get("loglines") if isinstance(document, dict) else None
             for number, value in enumerate(log_lines if isinstance(log_lines, list) else (), 1):
-                self._line(value, f"{where}, line {number} of its log", file)
+                self._line(value, f"{source}, line {number} of its log", file)
             return
-        for location, value in json_lines(text, where, self._told.left_out):
+        for location, value in json_lines(text, source, self._stream_session.left_out):
             self._line(value, location, file)
 
     def _line(self, value: Any, location: str, file: str) -> None:
@@ -150,7 +150,7 @@ class _ClaudeReader:
         )
         if not is_conversation:
             self._other(str(kind), value)
-            value = {name: field for name, field in value.items() if name in _PLACE}
+            value = {name: field for name, field in value.items() if name in _POSITION_FIELDS}
         try:
             line = shaped({**value, "type": kind if is_conversation else ""}, _Line, location)
         except UsageError:
@@ -187,7 +187,7 @@ class _ClaudeReader:
         """Handle a line that is not a message. The last line of a stream contains the result and the cost."""
         cost = value.get("total_cost_usd")
         if kind == "result" and isinstance(cost, int | float) and not isinstance(cost, bool):
-            session = self._told
+            session = self._stream_session
             session.usd = float(cost)
             session.result = words(value.get("result")) or None
             session.finished = value.get("is_error") is not True
@@ -200,14 +200,14 @@ class _ClaudeReader:
             return ""
         return line.agent or file or self._home.get(line.parent or "", "") or f"sidechain {line.uuid}"
 
-    def session(self, where: str) -> RecordedSession:
+    def session(self, source: str) -> RecordedSession:
         rewound = self._sort()
         main = self._conversations.pop("")
         if not main.session.turns and self._conversations:  # the file of a single subagent
             main = self._conversations.pop(next(iter(self._conversations)))
         if not main.session.turns:
-            raise UsageError(f"{where} does not contain a conversation of Claude Code; give the session's .jsonl file")
-        session, stream_session = main.session, self._told
+            raise UsageError(f"{source} does not contain a conversation of Claude Code; give the session's .jsonl file")
+        session, stream_session = main.session, self._stream_session
         session.id = self._id or "session"
         session.origin = f"claude-code {self._version}".strip()
         session.workspace = self._cwd
@@ -314,11 +314,11 @@ class _ClaudeConversation:
         lost = self.session.lost
         rest = [block for block in blocks if block.get("type") != "tool_result"]
         text = words(rest if blocks else message.content, lost)
-        begun = any(isinstance(turn, RecordedReply) for turn in self.session.turns)
-        if text and line.summary and begun:
+        has_replies = any(isinstance(turn, RecordedReply) for turn in self.session.turns)
+        if text and line.summary and has_replies:
             reply = RecordedReply((Text(text),), at, "end", model=self.session.model)
             self.session.turns.append(RecordedSummary(reply, 0, at))
-        elif text and not line.meta and not begun and not self.session.task:
+        elif text and not line.meta and not has_replies and not self.session.task:
             self.session.task, self.session.began = text, at
         elif text:
             self.session.turns.append(RecordedText(text, at))
@@ -367,18 +367,18 @@ class _ClaudeConversation:
             case {"type": "thinking" | "redacted_thinking"}:
                 return Thinking(block)
             case {"type": "tool_use", "id": str(name), "name": str(tool)}:
-                given = block.get("input")
+                arguments = block.get("input")
                 self._callers[name] = reply
-                if isinstance(given, dict):
-                    self._starts(name, given)
-                return ToolCall(name, tool, given)
+                if isinstance(arguments, dict):
+                    self._starts(name, arguments)
+                return ToolCall(name, tool, arguments)
             case {"type": str(kind)}:
                 return Text(f"[{kind}] {words(block.get('content'))}".strip())
             case _:
                 raise UsageError(f"{location} contains a block without a type; give the original file")
 
-    def _starts(self, name: str, given: Json) -> None:
-        prompt, kind = given.get("prompt"), given.get("subagent_type")
+    def _starts(self, name: str, arguments: Json) -> None:
+        prompt, kind = arguments.get("prompt"), arguments.get("subagent_type")
         if isinstance(prompt, str):
             self.prompts[name] = prompt
         if isinstance(kind, str):

@@ -109,7 +109,7 @@ def _head_of(path: Path) -> Json:
     return payload if isinstance(payload, dict) else {}
 
 
-def read_codex(text: str, where: str, agents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
+def read_codex(text: str, source: str, agents: Iterable[tuple[str, str]] = ()) -> RecordedSession:
     """Read the rollout as a session. Lines that are not JSON are counted and left out.
 
     Args:
@@ -118,7 +118,7 @@ def read_codex(text: str, where: str, agents: Iterable[tuple[str, str]] = ()) ->
     Raises:
         UsageError: A line does not match the format. The message names it.
     """
-    readers = [_read(text, where), *(_read(inner, name) for name, inner in agents)]
+    readers = [_read(text, source), *(_read(inner, name) for name, inner in agents)]
     waiting = list(readers[1:])
     for reader in readers:
         _join(reader.session, waiting)
@@ -149,16 +149,16 @@ def _read(text: str, file: str) -> _CodexReader:
     return reader
 
 
-def _lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
+def _lines(text: str, source: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
     """Yield the lines, converted to the current format."""
     try:
-        whole = load(text, where)
+        document = load(text, source)
     except UsageError:
-        whole = None
-    located: Iterable[tuple[str, Any]] = json_lines(text, where, left_out)
-    if is_codex(whole) and "items" in whole:
-        items = [{"id": "", "timestamp": None, "instructions": "", **whole["session"]}, *whole["items"]]
-        located = [(f"{where}, item {number}", item) for number, item in enumerate(items)]
+        document = None
+    located: Iterable[tuple[str, Any]] = json_lines(text, source, left_out)
+    if is_codex(document) and "items" in document:
+        items = [{"id": "", "timestamp": None, "instructions": "", **document["session"]}, *document["items"]]
+        located = [(f"{source}, item {number}", item) for number, item in enumerate(items)]
     for location, value in located:
         yield location, _today(value) if isinstance(value, dict) and "payload" not in value else value
 
@@ -240,8 +240,8 @@ class _CodexReader:
             case "function_call":
                 self._call(spelled_call(call_id, words(payload.get("name")), words(payload.get("arguments"))), at)
             case "custom_tool_call":
-                given = {"command": words(payload.get("input"))}
-                self._call(ToolCall(call_id, words(payload.get("name")), given), at)
+                arguments = {"command": words(payload.get("input"))}
+                self._call(ToolCall(call_id, words(payload.get("name")), arguments), at)
             case "local_shell_call":
                 self._call(ToolCall(call_id, "local_shell", payload.get("action")), at)
             case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" if (

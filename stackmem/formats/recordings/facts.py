@@ -125,12 +125,12 @@ def result(session: RecordedSession) -> str:
         return session.result
     for turn in reversed(session.turns):
         if isinstance(turn, RecordedReply):
-            given = turn.calls[0].arguments if turn.calls and turn.calls[0].name == "pop_frame" else None
-            if isinstance(given, dict) and isinstance(given.get("result"), str):
-                return str(given["result"])
-            spoken = "\n".join(part.text for part in turn.parts if isinstance(part, Text)).strip()
-            if spoken:
-                return spoken
+            arguments = turn.calls[0].arguments if turn.calls and turn.calls[0].name == "pop_frame" else None
+            if isinstance(arguments, dict) and isinstance(arguments.get("result"), str):
+                return str(arguments["result"])
+            text = "\n".join(part.text for part in turn.parts if isinstance(part, Text)).strip()
+            if text:
+                return text
     return ""
 
 
@@ -159,9 +159,9 @@ class Teller:
             case RecordedSummary():
                 yield self._compacted(turn)
             case RecordedReply():
-                yield from self._said(turn)
+                yield from self._reply_facts(turn)
 
-    def _said(self, reply: RecordedReply) -> Iterator[TimedFact]:
+    def _reply_facts(self, reply: RecordedReply) -> Iterator[TimedFact]:
         answers = {answer.call_id: answer for answer in reply.answers}
         calls = reply.calls
         if not any(answer.child for answer in reply.answers):
@@ -231,7 +231,7 @@ def _times(session: RecordedSession) -> Iterator[float | None]:
         yield turn.at
 
 
-def named(text: str) -> str:
+def frame_name(text: str) -> str:
     """Return a text as the name of a frame."""
     return _NOT_NAME.sub("-", text).strip("-")[:64]
 
@@ -240,13 +240,13 @@ def _as_push(call: ToolCall, child: RecordedSession) -> ToolCall:
     """Return the call as a push of stackmem, so that its frame is on the stack. Own pushes stay as they are."""
     if isinstance(parse(call, (PushFrame,)), PushFrame):
         # its chunks are not on stackmem's heap
-        given = {name: value for name, value in call.arguments.items() if name != "store"}
-        return ToolCall(call.id, call.name, given)
-    given = call.arguments if isinstance(call.arguments, dict) else {}
-    purpose = next((text for key in ("description", "objective", "prompt", "task") if (text := given.get(key))), "")
-    original = f"{call.name} {msgspec.json.encode(given).decode()}"
+        arguments = {name: value for name, value in call.arguments.items() if name != "store"}
+        return ToolCall(call.id, call.name, arguments)
+    arguments = call.arguments if isinstance(call.arguments, dict) else {}
+    purpose = next((text for key in ("description", "objective", "prompt", "task") if (text := arguments.get(key))), "")
+    original = f"{call.name} {msgspec.json.encode(arguments).decode()}"
     spelled = {
-        "name": named(child.name or call.name) or "agent",
+        "name": frame_name(child.name or call.name) or "agent",
         "objective": purpose if isinstance(purpose, str) else "",
         "context": original,
         "return_spec": "",

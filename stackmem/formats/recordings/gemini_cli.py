@@ -151,21 +151,21 @@ def _read_chat(text: str, location: str) -> RecordedSession:
     return session
 
 
-def _messages(text: str, where: str, session: RecordedSession) -> list[_GeminiMessage]:
+def _messages(text: str, source: str, session: RecordedSession) -> list[_GeminiMessage]:
     """Return the messages of any kind of file, and store session data in ``session``."""
     try:
-        whole = load(text, where)
+        document = load(text, source)
     except UsageError:
-        whole = None
-    if is_gemini(whole) and isinstance(whole, list):
-        return _contents(shaped(whole, list[_Content], where), session)
-    if is_gemini(whole) and "messages" in whole:
-        session.id = words(whole.get("sessionId")) or session.id
-        return shaped(whole["messages"], list[_GeminiMessage], where)
-    lines = list(json_lines(text, where, session.left_out))
+        document = None
+    if is_gemini(document) and isinstance(document, list):
+        return _contents(shaped(document, list[_Content], source), session)
+    if is_gemini(document) and "messages" in document:
+        session.id = words(document.get("sessionId")) or session.id
+        return shaped(document["messages"], list[_GeminiMessage], source)
+    lines = list(json_lines(text, source, session.left_out))
     head = next((value for _, value in lines if is_gemini(value)), None)
     if head is None:
-        raise UsageError(f"{where} is not a chat of Gemini CLI; give the original file")
+        raise UsageError(f"{source} is not a chat of Gemini CLI; give the original file")
     if head.get("type") == "init":
         return _stream(lines, session)
     session.id = words(head.get("sessionId")) or session.id
@@ -186,7 +186,9 @@ def _contents(contents: list[_Content], session: RecordedSession) -> list[_Gemin
             match part:
                 case {"functionCall": {"name": str(name), **more}}:
                     message.toolCalls.append(_GeminiCall(name, words(more.get("id")), more.get("args")))
-                case {"functionResponse": {"name": str(name), **more}} if call := _asked(waiting, name, more.get("id")):
+                case {"functionResponse": {"name": str(name), **more}} if call := _waiting_call(
+                    waiting, name, more.get("id")
+                ):
                     waiting.remove(call)
                     call.result, call.status = more.get("response"), "success"
                 case {"functionResponse": response}:
@@ -204,7 +206,7 @@ def _contents(contents: list[_Content], session: RecordedSession) -> list[_Gemin
     return messages
 
 
-def _asked(waiting: list[_GeminiCall], name: str, call_id: object) -> _GeminiCall | None:
+def _waiting_call(waiting: list[_GeminiCall], name: str, call_id: object) -> _GeminiCall | None:
     alike = (call for call in waiting if call.name == name and call_id in (None, "", call.id))
     return next(alike, None)
 
@@ -252,7 +254,7 @@ def _add(session: RecordedSession, message: _GeminiMessage, others: Counter[str]
     match message.type:
         case "gemini":
             session.model = session.model or message.model or ""
-            session.turns.append(_said(message, text, at, location, len(session.turns)))
+            session.turns.append(_recorded_reply(message, text, at, location, len(session.turns)))
         case "user" if not session.turns and not session.task:
             session.task, session.began = text, at
         case "user":
@@ -261,7 +263,7 @@ def _add(session: RecordedSession, message: _GeminiMessage, others: Counter[str]
             others[kind] += 1
 
 
-def _said(message: _GeminiMessage, text: str, at: float | None, location: str, number: int) -> RecordedReply:
+def _recorded_reply(message: _GeminiMessage, text: str, at: float | None, location: str, number: int) -> RecordedReply:
     calls, answers = [], []
     for position, call in enumerate(message.toolCalls):
         name = call.id or f"call_{number}_{position}"

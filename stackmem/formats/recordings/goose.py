@@ -40,29 +40,29 @@ def is_goose(value: Any) -> bool:
     return isinstance(value, dict) and "working_dir" in value and bool(_HEAD & value.keys())
 
 
-def read_goose(text: str, where: str) -> RecordedSession:
+def read_goose(text: str, source: str) -> RecordedSession:
     """Read the session."""
     session = RecordedSession(
         "goose", "session", name="goose", turns=[], left_out=["tokens per reply: goose records those of a session"]
     )
-    for location, message in _messages(text, where, session):
+    for location, message in _messages(text, source, session):
         _add(session, shaped(message, _GooseMessage, location))
     if not any(isinstance(turn, RecordedReply) for turn in session.turns):
-        raise UsageError(f"{where} does not contain a reply in a session of goose; give another file")
+        raise UsageError(f"{source} does not contain a reply in a session of goose; give another file")
     return session
 
 
-def _messages(text: str, where: str, session: RecordedSession) -> list[tuple[str, Json]]:
+def _messages(text: str, source: str, session: RecordedSession) -> list[tuple[str, Json]]:
     """Return the messages with their places, and store the session's data."""
     try:
-        whole = load(text, where)
+        document = load(text, source)
     except UsageError:
-        whole = None
-    listed = whole.get("conversation") if isinstance(whole, dict) else None
-    if isinstance(listed, list) and isinstance(whole, dict):
-        values = [(where, whole), *((f"{where}, message {number}", one) for number, one in enumerate(listed, 1))]
+        document = None
+    listed = document.get("conversation") if isinstance(document, dict) else None
+    if isinstance(listed, list) and isinstance(document, dict):
+        values = [(source, document), *((f"{source}, message {number}", item) for number, item in enumerate(listed, 1))]
     else:
-        values = list(json_lines(text, where, session.left_out))
+        values = list(json_lines(text, source, session.left_out))
     messages: list[tuple[str, Json]] = []
     for location, value in values:
         if is_goose(value):

@@ -66,14 +66,14 @@ def read_inspect(file: RecordingFile) -> list[RecordedSession]:
             with opened_zip(file.content) as archive:
                 size = sum(member.size for member in archive.files)
             if size > _MAX_BYTES:
-                raise UsageError(f"{file.where} unpacks to {size:,} bytes; at most {_MAX_BYTES:,} are read")
+                raise UsageError(f"{file.source} unpacks to {size:,} bytes; at most {_MAX_BYTES:,} are read")
         log = read_eval_log(io.BytesIO(file.content), resolve_attachments=True, format="eval" if packed else "json")
     except UsageError:
         raise
     except Exception as error:  # the library raises whatever its parsers raise
         reason = " ".join(str(error).split())[:200]
         raise UsageError(
-            f"{file.where} is not a log that Inspect can read ({reason}); give the original file"
+            f"{file.source} is not a log that Inspect can read ({reason}); give the original file"
         ) from error
     return [_session(log, sample) for sample in log.samples or ()]
 
@@ -151,7 +151,7 @@ class _SpanReader:
         if not event.output.choices:
             span.turns.append(RecordedText(f"The provider failed: {event.error}", at))
             return
-        reply, metadata = _said(span, event.output.message, event.output.usage), event.metadata or {}
+        reply, metadata = _recorded_reply(span, event.output.message, event.output.usage), event.metadata or {}
         reply.at, reply.model = at, event.output.model or reply.model
         upto, numbers = metadata.get("up_to_step"), self._numbers.setdefault(event.span_id, [])
         if isinstance(upto, int):
@@ -162,7 +162,7 @@ class _SpanReader:
         numbers.append(number if isinstance(number, int) else 0)
 
     def _tool(self, span: RecordedSession, event: ToolEvent) -> None:
-        reply = _asked(span, event.id)
+        reply = _calling_reply(span, event.id)
         if reply is None or not (event.agent_span_id or (event.metadata or {}).get("answered")):
             return
         text = event.result if isinstance(event.result, str) else ""
@@ -221,8 +221,10 @@ def _add(session: RecordedSession, message: Any, usage: dict[str | None, Any]) -
             session.task = text
         case "assistant":
             names = (message.id, *(call.id for call in message.tool_calls or ()))
-            session.turns.append(_said(session, message, next((usage[part] for part in names if part in usage), None)))
-        case "tool" if (reply := _asked(session, message.tool_call_id)) is not None:
+            session.turns.append(
+                _recorded_reply(session, message, next((usage[part] for part in names if part in usage), None))
+            )
+        case "tool" if (reply := _calling_reply(session, message.tool_call_id)) is not None:
             error = message.error.message if message.error is not None else ""
             result_text = "\n".join(filter(None, (text, error)))
             reply.answers.append(RecordedResult(message.tool_call_id, result_text, message.error is not None))
@@ -230,7 +232,7 @@ def _add(session: RecordedSession, message: Any, usage: dict[str | None, Any]) -
             session.turns.append(RecordedText(text))
 
 
-def _asked(session: RecordedSession, call_id: str | None) -> RecordedReply | None:
+def _calling_reply(session: RecordedSession, call_id: str | None) -> RecordedReply | None:
     """Return the reply with the call that a message answers, if it has no answer yet."""
     for turn in reversed(session.turns):
         if isinstance(turn, RecordedReply) and any(call.id == call_id for call in turn.calls):
@@ -238,7 +240,7 @@ def _asked(session: RecordedSession, call_id: str | None) -> RecordedReply | Non
     return None
 
 
-def _said(session: RecordedSession, message: Any, used: Any) -> RecordedReply:
+def _recorded_reply(session: RecordedSession, message: Any, used: Any) -> RecordedReply:
     parts: tuple[ReplyPart, ...] = plain(message.text)
     if not isinstance(message.content, str):
         thoughts = [part.reasoning for part in message.content if part.type == "reasoning"]

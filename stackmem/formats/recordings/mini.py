@@ -42,27 +42,27 @@ def read_mini(value: object, location: str) -> RecordedSession:
     Raises:
         UsageError: It is not a trajectory of a known version.
     """
-    whole = shaped(value, _MiniTrajectory, location)
+    trajectory = shaped(value, _MiniTrajectory, location)
     formats = ("mini-swe-agent-1", "mini-swe-agent-1.1")
-    if whole.trajectory_format not in formats:
+    if trajectory.trajectory_format not in formats:
         raise UsageError(
-            f"{location} has the format {whole.trajectory_format!r}; only {' and '.join(formats)} can be read"
+            f"{location} has the format {trajectory.trajectory_format!r}; only {' and '.join(formats)} can be read"
         )
-    info = whole.info
+    info = trajectory.info
     session = RecordedSession(
         origin=f"mini (mini-swe-agent {info.mini_version or 'of unknown version'})",
-        id=whole.instance_id or "trajectory",
-        name=whole.instance_id or "mini-swe-agent",
-        model=_named(info.config, "model", "model_name"),
-        workspace=_named(info.config, "environment", "cwd"),
+        id=trajectory.instance_id or "trajectory",
+        name=trajectory.instance_id or "mini-swe-agent",
+        model=_setting(info.config, "model", "model_name"),
+        workspace=_setting(info.config, "environment", "cwd"),
         usd=info.model_stats.instance_cost,
         result=info.submission or None,
         finished=None if info.exit_status is None else info.exit_status == "Submitted",
         turns=[],
         left_out=[],
     )
-    fenced = whole.trajectory_format == "mini-swe-agent-1"
-    for number, message in enumerate(whole.messages, 1):
+    fenced = trajectory.trajectory_format == "mini-swe-agent-1"
+    for number, message in enumerate(trajectory.messages, 1):
         add_message(session, message, f"{location}, message {number}", fenced=fenced)
     last = next((turn for turn in reversed(session.turns) if isinstance(turn, RecordedReply)), None)
     if session.finished and last is not None:  # it records the call that ends the work as one that did not run
@@ -73,7 +73,7 @@ def read_mini(value: object, location: str) -> RecordedSession:
     return session
 
 
-def _named(config: Json | None, part: str, key: str) -> str:
+def _setting(config: Json | None, part: str, key: str) -> str:
     inner = (config or {}).get(part)
     value = inner.get(key) if isinstance(inner, dict) else ""
     return value if isinstance(value, str) else ""

@@ -76,7 +76,11 @@ def is_opencode(value: Any) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("messages"), list):
         return False
     info, messages = value.get("info"), value["messages"]
-    return isinstance(info, dict) and "id" in info and all(isinstance(one, dict) and "info" in one for one in messages)
+    return (
+        isinstance(info, dict)
+        and "id" in info
+        and all(isinstance(message, dict) and "info" in message for message in messages)
+    )
 
 
 def read_opencode(value: object, location: str) -> RecordedSession:
@@ -99,11 +103,11 @@ def read_opencode_database(file: RecordingFile) -> list[RecordedSession]:
         UsageError: The file is not a database of opencode, or does not contain the session.
     """
     try:
-        with SqliteFile(file.path or Path(file.where), _TABLES) as database:
+        with SqliteFile(file.path or Path(file.source), _TABLES) as database:
             sessions = list(_sessions(database, file))
     except OSError as error:
         raise UsageError(
-            f"{file.where} cannot be read as a database of opencode ({error.strerror}); name another file, "
+            f"{file.source} cannot be read as a database of opencode ({error.strerror}); name another file, "
             "or one session with --session ID"
         ) from error
     return [session for session in sessions if any(True for _ in session.replies())]
@@ -120,12 +124,12 @@ def _sessions(database: SqliteFile, file: RecordingFile) -> Iterator[RecordedSes
 
     def other(name: str) -> Json | None:
         frames.add(name)
-        return _stored(database, name, file.where) if name in parents else None
+        return _stored(database, name, file.source) if name in parents else None
 
     for name in names:
-        value = _stored(database, name, file.where) if name not in frames else None
+        value = _stored(database, name, file.source) if name not in frames else None
         if value is not None:
-            yield _session(value, f"{file.where}, session {name}", other, ())
+            yield _session(value, f"{file.source}, session {name}", other, ())
 
 
 def _stored(database: SqliteFile, name: str, location: str) -> Json | None:
@@ -168,8 +172,8 @@ def _session(
         turns=[], left_out=[], workspace=words(info.get("directory")),
     )  # fmt: skip
     messages = [
-        shaped(one, _OpencodeMessage, f"{location}, message {number}")
-        for number, one in enumerate(value["messages"], 1)
+        shaped(entry, _OpencodeMessage, f"{location}, message {number}")
+        for number, entry in enumerate(value["messages"], 1)
     ]
     reader = _OpencodeReader(session, location, other, (*parents, session.id), _starts(messages))
     for number, message in enumerate(messages, 1):

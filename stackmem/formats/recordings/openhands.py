@@ -89,7 +89,7 @@ def is_openhands(value: object) -> bool:
     return bool(event) or (isinstance(first.get("history"), list) and bool(first.keys() & {"instance_id", "issue"}))
 
 
-def read_openhands(text: str, where: str) -> list[RecordedSession]:
+def read_openhands(text: str, source: str) -> list[RecordedSession]:
     """Return the sessions of a file: one for a list of events, or one per task.
 
     Raises:
@@ -97,22 +97,22 @@ def read_openhands(text: str, where: str) -> list[RecordedSession]:
     """
     torn: list[str] = []
     try:
-        values = [load(text, where)]
+        values = [load(text, source)]
     except UsageError:
-        values = [value for _, value in json_lines(text, where, torn)]
+        values = [value for _, value in json_lines(text, source, torn)]
     tasks = [each for value in values for each in (value if isinstance(value, list) else [value])]
     if tasks and all(isinstance(each, dict) and "history" in each for each in tasks):
         sessions = [
-            _session(shaped(each, _SavedTask, where), f"{where}, task {position}")
+            _session(shaped(each, _SavedTask, source), f"{source}, task {position}")
             for position, each in enumerate(tasks, 1)
         ]
     else:
-        sessions = [_session(_SavedTask(tasks), where)]
+        sessions = [_session(_SavedTask(tasks), source)]
     sessions[0].left_out += torn
     return sessions
 
 
-def _session(task: _SavedTask, where: str) -> RecordedSession:
+def _session(task: _SavedTask, source: str) -> RecordedSession:
     config = (task.metadata or {}).get("llm_config")
     model = config.get("model") if isinstance(config, dict) else ""
     number, cost = (task.issue or {}).get("number"), (task.metrics or {}).get("accumulated_cost")
@@ -128,7 +128,7 @@ def _session(task: _SavedTask, where: str) -> RecordedSession:
     )
     reader = _OpenHandsReader(session)
     for number, event in enumerate(_flat(task.history), 1):
-        location = f"{where}, event {number}"
+        location = f"{source}, event {number}"
         if isinstance(event, dict) and not event.keys() & {"source", "kind", "args", "extras"}:
             reader.flat(event, number)
         else:
@@ -176,9 +176,9 @@ class _OpenHandsReader:
         elif kind == "finish":
             self._message("agent", words(event.get("thought")), None)
         elif isinstance(kind, str) and kind:
-            given = {name: value for name, value in event.items() if name not in ("action", "thought")}
+            arguments = {name: value for name, value in event.items() if name not in ("action", "thought")}
             reply = self._reply(f"event {number}", None)
-            reply.parts = (*plain(words(event.get("thought"))), ToolCall(f"event {number}", kind, given))
+            reply.parts = (*plain(words(event.get("thought"))), ToolCall(f"event {number}", kind, arguments))
         elif isinstance(last, RecordedReply) and last.calls:
             self._answer(last, last.calls[0].id, words(event.get("content")), _code(event), None)
         else:
@@ -191,10 +191,10 @@ class _OpenHandsReader:
             case "MessageEvent":
                 self._message(event.source, words(event.llm_message.get("content"), self._session.lost), at)
             case "ActionEvent":
-                given = event.tool_call.get("arguments", event.action)
-                spelled = given if isinstance(given, str) else None
+                arguments = event.tool_call.get("arguments", event.action)
+                spelled = arguments if isinstance(arguments, str) else None
                 call = (
-                    ToolCall(event.tool_call_id, event.tool_name, given)
+                    ToolCall(event.tool_call_id, event.tool_name, arguments)
                     if spelled is None
                     else spelled_call(event.tool_call_id, event.tool_name, spelled)
                 )
@@ -213,18 +213,18 @@ class _OpenHandsReader:
             case _:
                 self.others[event.kind] += 1
 
-    def _action(self, event: _OpenHandsEvent, made: _ToolCallMetadata, at: float | None, location: str) -> None:
-        response = shaped(made.model_response, ChatResponse, location)
+    def _action(self, event: _OpenHandsEvent, metadata: _ToolCallMetadata, at: float | None, location: str) -> None:
+        response = shaped(metadata.model_response, ChatResponse, location)
         reply = self._reply(response.id or f"event {event.id}", at)
-        message = _message_of(made.model_response)
+        message = _message_of(metadata.model_response)
         if not reply.calls:
             if not self._calls and response.model:
                 # the configuration contains the address of the model instead of its name
                 self._session.model = response.model
             reply.parts = plain(words(message.get("content")))
             reply.usage, reply.model = chat_usage(response.usage), response.model or self._session.model
-        call_id = f"{made.tool_call_id}-{event.id}"
-        reply.parts = (*reply.parts, _call(call_id, made, message, event.args))
+        call_id = f"{metadata.tool_call_id}-{event.id}"
+        reply.parts = (*reply.parts, _call(call_id, metadata, message, event.args))
         if event.id is not None:
             self._calls[event.id] = (reply, call_id)
 
@@ -260,18 +260,18 @@ def _message_of(response: Json) -> Json:
     return message if isinstance(message, dict) else {}
 
 
-def _call(call_id: str, made: _ToolCallMetadata, message: Json, args: Json) -> ToolCall:
+def _call(call_id: str, metadata: _ToolCallMetadata, message: Json, args: Json) -> ToolCall:
     """Return the call as the model wrote it, or from the event if the response does not contain it."""
     calls = message.get("tool_calls")
     for candidate in calls if isinstance(calls, list) else ():
         function = (
             candidate.get("function")
-            if isinstance(candidate, dict) and candidate.get("id") == made.tool_call_id
+            if isinstance(candidate, dict) and candidate.get("id") == metadata.tool_call_id
             else None
         )
         if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-            return spelled_call(call_id, made.function_name, function["arguments"])
-    return ToolCall(call_id, made.function_name, {name: value for name, value in args.items() if name != "thought"})
+            return spelled_call(call_id, metadata.function_name, function["arguments"])
+    return ToolCall(call_id, metadata.function_name, {name: value for name, value in args.items() if name != "thought"})
 
 
 def _code(fields: Json) -> int | None:

@@ -60,11 +60,11 @@ def is_pi(value: Any) -> bool:
     return isinstance(value, dict) and value.get("type") == "session" and "cwd" in value and "id" in value
 
 
-def read_pi(text: str, where: str) -> RecordedSession:
+def read_pi(text: str, source: str) -> RecordedSession:
     """Read the last branch of the session."""
     session = RecordedSession("pi", "session", name="pi", turns=[], left_out=[])
     entries: list[tuple[str, Json]] = []
-    for location, value in json_lines(text, where, session.left_out):
+    for location, value in json_lines(text, source, session.left_out):
         if is_pi(value) and not entries:
             session.id, session.workspace = str(value["id"]), str(value["cwd"])
             session.model = words(value.get("modelId"))
@@ -78,7 +78,7 @@ def read_pi(text: str, where: str) -> RecordedSession:
         else:
             others[str(entry.get("type"))] += 1
     if not any(isinstance(turn, RecordedReply) for turn in session.turns):
-        raise UsageError(f"{where} does not contain a reply in a session of pi; give the session's .jsonl file")
+        raise UsageError(f"{source} does not contain a reply in a session of pi; give the session's .jsonl file")
     remaining = len(entries) - len(branch)
     if remaining:
         session.left_out.append(f"{remaining:,} entries of branches that the user left (rewound)")

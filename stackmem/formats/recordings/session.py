@@ -28,7 +28,7 @@ class RecordingFile(Struct, frozen=True):
     """A file with one or several recordings."""
 
     content: bytes  # of a database only its first bytes, because its reader opens the file itself
-    where: str  # its name in messages
+    source: str  # its name in messages
     # name and text of the files next to it that contain its subagents
     subagents: Callable[[], Iterable[tuple[str, str]]] = tuple
     path: Path | None = None
@@ -152,12 +152,12 @@ def load(text: str, location: str) -> Any:
         UsageError: The text is not JSON.
     """
     try:
-        return _whole(strict_value(text))
+        return _storable(strict_value(text))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{location} is not valid JSON ({error}); give the original file") from error
 
 
-def json_lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
+def json_lines(text: str, source: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
     """Yield the values of JSON Lines with their places. Invalid lines are counted, because writers get interrupted.
 
     Raises:
@@ -166,7 +166,7 @@ def json_lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     torn, first = [], None
     for number, line in lines:
-        location = f"{where}, line {number}"
+        location = f"{source}, line {number}"
         try:
             value = load(line, location)
         except UsageError as error:
@@ -183,14 +183,14 @@ def json_lines(text: str, where: str, left_out: list[str]) -> Iterator[tuple[str
         left_out.append(f"{quantity(len(torn), 'line')} without valid JSON, the first is line {torn[0]:,}")
 
 
-def _whole(value: Any) -> Any:
+def _storable(value: Any) -> Any:
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
         case list():
-            return [_whole(each) for each in value]
+            return [_storable(each) for each in value]
         case dict():
-            return {_whole(key): _whole(each) for key, each in value.items()}
+            return {_storable(key): _storable(each) for key, each in value.items()}
         case int() if not isinstance(value, bool) and not -(2**63) <= value < 2**64:
             return float(value)  # a trace cannot store larger integers
         case _:

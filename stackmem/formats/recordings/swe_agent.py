@@ -61,18 +61,18 @@ def read_swe_agent(value: object, location: str) -> RecordedSession:
     Raises:
         UsageError: It is not a trajectory.
     """
-    whole = shaped(value, _SweTrajectory, location)
-    info, opening = whole.info, _opening(whole.history)
+    trajectory = shaped(value, _SweTrajectory, location)
+    info, opening = trajectory.info, _opening(trajectory.history)
     session = RecordedSession(
         origin=f"swe-agent (SWE-agent {info.swe_agent_version or 'of 2024'})",
         id="trajectory",
         task=opening.pop("task", ""),
         system="\n\n".join(opening.values()),
-        model=_model(whole.replay_config, location),
+        model=_model(trajectory.replay_config, location),
         usd=info.model_stats.instance_cost,
         result=info.submission or None,
         finished=None if info.exit_status is None else info.exit_status.startswith("submitted"),
-        turns=[_reply(step, f"call_{number}") for number, step in enumerate(whole.trajectory, 1)],
+        turns=[_reply(step, f"call_{number}") for number, step in enumerate(trajectory.trajectory, 1)],
         left_out=[],
     )
     stats = info.model_stats

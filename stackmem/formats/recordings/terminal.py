@@ -60,7 +60,7 @@ def read_terminal(text: str, location: str) -> RecordedSession:
 def _add(session: RecordedSession, head: re.Match[str], text: str) -> None:
     last = session.turns[-1] if session.turns else None
     if head[2]:
-        session.turns.append(_said(text, len(session.turns), session.model))
+        session.turns.append(_recorded_reply(text, len(session.turns), session.model))
         session.usd = float(head[3]) if head[3].count(".") <= 1 and head[3] != "." else session.usd
     elif not session.turns and head[1] == "System":
         session.system = text
@@ -74,10 +74,10 @@ def _add(session: RecordedSession, head: re.Match[str], text: str) -> None:
         session.turns.append(RecordedText(text))
 
 
-def _said(text: str, number: int, model: str) -> RecordedReply:
+def _recorded_reply(text: str, number: int, model: str) -> RecordedReply:
     blocks = list(_BLOCK.finditer(text))
     if len(blocks) != 1:
         return RecordedReply(plain(text), stop="end", model=model, answers=[])
-    spoken = (text[: blocks[0].start()] + text[blocks[0].end() :]).strip()
+    prose = (text[: blocks[0].start()] + text[blocks[0].end() :]).strip()
     call = ToolCall(f"call_{number}", "bash", {"command": blocks[0][1]})
-    return RecordedReply((*plain(spoken), call), model=model, answers=[])
+    return RecordedReply((*plain(prose), call), model=model, answers=[])

@@ -85,10 +85,10 @@ def _converted(value: Any, kind: str) -> Any:
     return value
 
 
-def _container(text: str, wanted: type) -> Any:
+def _container(text: str, kind: type) -> Any:
     """Parse a list or object from text, as in XML calls; return the text unchanged if that fails."""
     try:
         value = whole_value(json.loads(text))
     except (ValueError, RecursionError):
         return text
-    return value if isinstance(value, wanted) else text
+    return value if isinstance(value, kind) else text

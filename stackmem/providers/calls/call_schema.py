@@ -43,8 +43,8 @@ def was_cut(call: ToolCall, tools: Iterable[ToolSpec]) -> bool:
     if tool is None or not isinstance(call.arguments, dict):
         return False
     fields = _call(tool)["properties"]["arguments"].get("properties", {})
-    given = ((fields.get(name), value) for name, value in call.arguments.items() if isinstance(value, str))
-    return any(field is not None and len(value) == field.get("maxLength") for field, value in given)
+    strings = ((fields.get(name), value) for name, value in call.arguments.items() if isinstance(value, str))
+    return any(field is not None and len(value) == field.get("maxLength") for field, value in strings)
 
 
 def _call(tool: ToolSpec) -> Json:
@@ -61,19 +61,19 @@ def _bounded(schema: Json, name: str, depth: int) -> Json:
     """Copy a schema without descriptions, adding a maximum length to strings and lists."""
     if not depth:
         return {}
-    kept = {key: value for key, value in schema.items() if key not in {"description", "title", "default", "examples"}}
-    kind = kept.get("type")
+    copy = {key: value for key, value in schema.items() if key not in {"description", "title", "default", "examples"}}
+    kind = copy.get("type")
     is_string = kind == "string" or (isinstance(kind, list) and "string" in kind)
     # A longer name or sentence of a small model is, in practice, a repetition.
-    if is_string and name not in _TEXTS and not _ALREADY_BOUNDED & kept.keys():
-        kept["maxLength"] = _NAME_CHARS if name in _NAMES else _SENTENCE_CHARS
-    if isinstance(items := kept.get("items"), dict):
-        kept["items"] = _bounded(items, name, depth - 1)
+    if is_string and name not in _TEXTS and not _ALREADY_BOUNDED & copy.keys():
+        copy["maxLength"] = _NAME_CHARS if name in _NAMES else _SENTENCE_CHARS
+    if isinstance(items := copy.get("items"), dict):
+        copy["items"] = _bounded(items, name, depth - 1)
         # Without a maximum, a constrained list can be repeated like a string.
-        kept.setdefault("maxItems", _MAX_ITEMS)
-    properties = kept.pop("properties", None)
+        copy.setdefault("maxItems", _MAX_ITEMS)
+    properties = copy.pop("properties", None)
     if isinstance(properties, dict):
-        kept["properties"] = {
+        copy["properties"] = {
             key: _bounded(value, key, depth - 1) for key, value in properties.items() if isinstance(value, dict)
         }
-    return kept
+    return copy

@@ -55,5 +55,5 @@ def offered_name(name: str, offered: Collection[str]) -> str:
     if bare in offered:
         return bare
     spelled = re.sub(r"[-\s]", "_", bare).casefold()
-    same = [one for one in offered if one.casefold() == spelled]
-    return same[0] if len(same) == 1 else bare
+    matches = [each for each in offered if each.casefold() == spelled]
+    return matches[0] if len(matches) == 1 else bare

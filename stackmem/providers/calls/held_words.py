@@ -59,22 +59,24 @@ class HeldWords:
             return ""
         if len(self._waiting) < self._look_again_at:
             return ""
-        shown: list[str] = []
+        pieces: list[str] = []
         while self._waiting and not self._to_the_end:
             count = self._count()
             if not count:
                 break
-            shown.append(self._waiting[:count])
-            self._context = (self._context + shown[-1])[-_CONTEXT_CHARS:]
+            pieces.append(self._waiting[:count])
+            self._context = (self._context + pieces[-1])[-_CONTEXT_CHARS:]
             self._waiting = self._waiting[count:]
         # Examine held text again only after it has grown by an eighth, so that a long object takes linear time.
         self._look_again_at = len(self._waiting) + len(self._waiting) // 8
-        return "".join(shown)
+        return "".join(pieces)
 
     def _count(self) -> int:
         """Return how many waiting characters can be shown; 0 if none is clearly part of an answer."""
         opening, name = _OPENING.search(self._waiting), self._first_name()
-        position = min((one for one in (opening.start() if opening else None, name) if one is not None), default=None)
+        position = min(
+            (index for index in (opening.start() if opening else None, name) if index is not None), default=None
+        )
         if position is None:
             return len(self._waiting)
         return position or self._judged()
@@ -109,7 +111,7 @@ class HeldWords:
             return 0 if match else start + 1
         if rest[0] == "<":
             return self._tag(start, rest)
-        return self._named(start, rest)
+        return self._past_name(start, rest)
 
     def _object(self, start: int) -> int:
         text = self._waiting[start:]
@@ -118,8 +120,8 @@ class HeldWords:
         end, missing = object_extent(text)
         if not end or missing:
             return 0
-        named = self._name is not None and self._name.search(self._context)
-        return self._hold() if named or self._call_words.search(text, 0, end) else start + end
+        after_name = self._name is not None and self._name.search(self._context)
+        return self._hold() if after_name or self._call_words.search(text, 0, end) else start + end
 
     def _tag(self, start: int, rest: str) -> int:
         tag = _TAG.match(rest)
@@ -129,7 +131,7 @@ class HeldWords:
         name = rest[1:length]
         return self._hold() if _TAG_WORDS.search(name) or name.strip("|｜/") in self._offered else start + length
 
-    def _named(self, start: int, rest: str) -> int:
+    def _past_name(self, start: int, rest: str) -> int:
         name = self._name.match(rest) if self._name else None
         if name is None:
             word = _WORD.match(rest)

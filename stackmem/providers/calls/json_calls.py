@@ -21,7 +21,7 @@ _EXTRA_KEYS = {"type", "id", "index", "thought", "thoughts", "reasoning", "expla
 
 
 def json_calls(
-    read: JsonText, offered: frozenset[str], taken: list[tuple[int, int]], *, any_name: bool
+    read: JsonText, offered: frozenset[str], occupied: list[tuple[int, int]], *, any_name: bool
 ) -> Iterator[FoundCall]:
     """Yield the calls in the JSON objects of a text.
 
@@ -30,7 +30,7 @@ def json_calls(
         any_name: Whether to accept objects of exactly a call's shape even if their tool is not offered.
     """
     position, tries = read.text.find("{"), 0
-    spans = iter(sorted(taken))
+    spans = iter(sorted(occupied))
     span = next(spans, None)
     while position >= 0 and tries < MAX_TRIES:
         while span is not None and span[1] <= position:
@@ -39,11 +39,11 @@ def json_calls(
             position = read.text.find("{", span[1])
             continue
         tries += 1
-        found = read.object_at(position)
-        if found is None:
+        parsed = read.object_at(position)
+        if parsed is None:
             position = read.text.find("{", position + 1)
             continue
-        value, end, mended = found
+        value, end, mended = parsed
         form = "JSON with mended syntax" if mended else "JSON"
         for number, (name, arguments) in enumerate(_in_object(value, offered, any_name)):
             # If one object lists several calls, the first one counts: the machine takes one call per reply.
@@ -53,8 +53,8 @@ def json_calls(
 
 def _in_object(value: Any, offered: frozenset[str], any_name: bool, depth: int = 0) -> Iterator[tuple[str, Any]]:
     if isinstance(value, list):
-        for one in value[:MAX_CALLS]:
-            yield from _in_object(one, offered, any_name, depth + 1)
+        for item in value[:MAX_CALLS]:
+            yield from _in_object(item, offered, any_name, depth + 1)
         return
     if not isinstance(value, dict) or depth > 3:
         return
@@ -89,7 +89,7 @@ def _shaped(value: dict[str, Any], offered: frozenset[str], any_name: bool) -> t
     return name, {field: inner for field, inner in value.items() if field != key and field not in {"type", "id"}}
 
 
-def _arguments(given: Any) -> Any:
-    if isinstance(given, list):
-        return given[0] if len(given) == 1 and isinstance(given[0], dict) else {"": given} if given else {}
-    return {} if given is None else given
+def _arguments(raw: Any) -> Any:
+    if isinstance(raw, list):
+        return raw[0] if len(raw) == 1 and isinstance(raw[0], dict) else {"": raw} if raw else {}
+    return {} if raw is None else raw

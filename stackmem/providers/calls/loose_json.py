@@ -88,8 +88,8 @@ def _decode(text: str, position: int) -> tuple[dict[str, Any], int] | None:
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    found = _decode(text, 0)
-    return found[0] if found is not None else None
+    decoded = _decode(text, 0)
+    return decoded[0] if decoded is not None else None
 
 
 def _python_object(text: str) -> dict[str, Any] | None:

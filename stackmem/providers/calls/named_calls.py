@@ -86,8 +86,8 @@ def _after_name(read: JsonText, start: int, name: str, end: int) -> FoundCall | 
             return tagged
     between = _BETWEEN.match(text, end)
     position = between.end() if between else end
-    if position < len(text) and text[position] == "{" and (found := read.object_at(position)) is not None:
-        value, end, _ = found
+    if position < len(text) and text[position] == "{" and (parsed := read.object_at(position)) is not None:
+        value, end, _ = parsed
         return FoundCall(start, end, name, value, "a name before its arguments")
     return None
 
@@ -114,8 +114,8 @@ def _tagged(read: JsonText, start: int, name: str, begin: int) -> FoundCall | No
         body = text[begin:end]
         parameters: dict[str, Any] = {match[1]: match[2] for match in _PARAMETER.finditer(body)}
         if not parameters and body.lstrip().startswith("{"):
-            found = read.object_at(begin + body.index("{"))
-            parameters = found[0] if found is not None else {}
+            parsed = read.object_at(begin + body.index("{"))
+            parameters = parsed[0] if parsed is not None else {}
         if parameters or closing:
             return FoundCall(start, closing.end() if closing else end, name, parameters, "XML")
     elif opening.endswith("<") and closing and closing[0] == f"</{name}>":
@@ -131,14 +131,14 @@ def _pythonic(text: str, start: int, name: str, bracket: int) -> FoundCall | Non
         return None
     spelled = text[bracket:end] + missing
     if _COLON.match(spelled):
-        found = read_object("{" + spelled[1:-1] + "}", 0)
-        return FoundCall(start, end, name, found[0], "a Python call with colons") if found is not None else None
+        parsed = read_object("{" + spelled[1:-1] + "}", 0)
+        return FoundCall(start, end, name, parsed[0], "a Python call with colons") if parsed is not None else None
     call = _parsed(spelled) or _parsed(_PYTHON_TOKEN.sub(_on_one_line, spelled))
     if call is None or any(word.arg is None for word in call.keywords):
         return None
     try:
         arguments = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-        loose = [ast.literal_eval(one) for one in call.args]
+        loose = [ast.literal_eval(argument) for argument in call.args]
         if len(loose) == 1 and isinstance(loose[0], dict) and not arguments:
             arguments, loose = loose[0], []
         value = whole_value(json.loads(json.dumps(arguments)))
@@ -167,10 +167,10 @@ def _on_one_line(token: re.Match[str]) -> str:
     return string if string.startswith(('"""', "'''")) else string.replace("\n", "\\n")
 
 
-def _closing_bracket(text: str, place: int) -> tuple[int | None, str]:
+def _closing_bracket(text: str, start: int) -> tuple[int | None, str]:
     """Return the end of the bracket at ``place`` and what is missing there; None if the text ends inside a string."""
     waiting: list[str] = []
-    for match in _PYTHON_TOKEN.finditer(text, place):
+    for match in _PYTHON_TOKEN.finditer(text, start):
         sign = match[0]
         if sign in "([{":
             waiting.append({"(": ")", "[": "]", "{": "}"}[sign])

@@ -74,17 +74,17 @@ def find_calls(text: str, offered: Collection[str], *, answers: bool) -> FoundCa
         searched = " " * thoughts.end() + searched[thoughts.end() :]
     quoted = _unquoted(searched)
     if quoted is not None:
-        found = find_calls(quoted, offered, answers=answers)
-        return replace(found, text="") if found is not None else None
+        inner = find_calls(quoted, offered, answers=answers)
+        return replace(inner, text="") if inner is not None else None
     opener = OPENER.search(searched)
-    named = opener is not None or any(name in searched for name in (*offered, *FOREIGN_NAMES))
-    if not named and not any(key in searched for key in ARGUMENT_KEYS):
+    mentions_tool = opener is not None or any(name in searched for name in (*offered, *FOREIGN_NAMES))
+    if not mentions_tool and not any(key in searched for key in ARGUMENT_KEYS):
         return None
     names, read = frozenset(offered), JsonText(searched)
     by_name = list(named_calls(read, names))
-    taken = [(call.start, call.end) for call in by_name]
+    spans = [(call.start, call.end) for call in by_name]
     any_name = opener is not None or not answers
-    calls = _without_overlaps([*by_name, *json_calls(read, names, taken, any_name=any_name)])
+    calls = _without_overlaps([*by_name, *json_calls(read, names, spans, any_name=any_name)])
     if not calls:
         return _unreadable(text, searched, beginning, opener) or _broken(text, searched, beginning, names, answers)
     ends_with_it = _CLOSING.fullmatch(searched, calls[-1].end) is not None
@@ -167,8 +167,8 @@ def _ends_with_json(searched: str, position: int) -> bool:
 
 
 def _without_overlaps(calls: list[FoundCall]) -> list[FoundCall]:
-    kept: list[FoundCall] = []
-    for call in sorted(calls, key=lambda one: (one.start, -one.end)):
-        if not kept or call.start >= kept[-1].end:
-            kept.append(call)
-    return kept
+    result: list[FoundCall] = []
+    for call in sorted(calls, key=lambda each: (each.start, -each.end)):
+        if not result or call.start >= result[-1].end:
+            result.append(call)
+    return result

@@ -35,7 +35,7 @@ Its result comes back in <tool_response>. These are the tools:
 
 def as_text(body: Json) -> Json:
     """Convert a request body so that tools, calls and results are text."""
-    spoken = {
+    fields = {
         name: value for name, value in body.items() if name not in {"tools", "tool_choice", "parallel_tool_calls"}
     }
     tools = "\n".join(map(tool_line, body.get("tools", ())))
@@ -52,7 +52,7 @@ def as_text(body: Json) -> Json:
             messages[0] = {"role": "system", "content": f"{messages[0]['content']}\n\n{how}"}
         else:
             messages.insert(0, {"role": "system", "content": how})
-    return {**spoken, "messages": messages}
+    return {**fields, "messages": messages}
 
 
 def _joined(before: Any, after: Any) -> Any:
@@ -89,13 +89,15 @@ def with_calls(reply: ModelReplied, request: AskModel) -> ModelReplied:
     """
     if request.expects == "text":
         return reply
-    shown = {tool.name: tool for tool in (*request.view.tools, *request.announced)}
-    read = reply if any(isinstance(part, ToolCall) for part in reply.parts) else _read_text(reply, request, shown)
+    tools_by_name = {tool.name: tool for tool in (*request.view.tools, *request.announced)}
+    read = (
+        reply if any(isinstance(part, ToolCall) for part in reply.parts) else _read_text(reply, request, tools_by_name)
+    )
     parts: list[ReplyPart] = []
     notes = () if read.repairs is UNSET else read.repairs
     for part in read.parts:
-        if isinstance(part, ToolCall) and part.name in shown:
-            mended, more = mend_arguments(part, shown[part.name])
+        if isinstance(part, ToolCall) and part.name in tools_by_name:
+            mended, more = mend_arguments(part, tools_by_name[part.name])
             parts.append(mended)
             notes = (*notes, *more)
         else:
@@ -103,18 +105,18 @@ def with_calls(reply: ModelReplied, request: AskModel) -> ModelReplied:
     return replace(read, parts=tuple(parts), repairs=notes) if notes else reply
 
 
-def _read_text(reply: ModelReplied, request: AskModel, shown: Collection[str]) -> ModelReplied:
+def _read_text(reply: ModelReplied, request: AskModel, tool_names: Collection[str]) -> ModelReplied:
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
-    found = find_calls(text, shown, answers=request.expects == "any")
-    if found is None:
+    result = find_calls(text, tool_names, answers=request.expects == "any")
+    if result is None:
         return reply
-    calls = [_call(call, f"call_{request.facts}_{number}") for number, call in enumerate(found.calls)]
+    calls = [_call(call, f"call_{request.facts}_{number}") for number, call in enumerate(result.calls)]
     parts: list[ReplyPart] = [part for part in reply.parts if not isinstance(part, Text)]
     stop = "call" if reply.stop == "end" else reply.stop
-    remaining = (Text(found.text),) if found.text else ()
+    remaining = (Text(result.text),) if result.text else ()
     before = () if reply.repairs is UNSET else reply.repairs
-    copies = [f"dropped {found.schemas} copies of tool schemas"] if found.schemas else []
-    notes = (*before, _note(found.calls[0]), *copies)
+    copies = [f"dropped {result.schemas} copies of tool schemas"] if result.schemas else []
+    notes = (*before, _note(result.calls[0]), *copies)
     return replace(reply, parts=(*parts, *remaining, *calls), stop=stop, repairs=notes)
 
 
@@ -127,23 +129,23 @@ def recorded_call(
     """
     if any(isinstance(part, ToolCall) for part in parts):
         return None
-    found = find_calls("".join(part.text for part in parts if isinstance(part, Text)), offered, answers=True)
-    if found is None:
+    result = find_calls("".join(part.text for part in parts if isinstance(part, Text)), offered, answers=True)
+    if result is None:
         return None
-    note = _note(found.calls[0])
-    if len(found.calls) > 1:
-        note += f"; left out {len(found.calls) - 1} more: {', '.join(call.name for call in found.calls[1:])}"[:500]
-    remaining = (Text(found.text),) if found.text else ()
+    note = _note(result.calls[0])
+    if len(result.calls) > 1:
+        note += f"; left out {len(result.calls) - 1} more: {', '.join(call.name for call in result.calls[1:])}"[:500]
+    remaining = (Text(result.text),) if result.text else ()
     others = [part for part in parts if not isinstance(part, Text)]
-    return (*others, *remaining, _call(found.calls[0], identity)), note
+    return (*others, *remaining, _call(result.calls[0], identity)), note
 
 
 def _note(call: FoundCall) -> str:
     return f"read a call from the text, written as {call.form}"
 
 
-def _call(found: FoundCall, identity: str) -> ToolCall:
-    arguments, malformed = found.arguments, found.malformed
+def _call(call: FoundCall, identity: str) -> ToolCall:
+    arguments, malformed = call.arguments, call.malformed
     if isinstance(arguments, str):
         arguments, malformed = parse_arguments(arguments)
-    return ToolCall(identity, found.name, arguments, malformed)
+    return ToolCall(identity, call.name, arguments, malformed)

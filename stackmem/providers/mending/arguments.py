@@ -37,7 +37,7 @@ def with_mended_arguments(reply: ModelReplied, request: AskModel) -> ModelReplie
     parts: list[ReplyPart] = []
     notes: list[str] = []
     for part in reply.parts:
-        spec = _shown(part.name, request) if isinstance(part, ToolCall) else None
+        spec = _visible_tool(part.name, request) if isinstance(part, ToolCall) else None
         if spec is None or not isinstance(part, ToolCall):
             parts.append(part)
             continue
@@ -55,7 +55,7 @@ def with_mended_arguments(reply: ModelReplied, request: AskModel) -> ModelReplie
     return replace(reply, parts=tuple(parts), repairs=(*before, *notes))
 
 
-def _shown(name: str, request: AskModel) -> ToolSpec | None:
+def _visible_tool(name: str, request: AskModel) -> ToolSpec | None:
     """Return the tool as the model sees it; the last one counts if two have the same name."""
     for tools in (request.announced, request.view.tools):
         for tool in reversed(tools):
@@ -86,24 +86,24 @@ def _parsed(call: ToolCall) -> tuple[Json, str] | None:
 def _objects(text: str) -> list[Json] | None:
     """Return the objects that the text consists of, apart from junk; None if it contains anything else."""
     decoder = json.JSONDecoder(strict=False)  # accepts line breaks in strings
-    found: list[Json] = []
+    objects: list[Json] = []
     position = len(text) - len(text.lstrip())
     while position < len(text):
         try:
             value, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(value, dict) or len(found) == _MAX_OBJECTS:
+        if not isinstance(value, dict) or len(objects) == _MAX_OBJECTS:
             return None
-        found.append(value)
+        objects.append(value)
         junk = _JUNK.match(text, position)
         position = junk.end() if junk else position
-    return found or None
+    return objects or None
 
 
 def _without_repeats(objects: list[Json]) -> list[Json]:
     """Servers send ``{}`` before the arguments, or the arguments twice."""
-    different = [one for number, one in enumerate(objects) if one and one not in objects[:number]]
+    different = [each for number, each in enumerate(objects) if each and each not in objects[:number]]
     return different or objects[:1]
 
 

@@ -31,19 +31,19 @@ def with_unique_ids(messages: Log[Message], *, plain: bool = False, short: bool 
         plain: Use only letters, digits, ``_`` and ``-``, as Anthropic requires.
         short: Use ids of exactly nine letters and digits.
     """
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     waiting: dict[str, deque[str]] = {}  # the new ids of the last reply's calls, by the old ones
-    made: list[Message] = []
+    result: list[Message] = []
     for message in messages:
         if message.role == "assistant":
             waiting = {}
             for part in message.parts:
                 if isinstance(part, ToolCall):
-                    waiting.setdefault(part.id, deque()).append(_free(part.id, taken, plain=plain, short=short))
-            made.append(_with_ids(message, {old: deque(new) for old, new in waiting.items()}))
+                    waiting.setdefault(part.id, deque()).append(_free(part.id, used_ids, plain=plain, short=short))
+            result.append(_with_ids(message, {old: deque(new) for old, new in waiting.items()}))
         else:
-            made.append(_with_ids(message, waiting))
-    return Log(made) if any(new is not old for new, old in zip(made, messages, strict=True)) else messages
+            result.append(_with_ids(message, waiting))
+    return Log(result) if any(new is not old for new, old in zip(result, messages, strict=True)) else messages
 
 
 def with_own_ids(reply: ModelReplied, messages: Iterable[Message], facts: int) -> tuple[ModelReplied, tuple[str, ...]]:
@@ -53,16 +53,16 @@ def with_own_ids(reply: ModelReplied, messages: Iterable[Message], facts: int) -
         messages: The messages that the reply answers.
         facts: The number of model facts so far, which makes a new id unique in the run.
     """
-    taken = {part.id for message in messages for part in message.parts if isinstance(part, ToolCall)}
+    used_ids = {part.id for message in messages for part in message.parts if isinstance(part, ToolCall)}
     renamed: dict[str, deque[str]] = {}
     notes: list[str] = []
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     for number, call in enumerate(calls):
         new = call.id
-        if call.id in taken or not _is_sendable(call.id):
-            new = _numbered(f"call_{facts}_{number}", taken)
-            notes.append(f"renamed the call id {call.id[:80]!r} to {new}, because it {_fault(call.id, taken)}")
-        taken.add(new)
+        if call.id in used_ids or not _is_sendable(call.id):
+            new = _numbered(f"call_{facts}_{number}", used_ids)
+            notes.append(f"renamed the call id {call.id[:80]!r} to {new}, because it {_fault(call.id, used_ids)}")
+        used_ids.add(new)
         renamed.setdefault(call.id, deque()).append(new)
     if not notes:
         return reply, ()
@@ -70,8 +70,8 @@ def with_own_ids(reply: ModelReplied, messages: Iterable[Message], facts: int) -
     return replace(reply, parts=parts), tuple(notes)
 
 
-def _fault(identity: str, taken: set[str]) -> str:
-    if identity in taken:
+def _fault(identity: str, used_ids: set[str]) -> str:
+    if identity in used_ids:
         return "was used before"
     return f"has more than {MAX_CHARS} characters" if len(identity) > MAX_CHARS else "is not usable as an id"
 
@@ -80,30 +80,30 @@ def _is_sendable(identity: str) -> bool:
     return 0 < len(identity) <= MAX_CHARS and not _STRANGE.search(identity)
 
 
-def _free(identity: str, taken: set[str], *, plain: bool, short: bool) -> str:
-    wanted = (_NOT_PLAIN if plain else _STRANGE).sub("_", identity)[:MAX_CHARS] or "call"
+def _free(identity: str, used_ids: set[str], *, plain: bool, short: bool) -> str:
+    candidate = (_NOT_PLAIN if plain else _STRANGE).sub("_", identity)[:MAX_CHARS] or "call"
     if len(identity) > MAX_CHARS:
-        wanted = f"{wanted[: MAX_CHARS - 9]}_{_digest(identity)[:8]}"
+        candidate = f"{candidate[: MAX_CHARS - 9]}_{_digest(identity)[:8]}"
     if short:
-        wanted, number = _digest(identity)[:_SHORT_CHARS], 1
-        while wanted in taken:
+        candidate, number = _digest(identity)[:_SHORT_CHARS], 1
+        while candidate in used_ids:
             number += 1
-            wanted = _digest(f"{identity} {number}")[:_SHORT_CHARS]
+            candidate = _digest(f"{identity} {number}")[:_SHORT_CHARS]
     else:
-        wanted = _numbered(wanted, taken)
-    taken.add(wanted)
-    return wanted
+        candidate = _numbered(candidate, used_ids)
+    used_ids.add(candidate)
+    return candidate
 
 
 def _digest(identity: str) -> str:
     return hashlib.sha256(identity.encode(errors="replace")).hexdigest()
 
 
-def _numbered(wanted: str, taken: set[str]) -> str:
-    free, number = wanted, 1
-    while free in taken:
+def _numbered(base: str, used_ids: set[str]) -> str:
+    free, number = base, 1
+    while free in used_ids:
         number += 1
-        free = f"{wanted[: MAX_CHARS - 1 - len(str(number))]}_{number}"
+        free = f"{base[: MAX_CHARS - 1 - len(str(number))]}_{number}"
     return free
 
 
@@ -116,18 +116,18 @@ def _with_ids(message: Message, new: dict[str, deque[str]]) -> Message:
 def _renamed_parts(parts: Iterable[Part], new: dict[str, deque[str]]) -> tuple[Part, ...]:
     """Give each call or result with an id the next one of its new ids; the last one is used again."""
     first = {old: names[0] for old, names in new.items() if names}
-    made: list[Part] = []
+    result: list[Part] = []
     for part in parts:
         if isinstance(part, ToolCall):
-            made.append(part if part.id == (identity := _next(new, part.id)) else replace(part, id=identity))
+            result.append(part if part.id == (identity := _next(new, part.id)) else replace(part, id=identity))
         elif isinstance(part, ToolResult):
             identity = _next(new, part.call_id)
-            made.append(part if part.call_id == identity else replace(part, call_id=identity))
+            result.append(part if part.call_id == identity else replace(part, call_id=identity))
         elif isinstance(part, Thinking):
-            made.append(_renamed_thought(part, first))
+            result.append(_renamed_thought(part, first))
         else:
-            made.append(part)
-    return tuple(made)
+            result.append(part)
+    return tuple(result)
 
 
 def _next(new: dict[str, deque[str]], old: str) -> str:

@@ -92,11 +92,11 @@ class Mediator:
             if tool.name in self._learned.left_out:
                 continue
             try:
-                changed, why = portable(tool)
+                changed, reasons = portable(tool)
             except ValueError as error:
                 notes.append(f"left the tool {tool.name} out: {error}")
                 continue
-            notes += [f"{tool.name}: {each}" for each in why]
+            notes += [f"{tool.name}: {each}" for each in reasons]
             tools.append(changed)
         messages = view.messages
         if self._learned.thoughts in ("none", "off"):
@@ -120,26 +120,26 @@ class Mediator:
         return f"{change}, because the provider refused the request: {text[:_REASON_CHARS]}"
 
 
-def _after(known: Learned, text: str, sent: AskModel, *, signs: bool) -> tuple[Learned, str]:
+def _after(learned: Learned, text: str, sent: AskModel, *, signs: bool) -> tuple[Learned, str]:
     """Return what is known after a refusal, and the change that follows from it."""
     thoughts = any(_is_sent(part) for message in sent.view.messages for part in message.parts)
-    if signs and refusals.wants_thought_first(text) and known.thoughts != "off":
-        return replace(known, thoughts="off"), "asked without thinking"
-    if signs and refusals.wants_thoughts(text) and known.thoughts == "signed":
-        return replace(known, thoughts="all"), "sent every thought back"
-    if refusals.refuses_thoughts(text) and thoughts and known.thoughts in ("signed", "all"):
-        return replace(known, thoughts="none"), "sent no thoughts back"
-    if refusals.wants_short_ids(text) and not known.short_ids:
-        return replace(known, short_ids=True), "shortened the ids of calls"
+    if signs and refusals.wants_thought_first(text) and learned.thoughts != "off":
+        return replace(learned, thoughts="off"), "asked without thinking"
+    if signs and refusals.wants_thoughts(text) and learned.thoughts == "signed":
+        return replace(learned, thoughts="all"), "sent every thought back"
+    if refusals.refuses_thoughts(text) and thoughts and learned.thoughts in ("signed", "all"):
+        return replace(learned, thoughts="none"), "sent no thoughts back"
+    if refusals.wants_short_ids(text) and not learned.short_ids:
+        return replace(learned, short_ids=True), "shortened the ids of calls"
     field = refusals.refused_field(text) if signs else ""
-    if field and field not in known.fields:
-        return replace(known, fields=known.fields | {field}), f"sent the request without {field}"
+    if field and field not in learned.fields:
+        return replace(learned, fields=learned.fields | {field}), f"sent the request without {field}"
     tools = refusals.refused_tools(text, sent.view.tools)
     if tools:
         listed = ", ".join(tools[:_LISTED]) + (f" and {len(tools) - _LISTED} more" if len(tools) > _LISTED else "")
         word = "tool" if len(tools) == 1 else "tools"
-        return replace(known, left_out=known.left_out.union(tools)), f"left the {word} {listed} out"
-    return known, ""
+        return replace(learned, left_out=learned.left_out.union(tools)), f"left the {word} {listed} out"
+    return learned, ""
 
 
 def _is_sent(part: object) -> bool:
@@ -147,13 +147,13 @@ def _is_sent(part: object) -> bool:
 
 
 def _without_thoughts(messages: Log[Message]) -> Log[Message]:
-    made = [
+    stripped = [
         replace(message, parts=tuple(_NO_THOUGHT if _is_thought(part) else part for part in message.parts))
         if any(map(_is_thought, message.parts))
         else message
         for message in messages
     ]
-    return Log(made)
+    return Log(stripped)
 
 
 def _is_thought(part: object) -> bool:

@@ -51,8 +51,8 @@ def refused_tools(text: str, tools: Sequence[ToolSpec]) -> tuple[str, ...]:
     names = [name for name in others if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)]
     if names:
         return tuple(names)
-    found = [*_INDEX.finditer(text)]
-    inner = [match for match in found if match[0].startswith(_INNERMOST)] or found
+    matches = [*_INDEX.finditer(text)]
+    inner = [match for match in matches if match[0].startswith(_INNERMOST)] or matches
     places = {int(match[1]) for match in inner}
     listed = [tool.name for position, tool in enumerate(tools) if position in places]
     if listed:

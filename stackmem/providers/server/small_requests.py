@@ -49,7 +49,7 @@ def post(endpoint: Endpoint, url: str, body: Json, *, seconds: float, headers: M
     text, first = bytearray(), 0.0
     try:
         with (
-            connection.within(seconds),
+            connection.time_limit(seconds),
             connection.client.stream("POST", url, headers=sent, content=json.dumps(body).encode()) as answer,
         ):
             for piece in answer.iter_bytes():

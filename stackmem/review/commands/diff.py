@@ -44,8 +44,8 @@ def _lines(difference: RunDiff) -> Iterator[str]:
     yield ""
     rows = [("", "A", "B"), *_rows(difference.a, difference.b)]
     first, second = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
-    for name, one, other in rows:
-        yield f"{name:<{first}}  {one:<{second}}  {other}".rstrip()
+    for name, value_a, value_b in rows:
+        yield f"{name:<{first}}  {value_a:<{second}}  {value_b}".rstrip()
     for chunk in difference.heap:
         yield f"heap {chunk.name}: {_chunk(chunk)}"
     yield f"\nfiles that differ at the end: {difference.files_missing or len(difference.files)}"
@@ -65,21 +65,21 @@ def _parting(difference: RunDiff) -> Iterator[str]:
         yield f"they do not diverge: all {quantity(difference.same_facts, 'event')} are equal"
         return
     yield f"they diverge after {difference.same_facts:,} equal events:"
-    yield from (f"  {letter}: {_place(place)}" for letter, place in (("A", part.a), ("B", part.b)))
+    yield from (f"  {letter}: {_position_text(position)}" for letter, position in (("A", part.a), ("B", part.b)))
     if part.fields:
         yield part.fields
 
 
-def _place(place: FactPlace | None) -> str:
-    if place is None:
+def _position_text(position: FactPlace | None) -> str:
+    if position is None:
         return "ended earlier"
-    frame = f" in {one_line(place.frame)!r}" if place.frame else ""
-    return f"step {place.step}{frame}, record {place.seq}: {one_line(place.event)}"
+    frame = f" in {one_line(position.frame)!r}" if position.frame else ""
+    return f"step {position.step}{frame}, record {position.seq}: {one_line(position.event)}"
 
 
 def _rows(a: Side, b: Side) -> Iterator[tuple[str, str, str]]:
-    def row(name: str, one: object, other: object) -> tuple[str, str, str]:
-        return name, _cell(one), _cell(other)
+    def row(name: str, value_a: object, value_b: object) -> tuple[str, str, str]:
+        return name, _cell(value_a), _cell(value_b)
 
     yield row("task", a.task, b.task)
     yield row("model", a.model, b.model)

@@ -57,8 +57,8 @@ def list_command(
         return
     headings = (*(("folder",) if every else ()), "chunk", "chars", "state", "age", "source", "description")
     cells = [(*((one_line(row.folder),) if every else ()), *_cells(row)) for row in rows]
-    left = tuple(position for position, name in enumerate(headings) if name not in ("chars", "age"))
-    for line in align([headings, *cells], left=left, width=terminal_width()):
+    left_columns = tuple(position for position, name in enumerate(headings) if name not in ("chars", "age"))
+    for line in align([headings, *cells], left=left_columns, width=terminal_width()):
         typer.echo(line)
 
 

@@ -89,7 +89,7 @@ def _refuse_contradictions(
 ) -> None:
     wishes = [
         flag
-        for flag, given in (
+        for flag, is_set in (
             ("--step", step is not None),
             ("--frame", frame is not None),
             ("--play", play),
@@ -98,7 +98,7 @@ def _refuse_contradictions(
             ("--signed", signed),
             ("--model", model is not None),
         )
-        if given
+        if is_set
     ]
     if len(wishes) > 1:
         raise UsageError(f"{' and '.join(wishes)} cannot be combined; pass only one of them")
@@ -218,13 +218,13 @@ def _repeat_calls(run: Run, first: int, *, as_json: bool) -> NoReturn:
         echo_json(live)
     else:
         say_missing(live.missing)
-        same = f"{quantity(live.calls, 'call')} returned the recorded results, at isolation {live.isolation}"
+        outcome = f"{quantity(live.calls, 'call')} returned the recorded results, at isolation {live.isolation}"
         if not live.difference and not live.calls:
             typer.echo(f"{live.run}: no workspace tool calls to execute again")
         elif not live.difference:
-            typer.echo(f"{live.run}: all {same}")
+            typer.echo(f"{live.run}: all {outcome}")
         else:
-            typer.echo(f"{live.run}: {same}, then one differed:")
+            typer.echo(f"{live.run}: {outcome}, then one differed:")
             typer.echo(f"step {live.step}, record {live.seq}: {one_line(live.call)}\n{readable(live.difference)}")
         if live.differs_only_in:
             typer.echo(left_out_of_comparison(live.differs_only_in))
@@ -240,8 +240,8 @@ def _judge_again(folder: Path, *, as_json: bool) -> NoReturn:
     else:
         say_missing(rerun.missing)
         now = f"{_rewards(rerun.now)}{rerun.error and f' ({one_line(rerun.error)})'}"
-        same = f"as recorded: {now}" if rerun.equal else f"{now}; recorded: {_rewards(rerun.recorded)}"
-        typer.echo(f"{rerun.run}: checks now, at isolation {rerun.isolation}: {same}")
+        outcome = f"as recorded: {now}" if rerun.equal else f"{now}; recorded: {_rewards(rerun.recorded)}"
+        typer.echo(f"{rerun.run}: checks now, at isolation {rerun.isolation}: {outcome}")
     sys.exit(0 if rerun.equal else _DIFFERS)
 
 

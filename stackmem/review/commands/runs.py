@@ -51,14 +51,14 @@ def list_command(
 
 @app.command("rm", short_help="Remove runs with their workspaces.")
 def rm_command(
-    named: list[str] = argument("RUN", "Runs: folder, id, id prefix, last six characters of an id, or 'last'."),
+    names: list[str] = argument("RUN", "Runs: folder, id, id prefix, last six characters of an id, or 'last'."),
     runs_dir: str | None = flag("runs_dir"),
 ) -> None:
     """Remove runs with their workspaces and their parallel frames.
 
     Runs with forks and runs in progress cannot be removed.
     """
-    folders = list(dict.fromkeys(run_folder(one, runs_dir).resolve() for one in named))
+    folders = list(dict.fromkeys(run_folder(run, runs_dir).resolve() for run in names))
     removed: set[str] = set()
     for folder in folders:
         if folder.name in removed:
@@ -98,9 +98,11 @@ def prune_command(
     if json:
         echo_json(rows)
         return
-    gone = [row for row in rows if row.removed]
-    size = shown_bytes(sum(row.bytes or 0 for row in gone))
-    typer.echo(f"{len(gone):,} of {len(rows):,} old runs {'would be removed' if dry_run else 'removed'}, {size}")
+    removed_rows = [row for row in rows if row.removed]
+    size = shown_bytes(sum(row.bytes or 0 for row in removed_rows))
+    typer.echo(
+        f"{len(removed_rows):,} of {len(rows):,} old runs {'would be removed' if dry_run else 'removed'}, {size}"
+    )
     if freed:
         does = "would be removed" if dry_run else "removed"
         typer.echo(f"repository histories without runs {does}, {shown_bytes(freed)}")
@@ -123,21 +125,21 @@ def table(rows: Sequence[RunRow], width: int | None = None) -> list[str]:
         if is_nested:
             line.update({"run": f"  {one_line(row.frame)}", "from": "-"})
     of_others = any(row.parent and not is_nested for row, is_nested in zip(rows, nested, strict=True))
-    kept = [name for name in _HEADINGS if name != "from" or of_others]
-    if width is not None and _needed(lines, kept) > width:
+    columns = [name for name in _HEADINGS if name != "from" or of_others]
+    if width is not None and _needed(lines, columns) > width:
         ends = [row.run.rsplit("-", 1)[-1] for row in rows]
         for line, end in zip(lines[1:], ends, strict=True):
             line["run"] = end if len(end) == _SHORT and ends.count(end) == 1 else line["run"]
-    for name in [name for name in _SPARED if name in kept]:
-        if width is None or _needed(lines, kept) <= width:
+    for name in [name for name in _SPARED if name in columns]:
+        if width is None or _needed(lines, columns) <= width:
             break
-        kept.remove(name)
-    return align([[line[name] for name in kept] for line in lines], left=(0, 1), outcomes=1, width=width)
+        columns.remove(name)
+    return align([[line[name] for name in columns] for line in lines], left=(0, 1), outcomes=1, width=width)
 
 
-def _needed(lines: Sequence[dict[str, str]], kept: Sequence[str]) -> int:
+def _needed(lines: Sequence[dict[str, str]], columns: Sequence[str]) -> int:
     """Return the width of a line with these columns, including the first words of the request."""
-    widths = [max(cell_len(line[column]) for line in lines) for column in kept if column != "request"]
+    widths = [max(cell_len(line[column]) for line in lines) for column in columns if column != "request"]
     return sum(widths) + 2 * len(widths) + min(_REQUEST_CELLS, max(cell_len(line["request"]) for line in lines))
 
 

@@ -88,8 +88,8 @@ def stats_command(
     lines = [_title(folder, last[0]), "", *metric_table(metrics), *parallel_lines(_parallel(folder))]
     if billed is not None:
         row = lookup(billed.model)
-        asked = request_table(billed.requests, row.price if row else None)
-        lines += ["", *cache_lines(billed), *([""] if asked else []), *asked]
+        request_lines = request_table(billed.requests, row.price if row else None)
+        lines += ["", *cache_lines(billed), *([""] if request_lines else []), *request_lines]
     typer.echo("\n".join(lines))
 
 
@@ -146,12 +146,14 @@ def redact_command(
     json: Json = False,
 ) -> None:
     """Copy a run with each match replaced by the same number of x. The copy can be verified, viewed and measured."""
-    made = redact_run(run_folder(run, runs_dir), pattern)
+    redacted = redact_run(run_folder(run, runs_dir), pattern)
     if json:
-        echo_json(made)
+        echo_json(redacted)
         return
-    count = len(made.records)
-    typer.echo(f"{made.run} is a redacted copy of {made.of}: {count:,} {'record' if count == 1 else 'records'} changed")
+    count = len(redacted.records)
+    typer.echo(
+        f"{redacted.run} is a redacted copy of {redacted.of}: {count:,} {'record' if count == 1 else 'records'} changed"
+    )
     typer.echo("it has no files and no patch, and cannot be resumed or forked")
 
 

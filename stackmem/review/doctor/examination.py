@@ -85,8 +85,8 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
     resolved = resolve(flags, os.environ, cwd)
     settings = resolved.settings
     profile = profile_of(settings, cwd)
-    root, location, why = place_of(folder.resolve(), settings) if folder else (None, "", ())
-    warnings += why
+    root, location, notes = place_of(folder.resolve(), settings) if folder else (None, "", ())
+    warnings += notes
     granted = tuple(mount.host for mount in profile.mounts)
     levels = tuple(survey(profile))
     active = next((level.level for level in levels if level.available and level.isolation in _AUTO), "")
@@ -99,8 +99,8 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
         )
     if os.geteuid() == 0:
         warnings.append("you are root: a bug in the sandbox would have full rights; an ordinary user is safer")
-    found = find_instructions(folder) if folder else Instructions()
-    warnings += found.notes
+    instructions = find_instructions(folder) if folder else Instructions()
+    warnings += instructions.notes
     sandbox = sandbox_dir(settings, cwd, os.environ)
     no_layer = _no_layer(root, resolved, cwd, (runs, sandbox))
     return Examined(
@@ -113,7 +113,7 @@ def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined
         unready(os.environ),
         bool(no_layer) and root is not None and shares_blocks(root, sandbox),
         find_project(root, settings.include, os.environ.get("PATH", ""), granted, location) if root else None,
-        found.text,
+        instructions.text,
         history_told(root, settings) if root else "",
     )
 

@@ -38,12 +38,12 @@ def server_lines(servers: Iterable[RunningServer]) -> Iterator[str]:
         yield f"{server.kind + ' server:':<19}{server.url}, {readable(names)}"
 
 
-def _form(probe: FormProbe, wanted: str) -> str:
+def _form(probe: FormProbe, expected: str) -> str:
     if probe.form == "refused":
         return f"refused: {readable(probe.detail)}"
     if probe.form == "no call":
         return f"does not work; the reply was {readable(probe.detail)!r}"
-    works = "works" if probe.form == wanted else f"no, but the model wrote a {probe.form}"
+    works = "works" if probe.form == expected else f"no, but the model wrote a {probe.form}"
     return works if probe.right else f"{works}, but with the wrong arguments"
 
 

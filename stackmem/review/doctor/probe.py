@@ -30,7 +30,7 @@ Form = Literal["native call", "call in the text", "no call", "refused"]
 
 _SECONDS = 600.0
 _REPLY_TOKENS = 120
-_ASKED, _FORCED = "notes.txt", "schema-probe.txt"
+_FILE, _FORCED = "notes.txt", "schema-probe.txt"
 _READ_FILE = ToolSpec(
     "read_file",
     "Read a file of the project and return its text.",
@@ -40,7 +40,7 @@ _SYSTEM = (
     "You are a coding agent. You work on the files of a project, and you look at a file before you change it. "
     "Every reply of yours is exactly one tool call. You never answer in prose, and you never invent what a file says. "
 )
-_VIEW = View(_SYSTEM, (_READ_FILE,), Log((Message("user", (Text(f"Call read_file with the path {_ASKED}."),)),)))
+_VIEW = View(_SYSTEM, (_READ_FILE,), Log((Message("user", (Text(f"Call read_file with the path {_FILE}."),)),)))
 _SCHEMA: Json = {
     "type": "object",
     "properties": {
@@ -118,9 +118,9 @@ def probe_server(endpoint: Endpoint, model: str, headers: Mapping[str, str] = _N
     body = chat_body(_VIEW, model)
     constrained = {**body, "response_format": schema_format(_SCHEMA)}
     return ServerProbes(
-        _probe(endpoint, body, _ASKED, headers),
+        _probe(endpoint, body, _FILE, headers),
         _probe(endpoint, constrained, _FORCED, headers),
-        _probe(endpoint, as_text(body), _ASKED, headers),
+        _probe(endpoint, as_text(body), _FILE, headers),
     )
 
 

@@ -40,16 +40,16 @@ class Costing(Struct, frozen=True):
     free: bool = False
 
 
-def costing_as(wanted: str, start: RunStarted) -> Costing:
+def costing_as(model: str, start: RunStarted) -> Costing:
     """Return the costing by a model of the table.
 
     Raises:
         UsageError: The table does not contain the model.
     """
-    row = lookup(wanted)
+    row = lookup(model)
     if row is None:
-        raise UsageError(f"no model {wanted!r} in the price table; stackmem models lists them")
-    return _of_row(row, wanted, own=lookup(start.model) == row)
+        raise UsageError(f"no model {model!r} in the price table; stackmem models lists them")
+    return _of_row(row, model, own=lookup(start.model) == row)
 
 
 def own_costing(start: RunStarted, otherwise: str) -> Costing:
@@ -60,8 +60,8 @@ def own_costing(start: RunStarted, otherwise: str) -> Costing:
     row = lookup(start.model)
     as_text = start.text_calls == "prompt"
     if row is not None:
-        known = _of_row(row, start.model, own=True)
-        return replace(known, wire="text") if as_text else known
+        costing = _of_row(row, start.model, own=True)
+        return replace(costing, wire="text") if as_text else costing
     if imported_from(start) or not is_served(start.model):
         return costing_as(otherwise, start)
     free = start.price is None or not (start.price.input or start.price.output)
@@ -95,15 +95,15 @@ class BlockCounter:
 
     def __init__(self, wire: WireName, model: str, learned: LearnedCount | None) -> None:
         self._wire, self._model, self._learned = wire, model, learned
-        self._known: dict[tuple[str, str], int] = {}
+        self._counts: dict[tuple[str, str], int] = {}
 
     def __call__(self, block: PromptBlock) -> int:
         key = f"{block.place} {type(block.content).__name__}", text_of(block)
-        if key not in self._known:
-            if len(self._known) >= _COUNTS_KEPT:
-                self._known.clear()
-            self._known[key] = self._count(block)
-        return self._known[key]
+        if key not in self._counts:
+            if len(self._counts) >= _COUNTS_KEPT:
+                self._counts.clear()
+            self._counts[key] = self._count(block)
+        return self._counts[key]
 
     def _count(self, block: PromptBlock) -> int:
         tokens = _tokens(sent_text(self._wire, block), self._model, self._learned)

@@ -110,13 +110,13 @@ def prune_gone(environ: Mapping[str, str], *, dry_run: bool) -> list[HeapStore]:
         UsageError: A heap cannot be read.
         TraceError: A heap cannot be removed.
     """
-    gone = [store for store in all_heaps(environ) if store.folder and not Path(store.folder).is_dir()]
-    for store in [] if dry_run else gone:
+    orphans = [store for store in all_heaps(environ) if store.folder and not Path(store.folder).is_dir()]
+    for store in [] if dry_run else orphans:
         try:
             store.remove()
         except OSError as error:
             raise TraceError(f"the kept heap {store.path} cannot be removed ({error.strerror})") from error
-    return gone
+    return orphans
 
 
 def _heap(store: HeapStore) -> Heap:

@@ -186,8 +186,8 @@ def _write_rest(archive: ZipPacker, run_dir: Path, folders: list[Path]) -> None:
         flags.pop("base_url", None)  # an address may contain a login
         # Also an address: that of a server of the sender.
         flags.pop("otel", None)
-    shown = msgspec.json.format(msgspec.json.encode(request), indent=2) + b"\n"
-    archive.add(f"{run_dir.name}/{_REQUEST}", shown)
+    request_json = msgspec.json.format(msgspec.json.encode(request), indent=2) + b"\n"
+    archive.add(f"{run_dir.name}/{_REQUEST}", request_json)
 
 
 def _add(archive: ZipPacker, run_dir: Path, name: str, folder: Path | None = None) -> None:
@@ -222,14 +222,14 @@ class _PackedObjects:
             try:
                 # Copied as stored, without checking the digest: the reader of the archive has to check it anyway.
                 content = read_regular(objects.path(name), LARGEST_BYTES)
-                below = objects.entries(name) if kind == "tree" else ()
+                entries = objects.entries(name) if kind == "tree" else ()
             except (TraceError, OSError):
                 self.missing += 1
                 continue
             member = f"{run_dir.name}/{HISTORY}/objects/{name[:2]}/{name[2:]}"
             self._archive.add(member, content, compressed=False)  # already compressed
             self.written += 1
-            for _, inner in below:
+            for _, inner in entries:
                 if inner.id not in self._seen and inner.mode != REMOVED:
                     self._seen.add(inner.id)
                     queue.append((inner.id, "tree" if inner.mode == FOLDER else "blob"))

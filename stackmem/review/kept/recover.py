@@ -88,8 +88,8 @@ def _with_files(run_dir: Path, target: Path, state: State) -> str:
         if folder := folder_under(target / HISTORY):
             hidden = hidden_again(folder, request.include, (target.parent, scratch.parent))
             make_upper(folder, scratch)
-            with closing(Overlay(folder, scratch, hidden)) as over:
-                restore(History(target / HISTORY, work, overlay=over), target / HISTORY, work, state.tree, time.time())
+            with closing(Overlay(folder, scratch, hidden)) as overlay:
+                restore(History(target / HISTORY, work, overlay=overlay), target / HISTORY, work, state.tree, time.time())
         else:
             work.mkdir()
             Snapshot(target / HISTORY, state.tree).write_into(work)

@@ -61,7 +61,7 @@ SourceOf = Callable[[str, bool], str]
 
 PACKAGED = "stackmem:"
 # Fields of a derived fact that must have equal values in the copy.
-_SAME = frozenset({"frame", "forced", "verified", "kind", "ending"})
+_UNCHANGED = frozenset({"frame", "forced", "verified", "kind", "ending"})
 _QUESTION_CHARS = 4_000
 _LABELS = ("HINTS", "RETURN")
 
@@ -281,9 +281,9 @@ def outside_answer(event: facts.Event, effect: Effect, state: State, number: int
     return with_prompt(event, answered_effect)
 
 
-def with_prompt(event: facts.Event, asked: object) -> facts.Event:
+def with_prompt(event: facts.Event, effect: object) -> facts.Event:
     """Return a model's answer with the digest of the copy's prompt. Other answers stay unchanged."""
-    ask = asked.ask if isinstance(asked, Compact | AskWords) else asked
+    ask = effect.ask if isinstance(effect, Compact | AskWords) else effect
     if isinstance(event, _ANSWERS) and isinstance(ask, AskModel):
         return replace(event, prompt_digest=ask.view.digest)
     return event
@@ -367,7 +367,9 @@ def _shape(value: Any) -> Any:
         case Struct():
             names = value.__struct_fields__
             inner = {name: getattr(value, name) for name in names}
-            return type(value), {name: member if name in _SAME else _shape(member) for name, member in inner.items()}
+            return type(value), {
+                name: member if name in _UNCHANGED else _shape(member) for name, member in inner.items()
+            }
         case dict() | tuple():
             return len(value)
         case _:

@@ -147,9 +147,9 @@ def _forks_first(runs: list[Path], needs: Mapping[str, frozenset[str]]) -> Itera
     """Yield the runs, each after the runs that need it."""
     waiting = {run.name: run for run in runs}
     while waiting:
-        held = frozenset[str]().union(*(needs.get(name, frozenset()) - {name} for name in waiting))
+        required = frozenset[str]().union(*(needs.get(name, frozenset()) - {name} for name in waiting))
         # a cycle, which forks cannot create: take any
-        free = [name for name in waiting if name not in held] or list(waiting)
+        free = [name for name in waiting if name not in required] or list(waiting)
         for name in free:
             yield waiting.pop(name)
 

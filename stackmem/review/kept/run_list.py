@@ -194,9 +194,9 @@ def run_row(folder: Path) -> RunRow:
     """Return the row of one run in its current state."""
     # text, because joining paths takes a third of the time of a long list
     name, path = name_of(folder), os.fspath(folder)
-    held = is_held(f"{path}/{TRACE}")  # checked first: a run that ends writes its result before it releases the lock
+    locked = is_held(f"{path}/{TRACE}")  # checked first: a run that ends writes its result before it releases the lock
     result = read_result(f"{path}/{RESULT}")
-    if result is not None and not held:
+    if result is not None and not locked:
         return RunRow(
             run=name,
             started=_start_time(name),
@@ -212,7 +212,7 @@ def run_row(folder: Path) -> RunRow:
             parent=result.parent,
             frame=frame_of(name),
         )
-    outcome = RUNNING if held else INTERRUPTED if has_begun(folder) else UNBEGUN
+    outcome = RUNNING if locked else INTERRUPTED if has_begun(folder) else UNBEGUN
     row = RunRow(name, _start_time(name), outcome, frame=frame_of(name))
     with suppress(TraceError):
         row = replace(row, parent=came_from(folder))
@@ -280,9 +280,9 @@ def choose_runs(rows: Iterable[RunRow], conditions: Sequence[str], order: str, l
     holds = [_condition(text) for texts in conditions for text in _split(texts)]
     matching = [row for row in rows if all(condition(row) for condition in holds)]
     field = _field(order.removeprefix("-"))
-    known = [row for row in matching if getattr(row, field) not in (None, "")]
-    known.sort(key=lambda row: (getattr(row, field), row.run), reverse=order.startswith("-"))
-    return _with_frames([*known, *(row for row in matching if getattr(row, field) in (None, ""))], limit)
+    with_value = [row for row in matching if getattr(row, field) not in (None, "")]
+    with_value.sort(key=lambda row: (getattr(row, field), row.run), reverse=order.startswith("-"))
+    return _with_frames([*with_value, *(row for row in matching if getattr(row, field) in (None, ""))], limit)
 
 
 def _with_frames(rows: Sequence[RunRow], limit: int | None) -> list[RunRow]:
@@ -311,12 +311,12 @@ def _condition(text: str) -> _Condition:
         raise UsageError(
             f"{text!r} is not a condition; write FIELD=PATTERN or a comparison, such as outcome=solved or steps>20"
         )
-    field, sign, wanted = _field(parts[1]), parts[2], parts[3]
+    field, sign, expected = _field(parts[1]), parts[2], parts[3]
     if field in _NUMBERS:
-        return _number_condition(field, sign, _number(wanted, text))
+        return _number_condition(field, sign, _number(expected, text))
     if sign not in ("=", "!="):
         raise UsageError(f"{text!r} compares {field}, which is not a number; write {field}=PATTERN")
-    pattern = wanted.casefold()
+    pattern = expected.casefold()
 
     def matches(row: RunRow) -> bool:
         return fnmatchcase(str(getattr(row, field)).casefold(), pattern) == (sign == "=")
@@ -324,10 +324,10 @@ def _condition(text: str) -> _Condition:
     return matches
 
 
-def _number_condition(field: str, sign: str, wanted: float) -> _Condition:
+def _number_condition(field: str, sign: str, expected: float) -> _Condition:
     def holds(row: RunRow) -> bool:
         value = getattr(row, field)
-        return sign == "!=" if value is None else _ORDERS[sign](value, wanted)
+        return sign == "!=" if value is None else _ORDERS[sign](value, expected)
 
     return holds
 

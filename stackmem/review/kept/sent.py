@@ -41,7 +41,7 @@ _UNCOUNTED = frozenset({
     "id", "call_id", "tool_call_id", "type", "signature", "thought_signature", "extra_content", "encrypted_content",
 })  # fmt: skip
 """Fields of messages that servers use and models do not see."""
-_GIVEN = ("args", "response")
+_JSON_FIELDS = ("args", "response")
 """Fields with data from a model or a tool, in which any field name may occur."""
 
 
@@ -75,10 +75,10 @@ def sent_text(wire: WireName, block: PromptBlock) -> str:
 def _pieces(value: Any) -> Iterator[str]:
     """Yield a message as JSON without escapes in texts, empty fields, and fields that models do not see."""
     if isinstance(value, dict):
-        shown = [(name, member) for name, member in value.items() if name not in _UNCOUNTED and member is not None]
-        for number, (name, member) in enumerate(shown):
+        members = [(name, member) for name, member in value.items() if name not in _UNCOUNTED and member is not None]
+        for number, (name, member) in enumerate(members):
             yield f'{", " if number else "{"}"{name}": '
-            if name in _GIVEN:
+            if name in _JSON_FIELDS:
                 yield json.dumps(member, ensure_ascii=False)
             else:
                 yield from _pieces(member)

@@ -79,9 +79,9 @@ class Cache:
         """Return the effect on the next request. Requests must come in the order in which they were sent."""
         prompt = self._reader.read(request.view, request.settings)
         marked = marks(request.view, prompt)
-        hits = [self._found(at, prompt, request.at) for at, _ in marked]
+        hits = [self._longest_hit(at, prompt, request.at) for at, _ in marked]
         hit = max(hits, default=-1)
-        broken = self._why(request.at, prompt, hit) if marked else "no breakpoint"
+        broken = self._miss_reason(request.at, prompt, hit) if marked else "no breakpoint"
         for index in set(hits) - {-1}:
             entry = self._entries[prompt.prefixes[index].digest]
             self._keep(prompt.prefixes[index].digest, request, entry.life)
@@ -97,7 +97,7 @@ class Cache:
         self._go_on(prompt, hit, marked[-1][0] if marked else len(prompt.prefixes) - 1)
         return Cached(read, written["5m"], written["1h"], prompt.tokens - end, broken)
 
-    def _found(self, mark: int, prompt: PromptPrefixes, now: float) -> int:
+    def _longest_hit(self, mark: int, prompt: PromptPrefixes, now: float) -> int:
         """Return the index of the longest prefix that the breakpoint can read, or -1."""
         prefixes = prompt.prefixes
         furthest = prefixes[mark].position - LOOK_BACK
@@ -128,7 +128,7 @@ class Cache:
         if len(self._open) > _CONVERSATIONS:
             del self._open[next(iter(self._open))]
 
-    def _why(self, now: float, prompt: PromptPrefixes, hit: int) -> str:
+    def _miss_reason(self, now: float, prompt: PromptPrefixes, hit: int) -> str:
         prefixes = prompt.prefixes
         if hit >= 0 and prefixes[hit].digest in self._open:
             return ""

@@ -104,8 +104,8 @@ def is_literal(answer: Event) -> bool:
 
 def asked_view(strategy: MemoryStrategy, before: State, answer: ModelReplied | ContextCompacted) -> View:
     """Return the prompt that an answer belongs to: the next prompt, or the request for a summary."""
-    wanted = strategy.upkeep(before) if isinstance(answer, ContextCompacted) else None
-    return wanted.ask.view if isinstance(wanted, Compact) else strategy.render(before)
+    effect = strategy.upkeep(before) if isinstance(answer, ContextCompacted) else None
+    return effect.ask.view if isinstance(effect, Compact) else strategy.render(before)
 
 
 def bill(steps: Iterable[CachedStep], price: Price | None) -> Bill:
@@ -121,5 +121,7 @@ def bill(steps: Iterable[CachedStep], price: Price | None) -> Bill:
             bare += cost_usd(Usage(uncached=step.usage.prompt, output=step.usage.output), price)
         if step.cached.broken:
             broken[step.cached.broken] = broken.get(step.cached.broken, 0) + 1
-    known = price is not None
-    return Bill(requests, usage, round(usd, 6) if known else None, round(bare, 6) if known else None, not_sent, broken)
+    is_priced = price is not None
+    return Bill(
+        requests, usage, round(usd, 6) if is_priced else None, round(bare, 6) if is_priced else None, not_sent, broken
+    )

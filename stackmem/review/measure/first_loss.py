@@ -77,23 +77,23 @@ def literals_of(part: Part) -> frozenset[str]:
         case Text(text=text) | ToolResult(text=text):
             return literals(text)
         case ToolCall():
-            given = part.arguments if part.malformed is None else part.malformed
-            return frozenset().union(*map(literals, _texts(given)))
+            arguments = part.arguments if part.malformed is None else part.malformed
+            return frozenset().union(*map(literals, _texts(arguments)))
         case Thinking():
             return frozenset().union(*map(literals, _texts(part.raw.get("thinking"))))
 
 
 def _texts(value: Any) -> list[str]:
     """Return the texts in a JSON value, without keys."""
-    texts, left = [], [value]
-    while left:
-        match left.pop():
+    texts, pending = [], [value]
+    while pending:
+        match pending.pop():
             case str(text):
                 texts.append(text)
             case list(items):
-                left += items
+                pending += items
             case dict(items):
-                left += items.values()
+                pending += items.values()
             case bool() | None:
                 pass
             case number:
@@ -117,22 +117,22 @@ def facts_used(run: Iterable[Moment], *, flat: bool = False) -> UsedFacts:
 
 def told_and_used(run: Iterable[Moment]) -> Iterator[tuple[Moment, frozenset[str], frozenset[str]]]:
     """Yield each moment with the facts that first occurred in its results, and those that its calls used."""
-    known: set[str] = set()
+    seen_facts: set[str] = set()
     origins: set[str] = set()
     for moment in run:
         new_facts, used = set[str](), set[str]()
         match moment.event:
             case RunStarted():
-                known |= _standing(moment.event)
+                seen_facts |= _standing(moment.event)
             case ModelReplied():
                 for part in moment.event.parts:
                     words = literals_of(part)
                     used |= words & origins if isinstance(part, ToolCall) else set()
-                    known |= words
+                    seen_facts |= words
             case _:
                 for turn in moment.new_turns:
-                    new_facts |= literals(turn.text) - known if isinstance(turn, Result) else set()
-                    known |= new_facts
+                    new_facts |= literals(turn.text) - seen_facts if isinstance(turn, Result) else set()
+                    seen_facts |= new_facts
                 origins |= new_facts
         yield moment, frozenset(new_facts), frozenset(used)
 
@@ -167,7 +167,7 @@ class FactSight:
 
     def __init__(self, facts: UsedFacts) -> None:
         self._facts = facts
-        self._wanted = frozenset(facts.origins)
+        self._needed = frozenset(facts.origins)
         self._by_origin = {
             frame: sorted(needed, key=lambda fact: -facts.origins[fact]) for frame, needed in facts.needed.items()
         }
@@ -176,7 +176,7 @@ class FactSight:
         self._systems: dict[str, frozenset[str]] = {}
         self._seen: dict[str, Counter[str]] = {}
         self._lost: dict[str, int] = {}
-        self._gone: dict[str, int] = {}
+        self._gone_steps: dict[str, int] = {}
 
     def see(self, step: int, view: View, state: State) -> None:
         """Check the prompt of a step, and what the state stores outside of it."""
@@ -193,7 +193,7 @@ class FactSight:
             if self._facts.origins[fact] < step <= needed.get(fact, 0):
                 self._lost[fact] = min(step, self._lost.get(fact, step))
                 if not any(fact in literals(text) for text in _stored(state)):
-                    self._gone[fact] = min(step, self._gone.get(fact, step))
+                    self._gone_steps[fact] = min(step, self._gone_steps.get(fact, step))
 
     def visible(self, fact: str, frame: str) -> bool:
         """Return whether the last prompt of a frame contained a fact."""
@@ -204,41 +204,41 @@ class FactSight:
         old = self._ends.get(frame, _START)
         new = view.messages.fold(self._link, _START, "sight")
         self._ends[frame] = new
-        system = literals(view.system) & self._wanted
-        left: list[frozenset[str]] = []
+        system = literals(view.system) & self._needed
+        removed: list[frozenset[str]] = []
         if system != self._systems.get(frame, frozenset()):
-            left.append(self._systems.get(frame, frozenset()))
+            removed.append(self._systems.get(frame, frozenset()))
             seen.update(system)
             self._systems[frame] = system
         while old is not new:
             if old.length >= new.length:
-                left.append(old.facts)
+                removed.append(old.facts)
                 old = old.before or _START
             else:
                 seen.update(new.facts)
                 new = new.before or _START
-        for facts in left:
+        for facts in removed:
             seen.subtract(facts)
-        return [fact for fact in frozenset().union(*left) if not seen[fact]]
+        return [fact for fact in frozenset().union(*removed) if not seen[fact]]
 
     def _link(self, before: _Link, message: Message) -> _Link:
         """Return the next link, reused if the last prompt had the same message after the same ones."""
-        known = self._links.get(before.length)
-        if known is not None and known.before is before and same_message(known.message, message):
-            return known
-        facts = frozenset().union(*(self._wanted & literals_of(part) for part in message.parts))
+        cached = self._links.get(before.length)
+        if cached is not None and cached.before is before and same_message(cached.message, message):
+            return cached
+        facts = frozenset().union(*(self._needed & literals_of(part) for part in message.parts))
         self._links[before.length] = link = _Link(before, message, facts, before.length + 1)
         return link
 
     @property
-    def found(self) -> FirstLoss:
+    def result(self) -> FirstLoss:
         """The result for the prompts so far."""
         return FirstLoss(
-            facts=len(self._wanted),
+            facts=len(self._needed),
             step=min(self._lost.values(), default=None),
             lost=len(self._lost),
-            gone_step=min(self._gone.values(), default=None),
-            gone=len(self._gone),
+            gone_step=min(self._gone_steps.values(), default=None),
+            gone=len(self._gone_steps),
         )
 
 
@@ -253,4 +253,4 @@ def first_loss(run: Iterable[Moment]) -> FirstLoss:
     for moment in with_prompts(moments):
         if moment.view is not None and isinstance(moment.event, ModelReplied):
             sight.see(moment.after.step, moment.view, moment.before)
-    return sight.found
+    return sight.result

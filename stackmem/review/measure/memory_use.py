@@ -26,13 +26,13 @@ _PASSED = ("", NOT_VERIFIED, "exit 0")
 
 _HAND_OVERS = facts.FramePushed | facts.FramePopped
 
-_Asked = tuple[str, ...]
+_Request = tuple[str, ...]
 
 
 class _Look(NamedTuple):
     """An answered call. ``digest`` is that of the text, or None if the call failed."""
 
-    asked: _Asked
+    request: _Request
     digest: bytes | None
 
 
@@ -46,13 +46,13 @@ class Rereads:
 
     def __init__(self) -> None:
         self.value = 0
-        self._shown: dict[_Asked, bytes] = {}
+        self._digests: dict[_Request, bytes] = {}
 
     def add(self, moment: Moment) -> None:
         look = _look(moment, _READING)
         if look is not None and look.digest is not None:
-            self.value += self._shown.get(look.asked) == look.digest
-            self._shown[look.asked] = look.digest
+            self.value += self._digests.get(look.request) == look.digest
+            self._digests[look.request] = look.digest
 
 
 class Rediscoveries:
@@ -65,9 +65,9 @@ class Rediscoveries:
 
     def __init__(self) -> None:
         self.value = 0
-        self._failing: dict[str, set[_Asked]] = {}
-        self._lost: set[_Asked] = set()
-        self._tried: dict[str, set[_Asked]] = {}
+        self._failing: dict[str, set[_Request]] = {}
+        self._lost: set[_Request] = set()
+        self._tried: dict[str, set[_Request]] = {}
 
     def add(self, moment: Moment) -> None:
         if isinstance(moment.event, facts.FramePopped):
@@ -76,11 +76,11 @@ class Rediscoveries:
         look = _look(moment, _RUNNING)
         if look is None:
             return
-        frame, asked = moment.before.running.id, look.asked
+        frame, request = moment.before.running.id, look.request
         tried, failing = self._tried.setdefault(frame, set()), self._failing.setdefault(frame, set())
-        self.value += asked in self._lost and asked not in tried
-        tried.add(asked)
-        (failing.add if look.digest is None else failing.discard)(asked)
+        self.value += request in self._lost and request not in tried
+        tried.add(request)
+        (failing.add if look.digest is None else failing.discard)(request)
 
 
 class FoundAgain:
@@ -117,13 +117,13 @@ class RepeatedLooks:
 
     def __init__(self) -> None:
         self.value = 0
-        self._last: dict[_Asked, bytes | None] = {}
+        self._last: dict[_Request, bytes | None] = {}
 
     def add(self, moment: Moment) -> None:
         look = _look(moment, _LOOKING)
         if look is not None:
-            self.value += look.asked in self._last and self._last[look.asked] == look.digest
-            self._last[look.asked] = look.digest
+            self.value += look.request in self._last and self._last[look.request] == look.digest
+            self._last[look.request] = look.digest
 
 
 def false_pops(moment: Moment) -> int:
@@ -176,7 +176,7 @@ def _digest(text: str) -> bytes:
     return sha256(text.encode(errors="replace")).digest()
 
 
-def _call_key(call: ToolCall) -> _Asked:
+def _call_key(call: ToolCall) -> _Request:
     """Return a key for what a call requests. Surrounding blanks and a path's leading ``./`` are ignored."""
     arguments = call.arguments if isinstance(call.arguments, dict) else {}
     texts = {name: str(value).strip() for name, value in arguments.items() if value is not None}

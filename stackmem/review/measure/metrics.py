@@ -99,21 +99,21 @@ class Cost:
 
     def __init__(self) -> None:
         self._usd = 0.0
-        self._known = True
+        self._is_priced = True
 
     def add(self, moment: Moment) -> None:
         if isinstance(moment.event, _OTHER_USAGE):
-            self._known = self._known and moment.after.unpriced <= moment.before.unpriced
+            self._is_priced = self._is_priced and moment.after.unpriced <= moment.before.unpriced
             self._usd += moment.after.usd - moment.before.usd
         if not isinstance(moment.event, _WITH_USAGE):
             return
         usd = reply_usd(moment.event.usage, moment.before.begun.price, moment.event.answerer)
-        self._known = self._known and usd is not None
+        self._is_priced = self._is_priced and usd is not None
         self._usd += usd or 0.0
 
     @property
     def value(self) -> float | None:
-        return round(self._usd, 6) if self._known else None
+        return round(self._usd, 6) if self._is_priced else None
 
 
 class PeakContext:
@@ -191,8 +191,8 @@ def _events(unit: str, kinds: Any, tells: str) -> Metric:
     return _summed(unit, lambda _: 1, tells, kinds)
 
 
-def _doc(what: Any) -> str:
-    return " ".join((getdoc(what) or "").split())
+def _doc(metric: Any) -> str:
+    return " ".join((getdoc(metric) or "").split())
 
 
 METRICS: dict[str, Metric] = {
@@ -245,12 +245,12 @@ SHIPPED = frozenset(METRICS)
 def measure(run: Iterable[Moment]) -> dict[str, Value]:
     """Return the value of every metric of a run, or None if the run does not determine it."""
     folds = {name: metric.begin() for name, metric in METRICS.items()}
-    shown: dict[type, list[Fold]] = {}
+    by_kind: dict[type, list[Fold]] = {}
     for moment in run:
         kind = type(moment.event)
-        if kind not in shown:
-            shown[kind] = [fold for fold in folds.values() if issubclass(kind, getattr(fold, "kinds", object))]
-        for fold in shown[kind]:
+        if kind not in by_kind:
+            by_kind[kind] = [fold for fold in folds.values() if issubclass(kind, getattr(fold, "kinds", object))]
+        for fold in by_kind[kind]:
             fold.add(moment)
     return {name: _figure(name, fold.value) for name, fold in folds.items()}
 

@@ -48,8 +48,8 @@ class Moment(Struct, frozen=True):
         if not self.after.stack:
             return ()
         running = self.after.running
-        known = next((len(frame.turns) for frame in self.before.stack if frame.id == running.id), 0)
-        return running.turns[known:]
+        count = next((len(frame.turns) for frame in self.before.stack if frame.id == running.id), 0)
+        return running.turns[count:]
 
     @property
     def spender(self) -> Spender:
@@ -77,7 +77,7 @@ def no_view(event: facts.Event, before: State, after: State) -> View | None:
 
 
 def moments(
-    timed: Iterable[tuple[float, facts.Event]], asked: Callable[[facts.Event, State, State], View | None] = no_view
+    timed: Iterable[tuple[float, facts.Event]], view_of: Callable[[facts.Event, State, State], View | None] = no_view
 ) -> Iterator[Moment]:
     """Yield the moments of a run, given each event with the time of its record, oldest first.
 
@@ -95,5 +95,5 @@ def moments(
             raise TraceError(
                 f"record {seq} cannot follow the earlier records; stackmem replay shows what should be there"
             ) from error
-        yield Moment(seq, at, at if last is None else last, event, state, after, asked(event, state, after))
+        yield Moment(seq, at, at if last is None else last, event, state, after, view_of(event, state, after))
         state, last = after, at

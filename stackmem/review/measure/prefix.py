@@ -95,9 +95,9 @@ class PromptReader:
     def _with_message(self, prompt: PromptPrefixes, message: Message) -> PromptPrefixes:
         """Return the prompt with one more message, reused if the last prompt had it at this position."""
         position = len(prompt.starts)
-        known = self._read.get(position)
-        if known is not None and known[0] is prompt and same_message(known[1], message):
-            return known[2]
+        cached = self._read.get(position)
+        if cached is not None and cached[0] is prompt and same_message(cached[1], message):
+            return cached[2]
         after = self._extended(prompt, message)
         self._read[position] = (prompt, message, after)
         return after

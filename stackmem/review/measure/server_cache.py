@@ -32,7 +32,7 @@ class ServerCache:
         prefixes = prompt.prefixes
         hit = next((at for at in range(len(prefixes) - 1, -1, -1) if prefixes[at].digest in self._seen), -1)
         digest = prefixes[hit].digest if hit >= 0 else b""
-        broken = "" if digest in self._ends else self._why(prompt)
+        broken = "" if digest in self._ends else self._miss_reason(prompt)
         end = _after_reply(request.view, prompt, hit) if self._ends.get(digest) else hit
         read = prefixes[end].tokens if end >= 0 else 0
         self._keep(prompt, digest, literal=request.literal)
@@ -50,7 +50,7 @@ class ServerCache:
         if len(self._last) > _CONVERSATIONS:
             del self._last[next(iter(self._last))]
 
-    def _why(self, prompt: PromptPrefixes) -> str:
+    def _miss_reason(self, prompt: PromptPrefixes) -> str:
         if not self._last:
             return "first request"
         return difference(max(reversed(self._last.values()), key=lambda before: shared_blocks(before, prompt)), prompt)

@@ -19,7 +19,7 @@ from .moments import Moment
 Outcome = Literal["ok", "failed", "refused", "nudged", "pushed", "popped", "forced", "open"]
 
 CHARS_PER_TOKEN = 2.5
-_ABOUT = ("name", "path", "command", "result")
+_MAIN_ARGUMENTS = ("name", "path", "command", "result")
 _ABOUT_CHARS = 400
 
 
@@ -105,9 +105,9 @@ def _row(part: list[Moment], index: int, reply: facts.ModelReplied, history: int
     calls = [item for item in reply.parts if isinstance(item, ToolCall)]
     outcome, detail = _outcome(part[index + 1 :])
     context = reply.usage.prompt or frame.context_tokens
-    spent = dict.fromkeys(("model", "tools", "harness", "away"), 0.0)
+    seconds = dict.fromkeys(("model", "tools", "harness", "away"), 0.0)
     for moment in part:
-        spent[moment.spender] += moment.seconds
+        seconds[moment.spender] += moment.seconds
     return TimelineStep(
         step=reply_moment.after.step,
         record=reply_moment.seq,
@@ -116,7 +116,7 @@ def _row(part: list[Moment], index: int, reply: facts.ModelReplied, history: int
         name=frame.name,
         depth=frame.depth,
         tool=calls[0].name if calls else "",
-        about=_about(calls[0]) if calls else _entered(part[index + 1 :]),
+        about=_main_argument(calls[0]) if calls else _entered(part[index + 1 :]),
         calls=len(calls),
         attempts=sum(
             isinstance(moment.event, facts.ModelReplied | facts.ModelFailed | facts.ContextCompacted) for moment in part
@@ -130,9 +130,9 @@ def _row(part: list[Moment], index: int, reply: facts.ModelReplied, history: int
         result_chars=sum(map(_added_chars, part)),
         heap_chars=last.heap.chars,
         heap_chunks=len(last.heap.chunks),
-        model_seconds=round(spent["model"], 3),
-        tools_seconds=round(spent["tools"], 3),
-        harness_seconds=round(spent["harness"], 3),
+        model_seconds=round(seconds["model"], 3),
+        tools_seconds=round(seconds["tools"], 3),
+        harness_seconds=round(seconds["harness"], 3),
         compactions=len(summaries),
     )
 
@@ -206,7 +206,7 @@ def _entered(part: list[Moment]) -> str:
     return next((step.call or step.path for step in entered), "")[:_ABOUT_CHARS]
 
 
-def _about(call: ToolCall) -> str:
+def _main_argument(call: ToolCall) -> str:
     arguments = call.arguments if isinstance(call.arguments, dict) else {}
-    value = next((arguments[key] for key in _ABOUT if key in arguments), "")
+    value = next((arguments[key] for key in _MAIN_ARGUMENTS if key in arguments), "")
     return str(value)[:_ABOUT_CHARS]

@@ -92,9 +92,9 @@ def _of_memory(event: facts.Event, ref: Callable[[str], Ref], result: Result | N
             return None
 
 
-def program_fact(event: facts.Event, question: Effect | None, told: int, ref: Callable[[str], Ref]) -> PageFact | None:
+def program_fact(event: facts.Event, question: Effect | None, count: int, ref: Callable[[str], Ref]) -> PageFact | None:
     """Return a page's fact for an event of a program; None for events that are not displayed."""
-    most = MAX_CHARS if told < BRIEF_AFTER else BRIEF_CHARS
+    most = MAX_CHARS if count < BRIEF_AFTER else BRIEF_CHARS
 
     def text(value: Any) -> Ref:
         return ref(clip_chars(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False), most))
@@ -111,12 +111,12 @@ def program_fact(event: facts.Event, question: Effect | None, told: int, ref: Ca
         case program_facts.Said():
             return ["said", text(event.text)]
         case program_facts.ToolAnswered():
-            name, given = (question.tool, question.arguments) if isinstance(question, InvokeTool) else ("tool", {})
+            name, arguments = (question.tool, question.arguments) if isinstance(question, InvokeTool) else ("tool", {})
             back = text("" if event.value is None and event.failed else event.value)
-            return ["tool", back, name, text(given), event.failed, event.detail[:MAX_CHARS]]
+            return ["tool", back, name, text(arguments), event.failed, event.detail[:MAX_CHARS]]
         case program_facts.UserAnswered():
-            asked = question.question if isinstance(question, AskUser) else ""
-            return ["answer", text(event.text), text(asked)]
+            question_text = question.question if isinstance(question, AskUser) else ""
+            return ["answer", text(event.text), text(question_text)]
         case _:
             return _of_its_course(event, text)
 

@@ -52,16 +52,16 @@ def changes(stores: Sequence[Path], pairs: Sequence[Pair]) -> TreeChanges:
     environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = os.pathsep.join(
         str((path / "objects").absolute()) for path in places[1:]
     )
-    found: dict[Pair, list[PageFileChange]] = {}
+    changes_by_pair: dict[Pair, list[PageFileChange]] = {}
     form = ("--stdin", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
     for start in range(0, len(pairs), _AT_ONCE):
-        asked = b"".join(b"%s %s\n" % (a.encode(), b.encode()) for a, b in pairs[start : start + _AT_ONCE])
+        stdin = b"".join(b"%s %s\n" % (a.encode(), b.encode()) for a, b in pairs[start : start + _AT_ONCE])
         try:
-            answer = git("diff-tree", *form, cwd=places[0], environment=environment, stdin=asked)
+            answer = git("diff-tree", *form, cwd=places[0], environment=environment, stdin=stdin)
         except StackmemError as error:
-            return TreeChanges(found, f"the run's file history cannot be read: {error}")
-        found.update(_read(answer))
-    return TreeChanges(found)
+            return TreeChanges(changes_by_pair, f"the run's file history cannot be read: {error}")
+        changes_by_pair.update(_read(answer))
+    return TreeChanges(changes_by_pair)
 
 
 def _read(answer: bytes) -> Iterator[tuple[Pair, list[PageFileChange]]]:
@@ -71,12 +71,12 @@ def _read(answer: bytes) -> Iterator[tuple[Pair, list[PageFileChange]]]:
     for header, end in zip(headers, ends, strict=True):
         pair = header[1].decode(), header[2].decode()
         remaining = SHOWN_CHARS
-        found = []
+        file_changes = []
         for section in sections(answer[header.end() + 1 : end]):
             change = _change(section, remaining)
             remaining = max(0, remaining - len(change.patch))
-            found.append(change)
-        yield pair, found
+            file_changes.append(change)
+        yield pair, file_changes
 
 
 def _change(section: bytes, most: int) -> PageFileChange:

@@ -69,7 +69,7 @@ def _tokens(block: PromptBlock) -> int:
 
 class _Last(Struct):
     at: float
-    held: int
+    cached: int
     messages: int
 
 
@@ -79,7 +79,7 @@ class Breaks:
     def __init__(self) -> None:
         self._last: dict[str, _Last] = {}
 
-    def why(self, frame: str, at: float, usage: Usage, same: int, messages: int) -> str:
+    def reason(self, frame: str, at: float, usage: Usage, shared: int, messages: int) -> str:
         """Return the reason; empty if the cache still had the frame's last request, or ``same`` is negative: none.
 
         Args:
@@ -88,13 +88,13 @@ class Breaks:
             messages: Number of messages in this prompt.
         """
         last = self._last.get(frame)
-        held = usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
-        self._last[frame] = _Last(at, held, messages)
-        if usage.estimated or last is None or same < 0 or usage.cache_read >= last.held * (1 - _SLACK):
+        cached = usage.cache_read + usage.cache_write_5m + usage.cache_write_1h
+        self._last[frame] = _Last(at, cached, messages)
+        if usage.estimated or last is None or shared < 0 or usage.cache_read >= last.cached * (1 - _SLACK):
             return ""
-        lost = f"{last.held - usage.cache_read:,} tokens of the last prompt were not read"
-        if 0 <= same < last.messages:
-            return f"{lost}: message {same + 1} of {last.messages} changed"
+        lost = f"{last.cached - usage.cache_read:,} tokens of the last prompt were not read"
+        if 0 <= shared < last.messages:
+            return f"{lost}: message {shared + 1} of {last.messages} changed"
         waited = at - last.at
         if waited > LIVES_SECONDS:
             return f"{lost}: this frame's last request was {waited / 60:.1f} minutes ago, but entries expire after 5"
@@ -115,7 +115,7 @@ class PageFold:
         self.touched: set[int] = set()  # indexes of frames that began or ended; the reader clears it
         self._state = State()
         self._completions: Completions | None = Completions(text_of)
-        self._asked: View | None = None
+        self._completion_view: View | None = None
         self._texts, self._prompts, self._changes = texts, prompts, changes
         self._lanes, self._breaks, self._simulated = Lanes(texts), Breaks(), Simulated()
         self._imported = ""
@@ -132,7 +132,7 @@ class PageFold:
             raise TraceError("the first record is not RunStarted, so this is not the trace of a run")
         if isinstance(event, facts.RunForked | facts.RunResumed):
             self._idle_seconds += max(0.0, record.at - self._last_at)
-        self._asked = self._completion(record, before)
+        self._completion_view = self._completion(record, before)
         if isinstance(event, facts.ModelReplied):
             self._reply(event, record.at)
         if isinstance(event, facts.ContextCompacted):
@@ -149,7 +149,9 @@ class PageFold:
         if isinstance(event, ProgramStarted) and (gone_on := event.continued):
             self.page.forked = f"{gone_on.parent} at record {gone_on.at}, with an edited program"
         if isinstance(event, facts.ChunkRead) and not event.others and event.name in before.heap.chunks:
-            result = self._told()  # the result's text contains the chunk; register that before the text is stored
+            result = (
+                self._last_result()
+            )  # the result's text contains the chunk; register that before the text is stored
             if result is not None:
                 self._texts.around(result.text, before.heap.chunks[event.name].content)
         self._chars += sum(map(_turn_chars, _new_turns(before, after)))
@@ -159,7 +161,7 @@ class PageFold:
         question = self._completions.question if self._completions else None
         fact = program_fact(event, question, len(noted), self._texts.ref)
         if fact is None:
-            fact = fact_of(event, self._texts, self._frames, self._told())
+            fact = fact_of(event, self._texts, self._frames, self._last_result())
         if fact is not None:
             noted.append(fact)
         if self.page.steps and after.tree != before.tree and before.tree and not isinstance(event, facts.RunForked):
@@ -176,7 +178,7 @@ class PageFold:
         page.wall_seconds = round(max(0.0, self._last_at - page.started - self._idle_seconds), 3)
         page.torn_bytes = torn_bytes
         page.files_missing = self._changes.missing
-        page.lanes, page.sequences = self._lanes.found, self._prompts.sequences
+        page.lanes, page.sequences = self._lanes.ordered, self._prompts.sequences
         if page.frames:
             page.frames[0].outcome = "open" if state.end is None else _ROOT.get(page.outcome, "open")
             self.touched.add(0)
@@ -250,33 +252,33 @@ class PageFold:
     def _compacted(self, event: facts.ContextCompacted) -> None:
         """Add a summary's cost to the step before it, and its request to the simulated cache."""
         usd = reply_usd(event.usage, self._state.begun.price, event.answerer)
-        wanted = self._strategy.upkeep(self._state) if self._strategy else None
+        effect = self._strategy.upkeep(self._state) if self._strategy else None
         if usd is not None and self.page.steps:
             step = self.page.steps[-1]
             step.usd = round((step.usd or 0.0) + usd, 6)
-        if event.usage.estimated and isinstance(wanted, Compact):
-            self._simulated.serve(wanted.ask.view, self._last_at, event.usage.prompt)
+        if event.usage.estimated and isinstance(effect, Compact):
+            self._simulated.serve(effect.ask.view, self._last_at, event.usage.prompt)
 
     def _rendered(self, event: facts.ModelReplied, at: float) -> tuple[list[int], Served]:
         """Return the prompt that the reply answers, and the cache's result for it."""
         if self._strategy is None:
             return [], recorded(event.usage)
-        view = self._asked or self._strategy.render(self._state)
+        view = self._completion_view or self._strategy.render(self._state)
         if event.prompt_digest and view.digest != event.prompt_digest and not self.page.unrendered:
             step = self._state.step + 1
             self.page.unrendered = (
                 f"from step {step} on, prompts are rendered by the current rules and differ from those sent"
             )
         frame = self._state.running.id
-        triples, same = self._prompts.add(frame, view, appends=self._strategy.prefix_stable)
+        triples, shared = self._prompts.add(frame, view, appends=self._strategy.prefix_stable)
         if event.usage.estimated and not self._imported:
             self.page.simulated = MINIMUM_TOKENS
             return triples, self._simulated.serve(view, self._last_at, event.usage.prompt)
         cached = event.usage.cache_read or event.usage.cache_write_5m or event.usage.cache_write_1h
         # A program or a recorded agent began another conversation, or the recording does not state what was cached.
-        if (same == 0 and (self._asked is not None or self._imported)) or (self._imported and not cached):
-            same = -1
-        return triples, recorded(event.usage, self._breaks.why(frame, at, event.usage, same, len(view.messages)))
+        if (shared == 0 and (self._completion_view is not None or self._imported)) or (self._imported and not cached):
+            shared = -1
+        return triples, recorded(event.usage, self._breaks.reason(frame, at, event.usage, shared, len(view.messages)))
 
     def _completion(self, record: Record, before: State) -> View | None:
         """Return the prompt that a record answers, if a program sent it."""
@@ -289,7 +291,7 @@ class PageFold:
             self._completions, self.page.unrendered = None, f"the program's own prompts cannot be shown: {error}"
             return None
 
-    def _told(self) -> Result | None:
+    def _last_result(self) -> Result | None:
         """Return the running frame's last turn if it is a result."""
         stack = self._state.stack
         turn = stack[-1].turns[-1] if stack and len(stack[-1].turns) else None
@@ -327,12 +329,12 @@ class PageFold:
 
 def _new_turns(before: State, after: State) -> list[Turn]:
     """Return the turns that one event added; they are at the end of a frame still on the stack."""
-    held = {frame.id: len(frame.turns) for frame in before.stack}
+    counts = {frame.id: len(frame.turns) for frame in before.stack}
     return [
         turn
         for frame in after.stack[-2:]
-        if frame.id in held and len(frame.turns) > held[frame.id]
-        for turn in frame.turns[held[frame.id] :]
+        if frame.id in counts and len(frame.turns) > counts[frame.id]
+        for turn in frame.turns[counts[frame.id] :]
     ]
 
 

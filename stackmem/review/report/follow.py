@@ -40,7 +40,7 @@ class FollowedRun:
         """
         self._folder, self._tail, self._at_once = folder, RunTail(folder), at_once
         self._changes = TreeChanges({}, NO_HISTORY)
-        self._stated: Stated | None = None
+        self._statement: Stated | None = None
         self._fresh: Iterator[Record] | None = None
         self._stores, self._tree = list[Path](), ""
         self.fold = PageFold(folder.resolve().name, texts, prompts, self._changes, sources_of(folder))
@@ -67,10 +67,10 @@ class FollowedRun:
         else:
             self._fresh = None
         page = self.fold.close(self._tail.torn_bytes)
-        if self._stated is None and self.fold.imported:
-            self._stated = stated_by_recording(self._folder)
-        if self._stated is not None:
-            page.strategy, page.stated_usd = self._stated.shown_strategy, self._stated.recorded_usd
+        if self._statement is None and self.fold.imported:
+            self._statement = stated_by_recording(self._folder)
+        if self._statement is not None:
+            page.strategy, page.stated_usd = self._statement.shown_strategy, self._statement.recorded_usd
         page.reading = "" if self._fresh is None else self._told_so_far()
         if page.reading:
             page.outcome = READING
@@ -80,8 +80,8 @@ class FollowedRun:
 
     def _told_so_far(self) -> str:
         """Describe a partly read trace; how it ended is known if there is a result."""
-        whole = max(1, (self._folder / TRACE).stat().st_size)
-        progress = f"{min(1.0, self._tail.read_bytes / whole):.0%} of the trace has been read so far."
+        size = max(1, (self._folder / TRACE).stat().st_size)
+        progress = f"{min(1.0, self._tail.read_bytes / size):.0%} of the trace has been read so far."
         result = read_result(self._folder / "result.json")
         if result is None:
             return progress
@@ -97,7 +97,7 @@ class FollowedRun:
                 pairs[self._tree, tree] = None
             self._tree = tree or self._tree
         if pairs or (self._tree and self._changes.missing == NO_HISTORY):
-            found = changes(self._stores, list(pairs))
-            self._changes.between.update(found.between)
-            if found.missing or self._changes.missing == NO_HISTORY:
-                self._changes.missing = found.missing
+            tree_changes = changes(self._stores, list(pairs))
+            self._changes.between.update(tree_changes.between)
+            if tree_changes.missing or self._changes.missing == NO_HISTORY:
+                self._changes.missing = tree_changes.missing

@@ -37,7 +37,7 @@ class Lanes:
         self._texts = texts
         self._heap = Heap()
         self._lanes: dict[str, Lane] = {}
-        self.found: list[Lane] = []  # in order of first allocation
+        self.ordered: list[Lane] = []  # in order of first allocation
         self.touched: set[str] = set()  # names whose lane changed; the reader clears it
 
     def see(self, heap: Heap, step: int) -> None:
@@ -82,7 +82,7 @@ class Lanes:
         self.touched.add(name)
         if name not in self._lanes:
             self._lanes[name] = Lane(name, [], [], [])
-            self.found.append(self._lanes[name])
+            self.ordered.append(self._lanes[name])
         return self._lanes[name]
 
     def _ended(self, lane: Lane, step: int) -> None:

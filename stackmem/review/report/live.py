@@ -20,7 +20,7 @@ from .view import PageContent, pictures_of
 
 _LISTS = ("frames", "steps", "before", "lanes", "sequences")
 _SCALARS = tuple(field.name for field in fields(RunPage) if field.name not in _LISTS)
-_KEPT = 500  # changes kept for pages that lost their connection
+_MAX_CHANGES = 500  # changes kept for pages that lost their connection
 
 
 class LiveRun:
@@ -40,7 +40,7 @@ class LiveRun:
         )
         self._page: RunPage | None = None
         self._sent = _Sent()
-        self._changes: deque[tuple[int, bytes]] = deque(maxlen=_KEPT)
+        self._changes: deque[tuple[int, bytes]] = deque(maxlen=_MAX_CHANGES)
         self.version = 0  # number of changes
 
     def refresh(self, seconds: float = inf) -> int:
@@ -71,7 +71,7 @@ class LiveRun:
 
     def _keep(self, change: bytes) -> None:
         self._changes.append((self.version, change))
-        while len(self._changes) > 1 and sum(len(kept) for _, kept in self._changes) > self._kept_bytes:
+        while len(self._changes) > 1 and sum(len(data) for _, data in self._changes) > self._kept_bytes:
             self._changes.popleft()
 
     def content(self) -> tuple[int, bytes]:
@@ -85,8 +85,8 @@ class LiveRun:
         with self._lock:
             if not 0 < version <= self.version:
                 return None
-            found = [change for change in self._changes if change[0] > version]
-            return found if len(found) == self.version - version else None
+            changes = [change for change in self._changes if change[0] > version]
+            return changes if len(changes) == self.version - version else None
 
     def _note(self, page: RunPage, sent: _Sent) -> None:
         self._sent = sent

@@ -52,12 +52,12 @@ _PAGE = """<!doctype html>
 </html>
 """
 _LICENSE = "<!--\nuPlot, which draws the charts:\n{license}-->\n"
-_HELD = '<script type="application/octet-stream" id="held">{held}</script>\n'
+_DATA = '<script type="application/octet-stream" id="held">{held}</script>\n'
 
 
-def page(shown: PageContent) -> bytes:
+def page(content: PageContent) -> bytes:
     """Build a complete page for a file."""
-    return _run_page(gzip.compress(json.encode(shown), 9, mtime=0), ("single",), "", connects=False)
+    return _run_page(gzip.compress(json.encode(content), 9, mtime=0), ("single",), "", connects=False)
 
 
 def live_page(content: bytes, more: str) -> bytes:
@@ -71,10 +71,10 @@ def live_page(content: bytes, more: str) -> bytes:
 
 
 def _run_page(packed: bytes, last: Sequence[str], more: str, *, connects: bool) -> bytes:
-    held = _HELD.format(held=base64.b64encode(packed).decode())
+    data_html = _DATA.format(held=base64.b64encode(packed).decode())
     scripts = asset("vendor/uPlot.iife.min.js"), _program((*_MODULES, *last))
     license_text = _LICENSE.format(license=asset("vendor/uPlot.LICENSE"))
-    return _document(_STYLES, scripts, held, license_text + more, connects=connects)
+    return _document(_STYLES, scripts, data_html, license_text + more, connects=connects)
 
 
 def index_page() -> bytes:
@@ -83,7 +83,7 @@ def index_page() -> bytes:
     return _document(("page.css", "index.css"), ("", program), "", "", connects=True)
 
 
-def _document(styles: Sequence[str], scripts: tuple[str, str], held: str, more: str, *, connects: bool) -> bytes:
+def _document(styles: Sequence[str], scripts: tuple[str, str], data_html: str, more: str, *, connects: bool) -> bytes:
     """Build a page whose policy allows only its own style and two scripts: a plain one, then a module."""
     style = "".join(map(asset, styles)) + color_styles()
     plain, module = scripts
@@ -95,7 +95,7 @@ def _document(styles: Sequence[str], scripts: tuple[str, str], held: str, more: 
         f"{connect}base-uri 'none'; form-action 'none'"
     )
     first = f"<script>{plain}</script>\n" if plain else ""
-    body = f'{held}{first}<script type="module">{module}</script>\n'
+    body = f'{data_html}{first}<script type="module">{module}</script>\n'
     return _PAGE.format(policy=policy, more=more, style=style, body=body).encode()
 
 

@@ -65,7 +65,7 @@ class _FramePrompts:
         self.messages: Log[Message] = Log()
         self.spots: list[Range] = []
         self.merged: list[Range] = []
-        self.known: dict[bytes, Range] = {}
+        self.ranges: dict[bytes, Range] = {}
 
 
 class Prompts:
@@ -89,22 +89,24 @@ class Prompts:
         Args:
             appends: Whether the strategy declares that a frame's messages are only appended to.
         """
-        held = self._conversations.get(frame)
-        first = held is None
-        if held is None:
+        frame_prompts = self._conversations.get(frame)
+        first = frame_prompts is None
+        if frame_prompts is None:
             self.sequences.append([])
             self._chars.append([0])
-            held = self._conversations[frame] = _FramePrompts(len(self.sequences) - 1)
-        same = _common(held.messages, view.messages, appends=appends)
-        if same < len(held.messages):
-            held.merged = _merged(held.spots[:same])
-            del held.spots[same:]
-        fresh = [self._message(held, view.messages[position]) for position in range(same, len(view.messages))]
-        held.merged = _merged(fresh, held.merged)
-        held.spots += fresh
-        held.messages = view.messages
-        flat = [bound for one in (*self._before(view), *held.merged) for bound in one]
-        return flat, -1 if first else same
+            frame_prompts = self._conversations[frame] = _FramePrompts(len(self.sequences) - 1)
+        shared = _common(frame_prompts.messages, view.messages, appends=appends)
+        if shared < len(frame_prompts.messages):
+            frame_prompts.merged = _merged(frame_prompts.spots[:shared])
+            del frame_prompts.spots[shared:]
+        fresh = [
+            self._message(frame_prompts, view.messages[position]) for position in range(shared, len(view.messages))
+        ]
+        frame_prompts.merged = _merged(fresh, frame_prompts.merged)
+        frame_prompts.spots += fresh
+        frame_prompts.messages = view.messages
+        flat = [bound for item in (*self._before(view), *frame_prompts.merged) for bound in item]
+        return flat, -1 if first else shared
 
     def chars(self, triples: list[int]) -> int:
         """Count the characters of a prompt."""
@@ -119,8 +121,8 @@ class Prompts:
         """Return the ranges of the system prompt and the tools."""
         system = self._standing.get(view.system)
         if system is None:
-            whole = ["s", self._texts.lines(view.system)]
-            system = self._standing[view.system] = self._append(0, [(whole, len(view.system))])
+            system_part = ["s", self._texts.lines(view.system)]
+            system = self._standing[view.system] = self._append(0, [(system_part, len(view.system))])
         tools = self._standing.get(view.tools)
         if tools is None:
             encoded = [
@@ -131,19 +133,19 @@ class Prompts:
             tools = self._standing[view.tools] = self._append(0, encoded)
         return _merged([system, tools])
 
-    def _message(self, held: _FramePrompts, message: Message) -> Range:
+    def _message(self, frame_prompts: _FramePrompts, message: Message) -> Range:
         key = json.encode(message)
-        if key not in held.known:
+        if key not in frame_prompts.ranges:
             encoded = [(self._encoded(part, message.role), part_chars(part)) for part in message.parts]
-            held.known[key] = self._append(held.sequence, encoded)
-        return held.known[key]
+            frame_prompts.ranges[key] = self._append(frame_prompts.sequence, encoded)
+        return frame_prompts.ranges[key]
 
-    def _append(self, sequence: int, told: list[tuple[list[Any], int]]) -> Range:
+    def _append(self, sequence: int, parts: list[tuple[list[Any], int]]) -> Range:
         start = len(self.sequences[sequence])
-        self.sequences[sequence] += [self._numbered(part) for part, _ in told]
+        self.sequences[sequence] += [self._numbered(part) for part, _ in parts]
         sums = self._chars[sequence]
-        sums += list(accumulate((chars for _, chars in told), initial=sums[-1]))[1:]
-        return sequence, start, start + len(told)
+        sums += list(accumulate((chars for _, chars in parts), initial=sums[-1]))[1:]
+        return sequence, start, start + len(parts)
 
     def _numbered(self, encoded: list[Any]) -> int:
         key = json.encode(encoded)
@@ -205,10 +207,10 @@ def _common(old: Log[Message], new: Log[Message], *, appends: bool) -> int:
 
 def _merged(ranges: Sequence[Range], onto: Sequence[Range] = ()) -> list[Range]:
     """Append ranges to ``onto``, joining adjacent ones."""
-    found = list(onto)
+    joined = list(onto)
     for sequence, start, end in ranges:
-        if found and found[-1][0] == sequence and found[-1][2] == start:
-            found[-1] = (sequence, found[-1][1], end)
+        if joined and joined[-1][0] == sequence and joined[-1][2] == start:
+            joined[-1] = (sequence, joined[-1][1], end)
         elif end > start:
-            found.append((sequence, start, end))
-    return found
+            joined.append((sequence, start, end))
+    return joined

@@ -22,13 +22,13 @@ class RunTail:
     def __init__(self, run_dir: Path) -> None:
         """Start before the first record, without reading yet."""
         self._folder = run_dir
-        self._place: tuple[int, int, str] | None = None  # bytes and records read, and the last digest
+        self._position: tuple[int, int, str] | None = None  # bytes and records read, and the last digest
         # length of the text after the last complete record: a line that is being written, or was cut off
         self.torn_bytes = 0
 
     @property
     def read_bytes(self) -> int:
-        return self._place[0] if self._place is not None else 0
+        return self._position[0] if self._position is not None else 0
 
     def fresh(self) -> Iterator[Record]:
         """Return the records that were not returned before. The first call returns all, including those of a fork's
@@ -37,12 +37,12 @@ class RunTail:
         Raises:
             TraceError: A line is broken, a parent is missing, or the file was changed.
         """
-        return self._all() if self._place is None else self._added(*self._place)
+        return self._all() if self._position is None else self._added(*self._position)
 
     def _all(self) -> Iterator[Record]:
         reader = RunReader(self._folder)
         for record in reader:
-            self._place = reader.read_bytes, record.seq, reader.digest
+            self._position = reader.read_bytes, record.seq, reader.digest
             yield record
         self.torn_bytes = reader.torn_bytes
 
@@ -61,7 +61,7 @@ class RunTail:
                     if line != b"\n":  # the newline of a record that was complete without it
                         record, digest = read_line(line[:-1], digest, number + 1)
                         number = record.seq
-                        self._place = read_bytes, number, digest
+                        self._position = read_bytes, number, digest
                         yield record
         except OSError as error:
             raise TraceError(f"the trace {path} cannot be read further: {error.strerror}") from error

@@ -23,32 +23,32 @@ class Texts:
 
     def __init__(self) -> None:
         self.items: list[str] = []  # the texts by number
-        self._known: dict[str, Ref] = {}
+        self._refs: dict[str, Ref] = {}
 
     def ref(self, text: str) -> Ref:
         """Return the reference of a text, composed if it was registered so, otherwise whole."""
-        known = self._known.get(text)
-        return self._whole(text) if known is None else known
+        reference = self._refs.get(text)
+        return self._plain_ref(text) if reference is None else reference
 
     def lines(self, text: str) -> Ref:
         """Register a text line by line, for texts that are repeated with one line changed, such as a heap index."""
-        if text in self._known or text.count("\n") < 2:
+        if text in self._refs or text.count("\n") < 2:
             return self.ref(text)
         *lines, last = text.split("\n")
-        pieces: list[Piece] = [self._whole(line + "\n") for line in lines]
-        self._known[text] = composed = [*pieces, self._whole(last)] if last else pieces
+        pieces: list[Piece] = [self._plain_ref(line + "\n") for line in lines]
+        self._refs[text] = composed = [*pieces, self._plain_ref(last)] if last else pieces
         return composed
 
     def around(self, text: str, inner: str) -> Ref:
         """Register a text that contains ``inner``, or a piece of it, below its first line; otherwise as a whole."""
         head, _, body = text.partition("\n")
         start = inner.find(body)
-        if text in self._known or len(body) < _SHORT_CHARS or start < 0:
+        if text in self._refs or len(body) < _SHORT_CHARS or start < 0:
             return self.ref(text)
-        position, before = self._whole(inner), _units(inner[:start])
+        position, before = self._plain_ref(inner), _units(inner[:start])
         piece: Piece = position if body == inner else (position, before, before + _units(body))
-        self._known[text] = [self._whole(head + "\n"), piece]
-        return self._known[text]
+        self._refs[text] = [self._plain_ref(head + "\n"), piece]
+        return self._refs[text]
 
     def value(self, value: Any, depth: int = 0) -> Any:
         """Encode a JSON value with its long texts replaced.
@@ -72,13 +72,13 @@ class Texts:
             case _:
                 return value
 
-    def _whole(self, text: str) -> int:
-        known = self._known.get(text)
-        if isinstance(known, int):
-            return known
+    def _plain_ref(self, text: str) -> int:
+        reference = self._refs.get(text)
+        if isinstance(reference, int):
+            return reference
         self.items.append(text)
-        if known is None:
-            self._known[text] = len(self.items) - 1
+        if reference is None:
+            self._refs[text] = len(self.items) - 1
         return len(self.items) - 1
 
 
