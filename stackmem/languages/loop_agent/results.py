@@ -163,7 +163,7 @@ class LoopResults:
             return "\n\n".join([head, *self._sections])
         yield from self._write()
         lines, size = [head, self._location()], 0
-        for position, line in enumerate([*self._lines[False].shown, *self._lines[True].shown]):
+        for position, line in enumerate([*self._lines[False].texts, *self._lines[True].texts]):
             size += len(line) + 1
             if size > MAX_CHARS:
                 lines.append(f"({self.count - position:,} more)")
@@ -194,7 +194,7 @@ class _Lines:
     """One line for each outcome of one kind, as long as they could be shown."""
 
     def __init__(self) -> None:
-        self.shown: list[str] = []
+        self.texts: list[str] = []
         self._remaining_chars = MAX_CHARS
 
     def add(self, index: int, outcome: ActionOutcome) -> None:
@@ -202,8 +202,8 @@ class _Lines:
             return
         text = value_text(outcome.value if outcome.ok else (outcome.note or outcome.code))
         brief = " ".join(text[: _HEAD_CHARS * 2].split())[:_HEAD_CHARS]
-        self.shown.append(f"{index} {'ok' if outcome.ok else 'error'} {brief}")
-        self._remaining_chars -= len(self.shown[-1]) + 1
+        self.texts.append(f"{index} {'ok' if outcome.ok else 'error'} {brief}")
+        self._remaining_chars -= len(self.texts[-1]) + 1
 
 
 class LoopDone(Struct, frozen=True):

@@ -72,19 +72,19 @@ def bind_arguments(target: Target, call: CallTo) -> dict[str, Any] | str:
     names = [param.name for param in target.params]
     if len(call.values) > len(names):
         return f"{_signature(target)} takes {len(names)} arguments, {len(call.values)} are given"
-    found = dict(zip(names, call.values, strict=False))
+    by_name = dict(zip(names, call.values, strict=False))
     short = dict(zip(_BUILT_IN[target.name][1], names, strict=True)) if target.name in _BUILT_IN else {}
-    for given, value in call.keywords:
-        name = given if given in names else short.get(given, "")
+    for keyword, value in call.keywords:
+        name = keyword if keyword in names else short.get(keyword, "")
         if not name:
-            return f"{_signature(target)} has no parameter {given}"
-        if name in found:
+            return f"{_signature(target)} has no parameter {keyword}"
+        if name in by_name:
             return f"{_signature(target)} is given {name} twice"
-        found[name] = value
-    missing = [param.name for param in target.params if param.required and param.name not in found]
+        by_name[name] = value
+    missing = [param.name for param in target.params if param.required and param.name not in by_name]
     if missing:
         return f"{_signature(target)} needs {', '.join(missing)}"
-    return {**{each.name: each.default for each in target.params if not each.required}, **found}
+    return {**{each.name: each.default for each in target.params if not each.required}, **by_name}
 
 
 def _addressee(call: CallTo) -> Any:
@@ -104,10 +104,10 @@ def fault_of(world: PlaybookState, agent: AgentState, call: CallTo, pending: Col
         target = find_target(world.program, agent.agent.name, each.name)
         if target is None:
             return unknown_name(world.program, agent.agent.name, each.name)
-        given = bind_arguments(target, each)
-        if isinstance(given, str):
-            return given
-        for name, value in given.items():
+        arguments = bind_arguments(target, each)
+        if isinstance(arguments, str):
+            return arguments
+        for name, value in arguments.items():
             if name == "artifact_name" and target.book is None and isinstance(value, Variable):
                 continue
             for variable in variables_in(value):
@@ -118,16 +118,16 @@ def fault_of(world: PlaybookState, agent: AgentState, call: CallTo, pending: Col
 
 def unknown_name(program: PlaybookProgram, agent: str, name: str) -> str:
     """Build the message for an unknown name, listing the known ones (at most 30 playbooks)."""
-    known = list(islice(_names(program, agent), _MAX_LISTED + 1))
-    names = [*known[:_MAX_LISTED], *(["…"] if len(known) > _MAX_LISTED else []), *_BUILT_IN]
+    callable_names = list(islice(_names(program, agent), _MAX_LISTED + 1))
+    names = [*callable_names[:_MAX_LISTED], *(["…"] if len(callable_names) > _MAX_LISTED else []), *_BUILT_IN]
     return f"unknown playbook {name[:_MAX_NAME]}; known: {', '.join(names)}"
 
 
 def _names(program: PlaybookProgram, agent: str) -> Iterator[str]:
     """Yield the names an agent may call, its own first."""
     yield from program.names(agent)
-    for named in program.public.values():
-        yield from (f"{each}.{book.name}" for each, book in named if each != agent)
+    for books in program.public.values():
+        yield from (f"{each}.{book.name}" for each, book in books if each != agent)
 
 
 def artifact_name(world: PlaybookState, agent: AgentState, argument: Any, *, loading: bool) -> Any:
@@ -139,10 +139,10 @@ def artifact_name(world: PlaybookState, agent: AgentState, argument: Any, *, loa
     if not name:
         return argument
     value = agent.variables.get(name)
-    found = value if isinstance(value, str) else name
-    itself = loading and found not in world.artifacts and name in agent.variables
-    return f"${name}" if itself and (found == name or len(found) > LARGE_CHARS) else found
+    artifact = value if isinstance(value, str) else name
+    itself = loading and artifact not in world.artifacts and name in agent.variables
+    return f"${name}" if itself and (artifact == name or len(artifact) > LARGE_CHARS) else artifact
 
 
-def _is_variable_name(given: Any) -> bool:
-    return isinstance(given, str) and given[:1] == "$" and given[1:].isidentifier()
+def _is_variable_name(value: Any) -> bool:
+    return isinstance(value, str) and value[:1] == "$" and value[1:].isidentifier()

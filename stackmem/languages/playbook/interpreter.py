@@ -43,14 +43,14 @@ def check_inputs(program: PlaybookProgram, entry: str, inputs: Mapping[str, Any]
     if entry or not program.plain_triggers:
         entries_of(program, entry, inputs)
         return
-    known = list(dict.fromkeys(param.name for _, book in program.all() for param in book.params))
+    names = list(dict.fromkeys(param.name for _, book in program.all() for param in book.params))
     for name in inputs:
-        _must_be_known(name.lstrip("$"), known)
+        _must_be_known(name.lstrip("$"), names)
 
 
-def _must_be_known(name: str, known: list[str]) -> None:
-    if name not in known:
-        raise UsageError(f"the program has no input {name[:80]!r}; known: {', '.join(known) or 'none'}")
+def _must_be_known(name: str, names: list[str]) -> None:
+    if name not in names:
+        raise UsageError(f"the program has no input {name[:80]!r}; known: {', '.join(names) or 'none'}")
 
 
 def entries_of(program: PlaybookProgram, entry: str, inputs: Mapping[str, Any]) -> Entries:
@@ -63,20 +63,20 @@ def entries_of(program: PlaybookProgram, entry: str, inputs: Mapping[str, Any]) 
     Raises:
         UsageError: No playbook has this name, or the inputs do not match its parameters.
     """
-    chosen = choose_entries(program, entry)
-    known = list(dict.fromkeys(param.name for _, book in chosen for param in book.params))
-    given = {name.lstrip("$"): value for name, value in inputs.items()}
-    for name in given:
-        _must_be_known(name, known)
-    missing = [param.name for _, book in chosen for param in book.params if param.required and param.name not in given]
+    starts = choose_entries(program, entry)
+    names = list(dict.fromkeys(param.name for _, book in starts for param in book.params))
+    values = {name.lstrip("$"): value for name, value in inputs.items()}
+    for name in values:
+        _must_be_known(name, names)
+    missing = [param.name for _, book in starts for param in book.params if param.required and param.name not in values]
     if missing:
         raise UsageError(f"the program needs the input {missing[0]}; give it as --input {missing[0]}=TEXT")
-    found: Entries = {}
-    for agent, book in chosen:
+    entries: Entries = {}
+    for agent, book in starts:
         defaults = {param.name: param.default for param in book.params if not param.required}
-        own = {param.name: given[param.name] for param in book.params if param.name in given}
-        found.setdefault(agent.name, []).append((book, {**defaults, **own}))
-    return found
+        own = {param.name: values[param.name] for param in book.params if param.name in values}
+        entries.setdefault(agent.name, []).append((book, {**defaults, **own}))
+    return entries
 
 
 def choose_entries(program: PlaybookProgram, entry: str) -> list[tuple[PlaybookAgent, Playbook]]:
@@ -84,11 +84,11 @@ def choose_entries(program: PlaybookProgram, entry: str) -> list[tuple[PlaybookA
     every = list(program.all())
     if entry:
         owner, _, name = entry.rpartition(".")
-        found = [pair for pair in every if pair[1].name == name and (not owner or pair[0].name == owner)]
-        if not found:
+        matches = [pair for pair in every if pair[1].name == name and (not owner or pair[0].name == owner)]
+        if not matches:
             text = ", ".join(book.name for _, book in every)
             raise UsageError(f"cannot start with {entry[:80]!r}, an unknown playbook; known: {text}")
-        return found[:1]
+        return matches[:1]
     begin = [pair for pair in every if pair[1].begins()]
     if begin:
         return begin
@@ -152,16 +152,16 @@ def _run_turn(thread: _Thread) -> Routine:
         thread.send = "\n".join(thread.here.agent.inbox.pop(thread.waits.source))
         thread.waits = None
     try:
-        asked = thread.doing.send(thread.send)
-        while not isinstance(asked, Waiting):
+        operation = thread.doing.send(thread.send)
+        while not isinstance(operation, Waiting):
             try:
-                answer = yield asked
+                answer = yield operation
             except Halted as refused:
                 # the playbook line that made the request adds its location to the halt
-                asked = thread.doing.throw(refused)
+                operation = thread.doing.throw(refused)
             else:
-                asked = thread.doing.send(answer)
-        thread.waits = asked
+                operation = thread.doing.send(answer)
+        thread.waits = operation
     except StopIteration as stop:
         thread.value, thread.done = stop.value, True
 
@@ -240,8 +240,8 @@ def _run_frame(here: PlaybookExecution, frame: PlaybookFrame, called: str) -> Ro
             return value
         match turn.end.to if turn.end else "call":
             case "user":
-                said = yield from ask_person(here, f"({frame.location}) your answer")
-                lines.append(f"User said: {said}")
+                user_reply = yield from ask_person(here, f"({frame.location}) your answer")
+                lines.append(f"User said: {user_reply}")
             case "other" if isinstance(turn.end, Yielded):
                 lines.append((yield from wait_for(here, turn.end.other)))
             case "return":
@@ -269,14 +269,14 @@ def _count_miss(here: PlaybookExecution, frame: PlaybookFrame, turn: Turn, reply
     if frame.misses > MAX_MISSES:
         message = f"{frame.misses} replies in a row broke the contract; the last: {turn.fault}"
         raise _halt(here, frame, "Contract Broken", message, as_text(turn.text or reply))
-    what = f"what? {turn.fault}" + (f" (at {shown_text!r})" if shown_text else "")
-    here.agent.log.add("HIGH", what)
+    question = f"what? {turn.fault}" + (f" (at {shown_text!r})" if shown_text else "")
+    here.agent.log.add("HIGH", question)
     rest = "Nothing from there on was performed, and calls queued before it were dropped; queue them again."
     if turn.keeps:
         rest = "Nothing from there on was performed; everything before it was, calls included."
-    left = f"{expected_lines(frame)}. {MAX_MISSES - frame.misses + 1} more such replies halt the program."
-    return _continuation(frame, [what, rest, left[0].upper() + left[1:]])
+    expected = f"{expected_lines(frame)}. {MAX_MISSES - frame.misses + 1} more such replies halt the program."
+    return _continuation(frame, [question, rest, expected[0].upper() + expected[1:]])
 
 
-def _halt(here: PlaybookExecution, frame: PlaybookFrame, kind: str, told: str, text: str) -> Halted:
-    return halt(kind, told, here.world.source_location(frame), text)
+def _halt(here: PlaybookExecution, frame: PlaybookFrame, kind: str, message: str, text: str) -> Halted:
+    return halt(kind, message, here.world.source_location(frame), text)

@@ -82,20 +82,20 @@ def _report_call(here: PlaybookExecution, queued: Queued, value: Any, text: str)
 def _make_call(here: PlaybookExecution, frame: PlaybookFrame, call: CallTo) -> Routine:
     """Make a call, after the calls nested in its arguments. Returns its value or a ``CallFailure``."""
     target = find_target(here.world.program, here.agent.agent.name, call.name)
-    given = bind_arguments(target, call) if target else "it is unknown"
-    if target is None or isinstance(given, str):
-        return CallFailure(str(given))
-    if target.book is None and "artifact_name" in given:
+    bindings = bind_arguments(target, call) if target else "it is unknown"
+    if target is None or isinstance(bindings, str):
+        return CallFailure(str(bindings))
+    if target.book is None and "artifact_name" in bindings:
         loading = target.name == "LoadArtifact"
-        given["artifact_name"] = artifact_name(here.world, here.agent, given["artifact_name"], loading=loading)
+        bindings["artifact_name"] = artifact_name(here.world, here.agent, bindings["artifact_name"], loading=loading)
     arguments: dict[str, Any] = {}
-    for name, value in given.items():
-        made = yield from _value(here, frame, value)
-        if isinstance(made, CallFailure):
-            return made
-        if reason := excess(made):
+    for name, value in bindings.items():
+        result = yield from _value(here, frame, value)
+        if isinstance(result, CallFailure):
+            return result
+        if reason := excess(result):
             return CallFailure(reason)
-        arguments[name] = made
+        arguments[name] = result
     if target.book is None:
         return (yield from call_built_in(here, frame, target.name, arguments))
     return (yield from here.play(target.agent, target.book, arguments, here.world.source_location(frame)))
@@ -105,25 +105,25 @@ def _value(here: PlaybookExecution, frame: PlaybookFrame, value: Any) -> Routine
     """Replace the variables and calls in a value by their results."""
     match value:
         case CallTo():
-            made = yield from _make_call(here, frame, value)
-            if not isinstance(made, CallFailure):
-                line = f"{call_text(value, 60)} returned {brief(as_text(made), 200)}"
+            result = yield from _make_call(here, frame, value)
+            if not isinstance(result, CallFailure):
+                line = f"{call_text(value, 60)} returned {brief(as_text(result), 200)}"
                 here.agent.log.add("MEDIUM", line)
-            return made
+            return result
         case list():
             items = []
             for each in value:
-                made = yield from _value(here, frame, each)
-                if isinstance(made, CallFailure):
-                    return made
-                items.append(made)
+                result = yield from _value(here, frame, each)
+                if isinstance(result, CallFailure):
+                    return result
+                items.append(result)
             return items
         case dict():
-            made = yield from _value(here, frame, list(value.values()))
-            return made if isinstance(made, CallFailure) else dict(zip(value, made, strict=True))
-    found = resolve(value, here.agent.variables)
-    missing = variables_in(found)
-    return CallFailure(f"${missing[0]} has no value, since the call that binds it failed") if missing else found
+            result = yield from _value(here, frame, list(value.values()))
+            return result if isinstance(result, CallFailure) else dict(zip(value, result, strict=True))
+    resolved = resolve(value, here.agent.variables)
+    missing = variables_in(resolved)
+    return CallFailure(f"${missing[0]} has no value, since the call that binds it failed") if missing else resolved
 
 
 def call_built_in(here: PlaybookExecution, frame: PlaybookFrame, name: str, arguments: dict[str, Any]) -> Routine:
@@ -217,7 +217,7 @@ def ask_person(here: PlaybookExecution, question: str) -> Routine:
 
 SAID_CHARS = 10 << 20
 """Maximum length of a message, including the artifacts in it."""
-_SHOWN = re.compile(r"Artifact\[([^\]\n]{1,200})\]")
+_ARTIFACT_MENTION = re.compile(r"Artifact\[([^\]\n]{1,200})\]")
 
 
 def save(world: PlaybookState, name: Any, summary: Any, content: Any) -> Routine:
@@ -253,8 +253,8 @@ def read_whole(world: PlaybookState, agent: AgentState, name: Any) -> Routine:
 
 
 def _no_artifact(world: PlaybookState, name: Any) -> str:
-    known = ", ".join(world.artifacts) or "none"
-    return f"unknown artifact {as_text(name)[:80]!r}; known: {known[:1000]}"
+    names = ", ".join(world.artifacts) or "none"
+    return f"unknown artifact {as_text(name)[:80]!r}; known: {names[:1000]}"
 
 
 def expand_artifacts(world: PlaybookState, text: str) -> Routine:
@@ -264,7 +264,7 @@ def expand_artifacts(world: PlaybookState, text: str) -> Routine:
     """
     parts, at, room = [], 0, SAID_CHARS
     read: dict[str, str] = {}
-    for match in _SHOWN.finditer(text):
+    for match in _ARTIFACT_MENTION.finditer(text):
         artifact = world.artifacts.get(match[1].strip())
         if artifact is None:
             return "", f"unknown artifact {match[1]!r}; save it before you show it"

@@ -47,13 +47,13 @@ def findings_of(program: PythonProgram) -> Iterator[Finding]:
     """Yield the findings on a program, in the order of its lines."""
     visitor = _Visitor(program)
     visitor.visit(program.tree)
-    yield from sorted(visitor.found, key=lambda each: (each[1].line, each[1].column))
+    yield from sorted(visitor.findings, key=lambda each: (each[1].line, each[1].column))
 
 
 class _Visitor(ast.NodeVisitor):
     def __init__(self, program: PythonProgram) -> None:
         self._program = program
-        self.found: list[Finding] = []
+        self.findings: list[Finding] = []
         self._depth = 0  # of functions around the node
         self._imported: dict[str, str] = {}
         self._own = {each.name for each in ast.walk(program.tree) if isinstance(each, ast.FunctionDef | ast.ClassDef)}
@@ -67,7 +67,7 @@ class _Visitor(ast.NodeVisitor):
                 self._imported |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
 
     def _add(self, severity: Severity, code: str, message: str, node: ast.expr | ast.stmt) -> None:
-        self.found.append((severity, ProgramFault(code, message, node.lineno, node.col_offset + 1)))
+        self.findings.append((severity, ProgramFault(code, message, node.lineno, node.col_offset + 1)))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         for each in (*node.decorator_list, *node.args.defaults, *(d for d in node.args.kw_defaults if d)):

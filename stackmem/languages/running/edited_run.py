@@ -132,7 +132,7 @@ class _Replay(Struct, frozen=True):
 
     stored: StoredRequest
     tape: Tape
-    begun: ProgramStarted  # the start of the program, with its edited text
+    program_start: ProgramStarted  # the start of the program, with its edited text
     texts: dict[str, str]  # changed sources, by digest
     state: State  # at the point of divergence
     limits: Limits
@@ -190,13 +190,13 @@ def _rerun(
     run_dir, before = opened.places.run, replay.tape.start.workspace
     text_of = _preferring(replay.texts, sources_of(run.folder))
     read = [answer.event.digest for answer in replay.tape.answers if isinstance(answer.event, SourceLoaded)]
-    for digest in (*filter(None, read), replay.begun.digest):
+    for digest in (*filter(None, read), replay.program_start.digest):
         keep_source(run_dir, text_of(digest))
 
     def moved(path: str) -> str:
         return opened.workspace.path + path.removeprefix(before) if Path(path).is_relative_to(before) else path
 
-    program_start, level = replay.begun, opened.workspace.level
+    program_start, level = replay.program_start, opened.workspace.level
     options = {name: moved(value) if name == "config" else value for name, value in program_start.options.items()}
     program_start = replace(
         program_start, path=moved(program_start.path), module_path=moved(program_start.module_path), options=options

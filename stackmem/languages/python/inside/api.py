@@ -58,10 +58,10 @@ def step(function: _Function) -> _Function:
     intent = (inspect.getdoc(function) or "").partition("\n\n")[0]
 
     @functools.wraps(function)
-    def run(*given: Any, **named: Any) -> Any:
+    def run(*arguments: Any, **keywords: Any) -> Any:
         _channel.enter(function.__name__, intent, function.__code__.co_firstlineno)
         try:
-            value = function(*given, **named)
+            value = function(*arguments, **keywords)
         except BaseException as error:
             _channel.leave(function.__name__, None, f"{type(error).__name__}: {error}")
             raise
@@ -87,8 +87,8 @@ def ask_all(
     most: int = 4,
 ) -> list[Any]:
     """Ask the model several things in parallel, at most ``most`` at a time. Returns the answers in order."""
-    given = {"schema": schema, "system": system, "model": model, "name": name}
-    answers: list[Any] = _channel.request("ask_all", prompts=list(prompts), most=most, **given)
+    options = {"schema": schema, "system": system, "model": model, "name": name}
+    answers: list[Any] = _channel.request("ask_all", prompts=list(prompts), most=most, **options)
     return answers
 
 
@@ -102,8 +102,8 @@ def work(
     model: str = "",
 ) -> Any:
     """Give the coding agent a task in a new frame. Returns its result as text, or as a value of the schema."""
-    given = {"returns": returns, "schema": schema, "model": model}
-    return _channel.request("work", task=task, name=name, inputs=inputs or {}, **given)
+    options = {"returns": returns, "schema": schema, "model": model}
+    return _channel.request("work", task=task, name=name, inputs=inputs or {}, **options)
 
 
 def shell(
@@ -115,8 +115,8 @@ def shell(
     env: dict[str, str] | None = None,
 ) -> Finished:
     """Run a command in the workspace. With ``check``, an exit code other than 0 raises ``EffectFailed``."""
-    given = {"timeout": timeout, "working_directory": working_directory, "env": env or {}}
-    ended = Finished(**_channel.request("shell", command=command, **given))
+    options = {"timeout": timeout, "working_directory": working_directory, "env": env or {}}
+    ended = Finished(**_channel.request("shell", command=command, **options))
     if check and ended.exit_code != 0:
         detail = f"exit {ended.exit_code}: {(ended.stderr or ended.stdout).strip()[-500:]}"
         raise EffectFailed("exit", detail, ended._asdict())

@@ -38,7 +38,7 @@ class EffectChannel:
     """Sends requests to stackmem and waits for their answers."""
 
     def __init__(self, folder: str, order: dict[str, Any], failure: type[Exception]) -> None:
-        self._place, self._order, self._failure = folder, order, failure
+        self._folder, self._order, self._failure = folder, order, failure
         self._number, self._notes, self._printed = 0, list[dict[str, Any]](), list[str]()
         self._open = 0
         self.clock = RunClock()
@@ -54,10 +54,10 @@ class EffectChannel:
     def leave(self, name: str, value: Any, failed: str) -> None:
         self._open -= 1
         try:
-            shown = value if isinstance(value, str) else to_json(value)
+            text = value if isinstance(value, str) else to_json(value)
         except (TypeError, ValueError, RecursionError):
-            shown = f"a {type(value).__name__}"
-        self._note({"note": "leave", "name": name, "result": (failed or shown)[:10_000], "failed": bool(failed)})
+            text = f"a {type(value).__name__}"
+        self._note({"note": "leave", "name": name, "result": (failed or text)[:10_000], "failed": bool(failed)})
 
     def _note(self, note: dict[str, Any]) -> None:
         self._flush()
@@ -97,7 +97,7 @@ class EffectChannel:
         return answer
 
     def _answer(self) -> dict[str, Any]:
-        path, pause = f"{self._place}/answer-{self._number - 1}.json", 0.0005
+        path, pause = f"{self._folder}/answer-{self._number - 1}.json", 0.0005
         while True:
             try:
                 with _open(path, encoding="utf-8") as file:
@@ -110,16 +110,16 @@ class EffectChannel:
     def _send(self, call: str, arguments: dict[str, Any]) -> None:
         self._flush()
         file, line, function = self._caller()
-        where = {"file": file, "line": line, "function": function}
-        where |= {"lines": self.journal.take(), "frames": self.journal.stack(sys._getframe(1))}
+        location = {"file": file, "line": line, "function": function}
+        location |= {"lines": self.journal.take(), "frames": self.journal.stack(sys._getframe(1))}
         try:
-            text = to_json({"call": call, "arguments": arguments, **where, "notes": self._notes})
+            text = to_json({"call": call, "arguments": arguments, **location, "notes": self._notes})
         except (TypeError, ValueError, RecursionError) as error:
             raise self._failure("bad_arguments", f"the arguments of {call} are not JSON values: {error}") from None
         if len(text) > _MAX_CHARS:
             raise self._failure("too_large", f"{call} has {len(text):,} characters, the limit is {_MAX_CHARS:,}")
         self._notes = []
-        path = f"{self._place}/ask-{self._number}.json"
+        path = f"{self._folder}/ask-{self._number}.json"
         with _open(f"{path}.tmp", "w", encoding="utf-8") as file_:
             file_.write(text)
         _replace(f"{path}.tmp", path)
@@ -137,7 +137,7 @@ class EffectChannel:
     def owns(self, file: str) -> bool:
         """Return whether a file is the program or a module of its workspace."""
         order = self._order
-        own = file == order["file"] or (file.startswith(order["home"] + "/") and not file.startswith(self._place))
+        own = file == order["file"] or (file.startswith(order["home"] + "/") and not file.startswith(self._folder))
         return own and "/site-packages/" not in file
 
     def report(self, error: BaseException) -> tuple[str, int]:
@@ -186,17 +186,17 @@ class Journal:
 
     def stack(self, frame: Any) -> list[dict[str, Any]]:
         """Return the frames of the program, innermost first. The last one is the program itself."""
-        found: list[dict[str, Any]] = []
+        frames: list[dict[str, Any]] = []
         base = {"name": "program", "file": self._order["file"], "line": self._order["line"]}
-        while frame is not None and len(found) < 50:
+        while frame is not None and len(frames) < 50:
             code = frame.f_code
             if code.co_name == "<module>" and code.co_filename == self._order["file"]:
                 base["line"] = max(1, frame.f_lineno or 1)  # 0 while the module is entered
             elif self._owns(code.co_filename):
                 view = {"name": code.co_name, "file": code.co_filename, "line": frame.f_lineno}
-                found.append(view | ({"variables": json_values(frame.f_locals)} if self._order["watched"] else {}))
+                frames.append(view | ({"variables": json_values(frame.f_locals)} if self._order["watched"] else {}))
             frame = frame.f_back
-        return [*found, base]
+        return [*frames, base]
 
 
 _JOURNAL_CHARS = 4_000_000
@@ -204,16 +204,16 @@ _JOURNAL_CHARS = 4_000_000
 
 def json_values(variables: dict[str, Any]) -> dict[str, Any]:
     """Return variables as JSON values; what is not a short one is shown as text."""
-    found = {}
+    values = {}
     for name, value in list(variables.items())[:100]:
         if isinstance(value, types.ModuleType | types.FunctionType | type):
             continue
         try:
             text = to_json(value)
-            found[name] = _loads(text) if len(text) <= 2_000 else f"{text[:200]}…"
+            values[name] = _loads(text) if len(text) <= 2_000 else f"{text[:200]}…"
         except BaseException:  # noqa: BLE001 - the program's classes may raise anything
-            found[name] = f"<{type(value).__name__}>"
-    return found
+            values[name] = f"<{type(value).__name__}>"
+    return values
 
 
 class RunClock:
@@ -327,11 +327,13 @@ _CODE = (".py", ".pyc", ".pyi", ".so", ".pth", ".zip", ".json.zip")
 
 def guard(folder: str, home: str, refusal: type[Exception]) -> None:
     """Refuse what a resumed run could not repeat. The hook cannot be removed."""
-    known = (folder + "/", "/dev/null")
+    allowed = (folder + "/", "/dev/null")
     installed = tuple({os.path.realpath(each) + "/" for each in (sys.prefix, sys.base_prefix, *_libraries())})
 
-    def refuse(what: str, instead: str) -> None:
-        raise refusal(f"{what} is not allowed in a program, because a resumed run could not repeat it; {instead}")
+    def refuse(subject: str, replacement: str) -> None:
+        raise refusal(
+            f"{subject} is not allowed in a program, because a resumed run could not repeat it; {replacement}"
+        )
 
     def is_inside(path: Any) -> bool:
         """Return whether a path is in the workspace, apart from installed packages."""
@@ -344,33 +346,33 @@ def guard(folder: str, home: str, refusal: type[Exception]) -> None:
         if not isinstance(path, str | bytes) or (isinstance(flags, int) and flags < 0):
             return
         name = os.path.abspath(os.fsdecode(path))
-        if name.startswith(known):
+        if name.startswith(allowed):
             return
         if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC):
             refuse(f"writing {os.path.basename(name)}", "use stackmem.write_file")
         if (is_inside(name) and not name.endswith(_CODE)) or name.startswith(("/proc/", "/dev/")):
             refuse(f"open of {os.path.basename(name)}", "use stackmem.read_file")
 
-    def hook(event: str, given: tuple[Any, ...]) -> None:
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open":
-            check_open(given[0], given[2])
+            check_open(arguments[0], arguments[2])
         elif event in _LISTING:
-            if is_inside(given[0]) and not _importing():
+            if is_inside(arguments[0]) and not _importing():
                 refuse(event, "use stackmem.list_files")
-        elif instead := _forbidden(event, given, folder):
-            refuse(event, instead)
+        elif replacement := _forbidden(event, arguments, folder):
+            refuse(event, replacement)
 
     sys.addaudithook(hook)
     _no_threads(lambda *_, **__: refuse("a thread", "use stackmem.ask_all, or do one thing after another"))
 
 
-def _forbidden(event: str, given: tuple[Any, ...], place: str) -> str:
+def _forbidden(event: str, arguments: tuple[Any, ...], folder: str) -> str:
     """Return what to use instead of something that is refused; empty if it is allowed."""
-    if given == (":memory:",) or event == "sqlite3.connect/handle":
+    if arguments == (":memory:",) or event == "sqlite3.connect/handle":
         return ""
-    if event == "os.rename" and str(given[0]).startswith(place + "/"):
+    if event == "os.rename" and str(arguments[0]).startswith(folder + "/"):
         return ""
-    return next((instead for name, instead in _FORBIDDEN.items() if event.startswith(name)), "")
+    return next((replacement for name, replacement in _FORBIDDEN.items() if event.startswith(name)), "")
 
 
 def _no_threads(refuse: Any) -> None:
@@ -447,20 +449,20 @@ def _run(channel: EffectChannel, order: dict[str, Any]) -> None:
         module.__file__ = order["file"]
         sys.modules[module.__name__] = module
         api: Any = sys.modules["stackmem"]
-        guard(os.path.abspath(channel._place), order["home"], api.NotAllowed)
+        guard(os.path.abspath(channel._folder), order["home"], api.NotAllowed)
         code = compile(text, order["file"], "exec")
         channel.journal.start()
         exec(code, module.__dict__)  # noqa: S102 - this is the runner
         value = module.__dict__[order["entry"]](**order["inputs"])
         try:
-            shown = _loads(to_json(value))
+            result = _loads(to_json(value))
         except (TypeError, ValueError, RecursionError) as error:
             raise TypeError(f"{order['entry']} returned a value that is not a JSON value: {error}") from None
     except BaseException as error:  # noqa: BLE001 - whatever ends the program is reported
         sys.settrace(None)
         report, line = channel.report(error)
         channel.end("raised", report=report, line=line)
-    channel.end("returned", value=shown)
+    channel.end("returned", value=result)
 
 
 if __name__ == "__main__":
