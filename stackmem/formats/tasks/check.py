@@ -66,14 +66,14 @@ def check_task(name: str, isolation: str | None, cwd: Path) -> Iterator[TaskFind
         remove_tree(scratch)
 
 
-def _twice(task: Task, what: str, verdicts: list[tuple[bool, str]], wanted: bool) -> TaskFinding:
+def _twice(task: Task, subject: str, verdicts: list[tuple[bool, str]], expected: bool) -> TaskFinding:
     passes = [passed for passed, _ in verdicts]
-    says = f"{what} {'passes' if passes[0] else 'fails'}"
+    says = f"{subject} {'passes' if passes[0] else 'fails'}"
     if passes[0] != passes[1]:
         return TaskFinding(
-            task.short_name, False, f"{what} passes once and fails once: {verdicts[passes.index(False)][1]}"
+            task.short_name, False, f"{subject} passes once and fails once: {verdicts[passes.index(False)][1]}"
         )
-    if passes[0] != wanted:
+    if passes[0] != expected:
         return TaskFinding(task.short_name, False, f"{says}, twice; it should not: {verdicts[0][1]}")
     return TaskFinding(task.short_name, True, f"{says}, twice")
 
@@ -95,8 +95,8 @@ def stub_passes(name: str, cwd: Path) -> bool:
 
 def _solutions(task: Task) -> list[Path]:
     """Return the folders with a ``solve.sh`` in step order, or an empty list if any is missing."""
-    found = [step.solution for step in task.steps] if task.steps else [task.solution]
-    return [] if None in found else [folder for folder in found if folder is not None]
+    solutions = [step.solution for step in task.steps] if task.steps else [task.solution]
+    return [] if None in solutions else [folder for folder in solutions if folder is not None]
 
 
 def _judge(subject: Subject, level: str, scratch: Path, *, solved: bool) -> tuple[bool, str]:

@@ -279,16 +279,20 @@ def _instruction(source: Path, edited: list[str]) -> str:
 
 def _solution(source: Path, files: _Files, edited: list[str], solution: Path) -> list[str]:
     """Write the example solution under the names of the stubs, matched by suffix in listed order."""
-    left = list(files.example)
+    unmatched = list(files.example)
     pairs = []
     for name in edited:
         match = next(
-            (example_name for example_name in left if PurePosixPath(example_name).suffix == PurePosixPath(name).suffix),
+            (
+                example_name
+                for example_name in unmatched
+                if PurePosixPath(example_name).suffix == PurePosixPath(name).suffix
+            ),
             None,
         )
         if match is None:
             return [f"it lacks an example of {name}, so the tests cannot be checked with a solution"]
-        left.remove(match)
+        unmatched.remove(match)
         pairs.append((match, name))
     lines = ["#!/bin/sh", "set -eu", 'here=$(cd "$(dirname "$0")" && pwd)', 'cp -R "$here/files/." .']
     for example, name in pairs:

@@ -116,10 +116,10 @@ def beneath(folder: Path, name: object) -> Path:
     Raises:
         UsageError: The path does not exist, or leads out of the folder.
     """
-    given = PurePosixPath(name) if isinstance(name, str) and name and "\0" not in name else None
-    if given is None or given.is_absolute() or ".." in given.parts:
+    relative = PurePosixPath(name) if isinstance(name, str) and name and "\0" not in name else None
+    if relative is None or relative.is_absolute() or ".." in relative.parts:
         raise UsageError(f"{folder} names {name!r} as a file; give paths inside the folder")
-    path = folder / given
+    path = folder / relative
     if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
         raise UsageError(f"{name!r} is not a file in {folder}; the folder is incomplete")
     return path

@@ -136,12 +136,12 @@ def _matching(environment: Path, source: str) -> list[Path]:
 def _refuse_through_links(work: Path, destination: Path, source: Path) -> None:
     """Raise if the target is behind a link, because an earlier COPY may have created links that lead outside."""
     inside = [path for path in (destination, *destination.parents) if path.is_relative_to(work)]
-    below = (
+    targets = (
         [destination / inner.relative_to(source) for inner in source.rglob("*")]
         if source.is_dir()
         else [destination / source.name]
     )
-    for path in (*inside, *below):
+    for path in (*inside, *targets):
         if path.is_symlink():
             raise UsageError(
                 f"environment/Dockerfile copies onto {path.relative_to(work)}, which is a link; put the files "
@@ -188,8 +188,8 @@ def read_dockerfile(path: Path) -> Recipe:
                 undone += [] if _copied(rest, here) else [line]
             case other if other not in _SILENT:
                 undone.append(line)
-    copies = tuple((source, _below(target, here)) for source, target in copied if _below(target, here))
-    undone += [f"COPY {source} {target}" for source, target in copied if not _below(target, here)]
+    copies = tuple((source, _inside(target, here)) for source, target in copied if _inside(target, here))
+    undone += [f"COPY {source} {target}" for source, target in copied if not _inside(target, here)]
     return Recipe(here, copies, tuple(undone))
 
 
@@ -208,7 +208,7 @@ def _copied(rest: str, here: str) -> list[tuple[str, str]]:
     return [(source, str(PurePosixPath(here, target)) + ("/" if to_folder else "")) for source in sources]
 
 
-def _below(target: str, workdir: str) -> str:
+def _inside(target: str, workdir: str) -> str:
     """Return the target relative to the working directory; empty if it is outside."""
     path = PurePosixPath(target)
     if not path.is_relative_to(workdir) or workdir == "/" or ".." in path.parts:

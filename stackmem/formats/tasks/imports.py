@@ -57,10 +57,10 @@ def import_summary(verdicts: Iterable[ImportVerdict]) -> list[str]:
             plain = reason.replace(each.folder or "\0", "…").splitlines()[0]
             reasons.setdefault(f"{'' if each.folder else 'refused: '}{plain}", []).append(each.name)
     for reason, names in sorted(reasons.items(), key=lambda item: (-len(item[1]), item[0])):
-        lines.append(f"  {len(names)} {_tasks(names)}: {reason} ({_named(names)})")
+        lines.append(f"  {len(names)} {_tasks(names)}: {reason} ({_name_list(names)})")
     passing = [each.name for each in all_verdicts if each.passes]
     if passing:
-        lines.append(f"  {len(passing)} {_tasks(passing)} whose checks pass without any work: {_named(passing)}")
+        lines.append(f"  {len(passing)} {_tasks(passing)} whose checks pass without any work: {_name_list(passing)}")
     return lines
 
 
@@ -77,6 +77,6 @@ def _tasks(items: list[ImportVerdict] | list[str]) -> str:
     return "task" if len(items) == 1 else "tasks"
 
 
-def _named(names: list[str]) -> str:
+def _name_list(names: list[str]) -> str:
     more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return ", ".join(names[:_MAX_NAMES]) + more

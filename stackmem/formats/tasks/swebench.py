@@ -102,9 +102,9 @@ def _records(path: Path) -> list[Any]:
 
 
 def _tests(instance: Instance, kind: str) -> list[str]:
-    given = getattr(instance, kind)
+    listing = getattr(instance, kind)
     try:
-        names = decode_json(given, list[str]) if isinstance(given, str) else given
+        names = decode_json(listing, list[str]) if isinstance(listing, str) else listing
     except msgspec.DecodeError as error:
         raise UsageError(f"its {kind} is not a list of tests ({error})") from error
     foreign = [name for name in names if "::" not in name or not name.split("::")[0].endswith(".py")]
@@ -130,9 +130,9 @@ def _fill(instance: Instance, repo: Path, folder: Path) -> list[str]:
     files = {name.split("::")[0] for group in names.values() for name in group}
     steering = {path for path in {**tested, **solved} if STEERS.fullmatch(PurePosixPath(path).name)}
     theirs = {path for path in steering if solved.get(path) != before.get(path)}
-    _place(clone, before, tested, folder / "tests", files | steering - theirs)
+    _write_patch(clone, before, tested, folder / "tests", files | steering - theirs)
     if instance.patch.strip():
-        _place(clone, before, solved, folder / "solution")
+        _write_patch(clone, before, solved, folder / "solution")
         write(folder / "solution" / "solve.sh", _SOLVES, run=True)
     write(folder / "environment" / "Dockerfile", dockerfile())
     write(folder / "instruction.md", instance.problem_statement.strip() + "\n")
@@ -144,7 +144,7 @@ def _fill(instance: Instance, repo: Path, folder: Path) -> list[str]:
     return notes if instance.patch.strip() else [*notes, "it has no patch, so it cannot be checked with a solution"]
 
 
-def _place(
+def _write_patch(
     clone: Clone,
     before: dict[str, CloneEntry],
     after: dict[str, CloneEntry],
@@ -155,9 +155,9 @@ def _place(
     changed = {path: entry for path, entry in after.items() if before.get(path) != entry or path in also}
     clone.write(changed, folder / "files")
     (folder / "files").mkdir(parents=True, exist_ok=True)
-    gone = [path for path in before if path not in after]
+    removed = [path for path in before if path not in after]
     lines = ["#!/bin/sh", "set -eu", 'here=$(cd "$(dirname "$0")" && pwd)']
-    lines += [f"rm -f -- {_shell(path)}" for path in gone]
+    lines += [f"rm -f -- {_shell(path)}" for path in removed]
     lines += ['cp -R "$here/files/." .']
     write(folder / "place.sh", "\n".join(lines) + "\n", run=True)
 
@@ -182,11 +182,11 @@ class Clone:
     """A local clone with a separate object store for the results of patches."""
 
     def __init__(self, folder: Path, scratch: Path) -> None:
-        """Raise ``UsageError`` if ``place`` is not a repository or git is missing."""
+        """Raise ``UsageError`` if ``folder`` is not a repository or git is missing."""
         self._program = shutil.which("git") or ""
         if not self._program:
             raise UsageError("git is not installed; install it to read a clone")
-        self._place = folder
+        self._folder = folder
         self._objects = scratch / "objects"
         self._objects.mkdir(parents=True)
         self._index = scratch / "index"
@@ -202,7 +202,7 @@ class Clone:
         try:
             listing = self._git("ls-tree", "-r", "-z", "--full-tree", f"{commit}^{{commit}}")
         except UsageError as error:
-            raise UsageError(f"the clone {self._place} does not have the commit {commit}; fetch it there") from error
+            raise UsageError(f"the clone {self._folder} does not have the commit {commit}; fetch it there") from error
         return _entries(listing)
 
     def patched(self, commit: str, *patches: str) -> dict[str, CloneEntry]:
@@ -215,7 +215,7 @@ class Clone:
         self._git("read-tree", f"{commit}^{{commit}}")
         for patch in filter(str.strip, patches):
             text = patch if patch.endswith("\n") else f"{patch}\n"
-            self._git("apply", "--cached", "--whitespace=nowarn", "-", given=text.encode("utf-8", "surrogateescape"))
+            self._git("apply", "--cached", "--whitespace=nowarn", "-", stdin=text.encode("utf-8", "surrogateescape"))
         listing = self._git("ls-files", "-s", "-z")
         return _entries(listing, id_at=1)
 
@@ -233,21 +233,21 @@ class Clone:
 
     def _contents(self, ids: set[str]) -> dict[str, bytes]:
         """Return the content of each object from git's batch output: ``ID blob SIZE``, newline, the bytes, newline."""
-        output = self._git("cat-file", "--batch", given="".join(f"{object_id}\n" for object_id in sorted(ids)).encode())
+        output = self._git("cat-file", "--batch", stdin="".join(f"{object_id}\n" for object_id in sorted(ids)).encode())
         contents, at = {}, 0
         while at < len(output):
             end = output.index(b"\n", at)
             name, kind, *size = output[at:end].decode().split()
             if kind == "missing":
-                raise UsageError(f"the clone {self._place} lacks the object {name}; fetch all of it there")
+                raise UsageError(f"the clone {self._folder} lacks the object {name}; fetch all of it there")
             if kind != "blob":
-                raise UsageError(f"the object {name} of {self._place} is not a file's content")
+                raise UsageError(f"the object {name} of {self._folder} is not a file's content")
             length = int(size[0])
             contents[name] = output[end + 1 : end + 1 + length]
             at = end + 2 + length
         return contents
 
-    def _git(self, *arguments: str, given: bytes = b"") -> bytes:
+    def _git(self, *arguments: str, stdin: bytes = b"") -> bytes:
         settings = [word for setting in _SAFE for word in ("-c", setting)]
         environment = {
             "PATH": os.defpath, "HOME": "/nonexistent", "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1",
@@ -260,15 +260,15 @@ class Clone:
             }  # fmt: skip
         try:
             process = subprocess.run(
-                [self._program, *settings, *arguments], cwd=self._place, env=environment, input=given,
+                [self._program, *settings, *arguments], cwd=self._folder, env=environment, input=stdin,
                 capture_output=True, timeout=_SECONDS, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise UsageError(f"git cannot read {self._place} ({error}); name a local clone with --repo") from error
+            raise UsageError(f"git cannot read {self._folder} ({error}); name a local clone with --repo") from error
         if process.returncode:
             error_lines = process.stderr.decode("utf-8", "replace").strip().splitlines()
             raise UsageError(
-                f"git {arguments[0]} failed in {self._place}: {error_lines[0][:300] if error_lines else 'no message'}"
+                f"git {arguments[0]} failed in {self._folder}: {error_lines[0][:300] if error_lines else 'no message'}"
             )
         return process.stdout
 

@@ -26,7 +26,7 @@ def json_calls(
     """Yield the calls in the JSON objects of a text.
 
     Args:
-        taken: Spans of the text that belong to other calls.
+        occupied: Spans of the text that belong to other calls.
         any_name: Whether to accept objects of exactly a call's shape even if their tool is not offered.
     """
     position, tries = read.text.find("{"), 0

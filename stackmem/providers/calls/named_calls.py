@@ -168,7 +168,7 @@ def _on_one_line(token: re.Match[str]) -> str:
 
 
 def _closing_bracket(text: str, start: int) -> tuple[int | None, str]:
-    """Return the end of the bracket at ``place`` and what is missing there; None if the text ends inside a string."""
+    """Return the end of the bracket at ``start`` and what is missing there; None if the text ends inside a string."""
     waiting: list[str] = []
     for match in _PYTHON_TOKEN.finditer(text, start):
         sign = match[0]

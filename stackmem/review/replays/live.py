@@ -72,19 +72,19 @@ def replay_live(
             raise UsageError("the run's request does not name a program; stackmem replay shows what its trace contains")
         calls, comparison = 0, FactComparison((run.folder / HISTORY, opened.places.run / HISTORY))
         for step in RecordWalk(run.records(), sources_of(run.folder)):
-            asked, seq = step.effect, step.record.seq
-            if seq <= begin.at or not is_call(asked) or not isinstance(step.record.event, _RESULTS):
+            effect, seq = step.effect, step.record.seq
+            if seq <= begin.at or not is_call(effect) or not isinstance(step.record.event, _RESULTS):
                 continue
             if observe is not None:
-                observe(asked)
+                observe(effect)
             follow_jobs(step.before, world.workspace)
-            event = perform(asked, world)
-            if _is_about_jobs(asked):
+            event = perform(effect, world)
+            if _is_about_jobs(effect):
                 continue  # its answer depends on the time
             difference = _difference(step.record.event, event, comparison, (run.folder, opened.places.run))
             if difference:
                 return LiveTools(
-                    run.id, level, calls, step.before.step, seq, brief_call(asked), difference,
+                    run.id, level, calls, step.before.step, seq, brief_call(effect), difference,
                     opened.missing, equal=False, differs_only_in=comparison.differs_only_in,
                 )  # fmt: skip
             calls += 1
@@ -95,16 +95,16 @@ def _of_program(run: Run) -> bool:
     return any(isinstance(record.event, ProgramStarted) for record in islice(run.records(), 3))
 
 
-def is_call(asked: object) -> TypeGuard[WorkspaceCall]:
+def is_call(effect: object) -> TypeGuard[WorkspaceCall]:
     """Return whether the effect happens only in the workspace."""
-    return isinstance(asked, UseTool | Verify) or (isinstance(asked, InvokeTool) and asked.tool in BUILT_IN)
+    return isinstance(effect, UseTool | Verify) or (isinstance(effect, InvokeTool) and effect.tool in BUILT_IN)
 
 
-def _is_about_jobs(asked: WorkspaceCall) -> bool:
+def _is_about_jobs(effect: WorkspaceCall) -> bool:
     """Return whether the call starts, shows or ends a job."""
-    if not isinstance(asked, UseTool):
+    if not isinstance(effect, UseTool):
         return False
-    return isinstance(asked.call, JobCall) or (isinstance(asked.call, RunCommand) and asked.call.background)
+    return isinstance(effect.call, JobCall) or (isinstance(effect.call, RunCommand) and effect.call.background)
 
 
 def brief_call(effect: WorkspaceCall) -> str:
@@ -112,9 +112,9 @@ def brief_call(effect: WorkspaceCall) -> str:
     if isinstance(effect, Verify):
         return f"verify {effect.command}"
     if isinstance(effect, InvokeTool):
-        given = effect.arguments
-        about = next((given[name] for name in ("command", "path", "folder") if name in given), "")
-        return f"{effect.tool} {str(about)[:_ABOUT_CHARS]}".strip()
+        arguments = effect.arguments
+        subject = next((arguments[name] for name in ("command", "path", "folder") if name in arguments), "")
+        return f"{effect.tool} {str(subject)[:_ABOUT_CHARS]}".strip()
     call = effect.call
     return " ".join([tool_name(call), *(str(getattr(call, name)) for name in call.__struct_fields__[:1])])
 

@@ -74,10 +74,10 @@ def replay_model(
         raise UsageError("step 0 is the run's start; choose a step from 1")
     recorded, tail = _recorded(run, moment.record.seq)
     _refuse_seams(tail, first)
-    made: list[tuple[facts.Event, State]] = []
+    new_facts: list[tuple[facts.Event, State]] = []
 
     def note(event: facts.Event, after: State) -> None:
-        made.append((event, after))
+        new_facts.append((event, after))
         if observe is not None:
             observe(event, after)
 
@@ -88,14 +88,14 @@ def replay_model(
         clock = iter([record.event.elapsed_seconds for record in tail if isinstance(record.event, facts.ClockRead)])
         world.clock = lambda: next(clock, moment.before.seconds)
         if moment.before.session is not None:
-            world.person = RecordedPerson(tail, made)
-        end = _play(run, moment, world, (tail, made), note, interrupts)
+            world.person = RecordedPerson(tail, new_facts)
+        end = _play(run, moment, world, (tail, new_facts), note, interrupts)
         if interrupts.signal not in (0, signal.SIGINT):
             raise SystemExit(128 + interrupts.signal)
         if interrupts.signal:
             raise KeyboardInterrupt
         comparison = FactComparison((run.folder / HISTORY, opened.places.run / HISTORY))
-        equal, step, difference = _compared(tail, made, comparison)
+        equal, step, difference = _compared(tail, new_facts, comparison)
         return Rerun(
             run=run.id,
             isolation=opened.workspace.level,
@@ -116,16 +116,16 @@ def _play(
     run: Run,
     moment: StepMoment,
     world: World,
-    kept: tuple[list[Record], list[tuple[facts.Event, State]]],
+    logs: tuple[list[Record], list[tuple[facts.Event, State]]],
     note: Callable[[facts.Event, State], None],
     interrupts: Interrupts,
 ) -> State:
     """Run the loop from the step to the end."""
-    tail, made = kept
+    tail, new_facts = logs
     state = moment.before
     decider = decider_at(run.records(), sources_of(run.folder), moment.record.seq)
     if world.program is not None:
-        world.program.among = partial(in_recorded_order, tail, made)
+        world.program.among = partial(in_recorded_order, tail, new_facts)
     return play(decider.decide(state), state, decider, world, note, interrupts)
 
 
@@ -168,7 +168,7 @@ def _refuse_seams(tail: list[Record], first: int) -> None:
 
 
 def _compared(
-    tail: list[Record], made: list[tuple[facts.Event, State]], comparison: FactComparison
+    tail: list[Record], new_facts: list[tuple[facts.Event, State]], comparison: FactComparison
 ) -> tuple[int, int, str]:
     """Return the number of equal facts, and the step and description of the first difference."""
     cut = not isinstance(tail[-1].event, facts.RunEnded | facts.ChecksReturned)
@@ -177,12 +177,16 @@ def _compared(
             tail, cut = tail[:position], True
             break
     equal = 0
-    for record, now in zip_longest(tail, made):
+    for record, now in zip_longest(tail, new_facts):
         if record is None:
             message = f"the recording ends at record {tail[-1].seq}, now {brief(now[0])} follows"
             return (equal, 0, "") if cut else (equal, now[1].step, message)
         if now is None:
-            return equal, made[-1][1].step, f"record {record.seq}: recorded {brief(record.event)}, now the run is over"
+            return (
+                equal,
+                new_facts[-1][1].step,
+                f"record {record.seq}: recorded {brief(record.event)}, now the run is over",
+            )
         if not comparison.equal(record.event, now[0]):
             description = explain_rerun_difference(record.seq, without_counts(record.event), without_counts(now[0]))
             return equal, now[1].step, description

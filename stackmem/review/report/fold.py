@@ -80,11 +80,11 @@ class Breaks:
         self._last: dict[str, _Last] = {}
 
     def reason(self, frame: str, at: float, usage: Usage, shared: int, messages: int) -> str:
-        """Return the reason; empty if the cache still had the frame's last request, or ``same`` is negative: none.
+        """Return the reason; empty if the cache still had the frame's last request, or ``shared`` is negative: none.
 
         Args:
             at: Time of the reply.
-            same: Messages that start both the frame's last prompt and this one; -1 for a frame's first prompt.
+            shared: Messages that start both the frame's last prompt and this one; -1 for a frame's first prompt.
             messages: Number of messages in this prompt.
         """
         last = self._last.get(frame)
