@@ -293,11 +293,9 @@ def _request(question: Question, completion: Complete, state: State, rank: int) 
 def _messages(completion: Complete) -> tuple[Message, ...]:
     if completion.schema is None:
         return completion.messages
-    instruction = (
-        f"Reply with one JSON value that fits this JSON Schema, and with nothing else:\n{_text(completion.schema)}"
-    )
+    rule = f"Reply with one JSON value that fits this JSON Schema, and with nothing else:\n{_text(completion.schema)}"
     *before, last = completion.messages
-    return (*before, Message(last.role, (*last.parts, Text(instruction))))
+    return (*before, Message(last.role, (*last.parts, Text(rule))))
 
 
 def _text(schema: dict[str, Any]) -> str:

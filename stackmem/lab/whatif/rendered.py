@@ -257,7 +257,7 @@ class _Costs:
             summaries=summaries,
             lookups=self._lookups,
             estimated=estimated and summaries > 0,
-            loss=self._sight.found,
+            loss=self._sight.result,
             too_long_from=next((step for step, tokens in self._prompts if tokens > window_tokens), None),
         )
 

@@ -294,19 +294,15 @@ def interface_only(tool: KnownTool, step: ToolStep, pointer: Pointer, path: str)
         spelled = next((name for name in _spellings(tool, each.name) if name in params), None)
         if spelled is not None:
             raw = params[spelled]
-            may_be_variable = each.name in ("from", "by", "in", "list")
-            value = (
-                pointer.scope.by_name(raw, literal=each.name == "by") if may_be_variable else pointer.scope.resolve(raw)
-            )
+            is_name = each.name in ("from", "by", "in", "list")
+            value = pointer.scope.by_name(raw, literal=each.name == "by") if is_name else pointer.scope.resolve(raw)
             inputs[each.name] = plain_output(value)
         elif each.has_default:
             inputs[each.name] = pointer.scope.resolve(each.default)
         elif each.required:
             raise missing_parameter(tool.name, each.name)
-    spellings = {name for each in tool.inputs for name in _spellings(tool, each.name)}
-    inputs |= {
-        name: plain_output(pointer.scope.resolve(value)) for name, value in params.items() if name not in spellings
-    }
+    names = {name for each in tool.inputs for name in _spellings(tool, each.name)}
+    inputs |= {name: plain_output(pointer.scope.resolve(value)) for name, value in params.items() if name not in names}
     task = f"{tool.description.strip() or tool.name}\n\nThis is the step {step.head.name!r}."
     value = yield from _ask(step, pointer, path, task, inputs, tool.outputs, typed=True, bare=not tool.source)
     if tool.name == "rank_items" and not tool.source and not isinstance(value, list):

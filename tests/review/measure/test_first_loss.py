@@ -50,7 +50,7 @@ def under(run, strategy):
         if type(moment.event).__name__ == "ModelReplied":
             before = moment.before
             sight.see(moment.after.step, strategy.render(before), before)
-    return sight.found
+    return sight.result
 
 
 def flat(*replies, world=None):
