@@ -313,13 +313,13 @@ def usage(read: int, written: int, uncached: int = 10) -> Usage:
 
 def test_a_prefix_that_broke_is_explained_by_what_was_sent():
     breaks = Breaks()
-    assert breaks.why("frame-0", 0.0, usage(0, 1000), -1, 1) == ""
-    assert breaks.why("frame-0", 10.0, usage(1000, 100), 1, 3) == ""
-    assert "message 2 of 3 changed" in breaks.why("frame-0", 20.0, usage(300, 900), 1, 3)
-    assert breaks.why("frame-1", 21.0, usage(0, 900), -1, 1) == ""
-    assert "5.3 minutes ago" in breaks.why("frame-0", 340.0, usage(300, 900), 3, 5)
-    assert "the provider dropped its entry" in breaks.why("frame-0", 350.0, usage(0, 1300), 5, 7)
-    assert breaks.why("frame-0", 351.0, usage(0, 900), -1, 1) == ""  # another conversation
+    assert breaks.reason("frame-0", 0.0, usage(0, 1000), -1, 1) == ""
+    assert breaks.reason("frame-0", 10.0, usage(1000, 100), 1, 3) == ""
+    assert "message 2 of 3 changed" in breaks.reason("frame-0", 20.0, usage(300, 900), 1, 3)
+    assert breaks.reason("frame-1", 21.0, usage(0, 900), -1, 1) == ""
+    assert "5.3 minutes ago" in breaks.reason("frame-0", 340.0, usage(300, 900), 3, 5)
+    assert "the provider dropped its entry" in breaks.reason("frame-0", 350.0, usage(0, 1300), 5, 7)
+    assert breaks.reason("frame-0", 351.0, usage(0, 900), -1, 1) == ""  # another conversation
 
 
 def test_a_run_with_a_price_and_a_pop_before_its_first_step_is_shown(tmp_path):
