@@ -89,7 +89,9 @@ def _with_files(run_dir: Path, target: Path, state: State) -> str:
             hidden = hidden_again(folder, request.include, (target.parent, scratch.parent))
             make_upper(folder, scratch)
             with closing(Overlay(folder, scratch, hidden)) as overlay:
-                restore(History(target / HISTORY, work, overlay=overlay), target / HISTORY, work, state.tree, time.time())
+                restore(
+                    History(target / HISTORY, work, overlay=overlay), target / HISTORY, work, state.tree, time.time()
+                )
         else:
             work.mkdir()
             Snapshot(target / HISTORY, state.tree).write_into(work)
