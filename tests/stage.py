@@ -22,6 +22,7 @@ import stackmem
 from stackmem import Record, RunResult, TraceReader
 from stackmem.history.layer import UPPER
 from stackmem.trace.store import write_line
+from tests.forked import ForkedCommand, can_fork, run_forked
 from tests.in_process import command_line
 
 ROOT = Path(__file__).parents[1]
@@ -116,13 +117,22 @@ class Stage:
         return {**os.environ, "PYTHONPATH": str(ROOT), **places, **(more or {})}
 
     def run(
-        self, *arguments: object, env: Mapping[str, str] | None = None, cwd: Path | None = None, **more: Any
-    ) -> subprocess.CompletedProcess[str]:
-        """Run the program to its end."""
+        self, *arguments: object, env: Mapping[str, str] | None = None, cwd: Path | None = None,
+        fresh: bool = False, **more: Any,
+    ) -> subprocess.CompletedProcess[str]:  # fmt: skip
+        """Run the program to its end, in a fork of the test process, or in a ``fresh`` interpreter if that differs."""
+        place, environ = cwd or self.elsewhere, self.environ(env)
+        if not fresh and can_fork(environ, more):
+            return run_forked(self.arguments(*arguments), environ, place, timeout=100, **more)
         return subprocess.run(
-            self.arguments(*arguments), cwd=cwd or self.elsewhere, env=self.environ(env), capture_output=True,
-            text=True, stdin=subprocess.DEVNULL, check=False, timeout=100, **more,
+            self.arguments(*arguments), cwd=place, env=environ, capture_output=True, text=True,
+            stdin=subprocess.DEVNULL, check=False, timeout=100, **more,
         )  # fmt: skip
+
+    def python(self, code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """Run Python code to its end, in a fork of the test process; for code that kills itself."""
+        words = [sys.executable, "-c", code, *map(str, arguments)]
+        return run_forked(words, self.environ(), self.elsewhere, timeout=200)
 
     def call(
         self, *arguments: object, env: Mapping[str, str] | None = None, cwd: Path | None = None
@@ -130,11 +140,15 @@ class Stage:
         """Run the command line in this process, for tests that check only its text and exit code."""
         return command_line([*map(str, arguments)], self.environ(env), cwd or self.elsewhere)
 
-    def start(self, *arguments: object, env: Mapping[str, str] | None = None, **more: Any) -> subprocess.Popen[str]:
-        """Start the program in its own process group, as a terminal does."""
+    def start(
+        self, *arguments: object, env: Mapping[str, str] | None = None, fresh: bool = False, **more: Any
+    ) -> subprocess.Popen[str]:
+        """Start the program in its own process group, as a terminal does; in a fork or ``fresh``, like ``run``."""
         given: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
-        return subprocess.Popen(
-            self.arguments(*arguments), cwd=self.elsewhere, env=self.environ(env), text=True, process_group=0,
+        environ = self.environ(env)
+        kind = ForkedCommand if not fresh and can_fork(environ, more) else subprocess.Popen[str]
+        return kind(
+            self.arguments(*arguments), cwd=self.elsewhere, env=environ, text=True, process_group=0,
             **{**given, **more},
         )  # fmt: skip
 

@@ -14,13 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from tests.forked import START, become, can_fork, preload
+
 _CONTROL = re.compile(rb"\x1b\[[0-9;?<>=]*[ -/]*[@-~]|\x1b[()][A-Z0-9]|\x1b[=>78]")
 _ASKS_CURSOR = b"\x1b[6n"
 WAIT_SECONDS = 60.0
 
 
 class Terminal:
-    """A child process at a pseudo-terminal.
+    """A child process at a pseudo-terminal; a fork of the test process if it is ``python -m stackmem``.
 
     Attributes:
         raw: Everything that was written to the terminal.
@@ -29,12 +31,17 @@ class Terminal:
     def __init__(self, arguments: Sequence[str], environ: Mapping[str, str], cwd: Path, columns: int = 100) -> None:
         self.raw = b""
         self._answered = 0
+        forks = tuple(arguments[:3]) == START and can_fork(environ, {})
+        if forks:
+            preload()
         self._pid, self._fd = pty.fork()
         if not self._pid:
             os.chdir(cwd)
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))  # before the program reads it
             # Some test runners export the size of another terminal.
             own = {name: value for name, value in environ.items() if name not in {"COLUMNS", "LINES"}}
+            if forks:
+                become(arguments, own, cwd)
             os.execve(arguments[0], list(arguments), own)
         self.resize(columns)
 

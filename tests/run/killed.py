@@ -2,8 +2,6 @@
 
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +36,7 @@ resume(Path(sys.argv[2]), {}, os.environ, observe)
 
 def dies(stage: Stage, code: str, after: int, subject: Path, *more: str) -> bool:
     """Return whether the process was killed after that many facts; False if it ended before."""
-    ran = subprocess.run(
-        [sys.executable, "-c", code, str(after), str(subject), *more], cwd=stage.elsewhere, env=stage.environ(),
-        capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=100,
-    )  # fmt: skip
+    ran = stage.python(code, after, subject, *more)
     assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
     return ran.returncode == -signal.SIGKILL
 

@@ -2,8 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -55,10 +53,7 @@ def killed(stage: Stage, text: str, kind: str, item: int, many: int) -> Path:
     folder = stage.root / "program"
     folder.mkdir()
     (folder / "main.apl").write_text(text, encoding="utf-8")
-    ran = subprocess.run(
-        [sys.executable, "-c", RUN, str(folder), kind, str(item), str(many)], cwd=stage.elsewhere, env=stage.environ(),
-        capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=100,
-    )  # fmt: skip
+    ran = stage.python(RUN, folder, kind, item, many)
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     return stage.only_run()
 

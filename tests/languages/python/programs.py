@@ -4,8 +4,6 @@ import json
 import random
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,11 +97,7 @@ def killed(stage: Stage, path: Path, after: int, inputs: dict[str, Any], *more: 
     With one more word, its random numbers have a fixed seed.
     """
     before = set(stage.runs.iterdir()) if stage.runs.is_dir() else set()
-    ran = subprocess.run(
-        [sys.executable, "-c", RUN, path, str(after), json.dumps(inputs), f"script:{stage.root}/play.yaml", *more],
-        cwd=stage.elsewhere, env=stage.environ(), capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
-        timeout=200,
-    )  # fmt: skip
+    ran = stage.python(RUN, path, after, json.dumps(inputs), f"script:{stage.root}/play.yaml", *more)
     assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
     (folder,) = set(stage.runs.iterdir()) - before
     return folder

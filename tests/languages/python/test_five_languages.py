@@ -6,8 +6,6 @@ import os
 import random
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -133,11 +131,7 @@ def check(folder: Path) -> bool:
 def killed_and_resumed(stage: Stage, after: int, whole: list[str]) -> bool:
     """Kill the conversation after an event and resume it. Returns False if it ended before."""
     before = set(stage.runs.iterdir()) if stage.runs.is_dir() else set()
-    ran = subprocess.run(
-        [sys.executable, "-c", CHAT, str(stage.root), str(after), stage.script(*REPLIES), stage.runs, stage.work],
-        cwd=stage.elsewhere, env=stage.environ(), capture_output=True, text=True, stdin=subprocess.DEVNULL,
-        check=False, timeout=200,
-    )  # fmt: skip
+    ran = stage.python(CHAT, stage.root, after, stage.script(*REPLIES), stage.runs, stage.work)
     assert ran.returncode in (0, -signal.SIGKILL), ran.stderr
     (folder,) = set(stage.runs.iterdir()) - before
     if ran.returncode == 0:

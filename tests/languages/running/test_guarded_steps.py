@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -223,10 +221,7 @@ def test_a_kill_between_a_hook_and_its_step_repeats_neither(desk: Desk) -> None:
     expected = [(type(event).__name__, event.outcome) for event in events(whole.run.run_dir, HookRan)]
     for after in stops:
         before = set(desk.stage.runs.iterdir())
-        died = subprocess.run(
-            [sys.executable, "-c", KILL, str(after), program, desk.stage.runs, desk.stage.work],
-            env=desk.stage.environ(), capture_output=True, check=False, timeout=100,
-        )  # fmt: skip
+        died = desk.stage.python(KILL, after, program, desk.stage.runs, desk.stage.work)
         assert died.returncode == -signal.SIGKILL, died.stderr
         (run,) = set(desk.stage.runs.iterdir()) - before
         done = resume(run, {"yes": "true"}, dict(os.environ), person=Person(lambda _: None))

@@ -84,6 +84,7 @@ def test_the_page_is_opened_in_the_browser_of_the_person(stage, run, tmp_path):
 
 
 def test_without_a_browser_the_path_to_open_is_printed(stage, run, tmp_path):
-    ran = stage.run("view", "last", "--open", env={"BROWSER": str(tmp_path / "gone"), "PATH": str(tmp_path)})
+    environ = {"BROWSER": str(tmp_path / "gone"), "PATH": str(tmp_path)}
+    ran = stage.run("view", "last", "--open", env=environ, fresh=True)  # Python looks for browsers once
     assert ran.returncode == 2
     assert f"open {run / 'view.html'} yourself" in ran.stderr
