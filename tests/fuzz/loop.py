@@ -13,7 +13,8 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from random import Random
 from types import CodeType, FrameType
@@ -127,9 +128,16 @@ class Fuzzer:
         self.faults: dict[tuple[str, str], Fault] = {}
         self.tried = 0
         self.seeds = target.seeds()
+        self._import_libraries()
         for data in (*self.seeds, *corpus):
             self.try_one(data)
         self.by_seeds = len(self.lines.reached)
+
+    def _import_libraries(self) -> None:
+        """Read a seed without watching lines, because imports take twice as long if they are watched."""
+        self._place.mkdir(parents=True, exist_ok=True)
+        with suppress(Exception):  # the watched call reports it
+            self.target.read(self.seeds[0], self._place)
 
     def go_on(self, chance: Random, *, inputs: int = sys.maxsize, seconds: float = float("inf")) -> None:
         """Try this many further inputs, or run for this much processor time."""
@@ -196,9 +204,15 @@ def _bounded() -> Iterator[None]:
 
 
 def _files(prefixes: tuple[str, ...]) -> list[Path]:
-    return [path for path in sorted(Path(PACKAGE).rglob("*.py")) if str(path).startswith(prefixes)]
+    return [path for path in _modules() if str(path).startswith(prefixes)]
 
 
+@cache
+def _modules() -> tuple[Path, ...]:
+    return tuple(sorted(Path(PACKAGE).rglob("*.py")))
+
+
+@cache
 def _lines_of(path: Path) -> set[int]:
     waiting, lines = [compile(path.read_bytes(), str(path), "exec", dont_inherit=True)], set()
     module = waiting[0]
