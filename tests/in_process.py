@@ -1,7 +1,6 @@
 """Run the command line inside the test process, for tests that check only its text and exit code.
 
-Starting a process takes half a second. Tests of signals, terminals, start-up or process exit still need one:
-``Stage.run`` and ``Stage.start``.
+Tests of signals, terminals, start-up or process exit need a process: ``Stage.run`` and ``Stage.start``.
 """
 
 import os
