@@ -37,6 +37,8 @@ _OPTIONS = {"stdin", "stdout", "stderr", "text", "encoding", "errors", "process_
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
 _HANDLERS = {signal.SIGINT: signal.default_int_handler, **dict.fromkeys(_IGNORED, signal.SIG_IGN)}
 """The handlers that Python sets when it starts."""
+_IMPORTED_AGAIN = ("mcp.client.stdio",)
+"""Modules that keep the standard streams of the process that imported them."""
 _STREAMS = {"stdin": sys.__stdin__, "stdout": sys.__stdout__, "stderr": sys.__stderr__}
 _ENCODINGS = {name: (stream.encoding, stream.errors) for name, stream in _STREAMS.items() if stream}
 """The encoding and the error handler of each standard stream, which depend on the locale."""
@@ -129,6 +131,8 @@ def _forget_the_test() -> None:
     warnings.simplefilter("ignore")
     random.seed()
     plugins._installed.cache_clear()
+    for name in _IMPORTED_AGAIN:
+        sys.modules.pop(name, None)
 
 
 def _connect(descriptors: Sequence[int]) -> None:
