@@ -181,7 +181,7 @@ def lives(pid: int) -> bool:
 def test_a_bench_killed_and_restarted_gives_the_same_table(stage, tmp_path):
     tasks = slow_tasks(stage, 5)
     bench, whole = tmp_path / "bench", tmp_path / "whole"
-    running = stage.start("bench", *arguments(tasks, bench), fresh=True)  # multiprocessing keeps state of its own
+    running = stage.start("bench", *arguments(tasks, bench), fresh=True)  # a fork shares the state of multiprocessing
     eventually(lambda: (bench / LEDGER).exists() and (bench / LEDGER).read_bytes().count(b"\n") >= 2)
     family = children_of(running.pid)
     running.kill()
@@ -201,7 +201,7 @@ def test_a_bench_killed_and_restarted_gives_the_same_table(stage, tmp_path):
 def test_a_signal_keeps_what_is_finished_and_says_how_to_go_on(stage, tmp_path, number, code):
     tasks = slow_tasks(stage, 8)
     bench = tmp_path / "bench"
-    running = stage.start("bench", *arguments(tasks, bench), fresh=True)  # multiprocessing keeps state of its own
+    running = stage.start("bench", *arguments(tasks, bench), fresh=True)  # a fork shares the state of multiprocessing
     eventually(lambda: (bench / LEDGER).exists() and (bench / LEDGER).read_bytes().count(b"\n") >= 1)
     family = children_of(running.pid)
     os.kill(running.pid, number)
