@@ -163,8 +163,8 @@ class TraceWriter:
         Args:
             after: For a new file, the number of the record before its first one: that of a fork's parent.
             digest: That record's digest.
-            held: Continue after this end, under a lock that was acquired before the trace was read. The writer takes
-                over the lock. Anything after the end, such as a torn record, is cut off.
+            resume_from: Continue after this end, under a lock that was acquired before the trace was read. The writer
+                takes over the lock. Anything after the end, such as a torn record, is cut off.
             reserves: Reserve disk space, and release it when the disk is full, so that the run's end can be written.
 
         Raises:
