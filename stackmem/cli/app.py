@@ -108,8 +108,7 @@ def _plugin_command(name: str) -> Any:
 def _plugin_commands() -> dict[str, Any]:
     """Return the commands of plug-ins; used for unknown commands and in the help.
 
-    Raises:
-        UsageError: A plug-in cannot be used.
+    Raise UsageError if a plug-in cannot be used.
     """
     if _COMPLETING or not any_plugin():
         return {}

@@ -33,8 +33,7 @@ def container_command(
 ) -> tuple[str, list[str]]:
     """Return the engine's program and its argument list.
 
-    Raises:
-        UsageError: No engine is installed, or the folder's path cannot be mounted.
+    Raise UsageError if no engine is installed, or the folder's path cannot be mounted.
     """
     setting = environ.get("STACKMEM_ENGINE", "")
     engine = next((path for name in ((setting,) if setting else _ENGINES) if (path := _program(name, environ))), None)

@@ -134,8 +134,7 @@ def run_folder(name: str, runs_dir: str | None) -> Path:
 def kept_or_packed(name: str, runs_dir: str | None = None) -> Iterator[Path]:
     """Return a run's folder; an archive from ``trace pack`` is unpacked until the context ends.
 
-    Raises:
-        UsageError: No run has this name, or the file is not such an archive.
+    Raise UsageError if no run has this name, or the file is not such an archive.
     """
     path = Path(os.path.expanduser(name))
     if path.suffix == ".zip" and path.is_file():

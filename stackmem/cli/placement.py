@@ -28,11 +28,7 @@ def refuse_options_before_subcommands(command: Any) -> None:
 
 
 def _resolve(resolve: Callable[..., Any], ctx: Any, args: list[str]) -> Any:
-    """Find the subcommand, as ``resolve`` does.
-
-    Raises:
-        UsageError: Options of the group come before the subcommand.
-    """
+    """Find the subcommand, as ``resolve`` does. Raise UsageError if options of the group come before the subcommand."""
     name, subcommand, rest = resolve(ctx, args)
     typed = [param for param in ctx.command.params if _is_typed_option(param, ctx)]
     if typed:

@@ -112,8 +112,7 @@ class LiveMoments:
     def go_live(self) -> None:
         """Report the line at which the program continues, and each one after it.
 
-        Raises:
-            Halted: The watcher ends the program.
+        Raise Halted if the watcher ends the program.
         """
         self._live = True
         if self._last is not None:

@@ -57,11 +57,7 @@ class Log(Generic[T]):
         return self._view(buffer, self._length + 1)
 
     def without_last(self) -> Log[T]:
-        """Return all but the last item without copying.
-
-        Raises:
-            IndexError: The log is empty.
-        """
+        """Return all but the last item without copying. Raise IndexError if the log is empty."""
         if not self._length:
             raise IndexError("an empty log has no last item")
         base = self._buffer.base

@@ -81,8 +81,7 @@ def whole(text: str) -> str:
 def whole_value(value: Any, deepest: int = DEEPEST) -> Any:
     """Apply ``whole`` to every string of a JSON value.
 
-    Raises:
-        ValueError: The value is nested deeper than ``deepest``.
+    Raise ValueError if the value is nested deeper than ``deepest``.
     """
     if deepest < 0:
         raise ValueError("nested too deep")

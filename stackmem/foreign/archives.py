@@ -124,8 +124,7 @@ def _take_away(tree: UnpackedTree, parts: Parts) -> None:
 def unpack_folder(source: Path, tree: UnpackedTree) -> None:
     """Write the content of a folder: files, folders and links, but not the targets of links.
 
-    Raises:
-        OSError: A file cannot be read or written.
+    Raise OSError if a file cannot be read or written.
     """
     top = os.fsencode(source)
     for path, folders, files, fd in os.fwalk(top, onerror=_raise):

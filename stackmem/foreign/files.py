@@ -40,8 +40,7 @@ def descriptor_of_regular(path: StrPath, flags: int, mode: int = 0o600, *, dir_f
     """Open a regular file with the flags of ``os.open``, also for writing, if only a regular file may be at the
     path.
 
-    Raises:
-        OSError: The file cannot be opened, or is not a regular file.
+    Raise OSError if the file cannot be opened, or is not a regular file.
     """
     try:
         # Opening some devices has effects (a watchdog starts, a tape rewinds), so look before opening.
@@ -75,8 +74,7 @@ def read_regular(
 ) -> bytes:
     """Read a whole regular file of at most ``limit`` bytes.
 
-    Raises:
-        OSError: The file cannot be read, is not a regular file, or is larger than the limit.
+    Raise OSError if the file cannot be read, is not a regular file, or is larger than the limit.
     """
     with open_regular(path, follow=follow, dir_fd=dir_fd) as file:
         if os.fstat(file.fileno()).st_size > limit:
@@ -121,11 +119,7 @@ def copy_regular(source: StrPath, target: StrPath, limit: int) -> None:
 
 
 def bounded_blocks(file: BinaryIO, limit: int) -> Iterator[bytes]:
-    """Yield the content of an open file in blocks.
-
-    Raises:
-        OSError: The file is larger than the limit.
-    """
+    """Yield the content of an open file in blocks. Raise OSError if the file is larger than the limit."""
     if os.fstat(file.fileno()).st_size > limit:
         raise _too_large(limit, file.name)
     remaining = limit
@@ -139,8 +133,7 @@ def bounded_blocks(file: BinaryIO, limit: int) -> Iterator[bytes]:
 def bounded_lines(file: BinaryIO, limit: int = MAX_LINE_BYTES) -> Iterator[bytes]:
     """Yield the lines of an open file with their newlines; the last one may lack it.
 
-    Raises:
-        OSError: A line is longer than the limit.
+    Raise OSError if a line is longer than the limit.
     """
     number = 0
     while line := file.readline(limit + 1):

@@ -77,8 +77,7 @@ class Zipped:
     def unpack(self, into: Path) -> None:
         """Write every file below a folder, readable only for its owner. Existing files are not replaced.
 
-        Raises:
-            ArchiveError: A name leads out of the folder, or exists already.
+        Raise ArchiveError if a name leads out of the folder, or exists already.
         """
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         with UnpackedTree(into, replaces=False, folder_mode=0o700) as tree:

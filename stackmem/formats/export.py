@@ -143,10 +143,7 @@ def _predictions(run_or_folder: str, runs_dir: Path) -> list[Prediction]:
     """Return a prediction for the named run, or for every run below a folder of runs or of a bench.
 
     Repeated runs of one task with the same model and strategy get the suffixes ``#2``, ``#3`` and so on, in the order
-    of their names.
-
-    Raises:
-        UsageError: The folder contains no run, or a run has no patch.
+    of their names. Raise UsageError if the folder contains no run, or a run has no patch.
     """
     times: Counter[tuple[str, str]] = Counter()
     predictions = []
@@ -172,8 +169,7 @@ def _run_folders(run_or_folder: str, runs_dir: Path) -> list[Path]:
 def _prediction_text(predictions: Iterable[Prediction], *, by_instance: bool) -> Iterator[str]:
     """Format the predictions as JSON Lines, or as one object keyed by instance.
 
-    Raises:
-        UsageError: Two predictions are for the same instance, and an object has room for only one.
+    Raise UsageError if two predictions are for the same instance, and an object has room for only one.
     """
     if not by_instance:
         for prediction in predictions:

@@ -86,8 +86,7 @@ def import_file(file: Path, spelled: str | None, runs_dir: Path, session_id: str
 def sessions_of(file: Path) -> Iterator[tuple[RecordedSession, tuple[TimedFact, ...]]]:
     """Yield the sessions of a recording with their facts, without storing them.
 
-    Raises:
-        UsageError: The file cannot be read, or its format is unknown.
+    Raise UsageError if the file cannot be read, or its format is unknown.
     """
     try:
         for session in read_sessions(file):

@@ -61,8 +61,7 @@ class CheckedCopy:
     def put_back_steering(self) -> tuple[str, ...]:
         """Restore the files that control any check. Returns the names of those that differed.
 
-        Raises:
-            WorkspaceError: The copy cannot be written, or one of its files cannot be read.
+        Raise WorkspaceError if the copy cannot be written, or one of its files cannot be read.
         """
         for path in self.candidates:
             if path.rpartition(b"/")[2] in _REMOVED or path.endswith(b".tsbuildinfo"):
@@ -76,16 +75,14 @@ class CheckedCopy:
     def put_back_settings(self) -> tuple[str, ...]:
         """Restore the settings of test runners, although no initial file looks like a test.
 
-        Raises:
-            WorkspaceError: As ``put_back_steering``.
+        Raise WorkspaceError if as ``put_back_steering``.
         """
         return self.put_back(lambda path: steers(path) == "settings")
 
     def put_back(self, predicate: Callable[[bytes], bool]) -> tuple[str, ...]:
         """Restore the chosen files. Returns the names of those that differed.
 
-        Raises:
-            WorkspaceError: As ``put_back_steering``.
+        Raise WorkspaceError if as ``put_back_steering``.
         """
         other = []
         for path in filter(predicate, self.candidates):
@@ -103,8 +100,7 @@ class CheckedCopy:
     def remove_added(self, paths: Iterable[bytes]) -> tuple[str, ...]:
         """Remove files and folders that did not exist initially, and return their names.
 
-        Raises:
-            WorkspaceError: As ``put_back_steering``.
+        Raise WorkspaceError if as ``put_back_steering``.
         """
         added = [path for path in sorted({*paths}) if self.exists(path) and not self.existed(path)]
         for path in added:
@@ -276,8 +272,7 @@ def _is_opaque(path: bytes) -> bool:
 def open_above(root: int, path: bytes) -> tuple[int, bytes]:
     """Open the parent folder of a path without following links. Returns it with the file's name.
 
-    Raises:
-        OSError: The folder does not exist.
+    Raise OSError if the folder does not exist.
     """
     *parents, name = path.split(b"/")
     folder = os.dup(root)
@@ -294,8 +289,7 @@ def open_above(root: int, path: bytes) -> tuple[int, bytes]:
 def current(root: int, path: bytes) -> InitialFile | None:
     """Return the file at a path below an open folder, or None if there is none or a link leads there.
 
-    Raises:
-        WorkspaceError: The file cannot be read, or is too large.
+    Raise WorkspaceError if the file cannot be read, or is too large.
     """
     try:
         folder, name = open_above(root, path)

@@ -33,8 +33,7 @@ class PathState(Struct, frozen=True):
 def look(root: int, path: bytes) -> PathState:
     """Return the state of a path below an open folder, without following links.
 
-    Raises:
-        OSError: The path cannot be read.
+    Raise OSError if the path cannot be read.
     """
     folder = os.dup(root)
     try:

@@ -49,11 +49,7 @@ _SAFE = (
 
 @lru_cache(maxsize=1)
 def git_program() -> str:
-    """Return the absolute path of git.
-
-    Raises:
-        UsageError: git is not installed.
-    """
+    """Return the absolute path of git. Raise UsageError if git is not installed."""
     path = shutil.which("git")
     if path is None:
         raise UsageError(
@@ -69,8 +65,7 @@ def git_command(*arguments: str) -> list[str]:
 def store_environment(git_dir: Path) -> dict[str, str]:
     """Return the environment for our own store: no user configuration and none of the caller's variables.
 
-    Raises:
-        WorkspaceError: A file of the store is a FIFO, a device or huge, and git would never stop reading it.
+    Raise WorkspaceError if a file of the store is a FIFO, a device or huge, and git would never stop reading it.
     """
     _refuse_special_files(git_dir)
     with suppress(OSError):

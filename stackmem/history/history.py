@@ -131,8 +131,7 @@ class History:
     def snapshot(self) -> str:
         """Return the tree id of the current workspace. The id is unchanged if no kept file has changed.
 
-        Raises:
-            WorkspaceError: The workspace cannot be opened, or the store cannot be written.
+        Raise WorkspaceError if the workspace cannot be opened, or the store cannot be written.
         """
         if self._lower is not None and self.over is not None:
             return self._snapshot_of_layer(self._lower, self.over)
@@ -229,11 +228,7 @@ class History:
         return self._store.add_folders(self.files(tree).items()) if self.of_layer else tree
 
     def sync(self) -> None:
-        """Make all trees so far survive a power loss.
-
-        Raises:
-            WorkspaceError: The disk reports an error.
-        """
+        """Make all trees so far survive a power loss. Raise WorkspaceError if the disk reports an error."""
         self._store.sync()
         if self._forced != self._tree:
             try:
@@ -260,8 +255,7 @@ class History:
     def changed(self, before: str, after: str) -> list[PathChange]:
         """Return the paths that differ, in git's order and that of the patch.
 
-        Raises:
-            WorkspaceError: One of the trees is not in the store.
+        Raise WorkspaceError if one of the trees is not in the store.
         """
         compared = _compared(self._complete_tree(before), self._complete_tree(after), "--raw", "--no-abbrev", "-z")
         fields = self._git(*compared).split(b"\0")
@@ -365,8 +359,7 @@ def share(parent: Path, child: Path, tree: str) -> None:
 
     Paths between them are relative, so that they can be moved together.
 
-    Raises:
-        WorkspaceError: The parent has no history, or the child cannot be written.
+    Raise WorkspaceError if the parent has no history, or the child cannot be written.
     """
     try:
         state = decode_json(read_regular(parent / STATE), dict[str, object])

@@ -74,8 +74,7 @@ def _names_in(inner: InnerGit, index: Path) -> Iterator[str]:
 def pack(inner: InnerGit, names: list[str]) -> list[Path]:
     """Pack these objects of the user's repository and return the files. ``read_packed`` must check their content.
 
-    Raises:
-        WorkspaceError: The packs do not contain exactly these objects.
+    Raise WorkspaceError if the packs do not contain exactly these objects.
     """
     return _packed(inner, names, inner.seeing())
 
@@ -174,8 +173,7 @@ def _damaged(inner: InnerGit) -> WorkspaceError:
 def lend_packs(repository: Path, objects: Path) -> None:
     """Move the packs of a complete repository to a folder that it then borrows at ``LENT_AT``.
 
-    Raises:
-        OSError: The packs cannot be moved.
+    Raise OSError if the packs cannot be moved.
     """
     (objects / "pack").mkdir(parents=True)
     for part in (repository / "objects" / "pack").iterdir():

@@ -94,8 +94,7 @@ class LateRepository:
     def wait(self) -> str:
         """Return once it is ready. The result says what part of the history is still missing, if any.
 
-        Raises:
-            WorkspaceError: The repository cannot be created.
+        Raise WorkspaceError if the repository cannot be created.
         """
         if self.made is None:
             self._wait_for_it()

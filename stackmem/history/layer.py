@@ -50,8 +50,7 @@ class Layer(Protocol):
     def copy(self, path: Path) -> Layer:
         """Copy the files to an existing folder, so that changes there are independent.
 
-        Raises:
-            WorkspaceError: The disk has no room for the copy.
+        Raise WorkspaceError if the disk has no room for the copy.
         """
         ...
 
@@ -66,8 +65,7 @@ class OwnFolder:
     def __init__(self, work: Path, lent: Mapping[bytes, Path] | None = None) -> None:
         """Open the folder. Folders of ``lent`` are mounted if the workspace has an empty folder for them.
 
-        Raises:
-            WorkspaceError: The folder cannot be opened, or mounts are not possible.
+        Raise WorkspaceError if the folder cannot be opened, or mounts are not possible.
         """
         self.writes = work
         # the user's folders that are visible in it read-only, by path: mounted or linked
@@ -182,8 +180,7 @@ def repository_place(folder: Path, path: Path) -> Path:
 def hidden_again(folder: Path, include: Iterable[str], own: Iterable[Path]) -> tuple[bytes, ...]:
     """Return what the overlay of a continued run must hide now.
 
-    Raises:
-        WorkspaceError: An overlay over the folder is no longer possible.
+    Raise WorkspaceError if an overlay over the folder is no longer possible.
     """
     try:
         plan = plan_layer(folder, tuple(name for name in include if os.path.lexists(folder / name)), own)
@@ -214,11 +211,7 @@ def why_no_layer(folder: Path, sandbox: Path) -> str:
 
 
 def _lock(path: Path) -> int:
-    """Open and lock the overlay's folder.
-
-    Raises:
-        WorkspaceError: Another process has the lock.
-    """
+    """Open and lock the overlay's folder. Raise WorkspaceError if another process has the lock."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     for _ in range(_TRIES):
         try:

@@ -100,11 +100,7 @@ class ObjectStore:
         self._unforced.append(path)
 
     def sync(self) -> None:
-        """Make all objects so far survive a power loss.
-
-        Raises:
-            WorkspaceError: The disk reports an error.
-        """
+        """Make all objects so far survive a power loss. Raise WorkspaceError if the disk reports an error."""
         fresh, self._unforced = self._unforced, []
         try:
             if fresh:

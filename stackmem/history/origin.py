@@ -199,8 +199,7 @@ def find_origin(root: Path) -> Origin:
 def _git_dir(root: Path) -> Path:
     """Return the git directory of this work tree.
 
-    Raises:
-        UsageError: ``.git`` leads to a repository that does not list this folder as a work tree.
+    Raise UsageError if ``.git`` leads to a repository that does not list this folder as a work tree.
     """
     entry = root / ".git"
     name = shown_name(str(root))
@@ -231,8 +230,7 @@ def _work_tree_named_in(git_dir: Path) -> Path | None:
 def _common(git_dir: Path) -> Path:
     """Return the directory shared by all work trees, which must contain this work tree's directory.
 
-    Raises:
-        UsageError: The directory is elsewhere.
+    Raise UsageError if the directory is elsewhere.
     """
     line = _text(git_dir / "commondir").rstrip("\n")
     if not line:

@@ -137,8 +137,7 @@ class Walk:
     def content(self, path: bytes, most: int) -> bytes:
         """Read at most ``most`` bytes of a regular file.
 
-        Raises:
-            OSError: The file cannot be read, or is no longer a regular file (ENOENT).
+        Raise OSError if the file cannot be read, or is no longer a regular file (ENOENT).
         """
         fd = self._open(self._root, path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
         try:

@@ -78,11 +78,7 @@ class DebugPort:
             self._reply(event)
 
     def __call__(self, moment: DebugMoment) -> None:
-        """Forward a moment of the program to the watcher.
-
-        Raises:
-            Halted: The watcher stopped the program.
-        """
+        """Forward a moment of the program to the watcher. Raise Halted if the watcher stopped the program."""
         self._stack = moment.stack
         if self._ending is not None:
             raise self._ending

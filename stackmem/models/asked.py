@@ -54,8 +54,7 @@ def read_temperature(text: str | None) -> float | None:
 def read_headers(texts: tuple[str, ...], environ: Mapping[str, str]) -> dict[str, str]:
     """Parse ``NAME=VALUE``, or ``NAME=$VARIABLE`` for a value that is read from the environment and never stored.
 
-    Raises:
-        UsageError: A text is not a header, the header is one that the protocol needs, or its variable is not set.
+    Raise UsageError if a text is not a header, the header is one that the protocol needs, or its variable is not set.
     """
     headers: dict[str, str] = {}
     for text in texts:

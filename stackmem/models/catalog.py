@@ -51,10 +51,7 @@ def lookup(name: str) -> ModelRow | None:
 def read_price(text: str) -> Price:
     """Parse ``--price``: ``IN,OUT[,READ[,WRITE]]``, or the name of a known model.
 
-    Cache prices that are left out equal the input price.
-
-    Raises:
-        UsageError: The text is not a price or a known model.
+    Cache prices that are left out equal the input price. Raise UsageError if the text is not a price or a known model.
     """
     row = lookup(text.strip())
     if row is not None and row.price is not None:

@@ -57,11 +57,7 @@ class HasServer(Protocol):
     """A model whose server can supply missing values, such as the window size."""
 
     def ask_server(self) -> None:
-        """Fill missing values.
-
-        Raises:
-            UsageError: No server answers at the address.
-        """
+        """Fill missing values. Raise UsageError if no server answers at the address."""
 
 
 @runtime_checkable
@@ -114,8 +110,7 @@ def open_model(
 ) -> Model:
     """Open the model named by ``--model``, without contacting a server yet (see ``introduced``).
 
-    Raises:
-        UsageError: The kind of model is unknown, its key is missing, or its address or script is not valid.
+    Raise UsageError if the kind of model is unknown, its key is missing, or its address or script is not valid.
     """
     spelled = f"anthropic/{name}" if name.startswith("claude-") else name
     prefix = next((prefix for prefix in MODELS if _has(spelled, prefix)), None)
@@ -143,8 +138,7 @@ def open_model(
 def introduced(model: Model) -> Model:
     """Ask the model's server for missing values such as the window size, if it has a server; return the model.
 
-    Raises:
-        UsageError: No server answers at the address.
+    Raise UsageError if no server answers at the address.
     """
     if isinstance(model, HasServer):
         model.ask_server()

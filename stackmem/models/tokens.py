@@ -125,8 +125,7 @@ def o200k_tokens(text: str) -> int:
 def o200k_encoding() -> dict[str, Any]:
     """Return the arguments from which tiktoken builds the encoding.
 
-    Raises:
-        UsageError: The ranks in the package differ from those that tiktoken publishes.
+    Raise UsageError if the ranks in the package differ from those that tiktoken publishes.
     """
     path = resources.files("stackmem.models").joinpath("o200k_base.tiktoken.gz")
     try:

@@ -77,8 +77,7 @@ class GeminiModel:
 
         Missing values come from the model table, except for local servers, whose model names may mean anything.
 
-        Raises:
-            UsageError: The SDK is not installed.
+        Raise UsageError if the SDK is not installed.
         """
         if find_spec("google") is None or find_spec("google.genai") is None:
             raise UsageError(f"gemini/NAME needs the google-genai package; install it: {install_command('gemini')}")
@@ -107,8 +106,7 @@ class GeminiModel:
     def ask_server(self) -> None:
         """Ask the server for the window size, unless the user or the table states it.
 
-        Raises:
-            UsageError: No server answers at the address.
+        Raise UsageError if no server answers at the address.
         """
         if self._knows_window:
             return

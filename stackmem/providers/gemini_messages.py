@@ -165,8 +165,7 @@ def read_chunks(chunks: Iterable[GenerateContentResponse], facts: int) -> ModelR
 
     Calls without an id are named after ``facts``, so that results can be matched to them.
 
-    Raises:
-        ValueError: The chunks are malformed.
+    Raise ValueError if the chunks are malformed.
     """
     reply = _Reply([], [], [], [])
     for chunk in chunks:

@@ -115,10 +115,7 @@ class OpenAIModel:
         """Missing values come from the model table, except for local servers, whose model names may mean anything.
 
         An unknown window is assumed to be 32,768 tokens. Replies are limited to a quarter of the window, and to
-        32,000 tokens or the table's limit.
-
-        Raises:
-            UsageError: The SDK is not installed.
+        32,000 tokens or the table's limit. Raise UsageError if the SDK is not installed.
         """
         if find_spec("openai") is None:
             provider, command = prefix or wire.prefix, install_command("openai")
@@ -158,8 +155,7 @@ class OpenAIModel:
     def ask_server(self) -> None:
         """Fill missing values from the server's model list; OpenAI's own list contains none.
 
-        Raises:
-            UsageError: No server answers at the address, or its context window is too small for a prompt.
+        Raise UsageError if no server answers at the address, or its context window is too small for a prompt.
         """
         if self._endpoint.url == OPENAI.default_url + OPENAI.path:
             return

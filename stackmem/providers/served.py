@@ -56,8 +56,7 @@ def ask_server(
 ) -> ServedModel:
     """Query the server's model list once, limited in time and size.
 
-    Raises:
-        UsageError: No server answers at the address, or its model is still loading.
+    Raise UsageError if no server answers at the address, or its model is still loading.
     """
     from .server.advice import is_loading
 

@@ -156,11 +156,7 @@ class _Reading:
 
 
 def diff_runs(a: Run, b: Run) -> RunDiff:
-    """Compare two runs.
-
-    Raises:
-        TraceError: A run has no start.
-    """
+    """Compare two runs. Raise TraceError if a run has no start."""
     reading_a, reading_b = _Reading(a), _Reading(b)
     comparison = FactComparison((a.folder / HISTORY, b.folder / HISTORY))
     parting, equal_count = None, 0

@@ -132,8 +132,7 @@ def prompt_parts(view: View) -> tuple[ShownPart, ...]:
 def last_step_of(frames: tuple[FrameSpan, ...], name: str) -> int:
     """Return the last step of the frame with this id or name. Its prompt contains the frame's whole conversation.
 
-    Raises:
-        UsageError: The frame does not exist or had no step, or several frames have this name.
+    Raise UsageError if the frame does not exist or had no step, or several frames have this name.
     """
     matches = [frame for frame in frames if frame.id == name] or [frame for frame in frames if frame.name == name]
     if not matches:

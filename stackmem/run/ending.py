@@ -269,8 +269,7 @@ def apply_run(run_dir: Path, only: Sequence[str] = (), *, may_lose: bool = False
     ``only`` names the files and folders to apply; without it, all files are. ``may_lose`` also applies what deletes or
     reverts the user's uncommitted work. ``pick`` chooses what is applied of each file.
 
-    Raises:
-        UsageError: The run has no patch for a folder, or a patch cannot be applied.
+    Raise UsageError if the run has no patch for a folder, or a patch cannot be applied.
     """
     result = read_result(run_dir / RESULT)
     try:

@@ -56,10 +56,7 @@ def with_copy(request: Request) -> Request:
 def way_to_lend(resolved: Resolved, cwd: Path, sandbox: Path) -> How:
     """Return how a copy accesses the folder's installed packages at the current isolation level.
 
-    ``sandbox`` is the directory for the run's files.
-
-    Raises:
-        WorkspaceError: The isolation is not available.
+    ``sandbox`` is the directory for the run's files. Raise WorkspaceError if the isolation is not available.
     """
     isolation = resolved.settings.isolation
     if isolation == MEMORY:

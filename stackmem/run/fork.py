@@ -366,8 +366,7 @@ def must_go_on(moment: StepMoment, changes: ForkChanges) -> None:
 def chunks_to_set(state: State, changes: ForkChanges, scrub: Callable[[str], str]) -> tuple[ChunkSet, ...]:
     """Return the chunks to set, with secrets removed. A replaced chunk keeps its description.
 
-    Raises:
-        UsageError: A name to drop is not on the heap, or the new chunks exceed a budget.
+    Raise UsageError if a name to drop is not on the heap, or the new chunks exceed a budget.
     """
     heap: Heap = state.heap
     for name in changes.dropped:

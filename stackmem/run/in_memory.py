@@ -75,8 +75,7 @@ class WorldChecks:
 def open_in_memory(subject: Subject, check: str | None, scrub: Callable[[str], str]) -> MemoryWorkspace:
     """Open the workspace of a world.
 
-    Raises:
-        UsageError: The task is not a world, the world has another version, or the user asked for a check command.
+    Raise UsageError if the task is not a world, the world has another version, or the user asked for a check command.
     """
     task = subject.task
     hint = "omit --isolation"

@@ -38,11 +38,7 @@ _TOOL_NAMES = {tool_name(tool) for tool in (ReadFile, WriteFile, ListFiles, PopF
 
 
 def first_limits(resolved: Resolved, model: str, price: Price | None) -> Limits:
-    """Return the limits of a new run.
-
-    Raises:
-        UsageError: The user chose a cost limit that cannot be enforced.
-    """
+    """Return the limits of a new run. Raise UsageError if the user chose a cost limit that cannot be enforced."""
     limits = Limits(**{field: getattr(resolved.settings, name) for name, field in LIMITS.items()})
     usd = resolved.value("max_usd")
     return check_usd(limits, model, price, explicit=resolved.is_chosen("max_usd"), source=f"{usd.source}: ")
@@ -111,8 +107,7 @@ def check_usd(
 def refuse_spent(state: State, has: str = "the run has") -> None:
     """Raise if a limit is already used up, because the run would end immediately.
 
-    Raises:
-        UsageError: The message names the limit and how to raise it.
+    Raise UsageError if the message names the limit and how to raise it.
     """
     ending = core_limits.spent_limit(state)
     if ending is not None:

@@ -69,8 +69,7 @@ def is_small(size: str, model: Model, strategy: MemoryStrategy) -> bool:
 def refuse_other_provider(model: Model, strategy: MemoryStrategy) -> None:
     """Refuse a strategy that needs another provider. Models without a provider do the same by its rules.
 
-    Raises:
-        UsageError: The model's provider cannot do what the strategy asks for.
+    Raise UsageError if the model's provider cannot do what the strategy asks for.
     """
     if not isinstance(strategy, ProviderStrategy) or not is_served(model.name):
         return
@@ -99,8 +98,7 @@ def checkpoints_of(
 def asked_of(settings: Settings, environ: Mapping[str, str]) -> Asked:
     """Return the provider options from the settings, everything besides the prompt.
 
-    Raises:
-        UsageError: A temperature or a header is not valid.
+    Raise UsageError if a temperature or a header is not valid.
     """
     return Asked(
         temperature=read_temperature(settings.temperature),

@@ -199,8 +199,7 @@ class SpanSender(Protocol):
 def live_spans(run_dir: Path, url: str | None, environ: Mapping[str, str]) -> SpanSender | None:
     """Return a sender for the run's spans, or None if no collector is configured.
 
-    Raises:
-        UsageError: The address is invalid, or the extra is not installed.
+    Raise UsageError if the address is invalid, or the extra is not installed.
     """
     if url is None:
         return None

@@ -188,8 +188,7 @@ class TraceEnd:
     def refuse_other(self, state: State) -> None:
         """Compare the result with the trace, after all records were read.
 
-        Raises:
-            TraceError: The result belongs to a different trace or contradicts it.
+        Raise TraceError if the result belongs to a different trace or contradicts it.
         """
         result, count = self._result, self._records
         if result is None or not result.digest:  # the run was killed before its end, or has no trace

@@ -138,8 +138,7 @@ def _plan(
 ) -> tuple[Plan, Resumed]:
     """Return the plan of the resumed run with its current model, and how it begins.
 
-    Raises:
-        UsageError: The run is a redacted copy or never started, or a wanted change is not possible.
+    Raise UsageError if the run is a redacted copy or never started, or a wanted change is not possible.
     """
     start = stopped.state.begun
     if start.redacted is not UNSET:

@@ -52,8 +52,7 @@ def is_run(folder: Path | os.DirEntry[str]) -> bool:
 def new_run(runs_dir: Path, task: str, strategy: str) -> Path:
     """Create an empty directory named ``<utc>-<task>-<strategy>-<hash>``.
 
-    Raises:
-        UsageError: ``runs_dir`` cannot be written.
+    Raise UsageError if ``runs_dir`` cannot be written.
     """
     utc = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     return new_folder(runs_dir, f"{utc}-{_plain(task)}-{_plain(strategy)}-{secrets.token_hex(3)}")
@@ -74,11 +73,7 @@ def new_folder(runs_dir: Path, name: str) -> Path:
 
 @contextmanager
 def removed_on_failure(folder: Path) -> Iterator[None]:
-    """Remove a new run directory again if filling it fails.
-
-    Raises:
-        TraceError: There is no disk space for it.
-    """
+    """Remove a new run directory again if filling it fails. Raise TraceError if there is no disk space for it."""
     try:
         yield
     except OSError as error:

@@ -40,8 +40,7 @@ def checkout(cwd: Path, source: Path = SOURCE) -> Path | None:
 def runs_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
     """Return the directory for runs, creating it if necessary.
 
-    Raises:
-        UsageError: The directory cannot be created or written.
+    Raise UsageError if the directory cannot be created or written.
     """
     return _make_folder("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd, source), environ)
 
@@ -49,10 +48,7 @@ def runs_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: 
 def runs_folder(name: str | None, environ: Mapping[str, str], cwd: Path) -> Path:
     """Return the directory of runs that a command reads: the named one, or the one in the settings.
 
-    It need not exist or be writable.
-
-    Raises:
-        UsageError: A setting is not valid.
+    It need not exist or be writable. Raise UsageError if a setting is not valid.
     """
     settings = resolve({"runs_dir": name}, environ, cwd).settings
     return _choose_folder("runs_dir", settings.runs_dir, Path("runs"), "runs", checkout(cwd), environ)[0]
@@ -62,8 +58,7 @@ def runs_places(name: str | None, environ: Mapping[str, str], cwd: Path) -> list
     """Return the directories to search for a run: that of ``runs_folder``, and unless the user named it, also the other
     one of the checkout's and the user's directories.
 
-    Raises:
-        UsageError: A setting is not valid.
+    Raise UsageError if a setting is not valid.
     """
     configured = resolve({"runs_dir": name}, environ, cwd).settings.runs_dir
     first = runs_folder(name, environ, cwd)
@@ -77,8 +72,7 @@ def runs_places(name: str | None, environ: Mapping[str, str], cwd: Path) -> list
 def sandbox_dir(settings: Settings, cwd: Path, environ: Mapping[str, str], source: Path = SOURCE) -> Path:
     """Return the directory for workspaces, creating it if necessary.
 
-    Raises:
-        UsageError: The directory cannot be created or written.
+    Raise UsageError if the directory cannot be created or written.
     """
     home = checkout(cwd, source) if settings.sandbox_dir is None else None
     if home is not None and not _can_mount(settings):

@@ -21,8 +21,7 @@ class UnusableKey(UsageError):  # noqa: N818 - the reason why a key is missing; 
 def read_key_file(path: Path) -> bytes | None:
     """Return a key that only its owner can access, or None if the file does not exist.
 
-    Raises:
-        UnusableKey: The file cannot be read, or other users can access it.
+    Raise UnusableKey if the file cannot be read, or other users can access it.
     """
     try:
         with open_regular(path) as file:
@@ -39,8 +38,7 @@ def read_key_file(path: Path) -> bytes | None:
 def create_key_file(path: Path, content: bytes) -> bytes:
     """Create a key, and return it; if another process was first, return that one's key.
 
-    Raises:
-        UnusableKey: The file cannot be created, or read back.
+    Raise UnusableKey if the file cannot be created, or read back.
     """
     fresh = path.with_name(f".{secrets.token_hex(6)}")
     try:

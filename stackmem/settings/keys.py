@@ -113,8 +113,7 @@ def trusted_keys(environ: Mapping[str, str]) -> dict[str, str]:
 def trust_key(environ: Mapping[str, str], key: str, name: str | None) -> None:
     """Trust a key under a name. Without a name, stop trusting it.
 
-    Raises:
-        UsageError: The key or the name is not valid, or the trusted keys cannot be written.
+    Raise UsageError if the key or the name is not valid, or the trusted keys cannot be written.
     """
     if not _KEY.fullmatch(key):
         raise UsageError(f"{key[:80]!a} is not a key; stackmem keys export prints one, with 64 hex digits")

@@ -83,8 +83,7 @@ class Server(Struct, frozen=True, forbid_unknown_fields=True):
 def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], tuple[str, ...]]:
     """Return ``(servers by name, warnings)``: the user's own, then those of the current folder if it is trusted.
 
-    Raises:
-        UsageError: A file is broken, or two servers have the same name.
+    Raise UsageError if a file is broken, or two servers have the same name.
     """
     by_name: dict[str, Server] = {}
     warnings: list[str] = []
@@ -106,8 +105,7 @@ def servers(environ: Mapping[str, str], cwd: Path) -> tuple[dict[str, Server], t
 def read_folder(folder: Path) -> FolderServers:
     """Return the servers of a folder, with the digest for recording trust.
 
-    Raises:
-        UsageError: The file cannot be read, or has an unknown key or value.
+    Raise UsageError if the file cannot be read, or has an unknown key or value.
     """
     path = folder.resolve()
     raw = read_within(path / SERVERS_FILE, MAX_FILE_BYTES)
@@ -173,11 +171,7 @@ def _server(path: Path, name: str, table: Any) -> Server:
 
 
 def trusted_path(environ: Mapping[str, str]) -> Path:
-    """Return the file in which trust is recorded.
-
-    Raises:
-        UsageError: Neither XDG_STATE_HOME nor HOME is set.
-    """
+    """Return the file in which trust is recorded. Raise UsageError if neither XDG_STATE_HOME nor HOME is set."""
     path = user_folder(environ, "XDG_STATE_HOME", ".local/state", "trusted.json")
     if path is None:
         raise UsageError("neither XDG_STATE_HOME nor HOME is an absolute path; set one, trust is recorded there")

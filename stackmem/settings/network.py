@@ -28,9 +28,8 @@ _NO_DOORS = ("landlock", "none", "memory")
 def network_of(resolved: Resolved, profile: Profile, environ: Mapping[str, str], cwd: Path) -> NetworkList | None:
     """Return the host list from the settings, or None if the profile's network is not a list.
 
-    Raises:
-        UsageError: An entry or a credential is not valid, the list is empty, or the isolation level does not support
-            lists.
+    Raise UsageError if an entry or a credential is not valid, the list is empty, or the isolation level does not
+    support lists.
     """
     settings = resolved.settings
     if profile.network != "list":

@@ -50,8 +50,7 @@ class ValuePlace:
 def read_value(option: Option, raw: Any, origin: ValuePlace) -> Any:
     """Return the parsed value.
 
-    Raises:
-        UsageError: The value has the wrong type, is empty or out of range, or is not one of the choices.
+    Raise UsageError if the value has the wrong type, is empty or out of range, or is not one of the choices.
     """
     if isinstance(raw, str):
         _refuse_unfit(option, raw, origin)

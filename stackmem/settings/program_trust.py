@@ -26,8 +26,7 @@ _MAX_BYTES = 10 << 20
 def read_programs(folder: Path) -> FolderServers | None:
     """Return the files below a folder's programs, with the digest that trust is recorded with. None without any.
 
-    Raises:
-        UsageError: The folder is a link out of the project, or its files cannot be compared.
+    Raise UsageError if the folder is a link out of the project, or its files cannot be compared.
     """
     return _read_below(folder, PROGRAMS_FOLDER, "programs")
 

@@ -49,9 +49,8 @@ def project_file(cwd: Path, home: str) -> SettingsFile | None:
 
     Outside of a repository, only the folder itself is searched. A pyproject.toml counts if it has ``[tool.stackmem]``.
 
-    Raises:
-        UsageError: A file cannot be read, is broken, or sets something that a project may not set, or one folder has
-            two files with settings.
+    Raise UsageError if a file cannot be read, is broken, or sets something that a project may not set, or one folder
+    has two files with settings.
     """
     for folder in _folders(cwd):
         own = _own_file(folder / _PROJECT_FILE, cwd, home, project=True)
@@ -69,8 +68,7 @@ def project_file(cwd: Path, home: str) -> SettingsFile | None:
 def user_file(path: Path, cwd: Path, home: str) -> SettingsFile | None:
     """Return the user's own settings, which may set everything.
 
-    Raises:
-        UsageError: The file cannot be read, is broken, or has an unknown key.
+    Raise UsageError if the file cannot be read, is broken, or has an unknown key.
     """
     file = _own_file(path, cwd, home, project=False)
     if file:
@@ -94,11 +92,7 @@ def user_folder(environ: Mapping[str, str], variable: str, below_home: str, name
 
 
 def read_within(path: Path, most: int) -> bytes:
-    """Read a whole file.
-
-    Raises:
-        UsageError: It cannot be read, or it has more than ``most`` bytes.
-    """
+    """Read a whole file. Raise UsageError if it cannot be read, or it has more than ``most`` bytes."""
     try:
         raw = read_start(path, most + 1)
     except OSError as error:
@@ -109,11 +103,7 @@ def read_within(path: Path, most: int) -> bytes:
 
 
 def read_tables(path: Path, raw: bytes) -> tuple[str, dict[str, Any]]:
-    """Return the text of a TOML file and its tables.
-
-    Raises:
-        UsageError: It is not valid.
-    """
+    """Return the text of a TOML file and its tables. Raise UsageError if it is not valid."""
     try:
         text = raw.decode()
         return text, parse_toml(text)

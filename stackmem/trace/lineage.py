@@ -38,8 +38,8 @@ class RunReader:
     def __iter__(self) -> Iterator[Record]:
         """Yield all records in order, including the shared ones.
 
-        Raises:
-            TraceError: A line is broken, a parent is missing or has changed, or the first record does not start a run.
+        Raise TraceError if a line is broken, a parent is missing or has changed, or the first record does not start a
+        run.
         """
         for number, (folder, at, digest) in enumerate(sources(self.folder)):
             records = self._up_to(folder, at, digest)
@@ -103,8 +103,7 @@ def begun_by(run_dir: Path) -> RunForked | None:
 def came_from(run_dir: Path) -> str:
     """Return the id of the run from which a fork or an edited program started. Empty for other runs.
 
-    Raises:
-        TraceError: The run has no trace, or its first record is broken.
+    Raise TraceError if the run has no trace, or its first record is broken.
     """
     fork = begun_by(run_dir)
     if fork is not None:
@@ -115,11 +114,7 @@ def came_from(run_dir: Path) -> str:
 
 
 def parent_of(run_dir: Path, fork: RunForked) -> Path:
-    """Return the folder of the run that another run was forked from.
-
-    Raises:
-        TraceError: The parent does not exist.
-    """
+    """Return the folder of the run that another run was forked from. Raise TraceError if the parent does not exist."""
     runs = run_dir.resolve().parent
     name = fork.parent
     plain = name not in ("", ".", "..") and not {"/", "\0"} & set(name) and len(name.encode()) <= 255

@@ -114,11 +114,7 @@ def current_outcome(trace: StrPath, outcome: str) -> str:
 
 
 def _lock(file: int, label: str) -> None:
-    """Acquire the kernel lock.
-
-    Raises:
-        TraceError: Another process has it.
-    """
+    """Acquire the kernel lock. Raise TraceError if another process has it."""
     started_at = time.monotonic()
     while True:
         try:

@@ -35,8 +35,7 @@ class StepMoment(Struct, frozen=True):
 def moments(reader: RunReader) -> Iterator[StepMoment]:
     """Yield the start and every step, each after all records that follow it were read. They share their data.
 
-    Raises:
-        TraceError: A line is broken, records are out of sequence, or the first record does not start a run.
+    Raise TraceError if a line is broken, records are out of sequence, or the first record does not start a run.
     """
     state = State()
     start: tuple[State, Record] | None = None
@@ -73,8 +72,7 @@ def _moment(start: tuple[State, Record], records: list[tuple[Record, State, str]
 def moment_after(reader: RunReader, seq: int) -> StepMoment:
     """Return the state right after a record, even if its step is not complete.
 
-    Raises:
-        UsageError: The record does not exist.
+    Raise UsageError if the record does not exist.
     """
     state = State()
     for record in reader:

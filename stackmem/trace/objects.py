@@ -52,8 +52,7 @@ class Objects:
     def path(self, name: str) -> Path:
         """Return the file that contains an object.
 
-        Raises:
-            TraceError: The name is not valid, or the object does not exist.
+        Raise TraceError if the name is not valid, or the object does not exist.
         """
         if _ID.fullmatch(name):
             for folder in self.places():
@@ -66,11 +65,7 @@ class Objects:
         )
 
     def read(self, name: str, kind: str) -> bytes:
-        """Return the content of an object.
-
-        Raises:
-            TraceError: The object is missing, damaged, or of another kind.
-        """
+        """Return the content of an object. Raise TraceError if the object is missing, damaged, or of another kind."""
         path = self.path(name)
         try:
             raw = zlib.decompressobj().decompress(read_regular(path, LARGEST_BYTES), LARGEST_BYTES)
@@ -103,8 +98,7 @@ class Objects:
     def listing(self, tree: str) -> dict[bytes, TreeEntry]:
         """Return every file below a tree by its path, sorted.
 
-        Raises:
-            TraceError: A tree is missing or damaged, or contains an entry that a workspace cannot have.
+        Raise TraceError if a tree is missing or damaged, or contains an entry that a workspace cannot have.
         """
         return dict(sorted(self._walk(tree, b"", 0)))
 

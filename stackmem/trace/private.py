@@ -26,11 +26,7 @@ def _encoded(value: Any) -> bytes:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as readable JSON, completely or not at all.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Write a value as readable JSON, completely or not at all. Raise OSError if the file cannot be written."""
     fresh = path.with_name(f"{path.name}.new")
     try:
         fresh.unlink(missing_ok=True)  # leftovers, including a link that leads elsewhere

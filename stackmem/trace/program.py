@@ -37,8 +37,7 @@ def no_sources(digest: str) -> str:
 def keep_source(run_dir: Path, text: str) -> str:
     """Store the text of a source in the run's folder and return its digest.
 
-    Raises:
-        TraceError: The source cannot be written.
+    Raise TraceError if the source cannot be written.
     """
     return keep_bytes(run_dir / SOURCES, text.encode(), "source")
 
@@ -92,8 +91,7 @@ def program_of(
 ) -> ProgramUnderWay:
     """Return the recorded program in its initial state. ``watch`` receives its lines.
 
-    Raises:
-        TraceError: Its language is not installed, or its text is missing.
+    Raise TraceError if its language is not installed, or its text is missing.
     """
     opened: ProgramUnderWay = neighbor("languages: open a program")(
         event, start, strategy, text_of, keep=keep, watch=watch
@@ -126,8 +124,7 @@ class Completions:
     def take(self, event: Event, before: State, after: State) -> View | None:
         """Process the next record.
 
-        Raises:
-            TraceError: The program's language is not installed, or a source is missing.
+        Raise TraceError if the program's language is not installed, or a source is missing.
         """
         program = self._program
         if program is None:
@@ -148,8 +145,7 @@ class Completions:
 def completion_of(folder: Path, records: Iterable[Record], seq: int) -> View:
     """Return the prompt of a program's completion that record ``seq`` answers.
 
-    Raises:
-        TraceError: The records are not those of a program's run, or today's interpreter makes a different request.
+    Raise TraceError if the records are not those of a program's run, or today's interpreter makes a different request.
     """
     state, completions = State(), Completions(sources_of(folder))
     for record in records:

@@ -109,8 +109,7 @@ class SigningKey:
 def is_signed(key: str, signature: str, message: bytes) -> bool:
     """Return whether the key's owner signed the message.
 
-    Raises:
-        NoPackage: The package for signatures is not installed.
+    Raise NoPackage if the package for signatures is not installed.
     """
     try:
         from cryptography.exceptions import InvalidSignature
@@ -202,11 +201,7 @@ def _unwritable(run_dir: Path, error: Exception) -> Unsigned:
 
 
 def _digests(run_dir: Path) -> dict[str, str]:
-    """Return the digest of each existing file.
-
-    Raises:
-        TraceError: A file cannot be read.
-    """
+    """Return the digest of each existing file. Raise TraceError if a file cannot be read."""
     digests = {}
     for name in _FILES:
         try:
@@ -233,8 +228,7 @@ def _cut(path: Path, records: int) -> int:
 def _lines(path: Path) -> Iterator[tuple[Signature, int]]:
     """Yield the signatures, each with the length of its line. A torn last line is skipped.
 
-    Raises:
-        TraceError: The file cannot be read, or a line is broken.
+    Raise TraceError if the file cannot be read, or a line is broken.
     """
     try:
         with open_regular(path) as file:
@@ -291,8 +285,7 @@ class SignedRecords:
     def vouched(self) -> Vouched:
         """Return what is signed, after all records have passed.
 
-        Raises:
-            TraceError: The run is not signed to its end, or a signature does not match or is not trusted.
+        Raise TraceError if the run is not signed to its end, or a signature does not match or is not trusted.
         """
         run, signatures = self._run_dir.name, self._signatures
         if not signatures:

@@ -44,8 +44,7 @@ class Snapshot:
     def entries(self) -> dict[str, TreeEntry]:
         """Mode and id of every file by its path, sorted.
 
-        Raises:
-            TraceError: The history is damaged or lacks a part of the tree.
+        Raise TraceError if the history is damaged or lacks a part of the tree.
         """
         if not self.tree:
             return {}
@@ -116,8 +115,7 @@ def changes(
 ) -> list[FileChange]:
     """Return the changes of all files, or of ``paths``, in the order of their paths.
 
-    Raises:
-        TraceError: One of the snapshots is not available.
+    Raise TraceError if one of the snapshots is not available.
     """
     if before.tree == after.tree:
         return []

@@ -66,8 +66,7 @@ def append_line(file: int, line: bytes, size: int) -> int:
 def cut_torn_line(file: int) -> int:
     """Remove an incomplete last line that a crash left, and return the remaining length.
 
-    Raises:
-        OSError: The file cannot be read or shortened.
+    Raise OSError if the file cannot be read or shortened.
     """
     size = os.fstat(file).st_size
     # Read backwards in blocks: a trace may be larger than memory, and a torn line is usually short.
@@ -113,8 +112,7 @@ class Reserve:
     def __init__(self, folder: Path, size: int = RESERVE_BYTES) -> None:
         """Reserve the space. If the file system cannot reserve space, nothing is reserved.
 
-        Raises:
-            OSError: The disk is full.
+        Raise OSError if the disk is full.
         """
         self.released = False
         self._file = _nameless(folder)
@@ -263,8 +261,7 @@ class TraceWriter:
     def must_have_room(self) -> None:
         """Check that the reserve was not used: after that, the remaining space is only for the end of the run.
 
-        Raises:
-            WorkspaceError: The disk was full.
+        Raise WorkspaceError if the disk was full.
         """
         if self._reserve is not None and self._reserve.released:
             raise WorkspaceError(

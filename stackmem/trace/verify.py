@@ -111,8 +111,7 @@ def _note_group(groups: list[FrameGroup], step: WalkedRecord) -> None:
 def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
     """Check a record and update ``proven``. Returns the number of prompt digests that it proved equal: 1 or 0.
 
-    Raises:
-        RulesDiffer: The record does not follow from the state before it.
+    Raise RulesDiffer if the record does not follow from the state before it.
     """
     record, state, derived = step.record, step.before, step.upcoming
     event = record.event

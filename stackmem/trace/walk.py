@@ -61,11 +61,7 @@ class RecordWalk:
 
     @property
     def strategy(self) -> MemoryStrategy:
-        """The current strategy.
-
-        Raises:
-            TraceError: The strategy is not installed.
-        """
+        """The current strategy. Raise TraceError if the strategy is not installed."""
         if self._strategy is None:
             try:
                 self._strategy = open_strategy(self._named)
@@ -78,8 +74,7 @@ class RecordWalk:
     def __iter__(self) -> Iterator[WalkedRecord]:
         """Yield each record before it is applied.
 
-        Raises:
-            TraceError: Records are out of sequence, a source is missing, or a strategy is not installed.
+        Raise TraceError if records are out of sequence, a source is missing, or a strategy is not installed.
         """
         for record in self._records:
             is_given = self._is_given(record.event)
@@ -135,11 +130,7 @@ def decider_at(records: Iterable[Record], text_of: TextOf, seq: int) -> Decider:
 
 
 def state_after(state: State, record: Record) -> State:
-    """Return the state after one more record.
-
-    Raises:
-        TraceError: The record does not follow from the earlier ones.
-    """
+    """Return the state after one more record. Raise TraceError if the record does not follow from the earlier ones."""
     if isinstance(record.event, RunStarted) and state.start is not None:
         raise TraceError(
             f"record {record.seq} starts a run that had already started; stackmem replay shows what is wrong"

@@ -79,8 +79,7 @@ class Files(FileTools):
     def spelled(self, path: str) -> str:
         """Return a path from the model relative to the workspace. The path must exist.
 
-        Raises:
-            ToolRefused: The path does not exist, or leads out of the workspace.
+        Raise ToolRefused if the path does not exist, or leads out of the workspace.
         """
         try:
             raw = self._spelled(self._relative(path))
@@ -92,8 +91,7 @@ class Files(FileTools):
     def names(self, path: str) -> tuple[str, ...]:
         """Return the sorted names in a directory; those of directories end with a slash.
 
-        Raises:
-            ToolRefused: The directory cannot be listed, with the reason.
+        Raise ToolRefused if the directory cannot be listed, with the reason.
         """
         try:
             fd = self._open(self.fd, self._spelled(self._relative(path)), _OPEN_DIRECTORY)
@@ -109,8 +107,7 @@ class Files(FileTools):
     def make_directory(self, path: str) -> None:
         """Create a directory and its parents. It may already exist.
 
-        Raises:
-            ToolRefused: The directory cannot be created, with the reason.
+        Raise ToolRefused if the directory cannot be created, with the reason.
         """
         try:
             self._make(path, self._relative(path))

@@ -79,8 +79,7 @@ class Profile(Struct, frozen=True, forbid_unknown_fields=True):
 def read_profile(path: Path) -> Profile:
     """Read a profile file. Missing keys keep their defaults.
 
-    Raises:
-        UsageError: The file cannot be read, or a key is unknown, of the wrong type or out of range.
+    Raise UsageError if the file cannot be read, or a key is unknown, of the wrong type or out of range.
     """
     try:
         return msgspec.convert(parse_toml(read_regular_text(path, _MAX_FILE_BYTES)), Profile)

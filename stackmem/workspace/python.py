@@ -60,8 +60,7 @@ class PythonInstallation(Struct, frozen=True):
 def running_interpreter() -> PythonInstallation:
     """Return the installation behind the virtual environment that runs stackmem.
 
-    Raises:
-        WorkspaceError: Mounting the installation would expose a whole home or root folder to commands.
+    Raise WorkspaceError if mounting the installation would expose a whole home or root folder to commands.
     """
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     prefix = Path(os.path.realpath(sys.base_prefix))
@@ -79,8 +78,7 @@ def running_interpreter() -> PythonInstallation:
 def build_toolchain(cache: Path, interpreter: PythonInstallation | None = None) -> Toolchain:
     """Return the environment in ``cache``, creating it if necessary.
 
-    Raises:
-        WorkspaceError: The cache folder cannot be written, or pytest is not installed next to stackmem.
+    Raise WorkspaceError if the cache folder cannot be written, or pytest is not installed next to stackmem.
     """
     base = interpreter or running_interpreter()
     path = cache / f"python-of-{_digest(str(base.executable), *_installed())}"

@@ -79,8 +79,7 @@ def _run(*command: str, open_fds: tuple[int, ...] = ()) -> subprocess.CompletedP
 def copy_folder(source: Path, target: Path) -> Path:
     """Copy a folder with modes, times and links. Shares blocks if the file system supports it.
 
-    Raises:
-        WorkspaceError: The copy failed because of missing disk space or permissions.
+    Raise WorkspaceError if the copy failed because of missing disk space or permissions.
     """
     process = _run("cp", "-a", "--reflink=auto", "--no-target-directory", "--", str(source), str(target))
     if process.returncode:

@@ -79,8 +79,7 @@ def command(
 def play_or_ask(play: Callable[[], None], changes: Flags, *, asks: bool) -> None:
     """Play; if that could repeat a call, ask at the terminal and play again with ``yes``.
 
-    Raises:
-        MayRepeat: The user refuses, or stdin is not a terminal.
+    Raise MayRepeat if the user refuses, or stdin is not a terminal.
     """
     try:
         play()

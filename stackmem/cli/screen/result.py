@@ -28,11 +28,7 @@ _PATHS_SHOWN = 40
 
 
 def ask_about_size(request: Request, *, as_json: bool) -> None:
-    """Say what a run works on, and ask before making a large copy.
-
-    Raises:
-        UsageError: The user did not agree.
-    """
+    """Say what a run works on, and ask before making a large copy. Raise UsageError if the user did not agree."""
 
     def agrees(question: str) -> bool:
         return not as_json and sys.stdin.isatty() and typer.confirm(question, err=True)

@@ -19,8 +19,7 @@ _PATIENCE_SECONDS = 3.0
 def text_or_stdin(text: str) -> str:
     """Return the text of a flag, or standard input if the text is ``-``.
 
-    Raises:
-        UsageError: Standard input is a terminal, is empty, has over 1 MiB, or is not text.
+    Raise UsageError if standard input is a terminal, is empty, has over 1 MiB, or is not text.
     """
     return read_stdin("-t -") if text == STDIN else text
 

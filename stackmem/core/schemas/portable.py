@@ -36,8 +36,7 @@ _MAPS = ("properties", "$defs", "definitions", "patternProperties")
 def portable(tool: ToolSpec) -> tuple[ToolSpec, tuple[str, ...]]:
     """Return the tool with a schema that every provider accepts, and a sentence for each change.
 
-    Raises:
-        ValueError: No call could have arguments that fit the schema.
+    Raise ValueError if no call could have arguments that fit the schema.
     """
     if not tool.schema:
         return tool, ()

@@ -36,8 +36,7 @@ def sizes(value: Any, name: str) -> dict[int, int]:
     """Return the size of every list and mapping in a JSON value by its id. Takes about as many steps as it has
     parts.
 
-    Raises:
-        SchemaLimitError: The value is nested too deep, has a cycle, or contains a type that JSON does not have.
+    Raise SchemaLimitError if the value is nested too deep, has a cycle, or contains a type that JSON does not have.
     """
     by_id: dict[int, int] = {}
 
@@ -83,9 +82,8 @@ def size_of(part: Any, name: str) -> int:
 def refuse_excess(value: Any, schema: Any) -> None:
     """Refuse a check that could take too long.
 
-    Raises:
-        SchemaLimitError: The value or schema is too large or too deep, has too many paths through its references, or
-            refers to something outside itself.
+    Raise SchemaLimitError if the value or schema is too large or too deep, has too many paths through its references,
+    or refers to something outside itself.
     """
     rules = sizes(schema, "the schema")
     if rules.get(id(schema), 1) > MAX_SCHEMA:

@@ -42,11 +42,7 @@ class Prompt(Struct, frozen=True):
 
 
 def read_prompt(blocks: list[Any], folder: Path) -> Prompt:
-    """Convert the blocks of a prompt.
-
-    Raises:
-        RequestError: A block has a kind or content that cannot be passed on.
-    """
+    """Convert the blocks of a prompt. Raise RequestError if a block has a kind or content that cannot be passed on."""
     parts: list[str] = []
     attached: list[UserFile] = []
     linked: list[str] = []
@@ -102,8 +98,7 @@ def is_saved(path: Path, text: str) -> bool:
 def editor_servers(entries: Iterable[Any]) -> dict[str, Server]:
     """Return the servers that the editor wants a session to use, by name.
 
-    Raises:
-        UsageError: A server is not a process.
+    Raise UsageError if a server is not a process.
     """
     servers: dict[str, Server] = {}
     for each in entries:

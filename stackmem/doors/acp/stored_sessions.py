@@ -46,8 +46,7 @@ def list_page(runs: Path, folder: Path | None, cursor: str | None) -> dict[str, 
 def found_run(name: str, runs: Path, folder: Path) -> Path:
     """Return the run folder of a session about this folder; a run id works as a session name too.
 
-    Raises:
-        RequestError: The session does not exist.
+    Raise RequestError if the session does not exist.
     """
     run = name
     if SESSION_ID.fullmatch(name):

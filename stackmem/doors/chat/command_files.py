@@ -53,11 +53,7 @@ class FileCommand(Struct, frozen=True):
     distrusted: str = ""
 
     def request(self, arguments: str) -> str:
-        """Return the request for these arguments.
-
-        Raises:
-            UsageError: The user does not trust the file.
-        """
+        """Return the request for these arguments. Raise UsageError if the user does not trust the file."""
         if self.distrusted:
             raise UsageError(f"/{self.name} is in {self.source}, which is not trusted; {self.distrusted}")
         try:
@@ -117,8 +113,7 @@ def find_commands(folder: Path, environ: Mapping[str, str]) -> FileCommands:
 def request_of(line: str, folder: Path, environ: Mapping[str, str]) -> str:
     """Return the request that a line with a command from a file stands for. Empty for any other line.
 
-    Raises:
-        UsageError: The user does not trust the file.
+    Raise UsageError if the user does not trust the file.
     """
     name, _, arguments = line.strip().removeprefix("/").partition(" ")
     if not line.strip().startswith("/") or name in _RESERVED or not _NAME.fullmatch(name):

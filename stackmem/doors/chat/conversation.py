@@ -168,8 +168,7 @@ class ChatSession:
     def _obey(self, line: str) -> None:
         """Execute a command; if it needs another run, leave this one.
 
-        Raises:
-            Left: The command ends the conversation.
+        Raise Left if the command ends the conversation.
         """
         if self._looks(line):
             return

@@ -81,11 +81,7 @@ def find_named(runs_dir: Path, name: str) -> Path | None:
 
 
 def rename(run_dir: Path, name: str) -> None:
-    """Store the name of a conversation; an earlier one is replaced.
-
-    Raises:
-        UsageError: The text cannot be a name.
-    """
+    """Store the name of a conversation; an earlier one is replaced. Raise UsageError if the text cannot be a name."""
     if not _is_name(name):
         raise UsageError(
             f"{name[:80]!a} cannot be a name; use 1 to {_MAX_NAME} printable characters, no / or - at the start"

@@ -49,8 +49,7 @@ class PastedImages:
     def add(self, raw: bytes, source: str) -> tuple[str, str]:
         """Store an image. Return its label, and a message about it.
 
-        Raises:
-            PasteRefused: The bytes are not a usable image.
+        Raise PasteRefused if the bytes are not a usable image.
         """
         media = media_of(raw[:1024])
         if not media or media == PDF:
@@ -151,8 +150,7 @@ _PROGRAMS = (
 def clipboard_image(environ: Mapping[str, str]) -> bytes:
     """Return the image on the clipboard, read by the first program that is installed and prints one.
 
-    Raises:
-        PasteRefused: The clipboard has no image, or a program that reads it is missing.
+    Raise PasteRefused if the clipboard has no image, or a program that reads it is missing.
     """
     path = environ.get("PATH")
     installed = [each for each in _PROGRAMS if shutil.which(each.command[0], path=path)]

@@ -165,8 +165,7 @@ def _must_be_one_of(flag: str, value: str, allowed: tuple[str, ...]) -> None:
 def _policy(policy: str | None, strategy: str) -> Policy:
     """Return the requested policy, or the one that suits the strategy.
 
-    Raises:
-        UsageError: The strategy has no frames.
+    Raise UsageError if the strategy has no frames.
     """
     framed = has_frames(open_strategy(strategy))
     if policy == "frame" and not framed:
@@ -210,8 +209,7 @@ def _find_conversation(folder: Path, name: str | None, flags: Flags, *, asks: bo
 def _choose(candidates: Iterable[EarlierConversation], folder: Path, *, asks: bool) -> Path:
     """Return the conversation that the user chooses.
 
-    Raises:
-        UsageError: There is none, the user chose none, or the user cannot be asked.
+    Raise UsageError if there is none, the user chose none, or the user cannot be asked.
     """
     every = list(islice(candidates, _MOST))
     if not every:

@@ -105,8 +105,7 @@ class DebugSession:
     def __call__(self, moment: DebugMoment, state: State) -> None:
         """Block before a line executes if the editor wants to stop there.
 
-        Raises:
-            Halted: The editor ends the program.
+        Raise Halted if the editor ends the program.
         """
         reason = self._reason(moment)
         if reason:
@@ -125,8 +124,7 @@ class DebugSession:
     def _reason(self, moment: DebugMoment) -> str:
         """Return the reason to stop at this moment; empty if there is none.
 
-        Raises:
-            Halted: The editor ends the program.
+        Raise Halted if the editor ends the program.
         """
         with self._lock:
             if self._now.ended:
@@ -137,8 +135,7 @@ class DebugSession:
     def _stop(self, reason: str, moment: DebugMoment, state: State) -> bool:
         """Wait until the editor resumes; return whether it goes backwards.
 
-        Raises:
-            Halted: The editor ends the program.
+        Raise Halted if the editor ends the program.
         """
         with self._lock:
             now, moment = self._now, self._stepper.locate(moment)

@@ -34,8 +34,7 @@ _TYPES: dict[str, type] = {
 def debug_launched(arguments: dict[str, Any], session: DebugSession, environ: Mapping[str, str], cwd: Path) -> int:
     """Run a program under a debugger, or walk through a recorded run; return the exit code.
 
-    Raises:
-        StackmemError: As ``run_program``, or the configuration is wrong.
+    Raise StackmemError if as ``run_program``, or the configuration is wrong.
     """
     config = {
         name: value

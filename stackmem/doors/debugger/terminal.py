@@ -40,8 +40,7 @@ class TerminalDebugger:
     def __call__(self, moment: DebugMoment, state: State) -> None:
         """Stop before a line executes if a breakpoint or step asks for it.
 
-        Raises:
-            Halted: The user ends the program.
+        Raise Halted if the user ends the program.
         """
         moment = self._stepper.locate(moment)
         reason = self._stepper.reason(moment)

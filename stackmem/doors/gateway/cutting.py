@@ -44,8 +44,7 @@ _MAX_DOUBLED = 8
 def foreign_strategy(spelled: str) -> OneConversation | Summarizing | None:
     """Open a strategy with its parameters; None for ``full``, which changes nothing.
 
-    Raises:
-        UsageError: The strategy does not exist, or works only with our own agent.
+    Raise UsageError if the strategy does not exist, or works only with our own agent.
     """
     name = spelled.partition(":")[0]
     if name in STRATEGIES and name not in ("full", *FITTING):

@@ -152,8 +152,7 @@ class ExchangeWriter:
 def read_exchanges(path: Path) -> Iterator[Passed]:
     """Read a log in order; a last line that a crash cut short is skipped.
 
-    Raises:
-        TraceError: The file cannot be read, or a line is not an exchange.
+    Raise TraceError if the file cannot be read, or a line is not an exchange.
     """
     try:
         with open_regular(path) as file:

@@ -79,8 +79,7 @@ class SealedMarks:
 def cutter_of(spelled: str, is_genuine: IsGenuine = lambda _: False) -> Cutter | FrameCutter | None:
     """Return the cutter for a strategy with its parameters; None for ``full``, which changes nothing.
 
-    Raises:
-        UsageError: The strategy does not exist, or does not work with other agents.
+    Raise UsageError if the strategy does not exist, or does not work with other agents.
     """
     if spelled == FRAMES:
         return FrameCutter(is_genuine)

@@ -49,8 +49,7 @@ class AgentNetwork(Struct, frozen=True):
 def agent_network(environ: Mapping[str, str]) -> Iterator[AgentNetwork]:
     """Create the namespaces, and remove them at the end of the block and of the agent.
 
-    Raises:
-        WorkspaceError: The kernel does not support or allow them.
+    Raise WorkspaceError if the kernel does not support or allow them.
     """
     try:
         view, listener = make_private_network(_PORT, sorted(socket_files(environ)))

@@ -187,8 +187,7 @@ class Gateway:
     def _address(self, request: Request, raw: str, path: str) -> tuple[httpx2.URL, Headers]:
         """Return the upstream address of a request and the headers to send.
 
-        Raises:
-            Misdirected: The provider is ambiguous, or its key is missing.
+        Raise Misdirected if the provider is ambiguous, or its key is missing.
         """
         upstreams, query = self._upstreams, request.scope["query_string"].decode("ascii")
         provider = provider_of(path, query, request.headers.raw, upstreams)

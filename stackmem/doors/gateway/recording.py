@@ -87,8 +87,7 @@ class RunBeingTold:
 def tell_to_end(folder: Path) -> bool:
     """Complete the run of a gateway that was killed; return whether there was anything to do.
 
-    Raises:
-        TraceError: Another process writes the run, a line is broken, or the trace does not follow from the lines.
+    Raise TraceError if another process writes the run, a line is broken, or the trace does not follow from the lines.
     """
     lock = RunLock(folder / TRACE)
     try:

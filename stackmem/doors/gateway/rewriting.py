@@ -63,9 +63,8 @@ class Rewriter:
     ) -> bytes:
         """Apply the cut to a body; return the same body if there is nothing to change.
 
-        Raises:
-            ValueError: The body's messages cannot be replaced, or no message has room for the note about dropped
-                messages.
+        Raise ValueError if the body's messages cannot be replaced, or no message has room for the note about dropped
+        messages.
         """
         if not cut.exchanges or not (cut.dropped or cut.short or cut.bound):
             return body

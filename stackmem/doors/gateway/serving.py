@@ -67,8 +67,7 @@ class ServedGateway(Struct, frozen=True):
 def serving(terms: GatewayTerms, environ: Mapping[str, str]) -> Iterator[ServedGateway]:
     """Run a gateway while the block lasts; all its runs are complete when the block has ended.
 
-    Raises:
-        UsageError: The extra is not installed, the address is not available, or the token is too short.
+    Raise UsageError if the extra is not installed, the address is not available, or the token is too short.
     """
     try:
         import uvicorn

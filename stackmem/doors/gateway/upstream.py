@@ -89,8 +89,7 @@ def own_keys(environ: Mapping[str, str]) -> dict[str, tuple[bytes, bytes]]:
 def upstreams(choice: str | None, environ: Mapping[str, str]) -> Upstreams:
     """Return the addresses from the environment or the defaults; ``choice`` is one provider, or one URL for all.
 
-    Raises:
-        UsageError: An address is not valid.
+    Raise UsageError if an address is not valid.
     """
     own = {name: environ.get(_ADDRESS_VARIABLES[name]) or address for name, address in ADDRESSES.items()}
     if choice in ADDRESSES:

@@ -15,8 +15,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~-]+")
 def token_of(setting: str, variable: str) -> str:
     """Return the token that the user set in a variable, or a new random one if it is empty.
 
-    Raises:
-        UsageError: The token is too short, or has characters that a path cannot contain.
+    Raise UsageError if the token is too short, or has characters that a path cannot contain.
     """
     if not setting:
         return secrets.token_urlsafe(24)

@@ -164,8 +164,7 @@ class ClientCalls:
     def next_call(self, view: View, scrub: Scrubber) -> ToolCall:
         """Answer the current call from the prompt that followed it, then wait for the next call.
 
-        Raises:
-            Left: The client has disconnected.
+        Raise Left if the client has disconnected.
         """
         if self._under_way is not None:
             answer = _answer(view)

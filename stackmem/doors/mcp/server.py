@@ -35,8 +35,7 @@ _STOP_SECONDS = 5.0
 def load_library() -> None:
     """Import the library of the protocol and silence its log.
 
-    Raises:
-        UsageError: The extra ``mcp`` is not installed.
+    Raise UsageError if the extra ``mcp`` is not installed.
     """
     try:
         import mcp.server.lowlevel  # noqa: F401 - the extra

@@ -103,11 +103,7 @@ class Connections:
         self._thread.join(_STOP_SECONDS)
 
     def connect(self, name: str, server: Server) -> list[OwnTool]:
-        """Connect to a server and return its tools.
-
-        Raises:
-            UsageError: The server does not start or answer.
-        """
+        """Connect to a server and return its tools. Raise UsageError if the server does not start or answer."""
         link = _ServerLink(name, server)
         tools = self._open(link)
         if len(tools) > server.most:

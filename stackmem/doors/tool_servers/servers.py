@@ -20,8 +20,7 @@ from stackmem.settings.tools.own_tools import NOTES, TOOLS, register
 def connected(configured: Mapping[str, Server], root: Path, *, asks: bool = False) -> Iterator[None]:
     """Connect to servers and register their tools.
 
-    Raises:
-        UsageError: The package is missing, or a server does not answer.
+    Raise UsageError if the package is missing, or a server does not answer.
     """
     if not configured:
         yield

@@ -64,8 +64,7 @@ class Places:
     def __init__(self, folders: Iterable[Path]) -> None:
         """Scan each folder once; a folder may also contain benches.
 
-        Raises:
-            UsageError: A folder does not exist, or is a run.
+        Raise UsageError if a folder does not exist, or is a run.
         """
         self.all: list[ShownFolder] = []
         self.looked = False  # whether every folder has been scanned once
@@ -101,11 +100,7 @@ class Places:
         return sum(folder.runs.version for folder in self.all) + self.looked
 
     def folder_of(self, run: str) -> Path:
-        """Return the folder of a run.
-
-        Raises:
-            UsageError: No run is listed under this name.
-        """
+        """Return the folder of a run. Raise UsageError if no run is listed under this name."""
         number, _, path = run.partition("/")
         folder = self.folder_at(number).runs.folder_of(path)
         if folder is None:

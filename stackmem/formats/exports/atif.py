@@ -40,8 +40,7 @@ Json = dict[str, Any]
 def atif(records: Iterable[Record], run: str) -> Iterator[str]:
     """Yield the whole trajectory as one JSON object.
 
-    Raises:
-        TraceError: A record is broken, or the run's strategy is not installed.
+    Raise TraceError if a record is broken, or the run's strategy is not installed.
     """
     book = _Trajectories(run, StatedRun(records))
     write_slices(records, book)

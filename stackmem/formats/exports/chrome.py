@@ -23,10 +23,7 @@ def chrome(records: Iterable[Record], run: str) -> Iterator[str]:
     """Yield one JSON object. Times are in microseconds since the run started, with at least one between records.
 
     Readers reconstruct the nesting from the times alone. Slices that touch or have no duration would mislead them. A
-    slice that starts at the last record becomes an instant.
-
-    Raises:
-        TraceError: A record is broken.
+    slice that starts at the last record becomes an instant. Raise TraceError if a record is broken.
     """
     yield '{"displayTimeUnit":"ms","otherData":' + compact({"run": run}) + ',"traceEvents":[\n'
     began = 0.0

@@ -42,8 +42,7 @@ _KINDS = {1: "INTERNAL", 3: "CLIENT"}
 def live_spans(run_dir: Path, url: str, environ: Mapping[str, str]) -> LiveSpans:
     """Return a sender for a run's spans that uses the protocol in the environment.
 
-    Raises:
-        UsageError: The address is not valid, or the extra is not installed.
+    Raise UsageError if the address is not valid, or the extra is not installed.
     """
     return LiveSpans(run_dir, url, environ.get(PROTOCOL, "").strip())
 

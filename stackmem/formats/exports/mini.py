@@ -39,8 +39,7 @@ _STATUS = {"popped": "Submitted", "limit:steps": "LimitsExceeded", "limit:usd": 
 def mini(records: Iterable[Record], run: str) -> Iterator[str]:
     """Yield one JSON object. Its cost is null if the price of the model is unknown.
 
-    Raises:
-        TraceError: A record is broken, or the run's strategy is not installed.
+    Raise TraceError if a record is broken, or the run's strategy is not installed.
     """
     messages: list[Json] = []
     open_calls: list[str] = []

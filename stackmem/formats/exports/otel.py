@@ -27,8 +27,7 @@ _FINISH = {"call": "tool_call", "end": "stop", "truncated": "length", "refused":
 def otel(records: Iterable[Record], run: str) -> Iterator[str]:
     """Yield lines of OTLP JSON without content, each a complete request of at most 1,000 spans.
 
-    Raises:
-        TraceError: A record is broken.
+    Raise TraceError if a record is broken.
     """
     return (compact(each) + "\n" for each in requests(records, run))
 
@@ -36,8 +35,7 @@ def otel(records: Iterable[Record], run: str) -> Iterator[str]:
 def otel_with_content(records: Iterable[Record], run: str) -> Iterator[str]:
     """Yield the same as ``otel``, with first prompts, replies, arguments and results.
 
-    Raises:
-        TraceError: A record is broken, or the run's strategy is not installed.
+    Raise TraceError if a record is broken, or the run's strategy is not installed.
     """
     return (compact(each) + "\n" for each in requests(records, run, content=True))
 

@@ -128,8 +128,7 @@ def send(requests: Iterable[dict[str, Any]], endpoint: str) -> int:
 def collector(endpoint: str, flag: str) -> SplitResult:
     """Return the collector's address, with ``/v1/traces`` if it has no path.
 
-    Raises:
-        UsageError: The address is not valid, or contains a login.
+    Raise UsageError if the address is not valid, or contains a login.
     """
     wrong = f"{flag} {endpoint!r} is not the address of a collector; write it as http://HOST:4318"
     try:
@@ -145,8 +144,7 @@ def collector(endpoint: str, flag: str) -> SplitResult:
 def _protobuf(request: Json, endpoint: str) -> bytes:
     """Return the request as protobuf, whose JSON form encodes ids in base64.
 
-    Raises:
-        UsageError: The extra is not installed.
+    Raise UsageError if the extra is not installed.
     """
     if find_spec("opentelemetry") is None or find_spec("opentelemetry.proto") is None:
         raise UsageError(

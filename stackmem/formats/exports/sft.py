@@ -38,10 +38,7 @@ def sft(records: Iterable[Record], run: str) -> Iterator[str]:
     also a sample, and so is each completion requested by a program.
 
     A span is marked ``elsewhere`` if another sample contains the reply as its own: an earlier sample, or one of the
-    parent frame.
-
-    Raises:
-        TraceError: A record is broken, or the run's strategy is not installed.
+    parent frame. Raise TraceError if a record is broken, or the run's strategy is not installed.
     """
     last: dict[str, _Ended] = {}
     ended: list[_Ended] = []

@@ -38,8 +38,7 @@ def mended_about(event: ModelReplied | ModelFailed | ContextCompacted) -> dict[s
 def view_of(state: State) -> View:
     """Return the prompt of this state. For an imported run it is the plain conversation, as its prompts are unknown.
 
-    Raises:
-        TraceError: The run's strategy is not installed.
+    Raise TraceError if the run's strategy is not installed.
     """
     start, frame = state.begun, state.running
     if not imported_from(start):

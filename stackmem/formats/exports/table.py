@@ -41,8 +41,7 @@ def table(records: Iterable[Record], run: str) -> Iterator[str]:
 
     A row is complete when its calls are answered. The answer to a push comes when the child pops.
 
-    Raises:
-        TraceError: A record is broken.
+    Raise TraceError if a record is broken.
     """
     yield _line(COLUMNS)
     waiting: dict[int, _Answered] = {}

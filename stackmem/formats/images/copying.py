@@ -31,11 +31,7 @@ Leaves = Callable[[PurePosixPath], bool]
 
 
 def open_folder(root: int, path: str) -> int:
-    """Open a folder of a root, creating it and its parents if missing.
-
-    Raises:
-        UsageError: The path is not a folder.
-    """
+    """Open a folder of a root, creating it and its parents if missing. Raise UsageError if the path is not a folder."""
     plain = os.fsencode(path.strip("/")) or b"."
     with suppress(FileNotFoundError):
         return _opened(root, plain, path)
@@ -127,11 +123,7 @@ def _copy_file(source: Path, root: int, target: str, mode: int | None) -> None:
 
 
 def in_context(context: Path, source: str, leaves: Leaves) -> list[Path]:
-    """Return the files that a COPY source matches in the build context.
-
-    Raises:
-        UsageError: No file has that name.
-    """
+    """Return the files that a COPY source matches in the build context. Raise UsageError if no file has that name."""
     plain = os.path.normpath(PurePosixPath("/", source)).strip("/")
     try:
         paths = sorted(context.glob(plain)) if plain else [context]
@@ -156,11 +148,7 @@ def written(scratch: Path, mark: str, step: RecipeStep, variables: Mapping[str, 
 
 
 def copy_out(root: int, path: str, folder: Path) -> None:
-    """Fill a host folder with the content of a folder in a root.
-
-    Raises:
-        UsageError: A link is in the way.
-    """
+    """Fill a host folder with the content of a folder in a root. Raise UsageError if a link is in the way."""
     with ExitStack() as stack:
         fd = open_folder(root, path)
         stack.callback(os.close, fd)

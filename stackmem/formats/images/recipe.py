@@ -39,8 +39,7 @@ class RecipeStep(Struct, frozen=True):
 def read_recipe(path: Path) -> tuple[RecipeStep, ...]:
     """Read the steps of a Dockerfile.
 
-    Raises:
-        UsageError: The file cannot be read or is not a Dockerfile, or the parser is not installed.
+    Raise UsageError if the file cannot be read or is not a Dockerfile, or the parser is not installed.
     """
     try:
         import dockerfile  # type: ignore[import-not-found]
@@ -85,8 +84,7 @@ def _step(command: object) -> RecipeStep:
 def filled_in(text: str, variables: Mapping[str, str]) -> str:
     """Substitute ``$NAME``, ``${NAME}``, ``${NAME:-word}`` and ``${NAME:+word}`` in a value.
 
-    Raises:
-        UsageError: ``${NAME:?word}`` names a variable that is not set.
+    Raise UsageError if ``${NAME:?word}`` names a variable that is not set.
     """
 
     def replacement(match: re.Match[str]) -> str:

@@ -121,8 +121,7 @@ def shell_of(layers: tuple[str, ...]) -> tuple[str, ...]:
 def user_of(layers: tuple[str, ...], user: str) -> tuple[int, str]:
     """Return the uid and home folder of a user, according to the topmost layer with a list of users.
 
-    Raises:
-        WorkspaceError: No layer lists the name.
+    Raise WorkspaceError if no layer lists the name.
     """
     name = user.partition(":")[0]
     text = next((content for layer in layers if (content := _passwd(layer)) is not None), "")
@@ -159,8 +158,7 @@ def limit_shell(store: ImageStore) -> tuple[Path, tuple[str, ...]]:
     """Copy this machine's bash for a root that may lack it. Returns the folder to mount and the arguments to start
     bash.
 
-    Raises:
-        WorkspaceError: This machine has no bash, or its libraries cannot be determined.
+    Raise WorkspaceError if this machine has no bash, or its libraries cannot be determined.
     """
     bash = Path(_BASH).resolve()
     try:

@@ -67,8 +67,7 @@ class ImageStore:
     def make_ready(self) -> None:
         """Create the folder. Only the user may enter it, because files in images can have any mode.
 
-        Raises:
-            WorkspaceError: The store cannot be created.
+        Raise WorkspaceError if the store cannot be created.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -43,8 +43,7 @@ class Header(Struct, frozen=True):
 def header(raw: bytes) -> Header:
     """Return the header of an image of a known type.
 
-    Raises:
-        BrokenImage: The image is cut off or its header is wrong.
+    Raise BrokenImage if the image is cut off or its header is wrong.
     """
     media = media_of(raw[:1024])
     try:
@@ -119,8 +118,7 @@ def _segments(raw: bytes) -> list[tuple[int, int, int]]:
 def without_metadata(raw: bytes, media: str) -> bytes:
     """Return an image without metadata, such as the place of a photo, and without bytes after its end.
 
-    Raises:
-        BrokenImage: The image is cut off or damaged.
+    Raise BrokenImage if the image is cut off or damaged.
     """
     match media:
         case "image/png":

@@ -59,11 +59,7 @@ def is_sqlite(content: bytes) -> bool:
 
 
 def guess(file: RecordingFile) -> str:
-    """Detect the format of a file by its content.
-
-    Raises:
-        UsageError: The format is unknown.
-    """
+    """Detect the format of a file by its content. Raise UsageError if the format is unknown."""
     if is_zip(file.content):
         return "inspect"
     if is_sqlite(file.content):

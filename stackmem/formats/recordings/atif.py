@@ -127,11 +127,7 @@ class _AtifTrajectory(Struct, frozen=True):
 
 
 def read_atif(value: object, location: str) -> RecordedSession:
-    """Read a trajectory as a session.
-
-    Raises:
-        UsageError: It is not a trajectory of a known version.
-    """
+    """Read a trajectory as a session. Raise UsageError if it is not a trajectory of a known version."""
     root = shaped(value, _AtifTrajectory, location)
     if not root.schema_version.startswith("ATIF-v1."):
         raise UsageError(f"{location} has the format {root.schema_version!r}; only ATIF-v1.0 to 1.8 can be read")

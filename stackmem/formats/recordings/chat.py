@@ -111,8 +111,7 @@ def _listed(value: object) -> object:
 def read_chat(text: str, location: str) -> list[RecordedSession]:
     """Read the messages as one session, or each tau-bench run as one session. Trials of a task share its name.
 
-    Raises:
-        UsageError: The text has neither form.
+    Raise UsageError if the text has neither form.
     """
     session = RecordedSession("chat", "conversation", left_out=[])
     try:

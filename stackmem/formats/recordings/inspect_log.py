@@ -51,8 +51,7 @@ def is_zip(content: bytes) -> bool:
 def read_inspect(file: RecordingFile) -> list[RecordedSession]:
     """Return a session for each sample in the log.
 
-    Raises:
-        UsageError: The extra is not installed, or the file is not a log or larger than a gigabyte when unpacked.
+    Raise UsageError if the extra is not installed, or the file is not a log or larger than a gigabyte when unpacked.
     """
     try:
         from inspect_ai.log import read_eval_log

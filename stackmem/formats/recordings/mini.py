@@ -37,11 +37,7 @@ class _MiniTrajectory(Struct, frozen=True):
 
 
 def read_mini(value: object, location: str) -> RecordedSession:
-    """Read a trajectory as a session.
-
-    Raises:
-        UsageError: It is not a trajectory of a known version.
-    """
+    """Read a trajectory as a session. Raise UsageError if it is not a trajectory of a known version."""
     trajectory = shaped(value, _MiniTrajectory, location)
     formats = ("mini-swe-agent-1", "mini-swe-agent-1.1")
     if trajectory.trajectory_format not in formats:

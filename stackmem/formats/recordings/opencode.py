@@ -99,8 +99,7 @@ def read_opencode_database(file: RecordingFile) -> list[RecordedSession]:
     A session that another one started is part of it, unless no call names it. Such a session, or one that
     ``file.session`` names, is read on its own.
 
-    Raises:
-        UsageError: The file is not a database of opencode, or does not contain the session.
+    Raise UsageError if the file is not a database of opencode, or does not contain the session.
     """
     try:
         with SqliteFile(file.path or Path(file.source), _TABLES) as database:

@@ -148,8 +148,7 @@ class RecordedSession(Struct):
 def load(text: str, location: str) -> Any:
     """Parse JSON. Unpaired surrogates, which UTF-8 cannot encode, become ``?``.
 
-    Raises:
-        UsageError: The text is not JSON.
+    Raise UsageError if the text is not JSON.
     """
     try:
         return _storable(strict_value(text))
@@ -160,8 +159,7 @@ def load(text: str, location: str) -> Any:
 def json_lines(text: str, source: str, left_out: list[str]) -> Iterator[tuple[str, Any]]:
     """Yield the values of JSON Lines with their places. Invalid lines are counted, because writers get interrupted.
 
-    Raises:
-        UsageError: No line is JSON.
+    Raise UsageError if no line is JSON.
     """
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     torn, first = [], None
@@ -208,8 +206,7 @@ def shaped(value: object, kind: type[T], location: str) -> T:
 def seconds(stamp: str | float | None, location: str) -> float | None:
     """Return a time as seconds since 1970. A time without a zone is in UTC.
 
-    Raises:
-        UsageError: The value is not a time.
+    Raise UsageError if the value is not a time.
     """
     if stamp is None or stamp == "":
         return None

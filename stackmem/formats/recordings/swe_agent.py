@@ -58,8 +58,7 @@ class _SweTrajectory(Struct, frozen=True):
 def read_swe_agent(value: object, location: str) -> RecordedSession:
     """Read the trajectory as a session. A demonstration is added to the system prompt, as it is not part of the run.
 
-    Raises:
-        UsageError: It is not a trajectory.
+    Raise UsageError if it is not a trajectory.
     """
     trajectory = shaped(value, _SweTrajectory, location)
     info, opening = trajectory.info, _opening(trajectory.history)

@@ -31,8 +31,7 @@ def is_terminal_log(text: str) -> bool:
 def read_terminal(text: str, location: str) -> RecordedSession:
     """Read the conversation as a session. Its cost is the last one that the screen shows.
 
-    Raises:
-        UsageError: The recording shows no step.
+    Raise UsageError if the recording shows no step.
     """
     screen = _RULE.sub("", _WAITING.sub("", _CODES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")))
     heads = list(_HEAD.finditer(screen))

@@ -29,11 +29,7 @@ def build_rules(
     cwd: Path,
     tell: Callable[[str], object],
 ) -> BuildRules:
-    """Return the build rules from flags and settings.
-
-    Raises:
-        UsageError: An argument is not valid.
-    """
+    """Return the build rules from flags and settings. Raise UsageError if an argument is not valid."""
     resolved = resolve(flags, environ, cwd)
     args = {}
     for each in arguments:

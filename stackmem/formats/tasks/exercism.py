@@ -128,8 +128,7 @@ class _Config(Struct):
 def from_exercism(path: Path, out: Path, repo: Path | None = None) -> Iterator[ImportedTask | TaskRefused]:
     """Yield a task for each exercise: ``path`` itself, or all exercises below it.
 
-    Raises:
-        UsageError: The folder contains no exercise.
+    Raise UsageError if the folder contains no exercise.
     """
     own = path / ".meta" / "config.json"
     configs = [own] if own.is_file() else sorted(path.glob("**/.meta/config.json"))

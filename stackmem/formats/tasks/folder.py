@@ -113,8 +113,7 @@ def quoted(text: str) -> str:
 def beneath(folder: Path, name: object) -> Path:
     """Return the path of a file named by an untrusted record, which must be a regular file inside the folder.
 
-    Raises:
-        UsageError: The path does not exist, or leads out of the folder.
+    Raise UsageError if the path does not exist, or leads out of the folder.
     """
     relative = PurePosixPath(name) if isinstance(name, str) and name and "\0" not in name else None
     if relative is None or relative.is_absolute() or ".." in relative.parts:

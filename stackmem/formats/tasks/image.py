@@ -26,8 +26,7 @@ def task_source(task: Task) -> ImageSource | None:
 def built_image(task: Task) -> Image | None:
     """Return the task's image, or None if the task uses this machine's tools.
 
-    Raises:
-        UsageError: The task's image is not built.
+    Raise UsageError if the task's image is not built.
     """
     source = task_source(task)
     if source is None:

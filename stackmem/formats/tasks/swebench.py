@@ -65,8 +65,7 @@ class Instance(Struct, frozen=True):
 def from_swebench(path: Path, out: Path, repo: Path | None) -> Iterator[ImportedTask | TaskRefused]:
     """Yield a task for each record of a ``.json`` or ``.jsonl`` file.
 
-    Raises:
-        UsageError: The file has no records, or the clone is missing.
+    Raise UsageError if the file has no records, or the clone is missing.
     """
     if repo is None:
         raise UsageError("a SWE-bench record needs the repository; name a local clone of it with --repo")
@@ -196,8 +195,7 @@ class Clone:
     def files(self, commit: str) -> dict[str, CloneEntry]:
         """Return every file of a commit by path, without submodules.
 
-        Raises:
-            UsageError: The clone does not contain the commit.
+        Raise UsageError if the clone does not contain the commit.
         """
         try:
             listing = self._git("ls-tree", "-r", "-z", "--full-tree", f"{commit}^{{commit}}")
@@ -208,8 +206,7 @@ class Clone:
     def patched(self, commit: str, *patches: str) -> dict[str, CloneEntry]:
         """Return every file of the commit after applying the patches in order.
 
-        Raises:
-            UsageError: A patch does not apply.
+        Raise UsageError if a patch does not apply.
         """
         self._index.unlink(missing_ok=True)
         self._git("read-tree", f"{commit}^{{commit}}")

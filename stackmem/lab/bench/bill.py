@@ -54,8 +54,7 @@ class TrialBill(Struct, frozen=True):
 def trial_bill(run: Sequence[Moment], model: str, latency_seconds: float, pause_seconds: float = 0.0) -> TrialBill:
     """Return what the run's prompts and replies would have cost with ``model``.
 
-    Raises:
-        UsageError: The model is not in the table.
+    Raise UsageError if the model is not in the table.
     """
     steps, price = list[CachedStep](), None
     if run:
@@ -82,11 +81,7 @@ def trial_bill(run: Sequence[Moment], model: str, latency_seconds: float, pause_
 
 
 def priced(model: str) -> ModelRow:
-    """Return the model's row in the price table.
-
-    Raises:
-        UsageError: The model is not in the table.
-    """
+    """Return the model's row in the price table. Raise UsageError if the model is not in the table."""
     row = lookup(model)
     if row is None:
         raise UsageError(f"--price: no model {model[:80]!r} with known prices; stackmem models lists them")

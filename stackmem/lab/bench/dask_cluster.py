@@ -30,11 +30,7 @@ class PrivateCluster:
     """A scheduler in this process, and ``jobs`` worker processes, each with its own nanny."""
 
     def __init__(self, jobs: int) -> None:
-        """Start the cluster.
-
-        Raises:
-            ImportError: ``cryptography`` is not installed.
-        """
+        """Start the cluster. Raise ImportError if ``cryptography`` is not installed."""
         self.security = Security.temporary()  # type: ignore[no-untyped-call]
         self._folder = tempfile.TemporaryDirectory(prefix="stackmem-dask-", ignore_cleanup_errors=True)
         common = {"host": "127.0.0.1", "protocol": "tls://", "security": self.security}

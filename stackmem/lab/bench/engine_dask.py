@@ -90,8 +90,7 @@ class DaskEngine:
     def wait(self, seconds: float) -> list[Report]:
         """Return new reports, waiting at most ``seconds`` for the first.
 
-        Raises:
-            WorkspaceError: The scheduler is gone.
+        Raise WorkspaceError if the scheduler is gone.
         """
         reports: list[Report] = []
         with suppress(queue.Empty):

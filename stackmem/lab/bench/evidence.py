@@ -156,11 +156,7 @@ def study(
 
 
 def read_entries(rows: Path) -> list[RecordingEntry]:
-    """Read a file of rows. An incomplete last line is ignored.
-
-    Raises:
-        UsageError: Another line is not an entry.
-    """
+    """Read a file of rows. An incomplete last line is ignored. Raise UsageError if another line is not an entry."""
     if not rows.exists():
         return []
     entries, lines = [], read_regular(rows).split(b"\n")
@@ -272,8 +268,7 @@ def _recorded_bills(session: RecordedSession) -> tuple[float, ...]:
 def _tools_beside(file: Path) -> tuple[ToolSpec, ...]:
     """Read ``tools.json`` from the folder of a recording, if there is one.
 
-    Raises:
-        UsageError: The file is not a list of tools.
+    Raise UsageError if the file is not a list of tools.
     """
     tools_file = file.with_name(TOOLS)
     if not tools_file.is_file():

@@ -92,8 +92,7 @@ def _fits(row: dict[str, Any], name: str, kind: str) -> bool:
 def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the current row of each trial, by trial id, with only the columns in ``KEPT``.
 
-    Raises:
-        TraceError: As ``read_rows``.
+    Raise TraceError if as ``read_rows``.
     """
     latest: dict[str, dict[str, Any]] = {}
     for row in read_rows(folder):
@@ -105,8 +104,7 @@ def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
 def read_plan(folder: Path) -> BenchPlan | None:
     """Read the plan of a bench folder. Returns None if there is none yet.
 
-    Raises:
-        TraceError: The plan cannot be read.
+    Raise TraceError if the plan cannot be read.
     """
     try:
         plan = decode_json(read_regular(folder / PLAN), BenchPlan)

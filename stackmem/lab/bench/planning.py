@@ -128,8 +128,7 @@ def _refuse_parallel_frames(plan: BenchPlan) -> None:
 def model_prices(plan: BenchPlan, environ: Mapping[str, str]) -> dict[str, Price | None]:
     """Return the price of each model; None if it is free or the price is unknown (see ``is_free``).
 
-    Raises:
-        UsageError: A model cannot be opened.
+    Raise UsageError if a model cannot be opened.
     """
     prices: dict[str, Price | None] = {}
     for model in plan.models:
@@ -170,11 +169,7 @@ def split_strategies(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def numbers(text: str, label: str) -> tuple[float, ...]:
-    """Parse a list such as ``60,300``.
-
-    Raises:
-        UsageError: A part is not a number.
-    """
+    """Parse a list such as ``60,300``. Raise UsageError if a part is not a number."""
     try:
         return tuple(float(piece) for piece in text.split(",") if piece.strip())
     except ValueError as error:
@@ -258,8 +253,7 @@ def _fixed(name: str, cwd: Path, *, demo: bool, memory: bool) -> TrialSubject:
 def folder_digest(folder: Path) -> str:
     """Return the SHA-256 over the names and contents of a folder's files, without ``__pycache__``.
 
-    Raises:
-        UsageError: A file cannot be read.
+    Raise UsageError if a file cannot be read.
     """
     digest = hashlib.sha256()
     try:

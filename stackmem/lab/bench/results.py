@@ -80,8 +80,7 @@ _VIEWS = {
 def write_results(folder: Path, rows: Iterable[dict[str, Any]], suite: Mapping[str, str]) -> Path:
     """Write a new ``results.sqlite``. Open readers of the old file can read it to the end.
 
-    Raises:
-        UsageError: The file cannot be written.
+    Raise UsageError if the file cannot be written.
     """
     path = folder / RESULTS
     fresh = folder / f"{RESULTS}.new"
@@ -121,8 +120,7 @@ def stored_value(value: Any) -> Any:
 def read_results(folder: Path) -> list[dict[str, Any]]:
     """Return the rows of a bench's ``results.sqlite`` as mappings from column name to value.
 
-    Raises:
-        TraceError: The results do not exist, or cannot be read.
+    Raise TraceError if the results do not exist, or cannot be read.
     """
     path = folder / RESULTS
     if not path.is_file():

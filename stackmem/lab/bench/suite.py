@@ -127,8 +127,7 @@ def read_suite(path: Path, home: str) -> SuiteRequest:
 def read_setting(name: str, raw: Any, source: ValuePlace) -> Any:
     """Check the value of a run option and convert it to a form that JSON can store.
 
-    Raises:
-        UsageError: A bench does not have this option, or the value is not accepted.
+    Raise UsageError if a bench does not have this option, or the value is not accepted.
     """
     if name not in SETTINGS:
         raise UsageError(f"{source.source}: {name[:60]!a} is not a setting of a bench; {suggestion(name, SETTINGS)}")

@@ -61,8 +61,7 @@ def pack_archive(
 ) -> ArchiveManifest:
     """Write a zip archive with the given parts and this machine's code digest, environment and prices.
 
-    Raises:
-        UsageError: The archive cannot be written.
+    Raise UsageError if the archive cannot be written.
     """
     original_command, repeat_command = commands
     files = {

@@ -71,8 +71,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def write_evidence(entries: Sequence[RecordingEntry], path: Path) -> None:
     """Write the tables of a study to a file.
 
-    Raises:
-        UsageError: The file has an unknown suffix, or cannot be written.
+    Raise UsageError if the file has an unknown suffix, or cannot be written.
     """
     if path.suffix.lower() == PARQUET:
         write_whole(path, recordings_table(entries))

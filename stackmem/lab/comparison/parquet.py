@@ -20,8 +20,7 @@ _TYPES = {"TEXT": "string", "INTEGER": "int64", "REAL": "float64", "NUMERIC": "f
 def trials_table(results: BenchRows) -> bytes:
     """Return one row per trial, with the columns of the table ``trials`` in ``results.sqlite``.
 
-    Raises:
-        UsageError: The extra ``parquet`` is missing, or a value does not have the type of its column.
+    Raise UsageError if the extra ``parquet`` is missing, or a value does not have the type of its column.
     """
     kinds = {name: _TYPES[kind.split()[0]] for name, kind in columns().items()}
     rows = [{name: stored_value(trial.row.get(name)) for name in kinds} for trial in results.trials]
@@ -31,8 +30,7 @@ def trials_table(results: BenchRows) -> bytes:
 def recordings_table(entries: Sequence[RecordingEntry]) -> bytes:
     """Return one row per recording, strategy and case; the bills are in USD at each price of a cached token.
 
-    Raises:
-        UsageError: The extra ``parquet`` is missing.
+    Raise UsageError if the extra ``parquet`` is missing.
     """
     texts = dict.fromkeys(("file", "session", "agent", "model", "task", "strategy", "case"), "string")
     bills = {f"usd_at_{read:g}": "float64" for read in READS}

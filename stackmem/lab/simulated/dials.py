@@ -71,8 +71,7 @@ def luck(*words: str) -> float:
 def read_dial(dials: ReaderDials, text: str) -> ReaderDials | None:
     """Return the dials of a setting, or ``dials`` with ``NAME=SHARE`` applied; None if ``text`` is neither.
 
-    Raises:
-        UsageError: The share of a dial is not valid.
+    Raise UsageError if the share of a dial is not valid.
     """
     if text in SETTINGS:
         return SETTINGS[text]

@@ -39,11 +39,7 @@ class HandOverBand(Struct, frozen=True):
 
 
 def phase_rule(text: str) -> PhaseRule | None:
-    """Parse ``--phases``. Returns None for ``none``.
-
-    Raises:
-        UsageError: The rule is unknown.
-    """
+    """Parse ``--phases``. Returns None for ``none``. Raise UsageError if the rule is unknown."""
     name = text.strip()
     if name == "none":
         return None

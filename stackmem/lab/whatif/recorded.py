@@ -81,8 +81,7 @@ class WhatIf(Struct, frozen=True):
 def parse_strategies(text: str) -> tuple[str, ...]:
     """Parse ``all`` or a list of strategies. Commas within parameters do not separate strategies.
 
-    Raises:
-        UsageError: A strategy is unknown.
+    Raise UsageError if a strategy is unknown.
     """
     if text.strip() == "all":
         return tuple(STRATEGIES)

@@ -59,8 +59,7 @@ class Oracle:
     def play(self) -> list[OracleCall]:
         """Play the world to its end and return all calls.
 
-        Raises:
-            UsageError: The world cannot be solved, which is a bug in its family.
+        Raise UsageError if the world cannot be solved, which is a bug in its family.
         """
         for unit in range(1, self._units + 1):
             if unit not in self._ways:

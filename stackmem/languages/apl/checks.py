@@ -78,11 +78,7 @@ def _follow(flow: Flow, registry: Registry, shared: Registry) -> Reading:
 
 
 def _inside(call: Call, registry: Registry, shared: Registry) -> Reading:
-    """Return ``(flow, registry)`` of a tool or program.
-
-    Raises:
-        Halt: The program cannot be read.
-    """
+    """Return ``(flow, registry)`` of a tool or program. Raise Halt if the program cannot be read."""
     if isinstance(call.of, KnownTool):
         tool = call.of
         flow = Flow(call.path, registry, {}, call.at)

@@ -72,8 +72,7 @@ class CommandOutput(str):
 def storable(value: Any) -> Any:
     """Return the value if it can be stored.
 
-    Raises:
-        ValueError: The value contains a lone surrogate, NaN or an infinity.
+    Raise ValueError if the value contains a lone surrogate, NaN or an infinity.
     """
     json.dumps(value, ensure_ascii=False, allow_nan=False, default=str).encode()
     return value

@@ -114,11 +114,7 @@ class Registry(Struct, frozen=True):
         return self.tools.get(name)
 
     def get(self, name: str) -> KnownTool:
-        """Return a tool by name.
-
-        Raises:
-            Halt: The tool does not exist, or its file is broken.
-        """
+        """Return a tool by name. Raise Halt if the tool does not exist, or its file is broken."""
         tool = self.tools.get(name)
         if tool is None:
             raise unknown_tool(name, self.tools, [each.location for each in self.broken])

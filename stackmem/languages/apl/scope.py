@@ -49,11 +49,7 @@ class Scope:
         self.results: set[str] = set()  # variables that are the single ``result`` of a standard tool
 
     def set(self, name: str, value: Any) -> None:
-        """Set a variable.
-
-        Raises:
-            Halt: The name is a constant.
-        """
+        """Set a variable. Raise Halt if the name is a constant."""
         self.refuse_constant(name)
         current = self.variables.get(name)
         self.variables[name] = value if value is current else self._own(value)
@@ -138,8 +134,7 @@ def bind_inputs(declared: tuple[Input, ...], values: Mapping[str, Any], scope: S
 
     Defaults may be templates over ``module_path``, the constants and earlier inputs.
 
-    Raises:
-        Halt: A required input is missing, or an input is unknown.
+    Raise Halt if a required input is missing, or an input is unknown.
     """
     names = {each.name for each in declared}
     unknown = [name for name in values if name not in names]
@@ -156,11 +151,7 @@ def bind_inputs(declared: tuple[Input, ...], values: Mapping[str, Any], scope: S
 
 
 def convert(value: Any, kind: AsType, tool: str) -> Any:
-    """Convert a value to the type named by ``as_type``.
-
-    Raises:
-        Halt: The value cannot be converted.
-    """
+    """Convert a value to the type named by ``as_type``. Raise Halt if the value cannot be converted."""
     text = value if isinstance(value, str) else None
     try:
         match kind:

@@ -57,22 +57,14 @@ def read_program(path: str, text: str) -> Program:
 
 
 def read_config(name: str, source: str) -> Reading:
-    """Load the configuration at a path; empty if no path is given.
-
-    Raises:
-        Halt: The file is missing or broken.
-    """
+    """Load the configuration at a path; empty if no path is given. Raise Halt if the file is missing or broken."""
     if not name:
         return Config()
     return _config((yield from _load(LoadSource(name, source), "The configuration could not be read.")))
 
 
 def _load(operation: LoadSource, reason: str, name: str = "") -> Generator[LoadSource, Source, Source]:
-    """Load a source. ``name`` is its path as the program spells it.
-
-    Raises:
-        Halt: The source cannot be read.
-    """
+    """Load a source. ``name`` is its path as the program spells it. Raise Halt if the source cannot be read."""
     source = yield operation
     if source.failed:
         raise source_failed(reason, source, name or operation.path)
@@ -105,8 +97,7 @@ def _config(source: Source) -> Config:
 def base_of(config: Config, own: Any) -> Reading:
     """Build the registry that all programs share: built-ins, library, manifest and global tools.
 
-    Raises:
-        Halt: A named file is missing or broken.
+    Raise Halt if a named file is missing or broken.
     """
     library = yield from _library(config)
     registry = base_registry(library, own)
@@ -145,8 +136,7 @@ def _tools_of_library(source: Source) -> tuple[Tool, ...]:
 def registry_of(program: Program, source: str, base: Registry) -> Reading:
     """Build the registry of one program: its own tools on top of ``base``.
 
-    Raises:
-        Halt: A named folder or file is missing or broken.
+    Raise Halt if a named folder or file is missing or broken.
     """
     name = "local_tool_paths"
     try:
@@ -190,8 +180,7 @@ def _tool(source: Source) -> Tool | BrokenFile:
 def load_program_at(name: str, pointer: Pointer) -> Generator[LoadSource, Source, tuple[Program, str, str]]:
     """Load a program that a step names: a file, or a folder with ``main.apl``. Returns ``(program, path, folder)``.
 
-    Raises:
-        Halt: The program is missing or broken.
+    Raise Halt if the program is missing or broken.
     """
     path = name
     if not name.lower().endswith(".apl"):

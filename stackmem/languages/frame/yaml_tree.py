@@ -74,9 +74,8 @@ class YamlError(Exception):
 def parse_yaml(text: str) -> Tree:
     """Parse the single document in ``text``. An empty document is a null scalar.
 
-    Raises:
-        YamlError: The text is not YAML, or has several documents, a tag, a key that is not a plain scalar, or too many
-            aliases.
+    Raise YamlError if the text is not YAML, or has several documents, a tag, a key that is not a plain scalar, or too
+    many aliases.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError

@@ -75,11 +75,7 @@ class ResponseForm(Struct, frozen=True):
 
 
 def read_form(value: Any) -> ResponseForm:
-    """Parse a form.
-
-    Raises:
-        Misfit: A part does not fit.
-    """
+    """Parse a form. Raise Misfit if a part does not fit."""
     location = "responseForm"
     if not isinstance(value, dict):
         raise Misfit(f"{location} must be an object")
@@ -325,8 +321,7 @@ def ask_form(message: str, form: ResponseForm) -> Routine:
 
     An answer that is a JSON object of question ids answers the rest of the form. Questions missing from it are empty.
 
-    Raises:
-        AgentEnded: A question had too many invalid answers.
+    Raise AgentEnded if a question had too many invalid answers.
     """
     head = [message, *(text for text in (form.title, form.description) if text and text != message)]
     values: dict[str, Any] = {}

@@ -52,11 +52,7 @@ from .sub_agents import agent_of
 
 
 def run_agent(session: AgentSession) -> Routine:
-    """Run an agent to its end and return its ``Finish``.
-
-    Raises:
-        AgentEnded: The agent cannot continue.
-    """
+    """Run an agent to its end and return its ``Finish``. Raise AgentEnded if the agent cannot continue."""
     system = system_prompt(session.agent, session.params, session.parent, _descriptions(session), session.data)
     yield from watch(session)
     name, prompt = (session.agent.places[key].line if key in session.agent.places else 0 for key in ("name", "prompt"))
@@ -212,8 +208,7 @@ def _perform_step(session: AgentSession, response: Response) -> Routine:
 def _count_failure(session: AgentSession, *, ok: bool) -> None:
     """Count consecutive failed steps, and end the agent at its limit.
 
-    Raises:
-        AgentEnded: The number of failures has reached its limit.
+    Raise AgentEnded if the number of failures has reached its limit.
     """
     session.failed = 0 if ok else session.failed + 1
     if session.failed >= session.agent.limits.failures:
@@ -244,8 +239,7 @@ def _success(session: AgentSession, finish: Finish) -> Finish | None:
 
     Returns None if actions must run first or the payload does not fit its schema; the model then reads why.
 
-    Raises:
-        AgentEnded: The last payload does not fit its schema, and the agent gets no further attempt.
+    Raise AgentEnded if the last payload does not fit its schema, and the agent gets no further attempt.
     """
     short = [
         f"{action.name} ({session.runs.get(action.name, 0)} of {action.min_runs})"

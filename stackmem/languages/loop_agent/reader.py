@@ -314,11 +314,7 @@ class LoadedAgent(Struct, frozen=True):
 
 
 def load_agents(path: str, text: str) -> Reading:
-    """Load an agent and all agents that it can ask.
-
-    Raises:
-        BrokenDefinition: A definition is missing or broken.
-    """
+    """Load an agent and all agents that it can ask. Raise BrokenDefinition if a definition is missing or broken."""
     agent = _load_sound(path, text)
     files: Files = {}
     agents, texts = {path: agent}, {path: text}

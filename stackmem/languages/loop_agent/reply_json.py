@@ -117,8 +117,7 @@ class Misfit(Exception):  # noqa: N818 - a finding that is sent to the model
 def member(value: dict[str, Any], name: str, kind: type, location: str, default: Any) -> Any:
     """Return ``value[name]``; the default if it is absent or null. The place of the whole reply is "".
 
-    Raises:
-        Misfit: The value has another type.
+    Raise Misfit if the value has another type.
     """
     item = value.get(name)
     if item is None:

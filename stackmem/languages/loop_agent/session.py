@@ -197,8 +197,7 @@ def watch(session: AgentSession) -> Routine:
 def refuse_overspent(session: AgentSession, wait_seconds: float = 0.0) -> Routine:
     """End the agent if a limit is used up, or if a wait would exceed the seconds.
 
-    Raises:
-        AgentEnded: An agent, or one of its callers, has used up a limit.
+    Raise AgentEnded if an agent, or one of its callers, has used up a limit.
     """
     watches: tuple[SpendingWatch, ...] = session.watches
     if not watches:

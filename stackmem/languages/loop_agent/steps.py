@@ -51,8 +51,7 @@ def run_calls(session: AgentSession, step: Actions) -> Routine:
 def _count_repeated(session: AgentSession, step: Actions, outcomes: list[ActionOutcome]) -> None:
     """Count repetitions of the same actions with the same results and payload, which make no progress.
 
-    Raises:
-        AgentEnded: The number of repetitions has reached its limit.
+    Raise AgentEnded if the number of repetitions has reached its limit.
     """
     calls, results = [[each.name, each.params] for each in step.calls], [[each.code, each.value] for each in outcomes]
     digest = digest_of([calls, results, session.payload])

@@ -52,8 +52,7 @@ def compiled_path(path: str) -> str:
 def compile_program(path: str, text: str) -> Routine:
     """Compile a plain program. Returns ``(program, text)`` of the coded form.
 
-    Raises:
-        Halted: The model's answers are not a coded program.
+    Raise Halted if the model's answers are not a coded program.
     """
     source = read_program(text)
     compiled: Source = yield LoadSource(compiled_path(path), path)
@@ -90,8 +89,7 @@ def kept_program(text: str, stored: str) -> PlaybookProgram | None:
 def _read_coded(text: str, source: PlaybookProgram) -> PlaybookProgram:
     """Read a compiled program and check that it differs from its source only in the codes.
 
-    Raises:
-        PlaybookError: The text is not a coded program, or changes a part that must not be compiled.
+    Raise PlaybookError if the text is not a coded program, or changes a part that must not be compiled.
     """
     program = read_program(text)
     for _, book in program.all():

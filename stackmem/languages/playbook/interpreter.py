@@ -35,10 +35,7 @@ Entries = dict[str, list[tuple[Playbook, dict[str, Any]]]]
 def check_inputs(program: PlaybookProgram, entry: str, inputs: Mapping[str, Any]) -> None:
     """Reject inputs that the program cannot start with.
 
-    This also works if only the compiled form will show where the program starts.
-
-    Raises:
-        UsageError: As ``entries_of``.
+    This also works if only the compiled form will show where the program starts. Raise UsageError if as ``entries_of``.
     """
     if entry or not program.plain_triggers:
         entries_of(program, entry, inputs)
@@ -111,8 +108,7 @@ def run_agents(
 ) -> Routine:
     """Run the entry playbooks of each agent and return the value of the first agent's last one.
 
-    Raises:
-        Halted: All agents wait, and all messages are delivered.
+    Raise Halted if all agents wait, and all messages are delivered.
     """
     threads = []
     for name, todo in entries.items():
@@ -261,8 +257,7 @@ def _continuation(frame: PlaybookFrame, lines: list[str]) -> str:
 def _count_miss(here: PlaybookExecution, frame: PlaybookFrame, turn: Turn, reply: str) -> str:
     """Return the model's next instruction after a reply that broke the contract.
 
-    Raises:
-        Halted: The number of misses exceeds its limit.
+    Raise Halted if the number of misses exceeds its limit.
     """
     frame.misses += 1
     shown_text = brief(turn.text or reply, 200)

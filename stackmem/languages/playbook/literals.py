@@ -89,11 +89,7 @@ class LiteralReader:
         return self.text[self.at : self.at + 1]
 
     def value(self, depth: int = 0) -> Any:
-        """Read the value at the current position.
-
-        Raises:
-            LiteralFault: The text is not a literal.
-        """
+        """Read the value at the current position. Raise LiteralFault if the text is not a literal."""
         if depth > MAX_DEPTH:
             raise LiteralFault(f"the value is nested over {MAX_DEPTH} deep", self.at)
         first = self.peek()
@@ -218,8 +214,7 @@ class LiteralReader:
     def call(self, depth: int = 0) -> CallTo:
         """Read the call at the current position.
 
-        Raises:
-            LiteralFault: The text is not a call, or an argument is not a value.
+        Raise LiteralFault if the text is not a call, or an argument is not a value.
         """
         match = _CALLED.match(self.text, self.at)
         if not match:
@@ -251,11 +246,7 @@ _NAME = re.compile(r"\s*+\$?([A-Za-z_]\w*)\s*+(?::\s*+([A-Za-z_][\w\[\] |.]*+)\s
 
 
 def read_params(text: str, line: int) -> tuple[Param, ...]:
-    """Parse a parameter list, in order.
-
-    Raises:
-        PlaybookError: A parameter is malformed, or two have the same name.
-    """
+    """Parse a parameter list, in order. Raise PlaybookError if a parameter is malformed, or two have the same name."""
     params: dict[str, Param] = {}
     at = 0
     text = text.rstrip()

@@ -33,8 +33,7 @@ _MAX_CHARS = 200_000
 def functions_of(block: str, first_line: int) -> tuple[Playbook, ...]:
     """Return the functions of a block whose first line is line ``first_line`` of the file.
 
-    Raises:
-        PlaybookError: The block is not Python, or a function cannot be called by name with JSON values.
+    Raise PlaybookError if the block is not Python, or a function cannot be called by name with JSON values.
     """
     if len(block) > _MAX_CHARS:
         raise PlaybookError("Long Block", f"the block has over {_MAX_CHARS:,} characters; split it", first_line)
@@ -133,8 +132,7 @@ _ERROR_CHARS = 2_000
 def run_function(here: PlaybookExecution, book: Playbook, arguments: dict[str, Any]) -> Routine:
     """Run a function and return its value or a ``CallFailure``. Its output is printed for the user.
 
-    Raises:
-        Exit: The function, or something that it called, ended the program.
+    Raise Exit if the function, or something that it called, ended the program.
     """
     for param in book.params:
         if param.name in arguments and not fits(arguments[param.name], param.kind):

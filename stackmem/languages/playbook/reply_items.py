@@ -97,11 +97,7 @@ def item_at(kind: str, match: re.Match[str]) -> Item:
 
 
 def read_place(kind: str, text: str) -> Item:
-    """Return the Step or Trigger of a text such as ``Main:01:QUE``.
-
-    Raises:
-        LiteralFault: It is malformed.
-    """
+    """Return the Step or Trigger of a text such as ``Main:01:QUE``. Raise LiteralFault if it is malformed."""
     match = CODE.fullmatch(f"{text}]", 0, len(text) + 1) or CODE.match(f"{text}]")
     if not match or match.end() != len(text):
         raise LiteralFault(f"{kind} takes a text such as Playbook:Line:CODE, got {text[:60]!r}", 0)

@@ -316,8 +316,7 @@ def is_plain_trigger(text: str) -> bool:
 def trigger_line(text: str, line: int, position: int) -> Trigger:
     """Parse a trigger from its list item. Without a number it gets that of its position.
 
-    Raises:
-        PlaybookError: The trigger has no code.
+    Raise PlaybookError if the trigger has no code.
     """
     match = _TRIGGER.match(text)
     if not match or len(match[1] or "") > _MAX_DIGITS:

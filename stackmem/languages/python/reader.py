@@ -58,11 +58,7 @@ class PythonProgram(Struct, frozen=True):
 
 
 def parse(text: str) -> PythonProgram:
-    """Parse a program.
-
-    Raises:
-        ProgramFault: It is not Python.
-    """
+    """Parse a program. Raise ProgramFault if it is not Python."""
     if len(text) > _MAX_CHARS:
         raise ProgramFault("long-program", f"the program has over {_MAX_CHARS:,} characters; split it into modules", 1)
     try:
@@ -104,8 +100,7 @@ def meaning(node: ast.expr, names: dict[str, str]) -> str:
 def find_entry(program: PythonProgram, entry: str = "") -> EntryStep:
     """Return the step to begin with: the one that is named, ``main``, or the only one.
 
-    Raises:
-        ProgramFault: There is none, or its signature cannot be used.
+    Raise ProgramFault if there is none, or its signature cannot be used.
     """
     steps = {node.name: node for node in program.steps}
     if not steps:
@@ -150,11 +145,7 @@ def _literal(node: ast.expr) -> Any:
 
 
 def schema_of(node: ast.expr | None, program: PythonProgram, path: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return the JSON Schema of an annotation.
-
-    Raises:
-        ProgramFault: No JSON value has this type.
-    """
+    """Return the JSON Schema of an annotation. Raise ProgramFault if no JSON value has this type."""
     match node:
         case ast.Constant(value=None):
             return {"type": "null"}

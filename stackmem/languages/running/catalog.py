@@ -39,8 +39,7 @@ class CatalogEntry(Struct, frozen=True):
 def catalog(folder: Path) -> tuple[CatalogEntry, ...]:
     """Return the programs in a folder, and the main programs of its subfolders, ordered by name.
 
-    Raises:
-        UsageError: The folder has no programs, too many, two of the same name, or one that cannot be read.
+    Raise UsageError if the folder has no programs, too many, two of the same name, or one that cannot be read.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder; name a folder with programs")

@@ -22,8 +22,7 @@ MAX_BRACKETS = 200
 def read_inputs(assignments: Iterable[str], file: str | None, cwd: Path) -> dict[str, Any]:
     """Map names to values: first those from the file, then ``k=TEXT``, ``k:=JSON`` and ``k=@FILE``.
 
-    Raises:
-        UsageError: A text has another form, a name is given twice, or a file cannot be read.
+    Raise UsageError if a text has another form, a name is given twice, or a file cannot be read.
     """
     values: dict[str, Any] = {}
     if file is not None:
@@ -58,8 +57,7 @@ def _input(text: str, cwd: Path) -> tuple[str, Any]:
 def read_answers(file: str | None, cwd: Path) -> list[str]:
     """Read the answers of ``--answers`` in order, from a list or from the values of a mapping.
 
-    Raises:
-        UsageError: The file cannot be read, or is neither a list nor a mapping.
+    Raise UsageError if the file cannot be read, or is neither a list nor a mapping.
     """
     if file is None:
         return []
@@ -74,8 +72,7 @@ def read_answers(file: str | None, cwd: Path) -> list[str]:
 def read_yaml(file: str, cwd: Path, flag: str) -> Any:
     """Read a YAML file as plain values. Dates and times become texts.
 
-    Raises:
-        UsageError: The file cannot be read, or is not YAML.
+    Raise UsageError if the file cannot be read, or is not YAML.
     """
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError

@@ -20,8 +20,7 @@ from stackmem.settings.program_trust import PROGRAMS_FOLDER, read_programs
 def proposed(run_dir: Path, name: str) -> str:
     """Return the text of a proposal.
 
-    Raises:
-        UsageError: The run does not propose such a program, or it cannot be read.
+    Raise UsageError if the run does not propose such a program, or it cannot be read.
     """
     if name not in proposals(run_dir):
         names = ", ".join(proposals(run_dir)) or "none"

@@ -48,8 +48,7 @@ def lint_all(
 ) -> tuple[Linted, ...]:
     """Lint files, and every file in folders that is named like a program or a part of one.
 
-    Raises:
-        UsageError: A named file cannot be checked, or a folder contains no file that can.
+    Raise UsageError if a named file cannot be checked, or a folder contains no file that can.
     """
     load_plugins()
     if language is not None:

@@ -71,11 +71,7 @@ def launch_of(event: ProgramStarted, start: RunStarted, text: str) -> Launch:
 
 
 def open_language(name: str) -> Language:
-    """Return the language called ``name``.
-
-    Raises:
-        UsageError: The language does not exist.
-    """
+    """Return the language called ``name``. Raise UsageError if the language does not exist."""
     languages = sorted(set(INTERPRETERS.values()))
     if name not in languages:
         raise UsageError(f"no language {name[:80]!r}; known: {', '.join(languages) or 'none'}")

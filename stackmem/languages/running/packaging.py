@@ -105,8 +105,7 @@ def _copy(source: Path, target: Path) -> None:
 def _files(folder: Path) -> Iterator[Path]:
     """Yield the files below a folder in the order of their names.
 
-    Raises:
-        UsageError: There is a link, which might lead anywhere.
+    Raise UsageError if there is a link, which might lead anywhere.
     """
     for each in sorted(folder.iterdir()):
         if each.name.startswith(".") or each.name in _LEFT_OUT:

@@ -63,8 +63,7 @@ def prepare_program(
 ) -> PreparedProgram:
     """Determine the program to run, its settings, and where its run is stored.
 
-    Raises:
-        UsageError: The program, an input or a setting is not valid.
+    Raise UsageError if the program, an input or a setting is not valid.
     """
     load_plugins()
     path, language = find_program(arguments.target, arguments.language, cwd)
@@ -106,8 +105,7 @@ def _recordable(inputs: dict[str, Any]) -> dict[str, Any]:
 def with_outline(ready: PreparedProgram) -> PreparedProgram:
     """Check the program's inputs, resolve its tools, and add the outline.
 
-    Raises:
-        UsageError: The program does not have this input.
+    Raise UsageError if the program does not have this input.
     """
     program = ready.program
     path = Path(program.path)

@@ -161,8 +161,7 @@ def _instructions(clause: Form | None, form: Form, faults: Faults) -> str:
 def _option(node: Node, key: str, budget: Budget | None) -> Any:
     """Read the value of an optional clause.
 
-    Raises:
-        SexpEvaluationError: The clause does not exist, or its value is not allowed.
+    Raise SexpEvaluationError if the clause does not exist, or its value is not allowed.
     """
     if not isinstance(node, Form) or not key:
         raise SexpEvaluationError(f"An optional argument of 'defatom' is (name value), got: {_datum_source(node)}")
@@ -223,11 +222,7 @@ def schema_fault(value: Any) -> SexpEvaluationError:
 
 
 def read_schema(text: str) -> dict[str, Any]:
-    """Parse a text as a JSON Schema.
-
-    Raises:
-        SexpEvaluationError: The text is not a schema.
-    """
+    """Parse a text as a JSON Schema. Raise SexpEvaluationError if the text is not a schema."""
     value, fault = read_json(text)
     if fault or not isinstance(value, dict):
         raise SexpEvaluationError("The schema of 'output_format' is not a JSON object.", "", fault)

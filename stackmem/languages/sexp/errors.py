@@ -179,8 +179,7 @@ class Meter:
     def charge(self, steps: int) -> None:
         """Charge extra steps, for operations whose cost depends on the length of lists and texts.
 
-        Raises:
-            TaskError: The steps are used up.
+        Raise TaskError if the steps are used up.
         """
         self.steps += steps
         if self.steps > self.budget.steps:

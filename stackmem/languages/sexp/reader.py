@@ -181,8 +181,7 @@ MOST = {"steps": 1_000_000_000, "depth": 100_000}
 def split_budget(nodes: list[Node]) -> tuple[list[Node], Budget]:
     """Return the expressions without a leading budget form, and the budget.
 
-    Raises:
-        SexpSyntaxError: The form is malformed, or requests more than the maximum.
+    Raise SexpSyntaxError if the form is malformed, or requests more than the maximum.
     """
     first = nodes[0]
     head = first.items[0] if isinstance(first, Form) and first.items else None

@@ -70,8 +70,7 @@ def listed_parameters(tool: ToolSpec) -> tuple[str, ...] | None:
 def call_tool(request: ToolRequest, tools: tuple[str, ...] | None, budget: Budget) -> Doing:
     """Run a tool through effects. Returns its TaskResult.
 
-    Raises:
-        SexpEvaluationError: The arguments do not fit the tool.
+    Raise SexpEvaluationError if the arguments do not fit the tool.
     """
     name = plain_name(request.name)
     params = {key: as_json(value, budget) for key, value in request.arguments.items()}

@@ -24,11 +24,7 @@ class SexpEnvironment:
         self.parent = parent
 
     def lookup(self, name: str) -> Any:
-        """Return the value of a name.
-
-        Raises:
-            UnboundSymbolError: No scope defines the name.
-        """
+        """Return the value of a name. Raise UnboundSymbolError if no scope defines the name."""
         scope: SexpEnvironment | None = self
         while scope is not None:
             if name in scope.bindings:
@@ -41,11 +37,7 @@ class SexpEnvironment:
         self.bindings[name] = value
 
     def set_value_in_scope(self, name: str, value: Any) -> None:
-        """Set a name in the nearest scope that defines it.
-
-        Raises:
-            UnboundSymbolError: No scope defines the name.
-        """
+        """Set a name in the nearest scope that defines it. Raise UnboundSymbolError if no scope defines the name."""
         scope: SexpEnvironment | None = self
         while scope is not None:
             if name in scope.bindings:
@@ -152,8 +144,7 @@ def _strange(value: Any, budget: Budget, meter: Meter | None) -> bool:
 def containers(value: Any, budget: Budget) -> Iterator[Any]:
     """Yield every list and mapping in a value, including itself, each once.
 
-    Raises:
-        TaskError: A container is nested deeper or is longer than the budget allows.
+    Raise TaskError if a container is nested deeper or is longer than the budget allows.
     """
     seen: dict[int, Any] = {}
     waiting = [(value, 1)]
@@ -312,8 +303,7 @@ def as_json(value: Any, budget: Budget) -> Any:
 
     Only nil becomes null; a symbol becomes its name; cycles and functions become their source form.
 
-    Raises:
-        TaskError: The value is nested too deeply.
+    Raise TaskError if the value is nested too deeply.
     """
     if is_null(value):
         return None

@@ -313,11 +313,7 @@ class Workflow:
 
 
 def text_of(ask: TextRequest, source: Source) -> tuple[str, str]:
-    """Return the answer to a request for a text.
-
-    Raises:
-        SexpEvaluationError: The source cannot be read.
-    """
+    """Return the answer to a request for a text. Raise SexpEvaluationError if the source cannot be read."""
     if source.failed:
         raise SexpEvaluationError(f"The file '{ask.path[:200]}' cannot be read: {source.failed}")
     return source.path, source.text

@@ -59,8 +59,7 @@ class Parameters(Struct, frozen=True):
 def parameters(strategy: str, text: str, specs: tuple[Parameter, ...] = ()) -> Parameters:
     """Return the value of every known parameter, or its default if ``text`` does not set it.
 
-    Raises:
-        UsageError: A parameter or value is unknown, or a parameter is given twice.
+    Raise UsageError if a parameter or value is unknown, or a parameter is given twice.
     """
     values = _parse(strategy, text, specs)
     words, counts, pieces = dict[str, str](), dict[str, int](), []

@@ -75,8 +75,7 @@ class Examined(Struct, frozen=True):
 def examine(flags: Mapping[str, object], folder: Path | None = None) -> Examined:
     """Try every isolation level with its real arguments, and inspect a folder to work on.
 
-    Raises:
-        UsageError: A folder does not exist or cannot be written, or the profile is broken.
+    Raise UsageError if a folder does not exist or cannot be written, or the profile is broken.
     """
     if folder is not None and not folder.is_dir():
         raise UsageError(f"no folder {folder}; name an existing one")

@@ -41,11 +41,7 @@ class Costing(Struct, frozen=True):
 
 
 def costing_as(model: str, start: RunStarted) -> Costing:
-    """Return the costing by a model of the table.
-
-    Raises:
-        UsageError: The table does not contain the model.
-    """
+    """Return the costing by a model of the table. Raise UsageError if the table does not contain the model."""
     row = lookup(model)
     if row is None:
         raise UsageError(f"no model {model!r} in the price table; stackmem models lists them")

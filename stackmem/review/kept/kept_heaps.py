@@ -33,11 +33,7 @@ class KeptRow(Struct, frozen=True):
 
 
 def kept_rows(store: HeapStore) -> list[KeptRow]:
-    """Return every chunk, the oldest write first.
-
-    Raises:
-        UsageError: The heap cannot be read.
-    """
+    """Return every chunk, the oldest write first. Raise UsageError if the heap cannot be read."""
     entries = [(entry, entry.chunk) for entry in store.read().values() if entry.chunk is not None]
     with _digests(store.folder) as digest:
         return [
@@ -50,11 +46,7 @@ def kept_rows(store: HeapStore) -> list[KeptRow]:
 
 
 def kept_content(store: HeapStore, name: str) -> str:
-    """Return a chunk's content.
-
-    Raises:
-        UsageError: The chunk does not exist.
-    """
+    """Return a chunk's content. Raise UsageError if the chunk does not exist."""
     chunk = store.read().get(name)
     if chunk is None or chunk.chunk is None:
         heap = _heap(store)
@@ -67,8 +59,7 @@ def kept_content(store: HeapStore, name: str) -> str:
 def write_kept(store: HeapStore, entry: StoreEntry) -> None:
     """Write a chunk, replacing one of the same name.
 
-    Raises:
-        UsageError: The chunk has faults, such as a size above the budget.
+    Raise UsageError if the chunk has faults, such as a size above the budget.
     """
     with _digests(store.folder) as digest:
         digests = {entry.source: digest(entry.source)} if entry.source else {}
@@ -80,11 +71,7 @@ def write_kept(store: HeapStore, entry: StoreEntry) -> None:
 
 
 def free_kept(store: HeapStore, names: list[str]) -> None:
-    """Free chunks, all or none.
-
-    Raises:
-        UsageError: One of them does not exist.
-    """
+    """Free chunks, all or none. Raise UsageError if one of them does not exist."""
     for name in names:
         kept_content(store, name)
     store.write([HeapChange(name, round(time.time(), 3)) for name in names])

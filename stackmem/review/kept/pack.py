@@ -289,11 +289,7 @@ def _judge(opened: Zipped, archive: Path, most_bytes: int) -> str:
 
 
 def _must_fit(total: int, archive: Path, into: Path) -> None:
-    """Check the free space.
-
-    Raises:
-        UsageError: The disk has less free space than the archive needs.
-    """
+    """Check the free space. Raise UsageError if the disk has less free space than the archive needs."""
     target = next(folder for folder in (into, *into.absolute().parents) if folder.is_dir())
     if total > (free := shutil.disk_usage(target).free):
         raise UsageError(

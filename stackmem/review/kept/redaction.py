@@ -74,8 +74,7 @@ def same_digest(digest: str, packaged: bool) -> str:
 def mask_of(patterns: Iterable[str]) -> Mask:
     """Return a function that masks every match of the regular expressions.
 
-    Raises:
-        UsageError: A pattern is not valid.
+    Raise UsageError if a pattern is not valid.
     """
     compiled = []
     for pattern in patterns:
@@ -97,8 +96,7 @@ def mask_of(patterns: Iterable[str]) -> Mask:
 def mask_value(value: Any, mask: Mask) -> Any:
     """Mask every text in a value, including keys of mappings, except an event's fields with our own words.
 
-    Raises:
-        UsageError: Two keys of a mapping become equal.
+    Raise UsageError if two keys of a mapping become equal.
     """
     match value:
         case str():
@@ -267,8 +265,7 @@ def mask_fact(event: facts.Event, mask: Mask, source_of: SourceOf) -> facts.Even
 def outside_answer(event: facts.Event, effect: Effect, state: State, number: int) -> facts.Event:
     """Return the answer from outside for the prompt that the copy's program requests.
 
-    Raises:
-        UsageError: After masking, the program makes a different request.
+    Raise UsageError if after masking, the program makes a different request.
     """
     if isinstance(event, facts.RunEnded):
         return rewrite_stop(event, effect, state)
@@ -301,8 +298,7 @@ def rewrite_stop(event: facts.RunEnded, upcoming: facts.Event | Effect | None, s
 def rederive_in_program(event: facts.Event, derived: facts.Event | None, mask: Mask, number: int) -> facts.Event:
     """Return the fact that the program derives in the copy in place of the recorded one.
 
-    Raises:
-        UsageError: The fact differs, or still contains a match.
+    Raise UsageError if the fact differs, or still contains a match.
     """
     if derived is None or _shape(derived) != _shape(event):
         kind = "nothing" if derived is None else type(derived).__name__
@@ -340,8 +336,7 @@ class ProgramNames:
     def refuse_alike(self, event: facts.Event, now: facts.Event, number: int) -> None:
         """Register a name, and refuse it if a different original name already became the same.
 
-        Raises:
-            UsageError: Two names have become equal.
+        Raise UsageError if two names have become equal.
         """
         if not isinstance(event, ChunkKept | VariableSet) or not isinstance(now, ChunkKept | VariableSet):
             return

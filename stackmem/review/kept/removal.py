@@ -45,11 +45,7 @@ class Pruned(Struct, frozen=True):
 
 
 def read_age(text: str) -> float:
-    """Return the seconds in ``30d``, ``12h`` or ``4w``.
-
-    Raises:
-        UsageError: The text is not an age.
-    """
+    """Return the seconds in ``30d``, ``12h`` or ``4w``. Raise UsageError if the text is not an age."""
     parts = _AGE.fullmatch(text.strip())
     if parts is None:
         raise UsageError(f"{text!r} is not a valid age; write hours, days or weeks, such as 12h, 30d or 4w")

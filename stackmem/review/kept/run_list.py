@@ -99,20 +99,12 @@ class _Start(Struct):
 
 
 def list_runs(runs_dir: Path) -> list[RunRow]:
-    """Return a row for every run in a folder, the oldest first.
-
-    Raises:
-        UsageError: ``runs_dir`` cannot be read.
-    """
+    """Return a row for every run in a folder, the oldest first. Raise UsageError if ``runs_dir`` cannot be read."""
     return [run_row(folder) for folder in run_folders(runs_dir)]
 
 
 def run_folders(runs_dir: Path) -> list[Path]:
-    """Return the folders of runs, the oldest first.
-
-    Raises:
-        UsageError: The folder cannot be read.
-    """
+    """Return the folders of runs, the oldest first. Raise UsageError if the folder cannot be read."""
     try:
         with os.scandir(runs_dir) as entries:
             names = sorted(entry.name for entry in entries if is_run(entry))
@@ -125,8 +117,7 @@ def find_runs(runs_dir: Path, conditions: Sequence[str], order: str, limit: int 
     """Return the runs that ``choose_runs`` selects, with sizes and requests, which are read for as few runs as
     possible.
 
-    Raises:
-        UsageError: As ``list_runs`` and ``choose_runs``.
+    Raise UsageError if as ``list_runs`` and ``choose_runs``.
     """
     rows = list_runs(runs_dir)
     if any("disk_bytes" in text or "request" in text for text in (order, *conditions)):

@@ -55,10 +55,7 @@ def cached_steps(
     """Yield every step and every summary of a run as cached for a model with this minimum.
 
     A request counts as sent when the record before its reply was written, plus the wait that the rules require. Failed
-    attempts are assumed to cache nothing.
-
-    Raises:
-        UsageError: The run's strategy is not installed.
+    attempts are assumed to cache nothing. Raise UsageError if the run's strategy is not installed.
     """
     cache, request = ServerCache(count) if server_cache else Cache(minimum_tokens, count), 0
     for moment in with_prompts(run):
@@ -83,8 +80,7 @@ def cached_steps(
 def with_prompts(run: Iterable[Moment]) -> Iterator[Moment]:
     """Yield the run with the prompt of every answer rendered, so that several folds can share it.
 
-    Raises:
-        UsageError: A strategy of the run is not installed.
+    Raise UsageError if a strategy of the run is not installed.
     """
     strategies: dict[str, MemoryStrategy] = {}
     for moment in run:

@@ -245,8 +245,7 @@ class FactSight:
 def first_loss(run: Iterable[Moment]) -> FirstLoss:
     """Find facts that were out of sight when needed, in the prompts of the run's own strategies.
 
-    Raises:
-        UsageError: A strategy of the run is not installed.
+    Raise UsageError if a strategy of the run is not installed.
     """
     moments = tuple(run)
     sight = FactSight(facts_used(moments))

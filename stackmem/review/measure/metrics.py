@@ -258,8 +258,7 @@ def measure(run: Iterable[Moment]) -> dict[str, Value]:
 def _figure(name: str, value: object) -> Value:
     """Return the value in a form that a table can store.
 
-    Raises:
-        UsageError: The value is not a number, or not finite.
+    Raise UsageError if the value is not a number, or not finite.
     """
     if value is None or (isinstance(value, int | float) and abs(value) < _LARGEST):
         return value

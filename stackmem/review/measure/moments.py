@@ -81,8 +81,7 @@ def moments(
 ) -> Iterator[Moment]:
     """Yield the moments of a run, given each event with the time of its record, oldest first.
 
-    Raises:
-        TraceError: The events are not a valid run.
+    Raise TraceError if the events are not a valid run.
     """
     state, last = State(), None
     for seq, (at, event) in enumerate(timed, 1):

@@ -191,11 +191,7 @@ def _links(page_file: Path, others: Mapping[Path, Path]) -> dict[str, str]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file atomically, replacing an existing one.
-
-    Raises:
-        UsageError: The file cannot be written.
-    """
+    """Write a file atomically, replacing an existing one. Raise UsageError if the file cannot be written."""
     try:
         _replace(path, content)
     except OSError as error:

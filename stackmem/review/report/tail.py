@@ -34,8 +34,7 @@ class RunTail:
         """Return the records that were not returned before. The first call returns all, including those of a fork's
         parents.
 
-        Raises:
-            TraceError: A line is broken, a parent is missing, or the file was changed.
+        Raise TraceError if a line is broken, a parent is missing, or the file was changed.
         """
         return self._all() if self._position is None else self._added(*self._position)
 

@@ -61,8 +61,7 @@ def pictures_of(folder: Path) -> Callable[[ImageRef], str]:
 def read_runs(folders: Sequence[Path]) -> PageContent:
     """Read one run, or several to compare; for two, also find where they differ.
 
-    Raises:
-        TraceError: A trace is broken, or a parent of a fork is missing.
+    Raise TraceError if a trace is broken, or a parent of a fork is missing.
     """
     texts, parts = Texts(), list[Any]()
     numbers: dict[bytes, int] = {}

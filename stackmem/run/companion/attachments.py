@@ -80,8 +80,7 @@ def _find(text: str, folder: Path | None, subfolder: str, cwd: Path) -> UserFile
 def with_attached(start: RunStarted, files: Sequence[UserFile], world: World) -> RunStarted:
     """Return the start of a run with the content of the attached files.
 
-    Raises:
-        UsageError: A file cannot be read in the workspace, or its image cannot be shown.
+    Raise UsageError if a file cannot be read in the workspace, or its image cannot be shown.
     """
     if not files:
         return start

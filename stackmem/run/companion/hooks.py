@@ -60,8 +60,7 @@ class FoundHooks(Struct, frozen=True):
 def find_hooks(folder: Path | None, location: str, environ: Mapping[str, str]) -> FoundHooks:
     """Return the hooks for work in ``folder / place``.
 
-    Raises:
-        UsageError: A file has an unknown key, or is not valid.
+    Raise UsageError if a file has an unknown key, or is not valid.
     """
     if folder is None:
         return FoundHooks()
@@ -246,8 +245,7 @@ class _HookAnswer(NamedTuple):
 def must_be_appliable(run_dir: Path, folder: Path, files: Sequence[str], environ: Mapping[str, str]) -> None:
     """Run the hooks before an apply, and record them next to the trace, which may have ended.
 
-    Raises:
-        UsageError: A hook refuses.
+    Raise UsageError if a hook refuses.
     """
     catalog = find_hooks(folder, "", environ)
     payload = {

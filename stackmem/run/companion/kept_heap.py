@@ -76,8 +76,7 @@ class HeapStore:
     def read(self) -> dict[str, HeapChange]:
         """Return the chunks by name, oldest write first. An incomplete last line from a crash is ignored.
 
-        Raises:
-            UsageError: The file cannot be read, or is not a heap file.
+        Raise UsageError if the file cannot be read, or is not a heap file.
         """
         try:
             raw = read_regular(self.path)

@@ -29,8 +29,7 @@ class FoundPermissions(Struct, frozen=True):
 def find_permissions(folder: Path | None, location: str, environ: Mapping[str, str]) -> FoundPermissions:
     """Return the rules for work in ``folder / place``.
 
-    Raises:
-        UsageError: A file has an unknown key or tool, or is not valid.
+    Raise UsageError if a file has an unknown key or tool, or is not valid.
     """
     if folder is None:
         return FoundPermissions()

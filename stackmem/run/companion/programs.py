@@ -49,8 +49,7 @@ def find_programs(
 ) -> FoundPrograms:
     """Return the programs for work in ``root / place``, and those of the folders that the user named.
 
-    Raises:
-        UsageError: A named folder does not exist.
+    Raise UsageError if a named folder does not exist.
     """
     programs: dict[str, FoundProgram] = {}
     notes: list[str] = []
@@ -111,8 +110,7 @@ def for_agent(catalog: FoundPrograms, strategy: MemoryStrategy) -> tuple[tuple[S
 def with_own(programs: FoundPrograms, strategy: MemoryStrategy, *, sandboxed: bool) -> FoundPrograms:
     """Return the programs with the strategy's own one, if it has one.
 
-    Raises:
-        UsageError: It has no sandbox to run in.
+    Raise UsageError if it has no sandbox to run in.
     """
     if not isinstance(strategy, BringsProgram):
         return programs

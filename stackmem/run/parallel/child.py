@@ -133,8 +133,7 @@ class ChildRun(Struct, frozen=True):
 def returned_by(run_dir: Path, frame: str) -> FrameReturned:
     """Read what a parallel frame returned from its run.
 
-    Raises:
-        TraceError: The run has not ended, or its trace is broken.
+    Raise TraceError if the run has not ended, or its trace is broken.
     """
     reader = RunReader(run_dir)
     before, state = State(), State()

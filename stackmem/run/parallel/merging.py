@@ -35,8 +35,7 @@ _IN_THE_WAY = (errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST)
 def merge_frames(effect: MergeFrames, opened: Opened) -> FramesMerged:
     """Merge the files of each frame into the workspace.
 
-    Raises:
-        WorkspaceError: A frame's files are missing, or the workspace cannot be written.
+    Raise WorkspaceError if a frame's files are missing, or the workspace cannot be written.
     """
     history, world = opened.history, opened.world
     if not isinstance(history, History):

@@ -18,8 +18,7 @@ _LEAST = 2
 def parallel_offer(settings: Settings, strategy: MemoryStrategy) -> tuple[Tool, ...]:
     """Return the tool that starts several frames together, if the user wants it.
 
-    Raises:
-        UsageError: It is not possible in this run.
+    Raise UsageError if it is not possible in this run.
     """
     most = settings.parallel_frames
     if not most:
@@ -43,8 +42,7 @@ def parallel_offer(settings: Settings, strategy: MemoryStrategy) -> tuple[Tool, 
 def refuse_small(settings: Settings, model: str) -> None:
     """Refuse parallel frames in a run of the small size, which offers no frames at the start.
 
-    Raises:
-        UsageError: The user wants parallel frames.
+    Raise UsageError if the user wants parallel frames.
     """
     if settings.parallel_frames:
         raise UsageError(

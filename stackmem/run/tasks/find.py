@@ -17,8 +17,7 @@ def find_task(name_or_path: str, cwd: Path) -> Path | None:
 
     A folder takes precedence over a name, and ``./tasks`` over the shipped tasks.
 
-    Raises:
-        UsageError: The name is neither a task nor a folder.
+    Raise UsageError if the name is neither a task nor a folder.
     """
     if not name_or_path or "\0" in name_or_path:
         raise UsageError("the task name is empty; name a task ('stackmem tasks list') or a folder")

@@ -134,8 +134,7 @@ class Task(Struct, frozen=True):
 def read_task(folder: Path) -> Task:
     """Read the task in a folder.
 
-    Raises:
-        UsageError: The folder, its task.toml, its instruction or its checks are missing or broken.
+    Raise UsageError if the folder, its task.toml, its instruction or its checks are missing or broken.
     """
     folder = folder.absolute()
     if not folder.is_dir():

@@ -36,8 +36,7 @@ class TaskStep(Struct, frozen=True):
 def read_steps(table: TaskTable, folder: Path) -> tuple[TaskStep, ...]:
     """Read the steps of task.toml, each with its folder in ``steps/``; empty for a single-step task.
 
-    Raises:
-        UsageError: A step has no name or no folder, or two steps have the same name.
+    Raise UsageError if a step has no name or no folder, or two steps have the same name.
     """
     values = table.values.get("steps") or []
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):

@@ -77,8 +77,7 @@ os.register_at_fork(after_in_child=_idle.clear)  # a forked child has none of th
 def call_within(seconds: float, call: Callable[[], T]) -> T:
     """Run ``call`` in another thread and return its result or raise its exception.
 
-    Raises:
-        TimeoutError: It took longer and was abandoned.
+    Raise TimeoutError if it took longer and was abandoned.
     """
     done: SimpleQueue[T | BaseException] = SimpleQueue()
 
@@ -116,8 +115,7 @@ def late_ones_run() -> bool:
 def next_of(queue: SimpleQueue[T], seconds: float = _MAX_SECONDS) -> T:
     """Return the next item of a queue that other threads fill. Ctrl-C always ends the wait.
 
-    Raises:
-        Empty: Nothing arrived within ``seconds``.
+    Raise Empty if nothing arrived within ``seconds``.
     """
     deadline = time.monotonic() + seconds
     while True:

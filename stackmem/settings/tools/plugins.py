@@ -242,8 +242,7 @@ _loading = ContextVar("_loading", default=False)
 def plugin_problems() -> tuple[str, ...]:
     """Like ``load_plugins``, but return a message for each unusable plug-in instead of raising.
 
-    Raises:
-        UsageError: A plug-in's own import called this function.
+    Raise UsageError if a plug-in's own import called this function.
     """
     if _loading.get():
         # otherwise the package would be loaded a second time before its first import ends, and fail with a riddle

@@ -65,11 +65,7 @@ def joined(host: str, port: int) -> str:
 
 
 def read_allowed(text: str) -> AllowedHost:
-    """Parse one entry.
-
-    Raises:
-        UsageError: The text is not a valid entry.
-    """
+    """Parse one entry. Raise UsageError if the text is not a valid entry."""
     target, *methods = text.split(",")
     match = _ENTRY.fullmatch(target.strip())
     if match is None:

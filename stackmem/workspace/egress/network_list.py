@@ -45,11 +45,7 @@ class NetworkList(Struct, frozen=True):
 
 
 def read_hosts(texts: tuple[str, ...]) -> tuple[AllowedHost, ...]:
-    """Parse the entries and remove duplicates.
-
-    Raises:
-        UsageError: An entry is not valid.
-    """
+    """Parse the entries and remove duplicates. Raise UsageError if an entry is not valid."""
     return tuple(dict.fromkeys(read_allowed(text) for text in texts))
 
 

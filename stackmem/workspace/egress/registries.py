@@ -62,11 +62,7 @@ class _Place(Struct, frozen=True):
 def machine_registries(
     environ: Mapping[str, str], run: Run | None = None, resolve: Resolve | None = None
 ) -> Registries:
-    """Find the registries by asking the machine's programs.
-
-    Raises:
-        UsageError: No package manager names a registry.
-    """
+    """Find the registries by asking the machine's programs. Raise UsageError if no package manager names a registry."""
     ask = run or (lambda command: _output(command, environ))
     with ThreadPoolExecutor() as at_once:  # in parallel, because each takes about a second
         futures = at_once.submit(_pip, ask), at_once.submit(_npm, ask), at_once.submit(_apt, ask)

@@ -131,8 +131,7 @@ class Level(Protocol):
     def ran(self, process: Popen[bytes], status: bytes) -> int | None:
         """Return the command's exit code (128 + N for signal N), or None if the sandbox itself was killed.
 
-        Raises:
-            SetUpFailed: The command never started.
+        Raise SetUpFailed if the command never started.
         """
         ...
 

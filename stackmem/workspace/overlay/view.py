@@ -51,8 +51,7 @@ class WorkspaceView(Struct):
 def folder_view(root: Path) -> WorkspaceView:
     """Return a view of a host folder.
 
-    Raises:
-        WorkspaceError: ``root`` is not a directory, or a symlink to a directory.
+    Raise WorkspaceError if ``root`` is not a directory, or a symlink to a directory.
     """
     try:
         return WorkspaceView(root, os.open(root, _FOLDER))

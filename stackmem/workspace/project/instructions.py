@@ -108,8 +108,7 @@ def find_instructions(folder: Path) -> Instructions:
 def read_instructions(path: Path) -> Instructions:
     """Return the instructions in a file that the user names.
 
-    Raises:
-        UsageError: The file cannot be read, or is empty.
+    Raise UsageError if the file cannot be read, or is empty.
     """
     if not (text := _read(path).strip()):
         raise UsageError(f"the instructions {path} cannot be read, or are empty; name a text file, or none")

@@ -40,8 +40,7 @@ def own_commits() -> tuple[Commit, ...]:
 def commits_of(folder: Path) -> tuple[Commit, ...]:
     """Return the commits of the repository that contains ``folder``, oldest first, without merges.
 
-    Raises:
-        UsageError: The folder is not in a readable repository, or the repository has too few commits.
+    Raise UsageError if the folder is not in a readable repository, or the repository has too few commits.
     """
     from stackmem.history.origin import find_origin, work_tree_of  # needed only with --repository
 

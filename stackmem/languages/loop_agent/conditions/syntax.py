@@ -108,11 +108,7 @@ class _ConditionToken(Struct, frozen=True):
 
 
 def parse(text: Any) -> Node | None:
-    """Parse a condition. None if it is only whitespace.
-
-    Raises:
-        ConditionFault: The text is not a condition.
-    """
+    """Parse a condition. None if it is only whitespace. Raise ConditionFault if the text is not a condition."""
     if not isinstance(text, str) or not text:
         raise ConditionFault("Expression must be a non-empty string")
     if len(text) > MAX_CHARS:

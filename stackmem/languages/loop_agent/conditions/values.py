@@ -181,11 +181,7 @@ def _numeral(text: str) -> float:
 
 
 def text_of(value: Any, visit: Visit) -> str:
-    """Return ``String(value)``.
-
-    Raises:
-        ConditionFault: The text has more than 100,000 characters.
-    """
+    """Return ``String(value)``. Raise ConditionFault if the text has more than 100,000 characters."""
     match value:
         case str():
             return value
@@ -276,8 +272,7 @@ _ITERATING = ("some", "every", "find", "filter", "map", "reduce")
 def call_method(owner: Any, method: str, arguments: list[Any], visit: Visit) -> Any:
     """Call a method and return its value.
 
-    Raises:
-        ConditionFault: The method does not exist, or its arguments do not fit.
+    Raise ConditionFault if the method does not exist, or its arguments do not fit.
     """
     first = arguments[0] if arguments else UNDEFINED
     own = isinstance(owner, dict) and method in owner
