@@ -354,7 +354,7 @@ def answers(kind: type[Effect], event: Event, branch: int | None = None) -> bool
             return True
 
 
-def answered(effect: Effect, event: Event) -> Effect | None:
+def match_effect(effect: Effect, event: Event) -> Effect | None:
     """Return what ``event`` answers: the effect, or a branch of a parallel effect. None if it answers neither."""
     if isinstance(effect, Parallel):
         return next((each for branch, each in effect.branches if answers(type(each), event, branch)), None)

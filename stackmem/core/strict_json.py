@@ -25,12 +25,12 @@ _TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def strict_value(text: str, *, one_each: bool = False, whole: bool = False) -> Any:
+def strict_value(text: str, *, one_each: bool = False, utf8: bool = False) -> Any:
     """Parse one JSON text.
 
     Args:
         one_each: Refuse repeated keys. Otherwise the last value of a key counts.
-        whole: Refuse strings with half of a surrogate pair, because they cannot be written to a file.
+        utf8: Refuse strings with half of a surrogate pair, because they cannot be written to a file.
 
     Raises:
         json.JSONDecodeError: The text is not JSON, or it is refused. The error is a ``ValueError`` with the position.
@@ -40,9 +40,9 @@ def strict_value(text: str, *, one_each: bool = False, whole: bool = False) -> A
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int, object_pairs_hook=pairs)
     except (_Refused, RecursionError) as error:
-        raise _first_refusal(text, one_each=one_each, whole=whole) or error from None
-    if text.count("[") + text.count("{") > MAX_DEPTH or (whole and (_is_half(text) or _ESCAPED_HALF.search(text))):
-        refusal = _first_refusal(text, one_each=False, whole=whole)
+        raise _first_refusal(text, one_each=one_each, utf8=utf8) or error from None
+    if text.count("[") + text.count("{") > MAX_DEPTH or (utf8 and (_is_half(text) or _ESCAPED_HALF.search(text))):
+        refusal = _first_refusal(text, one_each=False, utf8=utf8)
         if refusal is not None:
             raise refusal
     return value
@@ -120,7 +120,7 @@ def _tokens(text: str) -> Iterator[_Token]:
                 path.append(0 if piece == "[" else None)
 
 
-def _first_refusal(text: str, *, one_each: bool, whole: bool) -> json.JSONDecodeError | None:
+def _first_refusal(text: str, *, one_each: bool, utf8: bool) -> json.JSONDecodeError | None:
     """Return the error for the first refused token. Up to there the text is JSON."""
     keys: dict[int, set[Any]] = {}
     for token in _tokens(text):
@@ -129,7 +129,7 @@ def _first_refusal(text: str, *, one_each: bool, whole: bool) -> json.JSONDecode
             keys[depth + 1] = set()
             message = f"nested deeper than {MAX_DEPTH} levels" if depth >= MAX_DEPTH else ""
         elif token.text[0] == '"':
-            message = "a text holds half of a surrogate pair" if whole and _is_half(_text(token.text)) else ""
+            message = "a text holds half of a surrogate pair" if utf8 and _is_half(_text(token.text)) else ""
             if token.key and one_each:
                 message = message or (
                     f"the key {_text(token.text)[:40]!r} stands twice" if token.path[-1] in keys[depth] else ""

@@ -14,7 +14,7 @@ from stackmem.core.machine import evolve
 from stackmem.core.messages import View
 from stackmem.core.neighbors import neighbor
 from stackmem.core.program_facts import ProgramCalled, ProgramStarted
-from stackmem.core.requests import AskModel, Effect, answered
+from stackmem.core.requests import AskModel, Effect, match_effect
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError
@@ -137,7 +137,7 @@ class Completions:
             return None
         upcoming = program.decide(before)
         asks = isinstance(upcoming, Effect) and bool(before.stack) and before.running.program == "steps"
-        self.question = answered(upcoming, event) if asks and isinstance(upcoming, Effect) else None
+        self.question = match_effect(upcoming, event) if asks and isinstance(upcoming, Effect) else None
         program.note(event, after)
         return self.question.view if isinstance(self.question, AskModel) else None
 

@@ -22,7 +22,7 @@ from stackmem.core.person_facts import (
     WordsAsked,
 )
 from stackmem.core.program_facts import ProgramHalted, StepFailed
-from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, AskWords, Compact, Effect, answered
+from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, AskWords, Compact, Effect, match_effect
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import RulesDiffer, TraceError
@@ -124,7 +124,7 @@ def _check(step: WalkedRecord, proven: Proven, strategy: MemoryStrategy) -> int:
             return 0
         if isinstance(derived, Effect) and _may_come_meanwhile(state, event):
             return 0
-        effect = answered(derived, event) if isinstance(derived, Effect) else None
+        effect = match_effect(derived, event) if isinstance(derived, Effect) else None
         if effect is None:
             raise RulesDiffer(explain_difference(record.seq, event, derived))
         return _check_prompt(state, effect, record, proven, strategy) if same_rules else 0

@@ -10,7 +10,7 @@ from stackmem.core.decider import AgentDecider, Decider, ProgramUnderWay, Watche
 from stackmem.core.facts import Event, RunForked, RunResumed, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import ProgramCalled, ProgramStarted
-from stackmem.core.requests import Effect, answered
+from stackmem.core.requests import Effect, match_effect
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.errors import TraceError, UsageError
@@ -32,7 +32,7 @@ class WalkedRecord(Struct, frozen=True):
     @property
     def effect(self) -> Effect | None:
         """The effect that the record answers, or None."""
-        return answered(self.upcoming, self.record.event) if isinstance(self.upcoming, Effect) else None
+        return match_effect(self.upcoming, self.record.event) if isinstance(self.upcoming, Effect) else None
 
 
 class RecordWalk:

@@ -20,9 +20,9 @@ from stackmem.core.requests import (
     LoadSource,
     Parallel,
     ReadClock,
-    answered,
     answers,
     effects_of,
+    match_effect,
 )  # fmt: skip
 from tests.build import SPENT
 
@@ -45,18 +45,18 @@ def test_a_parallel_effect_is_answered_by_what_answers_its_branches() -> None:
 
 def test_a_fact_answers_the_effect_of_its_branch() -> None:
     effect = Parallel(((0, InvokeTool("a")), (1, ASK), (2, LoadSource("p"))))
-    assert answered(effect, ToolAnswered(1)) == InvokeTool("a")
-    assert answered(effect, ModelReplied((), "end", SPENT, branch=1)) is ASK
-    assert answered(effect, SourceLoaded("p", branch=2)) == LoadSource("p")
-    assert answered(effect, SourceLoaded("p", branch=1)) is None
-    assert answered(effect, ModelFailed("overloaded", "busy", branch=UNSET)) is None
+    assert match_effect(effect, ToolAnswered(1)) == InvokeTool("a")
+    assert match_effect(effect, ModelReplied((), "end", SPENT, branch=1)) is ASK
+    assert match_effect(effect, SourceLoaded("p", branch=2)) == LoadSource("p")
+    assert match_effect(effect, SourceLoaded("p", branch=1)) is None
+    assert match_effect(effect, ModelFailed("overloaded", "busy", branch=UNSET)) is None
     assert effects_of(effect) == (InvokeTool("a"), ASK, LoadSource("p"))
 
 
 def test_effects_outside_branches_are_answered_by_facts_without_a_branch() -> None:
-    assert answered(ASK, ModelReplied((), "end", SPENT)) is ASK
-    assert answered(ASK, ModelReplied((), "end", SPENT, branch=0)) is None
-    assert answered(ReadClock(), ClockRead(1.0)) == ReadClock()
+    assert match_effect(ASK, ModelReplied((), "end", SPENT)) is ASK
+    assert match_effect(ASK, ModelReplied((), "end", SPENT, branch=0)) is None
+    assert match_effect(ReadClock(), ClockRead(1.0)) == ReadClock()
     assert not answers(ReadClock, RunEnded("interrupted", ""))
     assert effects_of(ReadClock()) == (ReadClock(),)
     assert effects_of(ClockRead(1.0)) == effects_of(None) == ()

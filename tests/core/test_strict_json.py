@@ -39,7 +39,7 @@ def test_nonstandard_json_is_refused_at_its_first_character(text, at):
     "text", ['[1, 1.5e3, "\\ud83d\\ude00", null, {"a": true}]', DEEP[1:-1], "1" + "0" * 308, '["NaN 1e999 [[{"]']
 )
 def test_standard_json_is_read(text):
-    assert strict_value(text) == strict_value(text, one_each=True, whole=True) == json.loads(text)
+    assert strict_value(text) == strict_value(text, one_each=True, utf8=True) == json.loads(text)
 
 
 def test_of_two_equal_keys_the_last_counts_unless_each_may_stand_once():
@@ -55,7 +55,7 @@ def test_of_two_equal_keys_the_last_counts_unless_each_may_stand_once():
 def test_half_a_character_is_read_unless_texts_must_be_whole(text):
     assert strict_value(text)[0] == "a"
     with pytest.raises(json.JSONDecodeError, match=r"half of a surrogate pair"):
-        strict_value(text, whole=True)
+        strict_value(text, utf8=True)
 
 
 KEYS = st.text(max_size=3) | st.sampled_from(["a", "b"])

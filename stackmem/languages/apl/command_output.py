@@ -63,7 +63,7 @@ class CommandOutput(str):
         """Return the output parsed as JSON; ``missing`` if it is not valid JSON."""
         if not self._parsed:
             try:
-                self._parsed = (strict_value(self.stdout, whole=True),)
+                self._parsed = (strict_value(self.stdout, utf8=True),)
             except (ValueError, RecursionError):
                 return missing
         return self._parsed[0]

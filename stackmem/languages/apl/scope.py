@@ -158,7 +158,7 @@ def convert(value: Any, kind: AsType, tool: str) -> Any:
             case "str":
                 return str.__str__(text) if text is not None else json.dumps(value, ensure_ascii=False)
             case "json":
-                return strict_value(text, whole=True) if text is not None else value
+                return strict_value(text, utf8=True) if text is not None else value
             case "int":
                 return int(text.strip()) if text is not None else _exact_int(value)
             case "float":
@@ -197,7 +197,7 @@ def _list(value: Any) -> list[Any]:
     """Return a list unchanged, parse a text as a JSON list, or split it into lines."""
     if isinstance(value, str):
         try:
-            parsed = strict_value(value, whole=True)
+            parsed = strict_value(value, utf8=True)
         except (ValueError, RecursionError):
             return [line for line in value.splitlines() if line]
         value = parsed

@@ -369,7 +369,7 @@ def _value(tool: str, answer: FrameAnswer, *, typed: bool) -> Any:
         reason = f"The '{tool}' tool could not proceed because its frame ended early ({answer.failed})."
         raise tool_logic(reason, answer.detail or answer.result)
     try:
-        return storable(answer.value) if typed else strict_value(answer.result, whole=True)
+        return storable(answer.value) if typed else strict_value(answer.result, utf8=True)
     except (ValueError, RecursionError) as error:
         if typed:
             raise malformed_value(tool, "its result holds half a character or a number that is none") from error

@@ -70,7 +70,7 @@ def _blank(text: str) -> str:
 
 def _load(text: str) -> tuple[Any, str]:
     try:
-        return strict_value(text, one_each=True, whole=True), ""
+        return strict_value(text, one_each=True, utf8=True), ""
     except json.JSONDecodeError as error:
         return None, f"it is not one JSON object: {error.msg} at line {error.lineno}, column {error.colno}"
 

@@ -12,7 +12,7 @@ from stackmem.core.budgets import Limits
 from stackmem.core.decider import ProgramUnderWay
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import ProgramStarted
-from stackmem.core.requests import AskModel, Compact, Effect, InvokeTool, ReadClock, answered, effects_of
+from stackmem.core.requests import AskModel, Compact, Effect, InvokeTool, ReadClock, effects_of, match_effect
 from stackmem.core.state import State
 from stackmem.errors import TraceError
 from stackmem.trace.program import TextOf
@@ -147,7 +147,7 @@ def play_tape(
 
 
 def _matches(upcoming: Effect, answer: Heard) -> bool:
-    effect = answered(upcoming, answer.event)
+    effect = match_effect(upcoming, answer.event)
     return effect is not None and _equal(effect, answer)
 
 

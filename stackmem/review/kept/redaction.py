@@ -33,7 +33,7 @@ from stackmem.core.program_facts import (
     ToolAnswered,
     VariableSet,
 )
-from stackmem.core.requests import STOPS_WITH_PARTIAL, AskModel, AskUser, AskWords, Compact, Effect, answered
+from stackmem.core.requests import STOPS_WITH_PARTIAL, AskModel, AskUser, AskWords, Compact, Effect, match_effect
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import mark_cut
@@ -269,7 +269,7 @@ def outside_answer(event: facts.Event, effect: Effect, state: State, number: int
     """
     if isinstance(event, facts.RunEnded):
         return rewrite_stop(event, effect, state)
-    answered_effect = answered(effect, event)
+    answered_effect = match_effect(effect, event)
     if answered_effect is None:
         raise UsageError(
             f"record {number}: with the matches replaced the program makes a request that "
