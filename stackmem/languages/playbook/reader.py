@@ -87,7 +87,7 @@ class ListItem(Struct, frozen=True):
 
 
 def read_program(text: str) -> PlaybookProgram:
-    """Parse a program. Raise PlaybookError if the first fault, if the text is not a program."""
+    """Parse a program. Raise PlaybookError with the first fault if the text is not a program."""
     if len(text) > _MAX_CHARS:
         raise PlaybookError("Long Program", f"the program has over {_MAX_CHARS:,} characters; split it")
     return _ProgramReader(text).program()

@@ -323,7 +323,7 @@ def test_entry_names_the_playbook():
     text = one("- 01:RET", more="## Q\n### Steps\n- 01:RET")
     assert run(text, '`Step["Q:01"]` `Return[2]`', entry="Q").value == 2
     assert run(text, '`Step["Q:01"]` `Return[2]`', entry="A.Q").value == 2
-    with pytest.raises(UsageError, match="no playbook 'X' to start with; known: P, Q"):
+    with pytest.raises(UsageError, match="cannot start with 'X', an unknown playbook; known: P, Q"):
         run(text, entry="X")
 
 

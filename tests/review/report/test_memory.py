@@ -209,7 +209,7 @@ def test_another_strategy_has_a_strip_on_the_same_scale_and_a_sentence(show, mad
     other.get_by_role("button", name="full").press("Enter")
     expect(page.get_by_role("img", name="The prompts under full as bars")).to_be_visible()
     difference = page.locator(".difference")
-    expect(difference).to_contain_text("With full, the same 39 steps would send 288k tokens instead of 130k")
+    expect(difference).to_contain_text("With full, the same 39 steps would send 288k tokens instead of 129k")
     first = difference.inner_text()
     page.get_by_role("slider", name="price of a cached token").fill("1")
     expect(difference).not_to_have_text(first)
@@ -233,7 +233,7 @@ def test_prompts_of_two_steps_are_compared_by_keyboard(show, made):
     page.keyboard.press("d")
     expect(diff.get_by_role("heading")).to_have_text("Prompt of step 20 compared with step 17")
     expect(diff.locator(".difference")).to_have_text(
-        "12 parts in both (8,144 characters), 16 only in step 17 (17,435), 1 changed. The first 12 parts are equal."
+        "12 parts in both (8,142 characters), 16 only in step 17 (17,435), 1 changed. The first 12 parts are equal."
     )
     expect(diff.locator(".diff-removed")).to_have_count(16)
     diff.locator(".diff-changed summary").press("Enter")
