@@ -75,14 +75,14 @@ class CheckedCopy:
     def put_back_settings(self) -> tuple[str, ...]:
         """Restore the settings of test runners, although no initial file looks like a test.
 
-        Raise WorkspaceError if as ``put_back_steering``.
+        Raise WorkspaceError as ``put_back_steering`` does.
         """
         return self.put_back(lambda path: steers(path) == "settings")
 
     def put_back(self, predicate: Callable[[bytes], bool]) -> tuple[str, ...]:
         """Restore the chosen files. Returns the names of those that differed.
 
-        Raise WorkspaceError if as ``put_back_steering``.
+        Raise WorkspaceError as ``put_back_steering`` does.
         """
         other = []
         for path in filter(predicate, self.candidates):
@@ -100,7 +100,7 @@ class CheckedCopy:
     def remove_added(self, paths: Iterable[bytes]) -> tuple[str, ...]:
         """Remove files and folders that did not exist initially, and return their names.
 
-        Raise WorkspaceError if as ``put_back_steering``.
+        Raise WorkspaceError as ``put_back_steering`` does.
         """
         added = [path for path in sorted({*paths}) if self.exists(path) and not self.existed(path)]
         for path in added:

@@ -249,7 +249,7 @@ def _refuse_small_window(model: Model, system: str, tools: tuple[ToolSpec, ...],
 def plan_kept(request: Request, stored: StoredRequest, base: RunStarted, environ: Mapping[str, str]) -> Plan:
     """Return the plan for a run that continues from ``base``, with the recorded sandbox profile.
 
-    The caller sets how it begins. Raise UsageError if as ``plan_run``.
+    The caller sets how it begins. Raise UsageError as ``plan_run`` does.
     """
     plan = plan_run(request, environ)
     if stored.program is not None:

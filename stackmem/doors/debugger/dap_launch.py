@@ -34,7 +34,7 @@ _TYPES: dict[str, type] = {
 def debug_launched(arguments: dict[str, Any], session: DebugSession, environ: Mapping[str, str], cwd: Path) -> int:
     """Run a program under a debugger, or walk through a recorded run; return the exit code.
 
-    Raise StackmemError if as ``run_program``, or the configuration is wrong.
+    Raise StackmemError as ``run_program`` does, or if the configuration is wrong.
     """
     config = {
         name: value

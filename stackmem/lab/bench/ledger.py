@@ -92,7 +92,7 @@ def _fits(row: dict[str, Any], name: str, kind: str) -> bool:
 def latest_rows(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the current row of each trial, by trial id, with only the columns in ``KEPT``.
 
-    Raise TraceError if as ``read_rows``.
+    Raise TraceError as ``read_rows`` does.
     """
     latest: dict[str, dict[str, Any]] = {}
     for row in read_rows(folder):

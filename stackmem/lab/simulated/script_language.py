@@ -259,7 +259,7 @@ def read_script(path: Path) -> Script:
 
 
 def parse_script(text: str, path: str = "script") -> Script:
-    """Parse a script. Raise UsageError if as ``read_script``."""
+    """Parse a script. Raise UsageError as ``read_script`` does."""
     source = ScriptSource(text, path)
     root = source.load()
     if root is None:

@@ -35,7 +35,9 @@ Entries = dict[str, list[tuple[Playbook, dict[str, Any]]]]
 def check_inputs(program: PlaybookProgram, entry: str, inputs: Mapping[str, Any]) -> None:
     """Reject inputs that the program cannot start with.
 
-    This also works if only the compiled form will show where the program starts. Raise UsageError if as ``entries_of``.
+    This also works if only the compiled form will show where the program starts.
+
+    Raise UsageError as ``entries_of`` does.
     """
     if entry or not program.plain_triggers:
         entries_of(program, entry, inputs)

@@ -265,7 +265,7 @@ def mask_fact(event: facts.Event, mask: Mask, source_of: SourceOf) -> facts.Even
 def outside_answer(event: facts.Event, effect: Effect, state: State, number: int) -> facts.Event:
     """Return the answer from outside for the prompt that the copy's program requests.
 
-    Raise UsageError if after masking, the program makes a different request.
+    Raise UsageError if the program makes a different request after masking.
     """
     if isinstance(event, facts.RunEnded):
         return rewrite_stop(event, effect, state)

@@ -117,7 +117,7 @@ def find_runs(runs_dir: Path, conditions: Sequence[str], order: str, limit: int 
     """Return the runs that ``choose_runs`` selects, with sizes and requests, which are read for as few runs as
     possible.
 
-    Raise UsageError if as ``list_runs`` and ``choose_runs``.
+    Raise UsageError as ``list_runs`` and ``choose_runs`` do.
     """
     rows = list_runs(runs_dir)
     if any("disk_bytes" in text or "request" in text for text in (order, *conditions)):

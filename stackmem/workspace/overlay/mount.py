@@ -64,7 +64,7 @@ def mount_overlay(folder: Path, hidden: Iterable[bytes], places: OverlayPlaces) 
 def mount_root(layers: tuple[Path, ...], places: OverlayPlaces, order: MountOrder) -> tuple[WorkspaceView, int]:
     """Mount a root over folders, topmost first. Return it with the listening socket of its network, or -1.
 
-    Raise WorkspaceError if as ``mount_overlay``.
+    Raise WorkspaceError as ``mount_overlay`` does.
     """
     folders = (places.hide, places.upper, places.work, places.view, *layers)
     try:
