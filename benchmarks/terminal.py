@@ -112,7 +112,7 @@ def keys(root: Path, count: int) -> None:
     ]
     folder = root / "mine"
     folder.mkdir()
-    with Terminal(line, environ(root), folder) as terminal:
+    with Terminal(line, environ(root), folder, fresh=True) as terminal:
         terminal.wait_for("Type a request")
         settle(terminal)
         floor = told("a key, at rest (floor)", presses(terminal, count))
@@ -132,7 +132,7 @@ def scrollback(root: Path, count: int) -> None:
     line = [sys.executable, "-m", "stackmem", "chat", "--model", f"script:{script}", "--network", "none"]
     folder = root / "long"
     folder.mkdir()
-    with Terminal(line, environ(root), folder) as terminal:
+    with Terminal(line, environ(root), folder, fresh=True) as terminal:
         terminal.wait_for("Type a request")
         terminal.type("go\r")
         terminal.wait_for("line 9999")
@@ -233,7 +233,7 @@ def words(root: Path, count: int) -> None:
     folder = root / "theirs"
     folder.mkdir()
     found = []
-    with Terminal(line, environ(root), folder) as terminal:
+    with Terminal(line, environ(root), folder, fresh=True) as terminal:
         terminal.wait_for("Type a request")
         settle(terminal)
         terminal.type("go\r")

@@ -22,16 +22,24 @@ WAIT_SECONDS = 60.0
 
 
 class Terminal:
-    """A child process at a pseudo-terminal; a fork of the test process if it is ``python -m stackmem``.
+    """A child process at a pseudo-terminal. ``python -m stackmem`` is a fork of the test process unless ``fresh``.
 
     Attributes:
         raw: Everything that was written to the terminal.
     """
 
-    def __init__(self, arguments: Sequence[str], environ: Mapping[str, str], cwd: Path, columns: int = 100) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environ: Mapping[str, str],
+        cwd: Path,
+        columns: int = 100,
+        *,
+        fresh: bool = False,
+    ) -> None:
         self.raw = b""
         self._answered = 0
-        forks = tuple(arguments[:3]) == START and can_fork(environ, {})
+        forks = not fresh and tuple(arguments[:3]) == START and can_fork(environ, {})
         if forks:
             preload()
         self._pid, self._fd = pty.fork()

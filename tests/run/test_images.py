@@ -17,7 +17,7 @@ from stackmem.core.messages import Message, Text, ToolCall, ToolResult, Usage, V
 from stackmem.doors.tool_servers.content import illustrated
 from stackmem.models.vision import LOCAL
 from stackmem.providers.gemini_messages import contents
-from stackmem.providers.images import UNSEEN, Sight
+from stackmem.providers.images import NO_VISION_NOTE, Sight
 from stackmem.providers.openai_messages import chat_body
 from stackmem.providers.openai_responses import responses_body
 from stackmem.review.kept.pack import pack, unpack
@@ -269,7 +269,7 @@ def test_every_adapter_spells_images_as_its_api_documents():
     from google.genai import types  # the official SDK accepts the spelling
 
     assert types.Content.model_validate(contents(view, sight=sight())[-1])
-    assert chat_body(view, "m")["messages"][-1] == {"role": "user", "content": f"mine{UNSEEN}"}
+    assert chat_body(view, "m")["messages"][-1] == {"role": "user", "content": f"mine{NO_VISION_NOTE}"}
 
 
 def test_a_shortened_result_drops_its_images(stage: Stage, task: Path):

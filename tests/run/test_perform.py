@@ -42,7 +42,7 @@ from stackmem.core.requests import (
     UseTool,
     Verify,
     Wait,
-    answered,
+    match_effect,
 )
 from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WriteFile
 from stackmem.errors import WorkspaceError
@@ -227,7 +227,7 @@ def test_every_performed_effect_has_an_answer(kind: type[Effect]) -> None:
         own_tools={"own": OwnTool()},
     )
     here = world(program=program, person=Scripted("Do.", answers=["Ann"], decisions=[PersonDecided(allow=True)]))
-    assert answered(EACH[kind], perform(EACH[kind], here)) is not None
+    assert match_effect(EACH[kind], perform(EACH[kind], here)) is not None
 
 
 @pytest.mark.parametrize("effect", [RunFrames(("frame-1", "frame-2")), MergeFrames((), "", ())])

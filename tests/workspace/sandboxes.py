@@ -174,7 +174,7 @@ def host_root(place: Path, tools: Toolchain, mounts: tuple[Mount, ...], network:
         (folder / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
         (folder / "etc" / "gitconfig").write_text("[user]\n\tname = user\n\temail = user@sandbox.invalid\n")
 
-    layers = (str(store.made("layers", "links", fill)), str(store.skeleton()))
+    layers = (str(store.folder_of("layers", "links", fill)), str(store.skeleton()))
     variables = {"PATH": f"{INSIDE}/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
     image = Image("host", layers, ImageConfig(env=variables), "", shell=("/bin/bash", "-c"))
     shown = (Mount("/usr", "/usr"), *tools.mounts(), *mounts)
