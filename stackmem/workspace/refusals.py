@@ -31,9 +31,9 @@ def refusal(error: OSError, action: Action, name: str, inside: str) -> str:
             way_out = ", write_file creates a file" if action != "list" else ""
             return f"{name} does not exist; list_files shows what does{way_out}"
         case errno.ENOTDIR if action == "list":
-            return f"{name} is not a directory, or leads through a file; read_file shows a file"
+            return f"{name} is not a directory, or leads through a file; read_file reads it, run_command runs a program"
         case errno.ENOTDIR:
-            return f"{name} leads through something that is not a directory; list_files shows what is there"
+            return f"{name} leads through something that is not a directory; list_files with path . shows what is there"
         case errno.EISDIR:
             return f"{name} is a directory; use the path of a file"
         case errno.ENXIO:
