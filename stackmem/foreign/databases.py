@@ -10,6 +10,7 @@ import errno
 import os
 import sqlite3
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -27,6 +28,8 @@ _STEPS_AT_ONCE = 1_000_000
 _MAX_STEPS = 4_000_000_000
 """SQLite virtual machine steps. The limit stops a query in a hostile file that would never end."""
 _BUSY_SECONDS = 10.0
+_PAUSES_SECONDS = (0.01, 0.1, 0.5)
+"""Pauses after attempts that met a half-written index of the log; a writer completes it within microseconds."""
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_TRANSACTION})
 
 
@@ -98,15 +101,30 @@ class SqliteFile:
         if self._has("-journal"):
             raise self._unreadable("a program stopped while it wrote; open and close it with that program")
         if log and shared:  # written by a running program, or one that was killed: SQLite's locks apply
-            return self._connect(self._path, "mode=ro&readonly_shm=1")
+            for pause in _PAUSES_SECONDS:
+                if (database := self._connect_locked()) is not None:
+                    return database
+                time.sleep(pause)
         self._unlocked = self._state()
         if not log:
             return self._connect(self._path, "immutable=1")
-        # SQLite would create the missing file next to the user's
+        # Read a copy, because SQLite would create or repair the index next to the user's file
         folder = Path(self._stack.enter_context(TemporaryDirectory(prefix="stackmem-")))
         for name in ("", "-wal"):
             copy_regular(f"{self._path}{name}", folder / f"copy{name}", MAX_DATABASE_BYTES)
         return self._connect(folder / "copy", "mode=ro")
+
+    def _connect_locked(self) -> sqlite3.Connection | None:
+        """Connect by SQLite's locks. Return None if the index of the log is half-written; a reader cannot repair it."""
+        database = self._connect(self._path, "mode=ro&readonly_shm=1")
+        try:
+            database.execute("SELECT name FROM sqlite_master LIMIT 1").fetchall()  # takes the lock and reads the index
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_RECOVERY:
+                raise
+            database.close()
+            return None
+        return database
 
     def _has(self, suffix: str) -> bool:
         """Return whether a file of SQLite's with content exists next to the database.

@@ -234,6 +234,41 @@ def test_a_database_that_is_written_meanwhile_is_read_at_one_moment_also_after_a
     assert len(list(session.replies())) > counts[-1]
 
 
+def torn_index(path: Path) -> Callable[[], None]:
+    """Change one of the two headers of the log's index, as between a writer's two writes. Return what completes it."""
+    shared = Path(f"{path}-shm")
+
+    def write(value: int) -> None:
+        with shared.open("r+b") as file:
+            file.seek(8)
+            file.write(bytes([value]))
+
+    value = shared.read_bytes()[8]
+    write(value ^ 1)
+    return lambda: write(value)
+
+
+@pytest.mark.parametrize("completed", [True, False])
+def test_a_half_written_index_of_the_log_is_read_again_or_in_a_copy(tmp_path: Path, monkeypatch, completed) -> None:
+    path = created(tmp_path / "opencode.db", exported("ses_1", None, user(0, said("go")), reply(0, said("ok"))))
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{WRITER}    sys.stdin.read()", str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        complete, pauses = torn_index(path), list[float]()
+        monkeypatch.setattr(databases.time, "sleep", lambda pause: (pauses.append(pause), completed and complete()))
+        before = sorted((each.name, each.read_bytes()) for each in tmp_path.iterdir())
+        (session,) = read_sessions(path)
+        after = sorted((each.name, each.read_bytes()) for each in tmp_path.iterdir())
+        writer.kill()
+    assert len(list(session.replies())) == 3
+    assert len(pauses) == (1 if completed else 3)
+    assert completed or after == before
+
+
 CYCLE = (
     exported("ses_1", "ses_2", reply(1_000, call("down", 1_001, "ses_2"))),
     exported("ses_2", "ses_1", reply(1_100, call("up", 1_101, "ses_1"))),
