@@ -171,7 +171,7 @@ def new_messages(messages: Sequence[ForeignMessage], known_blocks: int, total: i
 
 
 def beginning(messages: Sequence[ForeignMessage], blocks: int) -> tuple[ForeignMessage, ...]:
-    """Return the messages with the first ``blocks`` blocks: those that ``unseen`` leaves out."""
+    """Return the messages with the first ``blocks`` blocks: those that ``new_messages`` leaves out."""
     messages_found: list[ForeignMessage] = []
     for message in messages:
         if blocks <= 0:

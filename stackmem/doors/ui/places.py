@@ -121,7 +121,7 @@ class Places:
                 bench, ``runs`` is ``all``.
 
         Raises:
-            UsageError: As ``choose_runs`` and ``place``.
+            UsageError: As ``choose_runs`` and ``folder_at``.
         """
         folders = self._in_scope(scope)
         rows = {f"{number}/{path}": row for number, folder in folders for path, row in _rows(folder)}

@@ -124,7 +124,7 @@ def handed_down(sight: ReaderSight, room: int, shown_chunks: frozenset[str] = fr
 
     Missing facts come first, then facts outside the heap, then whole topics, small ones first, then recent results of
     earlier siblings. Half a topic would not save the child a read from the heap, a whole one does. Chunks that the
-    child is ``shown`` are not repeated.
+    child sees (``shown_chunks``) are not repeated.
     """
     knowledge = sight.knowledge
     if sight.variant == "forgetful":

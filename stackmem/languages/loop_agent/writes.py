@@ -19,7 +19,7 @@ _STEP_NAME = re.compile(r"\[(?:\*|([A-Za-z_]\w*))\]")
 
 
 class Write(Struct, frozen=True):
-    """One write to a path. ``appended`` adds the items to the list at the path; ``gone`` removes the value."""
+    """One write to a path. ``appended`` adds the items to the list at the path; ``removes`` removes the value."""
 
     path: Path
     value: Any = None
