@@ -23,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from msgspec import Struct
 
 from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.conversation.session import SESSION_TASK
 from stackmem.core.facts import ContextCompacted, Event, ModelReplied, PromptText, RunStarted, ToolReturned
 from stackmem.core.machine import advance, evolve
 from stackmem.core.messages import Text, ToolCall, Usage, View
 from stackmem.core.person_facts import PersonSaid, SessionRules
 from stackmem.core.requests import AskModel, AskPerson, Compact, Effect, UseTool
-from stackmem.core.session import SESSION_TASK
 from stackmem.core.state import State
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import prompt_slots, spec

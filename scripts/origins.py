@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stackmem.errors import Halted, ProgramError, UsageError
+from stackmem.core.errors import Halted, ProgramError, UsageError
 from stackmem.languages.language import Language, Launch, language_of, read_with
 from stackmem.languages.running.lint import lint_all
 from stackmem.languages.running.opening import open_language

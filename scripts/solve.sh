@@ -12,7 +12,7 @@ unset STACKMEM_SUDO # only for the set-up: stackmem rejects STACKMEM_* variables
 isolation=()
 if [[ " $* " != *" --isolation"* ]] && ! reason=$(.venv/bin/python -I -c '
 import sys
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.isolation.levels import choose
 from stackmem.workspace.profile import Profile
 try:

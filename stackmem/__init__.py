@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stackmem.core.budgets import Budgets, Limits
-    from stackmem.core.facts import RULES, Event, RunStarted
-    from stackmem.core.machine import advance, evolve, fold
-    from stackmem.core.messages import Usage, View
-    from stackmem.core.state import State
-    from stackmem.core.strategy import MemoryStrategy
-    from stackmem.errors import (
+    from stackmem.core.errors import (
         ModelError,
         ProgramError,
         RulesDiffer,
@@ -24,6 +19,11 @@ if TYPE_CHECKING:
         UsageError,
         WorkspaceError,
     )
+    from stackmem.core.facts import RULES, Event, RunStarted
+    from stackmem.core.machine import advance, evolve, fold
+    from stackmem.core.messages import Usage, View
+    from stackmem.core.state import State
+    from stackmem.core.strategy import MemoryStrategy
     from stackmem.languages.python.inside.api import EffectFailed as EffectFailed
     from stackmem.languages.python.inside.api import Finished as Finished
     from stackmem.languages.python.inside.api import NotAllowed as NotAllowed
@@ -64,7 +64,7 @@ _PLACES = {
     "core.messages": ("Usage", "View"),
     "core.state": ("State",),
     "core.strategy": ("MemoryStrategy",),
-    "errors": (
+    "core.errors": (
         "ModelError", "ProgramError", "RulesDiffer", "StackmemError", "TraceError", "UsageError", "WorkspaceError",
     ),
     "run.api": ("open_run", "replay", "solve"),

@@ -19,8 +19,8 @@ import typer
 from typer.completion import get_completion_inspect_parameters
 from typer.core import TyperGroup
 
+from stackmem.core.errors import UsageError
 from stackmem.core.neighbors import COMMANDS as NEIGHBORS_COMMANDS
-from stackmem.errors import UsageError
 from stackmem.settings.tools.plugin_places import any_plugin
 from stackmem.version import VERSION
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import typer
 
-from stackmem.errors import StackmemError
+from stackmem.core.errors import StackmemError
 
 _SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]*", re.ASCII)
 _MOST = 200  # limit of names in one answer; the newest runs

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .catalog import IN_CONTAINER
 

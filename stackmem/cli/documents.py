@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 _FENCE = re.compile(r"^ *(```+)")
 _HEADING = re.compile(r"^(#+) +(.+?)\s*$")

@@ -14,7 +14,7 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from stackmem.errors import StackmemError, way_out
+from stackmem.core.errors import StackmemError, way_out
 from stackmem.settings.tools.plugin_places import any_plugin, ignored_note
 from stackmem.version import VERSION
 

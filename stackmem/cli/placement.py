@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 RESUME = "--resume"
 """The option of ``stackmem chat`` that may lack its value: the user then chooses a conversation."""

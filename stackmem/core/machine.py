@@ -14,9 +14,9 @@ from typing import assert_never
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from . import frames, limits, memory_tools, programs, retries, session
+from . import frames, limits, memory_tools, programs, retries
 from .compaction import apply_compaction, model_request, reply_chars, requested_summary, upkeep_effect
-from .conversation import hooks, keeping, planning
+from .conversation import hooks, keeping, planning, session
 from .conversation.hook_facts import HookRan
 from .facts import (
     CallAnswered,

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from stackmem.errors import ModelError, UsageError, WorkspaceError
+from stackmem.core.errors import ModelError, UsageError, WorkspaceError
 from stackmem.settings.options import LIMIT_OPTIONS
 from stackmem.version import VERSION
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self, TypeVar
 
-from stackmem.errors import StackmemError
+from stackmem.core.errors import StackmemError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -19,7 +19,7 @@ from typing import IO, Self
 
 from msgspec import Struct
 
-from stackmem.errors import StackmemError
+from stackmem.core.errors import StackmemError
 
 from .files import open_regular
 from .tree import ArchiveError, UnpackedTree, write_all

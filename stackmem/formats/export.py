@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
 from stackmem.run.companion.find import find_run
 from stackmem.run.run_folder import PATCH, TRACE

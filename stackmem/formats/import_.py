@@ -9,11 +9,11 @@ from pathlib import Path
 
 from msgspec import UNSET, Struct, UnsetType
 
+from stackmem.core.errors import UsageError
 from stackmem.core.machine import evolve
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import Answerer, Price, cost_usd
 from stackmem.core.state import State
-from stackmem.errors import UsageError
 from stackmem.foreign.databases import MAX_DATABASE_BYTES, SQLITE_START
 from stackmem.foreign.files import digest_of_regular, read_regular, read_start
 from stackmem.formats.recordings import IMPORTERS, guess, is_sqlite

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.tree import remove_tree
 

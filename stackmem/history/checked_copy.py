@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.foreign.files import read_start
 from stackmem.workspace.clip import shown_name
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.foreign.files import opener_of_regular, spelled_size
 
 ANSWER_SECONDS = 600

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.workspace.clip import shown_name
 
 from .git import USER_GIT_SECONDS, git, user_git_environment

@@ -26,8 +26,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import WorkspaceError
 from stackmem.foreign.files import read_regular
 from stackmem.workspace.clip import shown_name
 

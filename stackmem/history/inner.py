@@ -20,7 +20,7 @@ from sys import intern
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.foreign.files import bounded_blocks, open_regular
 from stackmem.workspace.secrets import Scrubber
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 
 from .git import ANSWER_SECONDS, USER_GIT_SECONDS, git, git_stream, store_environment
 from .origin import Origin

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
-from stackmem.errors import StackmemError, WorkspaceError
+from stackmem.core.errors import StackmemError, WorkspaceError
 from stackmem.workspace.tree import remove_tree
 
 from .git import GitStop

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from stackmem.errors import StackmemError, UsageError, WorkspaceError
+from stackmem.core.errors import StackmemError, UsageError, WorkspaceError
 from stackmem.foreign.beneath import passes_link
 from stackmem.workspace.overlay.mount import OverlayPlaces, mount_overlay, show_read_only
 from stackmem.workspace.overlay.view import WorkspaceView, folder_view

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.foreign.beneath import passes_link
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.tree import copy_folder

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.foreign.files import read_regular
 
 from .durable import make_durable

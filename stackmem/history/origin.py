@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.foreign.files import read_start
 from stackmem.workspace.clip import shown_name
 

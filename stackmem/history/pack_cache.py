@@ -19,7 +19,7 @@ from time import time
 import msgspec
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.foreign.files import read_regular
 from stackmem.workspace.tree import disk_bytes, remove_tree
 

@@ -17,7 +17,7 @@ from tempfile import TemporaryFile
 
 from msgspec import Struct
 
-from stackmem.errors import StackmemError, UsageError, WorkspaceError
+from stackmem.core.errors import StackmemError, UsageError, WorkspaceError
 from stackmem.foreign.files import descriptor_of_regular, open_regular
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.tree import remove_tree

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.foreign.beneath import opener_for
 from stackmem.workspace.clip import shown_name
 from stackmem.workspace.overlay.mount import is_whiteout

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.foreign.beneath import Opener, opener_for
 from stackmem.workspace.clip import meant_name, shown_name
 from stackmem.workspace.overlay.mount import is_whiteout

@@ -17,10 +17,10 @@ from typing import Any
 from msgspec import json
 from msgspec.structs import replace
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import ToolFailure
 from stackmem.core.requests import InvokeTool, LoadSource
-from stackmem.errors import Halted, UsageError
 
 from .debugger import DebugMoment, MomentListener
 from .frame.values import as_text

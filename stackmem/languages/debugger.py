@@ -12,10 +12,10 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import Halted
 from stackmem.core.facts import Event, ModelReplied
 from stackmem.core.messages import ToolCall
 from stackmem.core.state import State
-from stackmem.errors import Halted
 
 
 class FrameView(Struct, frozen=True):

@@ -16,8 +16,7 @@ from typing import Any
 from msgspec import UNSET, Struct, json
 from msgspec.structs import replace
 
-from stackmem.core import session
-from stackmem.core.conversation import permissions
+from stackmem.core.conversation import permissions, session
 from stackmem.core.conversation.hook_facts import HookEvent, HookRan
 from stackmem.core.conversation.hooks import hooks_of
 from stackmem.core.facts import CallRejected, Event

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from stackmem.core.program_facts import Note
-from stackmem.errors import (
+from stackmem.core.errors import (
     Halted,  # fmt: skip
     ProgramError,
     UsageError,
 )
+from stackmem.core.program_facts import Note
 
 from .language import Happening
 from .operations import (

@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from stackmem.core.errors import Halted
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import ProgramEvent, ToolAnswered
 from stackmem.core.requests import LoadSource
-from stackmem.errors import Halted
 
 from .debugger import MomentListener
 from .operations import Answer, Completion, FrameAnswer, Operation, Program, ReplyRefused, Source

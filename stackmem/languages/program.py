@@ -18,6 +18,9 @@ from msgspec.structs import replace
 from stackmem.core import machine
 from stackmem.core.budgets import PROGRAM_DEPTH, PROGRAM_RESULT_CHARS
 from stackmem.core.decider import Tell
+from stackmem.core.errors import (
+    Halted,  # fmt: skip
+)
 from stackmem.core.facts import (
     ClockRead,
     Event,
@@ -44,9 +47,6 @@ from stackmem.core.requests import AskUser, Effect, InvokeTool, LoadSource, Read
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import clip_chars, mark_cut, whole
-from stackmem.errors import (
-    Halted,  # fmt: skip
-)
 
 from .debugger import DebugPort
 from .frame.values import as_text, digest_of, kind_and_size

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stackmem.core.errors import UsageError
 from stackmem.core.neighbors import neighbor
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.errors import UsageError
 
 from .adaptive import adaptive
 from .full import full, mem1, notes, truncate, window

@@ -24,12 +24,12 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets
+from stackmem.core.errors import UsageError
 from stackmem.core.heap import Heap, index, index_rows, line
 from stackmem.core.messages import Text, View
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
 from stackmem.core.tools import HeapList, HeapRead, PopFrame, PushFrame, Tool
-from stackmem.errors import UsageError
 
 from .shared.constants import run_constants
 from .shared.conversation import Conversation, extend, first_conversation, rolling_breakpoints

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 _HEADER = re.compile(r"([A-Za-z0-9!#$%&'*+.^_`|~-]{1,100})=(.*)", re.DOTALL)
 _OURS = {"host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding"}

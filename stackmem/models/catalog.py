@@ -11,8 +11,8 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, convert
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.pricing import Price
-from stackmem.errors import UsageError
 
 _MAX_USD = 1_000_000.0
 _PRICES = ("input", "output", "cache_write_5m", "cache_write_1h", "cache_read")

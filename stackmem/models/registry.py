@@ -12,13 +12,13 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.images.vision import Vision
 from stackmem.core.messages import View
 from stackmem.core.neighbors import neighbor
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
-from stackmem.errors import UsageError
 
 from .asked import NOTHING_ASKED, Asked
 from .catalog import read_price, rows

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, Usage, View, shown_chars
 from stackmem.core.text import whole
-from stackmem.errors import UsageError
 
 if TYPE_CHECKING:
     from tiktoken import Encoding

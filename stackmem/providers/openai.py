@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import OPENAI_SUMMARY, Thinking, ToolCall, Usage, View
 from stackmem.core.pricing import Price
 from stackmem.core.requests import AskModel
-from stackmem.errors import UsageError
-from stackmem.errors.installing import install_command
+from stackmem.foreign.installing import install_command
 from stackmem.models.asked import NOTHING_ASKED, Asked
 from stackmem.models.catalog import lookup
 from stackmem.models.endpoint import OPENAI, Endpoint, without_login

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.models.endpoint import ANTHROPIC, GEMINI, OPENAI, endpoint
 from stackmem.models.local_servers import FREE, LOCAL_SERVERS, default_url
 from stackmem.models.registry import Model, ModelRequest

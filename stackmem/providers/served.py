@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.pricing import Price
-from stackmem.errors import UsageError
 from stackmem.models.catalog import TIMES
 from stackmem.models.endpoint import Endpoint, without_login
 

@@ -17,9 +17,9 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core import facts
+from stackmem.core.errors import TraceError
 from stackmem.core.messages import Usage
 from stackmem.core.program_facts import PhaseEnded, ProgramReturned, StepLeft, ToolAnswered, UserAnswered, VariableSet
-from stackmem.errors import TraceError
 from stackmem.trace.difference import equal_facts
 from stackmem.trace.snapshot import FileChange, Snapshot, changes
 

@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core import facts
+from stackmem.core.errors import TraceError
 from stackmem.core.heap import Heap
 from stackmem.core.messages import Usage
 from stackmem.core.state import State
-from stackmem.errors import TraceError
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.difference import brief, field_diff
 from stackmem.trace.imported import imported_from, shown_strategy, stated_by_recording

@@ -7,11 +7,11 @@ from typing import Any, assert_never
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.facts import Event, ModelReplied
 from stackmem.core.heap import Heap
 from stackmem.core.messages import Part, Text, Thinking, ToolCall, ToolResult, Usage, View
 from stackmem.core.state import Frame
-from stackmem.errors import TraceError, UsageError
 from stackmem.trace.moments import StepMoment, proven
 from stackmem.trace.open_run import Run
 from stackmem.trace.snapshot import FileChange, changes

@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from stackmem.core.errors import TraceError, UsageError, WorkspaceError
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.foreign.files import read_regular
 from stackmem.history.apply import Outcome, Patch, apply_patches, executed_by_host, patch_across
 from stackmem.history.following.uncommitted import UncommittedWork

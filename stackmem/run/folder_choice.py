@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.history.hidden import LayerPlan, plan_layer
 from stackmem.history.layer import can_show, why_no_layer
 from stackmem.history.lent_folders import How

@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from stackmem.core.decider import ProgramUnderWay
+from stackmem.core.errors import TraceError, UsageError, WorkspaceError
 from stackmem.core.facts import ModelReplied, RunForked, RunStarted
 from stackmem.core.guidance import program_calls
 from stackmem.core.heap import ChunkSet, Heap, faults, no_chunk
@@ -26,7 +27,6 @@ from stackmem.core.program_facts import OfferedProgram
 from stackmem.core.state import State
 from stackmem.core.strategy import budgets_of, has_frames, keeps_thinking
 from stackmem.core.tools import HeapRead, StoreEntry, tool_name
-from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.foreign.files import read_regular, read_regular_text
 from stackmem.memory import open_strategy
 from stackmem.memory.shared.constants import run_constants

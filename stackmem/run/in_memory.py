@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.core.facts import ChecksReturned, ToolReturned, VerifyReturned
 from stackmem.core.machine import advance
 from stackmem.core.requests import UseTool, Verify
 from stackmem.core.state import State
-from stackmem.errors import UsageError, WorkspaceError
 from stackmem.foreign.files import read_regular
 from stackmem.history.history import PathChange
 from stackmem.history.walk import LeftOut

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from stackmem.errors import WorkspaceError, way_out
+from stackmem.core.errors import WorkspaceError, way_out
 
 
 class OutOfTime(KeyboardInterrupt):

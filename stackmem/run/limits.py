@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from stackmem.core import limits as core_limits
 from stackmem.core.budgets import Limits
+from stackmem.core.errors import UsageError
 from stackmem.core.pricing import Price
 from stackmem.core.state import State
 from stackmem.core.tools import ListFiles, PopFrame, ReadFile, RunCommand, WriteFile, tool_name
-from stackmem.errors import UsageError
 from stackmem.models.local_servers import is_known
 from stackmem.models.registry import is_free
 from stackmem.settings.option_values import ValuePlace, read_value

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stackmem.core.conversation.hook_facts import HookRan
 from stackmem.core.decider import Decider
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.facts import ChecksReturned, Event, RunEnded
 from stackmem.core.frames import partial_result
 from stackmem.core.machine import evolve
@@ -28,7 +29,6 @@ from stackmem.core.requests import (
     UseTool,
 )
 from stackmem.core.state import State
-from stackmem.errors import WorkspaceError
 
 from .companion.jobs import follow_jobs
 from .following.news import interrupted, news, read_attached, run_for_user

@@ -11,12 +11,12 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.images.vision import Vision
 from stackmem.core.pricing import Answerer, Price, is_free
 from stackmem.core.requests import AskModel
 from stackmem.core.strategy import MemoryStrategy, ProviderStrategy, has_frames
-from stackmem.errors import UsageError
 from stackmem.memory.shared.offers import inherits
 from stackmem.memory.small import STRATEGIES_FOR_SMALL, has_small_size
 from stackmem.models.asked import Asked, read_headers, read_temperature

@@ -17,9 +17,9 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
 from stackmem.core.neighbors import neighbor
-from stackmem.errors import UsageError
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.history import History, folder_under, share
 from stackmem.history.late_repository import LateRepository

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from stackmem.core import facts, requests
 from stackmem.core.conversation import upkeep
 from stackmem.core.conversation.hook_facts import HookRan
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.guidance.sizing import UNREAD
 from stackmem.core.images import ImageBytes, ImageRef, no_image
 from stackmem.core.jobs.calls import JobCall, ListJobs, ReadJob, StopJob
@@ -31,7 +32,6 @@ from stackmem.core.program_facts import SourceLoaded, ToolAnswered, UserAnswered
 from stackmem.core.state import State
 from stackmem.core.text import clip_bytes, mark_cut, tail
 from stackmem.core.tools import EditFile, ListFiles, ReadFile, RunCommand, SearchFiles, WorkspaceCall, WriteFile
-from stackmem.errors import WorkspaceError
 from stackmem.settings.tools.bounded_calls import next_of
 from stackmem.workspace.clip import visible
 from stackmem.workspace.outcome import ToolOutcome

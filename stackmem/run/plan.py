@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets, Limits, SmallSize
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunResumed, RunStarted
 from stackmem.core.guidance.program_calls import SPEC
 from stackmem.core.guidance.skills import Skill
@@ -25,7 +26,6 @@ from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import optional_offers, prompt_slots, spec, with_images
 from stackmem.core.tools import EditFile, HeapRead, Tool
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular_text
 from stackmem.memory import open_strategy
 from stackmem.memory.small import small_offer

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from stackmem.core import facts
 from stackmem.core.conversation.keeping import standing_of
 from stackmem.core.decider import AgentDecider, Decider
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import Event, FramePopped, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.neighbors import neighbor
@@ -18,7 +19,6 @@ from stackmem.core.parallel.rules import child_end
 from stackmem.core.program_facts import PhaseEnded, ToolAnswered
 from stackmem.core.requests import Effect
 from stackmem.core.state import State
-from stackmem.errors import TraceError
 from stackmem.trace.lineage import RunReader, came_from
 from stackmem.trace.private import write_json
 from stackmem.trace.program import called_programs, sources_of

@@ -10,14 +10,14 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import asdict, replace
 
+from stackmem.core.conversation.session import SESSION_TASK
 from stackmem.core.conversation.upkeep import QUESTION
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
 from stackmem.core.neighbors import neighbor
 from stackmem.core.person_facts import SessionRules
-from stackmem.core.session import SESSION_TASK
 from stackmem.core.tool_schemas import offers_jobs, offers_long_commands
 from stackmem.core.tools import OPTIONAL_TOOLS, AskQuestion, HeapLoad, Recall, Remember, Tool, tool_name
-from stackmem.errors import UsageError
 from stackmem.history.repository import CopyPlan
 from stackmem.models.endpoint import ANTHROPIC
 from stackmem.models.registry import default_model

@@ -8,6 +8,7 @@ Rule 3: A tool outside the workspace is called again only if it is declared idem
 
 from __future__ import annotations
 
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.core.facts import Event, ToolReturned, VerifyReturned
 from stackmem.core.requests import (
     Effect,
@@ -20,7 +21,6 @@ from stackmem.core.requests import (
     Verify,
     effects_of,
 )
-from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.restore import restore
 from stackmem.settings.tools.own_tools import TOOLS
 

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import FailureKind, ToolCall, Usage
 from stackmem.core.state import Reply, State
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError
 from stackmem.foreign.files import read_regular
 from stackmem.models.registry import takes_address
 from stackmem.trace.lineage import RunReader

@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core.decider import Decider, LiveMoments
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.core.facts import Event, RunResumed
 from stackmem.core.limits import RUN_LIMITS
 from stackmem.core.machine import advance, evolve
@@ -23,7 +24,6 @@ from stackmem.core.parallel.rules import is_over
 from stackmem.core.pricing import Answerer
 from stackmem.core.requests import Effect, RunChecks
 from stackmem.core.state import State
-from stackmem.errors import UsageError, WorkspaceError
 from stackmem.models.registry import NOBODY, Model
 from stackmem.settings.tools.plugins import load_plugins
 from stackmem.trace.lock import Lock

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from stackmem.errors import TraceError, UsageError
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.workspace.tree import remove_tree
 
 TRACE = "trace.jsonl"

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
 from stackmem.core.frames import first_heap
 from stackmem.core.heap import KeptHeap
 from stackmem.core.state import State
 from stackmem.core.text import quantity
-from stackmem.errors import UsageError
 
 from .companion.attachments import find_attached, with_attached
 from .folder_choice import with_copy

@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.core.decider import AgentDecider, ProgramUnderWay, Watcher
+from stackmem.core.errors import RulesDiffer, TraceError
 from stackmem.core.facts import RULES, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted
 from stackmem.core.state import State
-from stackmem.errors import RulesDiffer, TraceError
 from stackmem.foreign.files import open_regular
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.program import sources_of

@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.state import State
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import read_regular
 from stackmem.history.inner import InnerRepository
 from stackmem.models.endpoint import without_login

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from stackmem.core.conversation.hook_facts import Hook, HookEvent
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .mcp_servers import FolderServers, NamedFile, Server, named_files
 from .options import suggestion

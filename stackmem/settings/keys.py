@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.foreign.files import read_regular_text
 from stackmem.trace.private import write_json
 from stackmem.trace.signatures import NoPackage, SigningKey, Unsigned

@@ -31,7 +31,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.foreign.files import open_regular, read_regular_text
 
 from .settings_files import MAX_FILE_BYTES, read_tables, read_within, user_folder

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
-from stackmem.errors import UsageError
 from stackmem.workspace.egress.network_list import NetworkList, read_credentials, read_hosts
 from stackmem.workspace.profile import Profile
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, assert_never
 from urllib.parse import urlsplit
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .options import Option
 

@@ -21,8 +21,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+from stackmem.core.errors import UsageError
 from stackmem.core.person_facts import PermissionEffect, PermissionRule
-from stackmem.errors import UsageError
 
 from .mcp_servers import FolderServers, NamedFile
 from .options import suggestion

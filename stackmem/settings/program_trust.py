@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .mcp_servers import FolderServers, NamedFile
 from .settings_files import read_within

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from stackmem.core.budgets import Budgets
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .option_values import ValuePlace, read_value
 from .options import NOT_SETTINGS, OPTIONS, PREFIX, TASK_OPTIONS, suggestion

@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.strict_json import parse_toml
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
 
 from .options import ELSEWHERE, OPTIONS, suggestion

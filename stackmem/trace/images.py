@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from stackmem.errors import TraceError
+from stackmem.core.errors import TraceError
 from stackmem.foreign.files import read_regular
 
 from .lineage import sources

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec import DecodeError, Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
 
 IMPORTED = "imported.json"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from msgspec import UNSET
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import RunForked, RunStarted
 from stackmem.core.program_facts import ProgramStarted
-from stackmem.errors import TraceError
 from stackmem.foreign.files import open_regular
 
 from .record import Record, origin

@@ -17,8 +17,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import TraceError
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError
 from stackmem.foreign.files import descriptor_of_regular
 
 StrPath = str | os.PathLike[str]

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from stackmem.core.errors import RulesDiffer, TraceError, UsageError
 from stackmem.core.facts import ModelReplied, RunEnded, RunForked, RunStarted
 from stackmem.core.messages import View
 from stackmem.core.state import State
-from stackmem.errors import RulesDiffer, TraceError, UsageError
 from stackmem.memory import open_strategy
 
 from .imported import refuse_imported

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import TraceError
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError
 from stackmem.foreign.files import read_regular
 
 # Git's mode of a submodule, which never occurs otherwise, marks a file that a layer removed.

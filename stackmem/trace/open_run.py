@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import RunStarted
 from stackmem.core.heap import Heap
 from stackmem.core.messages import View
 from stackmem.core.state import State
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError
 from stackmem.foreign.files import read_regular
 
 from .lineage import HISTORY, RunReader

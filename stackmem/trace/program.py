@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from stackmem.core.decider import AgentDecider, Decider, OpenCall, ProgramUnderWay, Watcher
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import Event, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
@@ -17,7 +18,6 @@ from stackmem.core.program_facts import ProgramCalled, ProgramStarted
 from stackmem.core.requests import AskModel, Effect, match_effect
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.errors import TraceError
 from stackmem.foreign.files import read_regular
 from stackmem.memory import open_strategy
 

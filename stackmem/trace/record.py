@@ -12,8 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import Event, RunForked
-from stackmem.errors import TraceError
 
 DIGEST_MARK = b',"digest":"'
 _TAIL_BYTES = len(DIGEST_MARK) + 64 + len(b'"}')

@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from stackmem.errors import StackmemError, TraceError
-from stackmem.errors.installing import install_command
+from stackmem.core.errors import StackmemError, TraceError
 from stackmem.foreign.files import bounded_lines, descriptor_of_regular, digest_of_regular, open_regular
+from stackmem.foreign.installing import install_command
 
 from .lineage import RunReader
 from .private import owners

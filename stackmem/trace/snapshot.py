@@ -12,9 +12,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import Event
 from stackmem.core.parallel.facts import FrameReturned
-from stackmem.errors import TraceError
 
 from .objects import EXECUTABLE, LINK, REMOVED, Objects, TreeEntry
 

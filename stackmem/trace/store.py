@@ -20,8 +20,8 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import TraceError, WorkspaceError
 from stackmem.core.facts import Event, FramePopped, FramePushed, RunEnded
-from stackmem.errors import TraceError, WorkspaceError
 from stackmem.foreign.files import descriptor_of_regular, open_regular
 
 from .lock import Lock

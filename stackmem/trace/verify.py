@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stackmem.core import facts
 from stackmem.core.decider import AgentDecider, ProgramUnderWay, Watcher
+from stackmem.core.errors import RulesDiffer, TraceError
 from stackmem.core.frames import partial_result
 from stackmem.core.parallel.facts import FrameReturned, FramesPushed
 from stackmem.core.person_facts import (
@@ -25,7 +26,6 @@ from stackmem.core.program_facts import ProgramHalted, StepFailed
 from stackmem.core.requests import STOPS, STOPS_WITH_PARTIAL, AskModel, AskWords, Compact, Effect, match_effect
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.errors import RulesDiffer, TraceError
 
 from .difference import equal_facts, explain_difference, prompt_difference
 from .imported import refuse_imported

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from stackmem.core.decider import AgentDecider, Decider, ProgramUnderWay, Watcher
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.facts import Event, RunForked, RunResumed, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import ProgramCalled, ProgramStarted
 from stackmem.core.requests import Effect, match_effect
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
 
 from .program import TextOf, called_programs, no_sources, program_of

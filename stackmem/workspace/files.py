@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.foreign.beneath import Opener, opener_for, passes_link
 
 from .answers import path_parts, protected

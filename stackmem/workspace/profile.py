@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.strict_json import parse_toml
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular_text
 
 from .environment import refusal

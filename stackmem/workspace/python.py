@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
-from stackmem.errors.installing import install_packages
+from stackmem.core.errors import WorkspaceError
+from stackmem.foreign.installing import install_packages
 
 from .profile import Mount
 

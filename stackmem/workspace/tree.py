@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from stackmem.core.errors import WorkspaceError, way_out
 from stackmem.core.text import tail
-from stackmem.errors import WorkspaceError, way_out
 
 from .clip import shown_name
 

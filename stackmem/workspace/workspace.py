@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 
 from .clip import clean
 from .command import CommandEnd, CommandInterrupted, JobOrder, run

@@ -3,7 +3,7 @@
 import pytest
 
 from stackmem.cli import documents
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 
 def test_every_page_stands_in_one_group_and_the_index_lists_what_is_no_decision():

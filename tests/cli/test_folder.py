@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import Event, RunEnded, RunStarted, ToolReturned
 from stackmem.core.messages import Text
 from stackmem.core.state import State
-from stackmem.errors import UsageError
 from stackmem.trace.open_run import Run
 from tests.history.folders import folder, holds, repository, run_git
 from tests.stage import Stage, call, command, events, eventually, mounted, pop, push

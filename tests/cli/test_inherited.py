@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
+from stackmem.core.errors import WorkspaceError, way_out
 from stackmem.core.facts import ToolReturned
-from stackmem.errors import WorkspaceError, way_out
 from stackmem.workspace.tree import remove_tree
 from tests.stage import Stage, command, events, pop, with_bubblewrap
 

@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import Struct, field
 from ruamel.yaml import YAML
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import Note, ToolAnswered
 from stackmem.core.requests import InvokeTool, LoadSource
-from stackmem.errors import Halted, UsageError
 from stackmem.languages import apl
 from stackmem.languages.apl.language import LANGUAGE
 from stackmem.languages.language import Launch

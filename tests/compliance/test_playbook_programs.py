@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
-from stackmem.errors import Halted
+from stackmem.core.errors import Halted
 from stackmem.languages.language import read_with
 from stackmem.languages.operations import Source
 from stackmem.languages.playbook.language import LANGUAGE

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from stackmem.errors import ProgramError
+from stackmem.core.errors import ProgramError
 from stackmem.languages.sexp.values import to_source
 from tests.compliance.sexp_stage import evaluate
 

@@ -14,10 +14,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets
+from stackmem.core.errors import RulesDiffer
 from stackmem.core.facts import RunStarted
 from stackmem.core.frames import first_heap
 from stackmem.core.heap import Chunk, Heap, index, line
-from stackmem.errors import RulesDiffer
 from stackmem.run.replays.replay import replay_run
 from tests.build import started
 from tests.stage import SOLVED, Stage, call, pop, rechain, records

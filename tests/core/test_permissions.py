@@ -7,11 +7,11 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from stackmem.core.conversation.permissions import listing, matches, rule_for
+from stackmem.core.conversation.session import SESSION_TASK
 from stackmem.core.facts import CallRejected, RunStarted
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.person_facts import PermissionRule, PersonDecided, PersonSaid, SessionRules
 from stackmem.core.requests import AskPermission, UseTool
-from stackmem.core.session import SESSION_TASK
 from stackmem.core.state import State
 from stackmem.core.tools import ReadFile, RunCommand, WriteFile
 from stackmem.memory import open_strategy

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from stackmem.core.errors import ModelError, UsageError, WorkspaceError
 from stackmem.doors.harbor import VERSION, read_result, setup_command, solve_command
-from stackmem.errors import ModelError, UsageError, WorkspaceError
 from tests.stage import ROOT, Stage, call, pop
 
 HARBORS = """

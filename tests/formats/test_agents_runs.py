@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelReplied, ToolReturned
 from stackmem.core.machine import fold
 from stackmem.core.messages import Text, Thinking, ToolCall, Usage
-from stackmem.errors import UsageError
 from stackmem.formats.exports.inspect_log import write_inspect
 from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.facts import facts

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ChecksReturned, ModelReplied, NoticeGiven, RunEnded, ToolReturned
 from stackmem.core.machine import fold
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.state import State
-from stackmem.errors import UsageError
 from stackmem.formats.exports.inspect_log import write_inspect
 from stackmem.formats.import_ import import_file
 from stackmem.formats.recordings import IMPORTERS, guess

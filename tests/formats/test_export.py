@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunResumed, RunStarted, ToolReturned
-from stackmem.errors import TraceError
 from stackmem.formats.exports import EXPORTS
 from stackmem.formats.exports.slices import AttemptSlice, CallSlice, FrameSlice, slices, walk
 from stackmem.trace.lineage import RunReader

@@ -5,9 +5,9 @@ from importlib.util import find_spec
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ContextCompacted
 from stackmem.core.messages import Thinking, Usage
-from stackmem.errors import UsageError
 from stackmem.formats.exports.inspect_log import inspect_log, write_inspect
 from tests.build import do, play, pop, reply, started
 from tests.trace.stories import PLAYED, cut_short, hostile, records, told

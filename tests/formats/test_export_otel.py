@@ -15,8 +15,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ContextCompacted, RunForked
-from stackmem.errors import UsageError
 from stackmem.formats.exports.otel import SPANS_PER_REQUEST, otel_with_content, requests
 from stackmem.formats.exports.otlp import send
 from stackmem.trace.record import Record

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ChecksReturned, FramePopped, ModelReplied, NoticeGiven, RunStarted, ToolReturned
 from stackmem.core.machine import fold
 from stackmem.core.messages import Text, ToolCall, Usage
-from stackmem.errors import UsageError
 from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.facts import facts
 from stackmem.formats.recordings.session import RecordingFile

@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.pricing import cost_usd
-from stackmem.errors import UsageError
 from stackmem.foreign import databases
 from stackmem.formats.import_ import facts_of, import_file, read_sessions
 from stackmem.formats.recordings.opencode import read_opencode

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import Usage
-from stackmem.errors import UsageError
 from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.session import RecordedReply, RecordedSession, RecordedText, RecordingFile
 

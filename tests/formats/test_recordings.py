@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import FramePopped, FramePushed, ModelReplied, NoticeGiven, RunEnded, RunStarted, ToolReturned
 from stackmem.core.machine import fold
 from stackmem.core.messages import Text, Thinking, ToolCall, Usage
 from stackmem.core.state import Result
-from stackmem.errors import UsageError
 from stackmem.formats.exports import EXPORTS
 from stackmem.formats.recordings import IMPORTERS, guess
 from stackmem.formats.recordings.facts import facts

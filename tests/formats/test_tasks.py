@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.formats.tasks import KINDS, ImportedTask, TaskRefused, import_tasks
 from stackmem.formats.tasks.folder import quoted
 from stackmem.formats.tasks.harbor import read_dockerfile

@@ -11,12 +11,12 @@ import mcp_types
 import msgspec
 from pydantic import ValidationError
 
+from stackmem.core.errors import StackmemError
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Message, Text, Usage, View
 from stackmem.core.schemas.json_schema import first_fault, read_json
 from stackmem.doors.mcp.client_run import ClientCalls
 from stackmem.doors.mcp.protocol import _mended
-from stackmem.errors import StackmemError
 from stackmem.formats.export import export_run
 from stackmem.formats.exports import EXPORTS
 from stackmem.lab.bench.evidence import TOOLS, entries_of, read_entries

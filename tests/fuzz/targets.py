@@ -18,6 +18,7 @@ from mcp_types import CallToolResult
 from pydantic import ValidationError
 
 from stackmem import replay
+from stackmem.core.errors import StackmemError
 from stackmem.doors.acp.messages import BadLine
 from stackmem.doors.acp.messages import read_message as read_line
 from stackmem.doors.acp.prompts import read_prompt
@@ -33,7 +34,6 @@ from stackmem.doors.gateway.verifying import verify_gateway_run
 from stackmem.doors.gateway.wires import WIRES
 from stackmem.doors.gateway.wires.wire import WireFormat
 from stackmem.doors.tool_servers.content import result_content
-from stackmem.errors import StackmemError
 from stackmem.formats.import_ import import_file
 from stackmem.formats.recordings import IMPORTERS
 from stackmem.formats.tasks import import_tasks

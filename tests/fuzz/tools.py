@@ -18,11 +18,11 @@ import anyio
 import msgspec
 from mcp.client.stdio import _parse_line
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import ToolSpec
 from stackmem.core.schemas.portable import own_arguments, portable
 from stackmem.core.text import whole_value
 from stackmem.doors.tool_servers.connection import Connections
-from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import Server
 from tests.fuzz.choices import Choices
 from tests.fuzz.seeds import encoded

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.history.apply import Outcome, Patch, apply_patches, executed_by_host
 from stackmem.history.exchange import STAGE, FileExchange, look
 from stackmem.history.following.merging import merge_texts

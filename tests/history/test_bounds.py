@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.history.git import git, user_git_environment
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.origin import find_origin

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.history.history import History, PathChange
 from tests.history.folders import folder, holds, repository, run_git
 from tests.workspace.people import for_everyone

@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.history.git import git, store_environment, user_git_environment
 
 

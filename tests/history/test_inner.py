@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.history.inner import InnerRepository, make_repository
 from stackmem.history.origin import find_origin, work_tree_of
 from stackmem.history.pack_cache import PackCache

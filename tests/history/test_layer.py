@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.history.apply import Outcome, Patch, apply_patches
 from stackmem.history.hidden import plan_layer
 from stackmem.history.history import History, folder_under, share

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.history.exchange import STAGE
 from stackmem.history.repository import copy_planned, plan_copy
 from stackmem.workspace.tree import remove_tree

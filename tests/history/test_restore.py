@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.history.history import History
 from stackmem.history.restore import restore
 from tests.history.folders import folder, holds

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.history.hidden import plan_layer
 from stackmem.history.inner import InnerRepository, make_repository
 from stackmem.history.layer import REPOSITORY, Overlay, make_upper

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.history.hidden import plan_layer
 from stackmem.history.origin import find_origin
 from stackmem.history.repository import plan_copy

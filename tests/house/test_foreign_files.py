@@ -90,7 +90,6 @@ OWN: dict[str, tuple[int, str]] = {
     "stackmem/history/objects.py": (1, WRITES),
     "stackmem/history/pack_cache.py": (2, "the cache of packs is this machine's own"),
     "stackmem/history/restore.py": (1, WRITES),
-    "stackmem/errors/installing.py": (1, INSTALLED),
     "stackmem/models/catalog.py": (1, INSTALLED),
     "stackmem/models/tokens.py": (1, INSTALLED),
     "stackmem/run/prompts/__init__.py": (2, INSTALLED),

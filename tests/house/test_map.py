@@ -69,6 +69,7 @@ UNEXPLAINED = {
     "Pending": "a part of the state: the reply that is not settled yet",
     "Return": "the tool of `fold`",
     "Said": "a fact of a program; traces hold the name",
+    "StackmemError": "the base of all exceptions",
     "Text": "plain text is what it says",
     "Thinking": "providers call it so",
     "Voice": "how a fact is put into words",

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.errors import Halted
 from stackmem.core.program_facts import Note
 from stackmem.core.requests import LoadSource, Wait
-from stackmem.errors import Halted
 from stackmem.languages.operations import (
     Answer,
     ChunkAnswer,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import Halted
 from stackmem.core.requests import InvokeTool, LoadSource
-from stackmem.errors import Halted
 from stackmem.languages.calling import MAX_CALLS, RUN_PROGRAM, linked, with_run_program
 from stackmem.languages.debugger import DebugMoment
 from stackmem.languages.language import Launch, language_of

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.languages.commands.examples import command, description_of, flags_of, shipped_examples
 
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.program_facts import Note, StepEntered
 from stackmem.core.requests import LoadSource
-from stackmem.errors import Halted, UsageError
 from stackmem.languages.language import INTERPRETERS, Finding, Language, Launch, language_of, read_with
 from stackmem.languages.running.opening import open_language
 from stackmem.languages.running.prepare import source_reader, with_config

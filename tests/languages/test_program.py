@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.errors import RulesDiffer
 from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunEnded, RunResumed, RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.messages import Text
@@ -23,7 +24,6 @@ from stackmem.core.program_facts import (
 )
 from stackmem.core.requests import AskModel, AskUser, Effect, InvokeTool, LoadSource, Parallel, Wait
 from stackmem.core.state import State
-from stackmem.errors import RulesDiffer
 from stackmem.languages.program import ProgramDecider
 from stackmem.languages.running.opening import launch_of
 from stackmem.memory import open_strategy

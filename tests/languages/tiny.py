@@ -6,9 +6,9 @@ import json
 from collections.abc import Generator
 from typing import Any
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.program_facts import PhaseEnded, StepEntered
 from stackmem.core.requests import AskUser, InvokeTool, LoadSource, Wait
-from stackmem.errors import Halted, UsageError
 from stackmem.languages.frame.values import digest_of, step_left, variable_set
 from stackmem.languages.language import INTERPRETERS, MODULES, Finding, Language, Launch, Reading
 from stackmem.languages.operations import (

@@ -4,12 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ToolReturned
 from stackmem.core.heap import Heap
 from stackmem.core.pricing import Price
 from stackmem.core.state import Result
 from stackmem.core.tool_schemas import shown_schema
-from stackmem.errors import UsageError
 from stackmem.lab.simulated import policy
 from stackmem.memory import open_strategy
 from stackmem.memory.adaptive import EACH_STEP, SHOWN_CHARS, STEP_TOKENS, index_tokens

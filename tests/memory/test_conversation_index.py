@@ -3,11 +3,11 @@
 from hashlib import sha256
 from itertools import pairwise
 
+from stackmem.core.conversation.session import SESSION_TASK
 from stackmem.core.facts import FramePushed
 from stackmem.core.messages import View
 from stackmem.core.person_facts import PersonSaid, SessionRules
 from stackmem.core.requests import AskPerson, Effect
-from stackmem.core.session import SESSION_TASK
 from tests.build import Played, World, alloc, do, play, pop, push, shown_text, started, stored
 
 BRIEF = SessionRules(index="brief")

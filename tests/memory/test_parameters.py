@@ -2,7 +2,7 @@
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.memory.shared.parameters import Choice, Count, parameters
 
 KNOWN = (Count("turns", 20, low=1, high=500), Choice("prefix", ("shared", "cold")))

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.memory import STRATEGIES, open_strategy
 
 DEFAULT = re.compile(r"``(\w+)`` \((?:``)?(\d[\d,]*\d|\w+)")

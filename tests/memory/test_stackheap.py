@@ -4,9 +4,9 @@ import pytest
 from msgspec import json
 
 from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.errors import UsageError
 from stackmem.core.heap import index
 from stackmem.core.messages import Text, Thinking, ToolResult
-from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES, open_strategy
 from tests.build import World, alloc, call, do, failed, play, pop, push, reply, shown_text, started, stored
 

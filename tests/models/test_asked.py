@@ -8,13 +8,13 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelReplied, RunEnded
 from stackmem.core.log import Log
 from stackmem.core.messages import Text, ToolCall, Usage, View
 from stackmem.core.requests import AskModel
 from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import ListFiles, ReadFile
-from stackmem.errors import UsageError
 from stackmem.models.asked import Asked, read_headers, read_temperature
 from stackmem.models.registry import open_model
 from stackmem.providers.calls.text_calls import with_calls

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import cost_usd
-from stackmem.errors import UsageError
 from stackmem.models.catalog import lookup, read_price, rows
 
 

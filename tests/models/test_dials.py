@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.lab.simulated import PERFECT, SETTINGS, BoundedReader, ReaderDials, read_dial
 from stackmem.lab.simulated.dials import luck
 from stackmem.models.registry import open_model

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.pretty import pretty_repr
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.models.endpoint import ANTHROPIC, endpoint
 from stackmem.models.registry import MODELS, default_model, open_model, unready
 

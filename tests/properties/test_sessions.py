@@ -7,6 +7,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from stackmem.core.conversation.session import SESSION_TASK
 from stackmem.core.facts import CallRejected, Event, ModelReplied, RunEnded, ToolReturned
 from stackmem.core.machine import advance, evolve, fold
 from stackmem.core.messages import ToolCall
@@ -21,7 +22,6 @@ from stackmem.core.person_facts import (
 )
 from stackmem.core.program_facts import UserAnswered
 from stackmem.core.requests import AskModel, AskPermission, AskPerson, AskUser, Effect, UseTool
-from stackmem.core.session import SESSION_TASK
 from stackmem.core.state import State
 from stackmem.core.strategy import has_frames
 from stackmem.core.tool_schemas import spec

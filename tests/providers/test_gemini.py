@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelFailed, ModelReplied, RunEnded
 from stackmem.core.messages import Text, Thinking, ToolCall, Usage
-from stackmem.errors import UsageError
 from stackmem.models.asked import Asked
 from stackmem.models.endpoint import Endpoint
 from stackmem.models.registry import introduced, open_model

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Text, Thinking, ToolCall, ToolResult, Usage
-from stackmem.errors import UsageError
 from stackmem.models.registry import open_model
 from stackmem.providers.openai_messages import chat_body
 from stackmem.providers.openai_stream import read_chat

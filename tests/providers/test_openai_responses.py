@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelFailed, ModelReplied, RunEnded
 from stackmem.core.messages import Text, Thinking, ToolCall, Usage
-from stackmem.errors import UsageError
 from stackmem.models.asked import Asked
 from stackmem.models.registry import open_model
 from stackmem.providers.openai_responses import read_response

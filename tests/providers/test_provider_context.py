@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ContextCompacted, Event, ModelFailed, ModelReplied, RunEnded
 from stackmem.core.machine import advance, evolve
 from stackmem.core.messages import PromptEdits, ProviderRequest, Text, Thinking, View
 from stackmem.core.requests import AskModel, Compact, Effect
 from stackmem.core.state import State
-from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.models.asked import Asked
 from stackmem.models.registry import Model, open_model

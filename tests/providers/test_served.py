@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
-from stackmem.errors import UsageError
 from stackmem.models.endpoint import Endpoint
 from stackmem.models.local_servers import ASSUMED_FREE
 from stackmem.providers.openai import OpenAIModel

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelFailed, ModelReplied, RunEnded
 from stackmem.core.requests import AskModel
-from stackmem.errors import UsageError
 from stackmem.models.endpoint import Endpoint
 from stackmem.providers.openai import OpenAIModel
 from tests.stage import UNSOLVED, Stage, events, pop

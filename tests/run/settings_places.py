@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.settings.settings import Resolved, resolve
 
 

@@ -8,10 +8,10 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 import stackmem
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelReplied, RunStarted, ToolReturned
 from stackmem.core.messages import Text
 from stackmem.core.person_facts import AttachedFile
-from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.state import State
-from stackmem.errors import WorkspaceError
 from stackmem.history.layer import OwnFolder
 from stackmem.run.checking.checks import CheckRoom, CommandCheck, TaskChecks
 from stackmem.workspace.isolation.levels import cache_folder

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import stackmem
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import FramePopped, JobsEnded, NoticeGiven, ToolReturned
 from stackmem.core.person_facts import SessionRules
-from stackmem.errors import UsageError
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.resume import resume
 from tests.campaigns import LONG, Campaign

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import stackmem
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ChunkRead, RunStarted
 from stackmem.core.heap import KeptChunk
-from stackmem.errors import UsageError
 from stackmem.run.companion.kept_heap import HeapChange, heap_store
 from stackmem.run.resume import resume
 from stackmem.trace.lineage import RunReader

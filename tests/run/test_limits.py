@@ -8,10 +8,10 @@ from typing import get_args
 import pytest
 
 from stackmem.core.budgets import Limits
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import Ending, RunResumed
 from stackmem.core.limits import RUN_LIMITS
 from stackmem.core.pricing import Price
-from stackmem.errors import UsageError
 from stackmem.lab.bench import bench
 from stackmem.lab.worlds import make_task
 from stackmem.languages.running.edited_run import continue_program

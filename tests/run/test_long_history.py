@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from stackmem import replay
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.facts import Event, ToolReturned
 from stackmem.core.state import State
-from stackmem.errors import WorkspaceError
 from stackmem.history.inner import InnerRepository, make_repository
 from stackmem.history.late_repository import LateRepository, Rest
 from stackmem.history.origin import Origin

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from stackmem import replay
 from stackmem.core.decider import AgentDecider
+from stackmem.core.errors import TraceError, WorkspaceError
 from stackmem.core.facts import (
     CallRejected,
     ChecksReturned,
@@ -20,7 +21,6 @@ from stackmem.core.facts import (
 )
 from stackmem.core.requests import AskModel
 from stackmem.core.state import State
-from stackmem.errors import TraceError, WorkspaceError
 from stackmem.lab.simulated.script_language import parse_script
 from stackmem.lab.simulated.scripted import ScriptedModel
 from stackmem.memory import open_strategy

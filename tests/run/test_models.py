@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelReplied
 from stackmem.core.limits import spent_limit
 from stackmem.core.log import Log
@@ -17,7 +18,6 @@ from stackmem.core.machine import fold
 from stackmem.core.messages import Message, Text, Usage, View
 from stackmem.core.pricing import Answerer, Price, cost_usd
 from stackmem.core.requests import AskModel
-from stackmem.errors import UsageError
 from stackmem.languages.language import Launch, Reading
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program, with_outline
 from stackmem.languages.running.run import run_program

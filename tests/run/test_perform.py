@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 
 from stackmem.core.conversation.hook_facts import Hook
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.facts import (
     ChecksReturned,
     ClockRead,
@@ -45,7 +46,6 @@ from stackmem.core.requests import (
     match_effect,
 )
 from stackmem.core.tools import ListFiles, ReadFile, RunCommand, WriteFile
-from stackmem.errors import WorkspaceError
 from stackmem.run.perform import ProgramWorld, World, perform
 from stackmem.workspace.outcome import ToolOutcome
 from tests.build import SPENT, call, do, play, reply

@@ -3,7 +3,7 @@
 import pytest
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.run.models import is_small
 

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.workspace.tree import remove_tree
 from tests.stage import Stage, command, pop, with_bubblewrap
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from stackmem import open_run
+from stackmem.core.conversation.session import RAN
 from stackmem.core.facts import NoticeGiven
 from stackmem.core.person_facts import PersonAttached, PersonRan, SessionRules
-from stackmem.core.session import RAN
 from stackmem.run.opened import Person
 from stackmem.run.ports import UserCommand, UserFile
 from stackmem.run.resume import resume

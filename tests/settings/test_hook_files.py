@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.run.companion.hooks import find_hooks
 from stackmem.settings.hook_files import HOOKS_FILE, own_hooks, project_hooks
 from tests.in_process import command_line

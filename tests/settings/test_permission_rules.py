@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stackmem.core.conversation.permissions import RULED_TOOLS
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.run.companion.permissions import find_permissions
 from stackmem.settings.permission_rules import PERMISSIONS_FILE, own_rules, project_rules
 from tests.in_process import command_line

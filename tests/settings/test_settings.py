@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stackmem.core.budgets import Budgets, Limits
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.run.limits import first_limits
 from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import FOR_TESTS, OPTIONS, TASK_OPTIONS

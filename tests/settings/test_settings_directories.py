@@ -3,7 +3,7 @@ import stat
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.run.api import solve
 from stackmem.settings.directories import SOURCE, checkout, runs_dir, sandbox_dir
 from stackmem.settings.settings import Settings

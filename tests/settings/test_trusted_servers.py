@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import fields
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.settings import mcp_servers
 from stackmem.settings.mcp_servers import SERVERS_FILE, Server, read_folder, servers, trust, trusted_path
 from stackmem.settings.tools.mcp_servers import own_servers

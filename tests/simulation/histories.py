@@ -23,9 +23,9 @@ from msgspec.structs import replace
 
 import stackmem
 from stackmem import RunResult, TraceReader
+from stackmem.core.errors import StackmemError, TraceError
 from stackmem.core.facts import ChecksReturned, ClockRead, Event, ModelFailed, ModelReplied, RunEnded, RunResumed
 from stackmem.core.state import State
-from stackmem.errors import StackmemError, TraceError
 from stackmem.lab.worlds import make
 from stackmem.review.kept.recover import recover
 from stackmem.run.opened import Person

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import ClockRead, FramePopped
-from stackmem.errors import TraceError
 from stackmem.trace.lock import Lock, is_held
 from stackmem.trace.store import End, TraceReader, TraceWriter
 from tests.stage import ROOT

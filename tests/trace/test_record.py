@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import ClockRead, ToolReturned
-from stackmem.errors import TraceError
 from stackmem.trace.record import Record, read_line
 from stackmem.trace.store import write_line
 

@@ -7,8 +7,8 @@ import tracemalloc
 
 import pytest
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import ClockRead, ToolReturned
-from stackmem.errors import TraceError
 from stackmem.trace.store import TraceReader, TraceWriter
 from tests.stage import ROOT
 
@@ -145,7 +145,7 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 from stackmem.core.facts import ToolReturned
-from stackmem.errors import TraceError
+from stackmem.core.errors import TraceError
 from stackmem.trace.store import TraceWriter
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))

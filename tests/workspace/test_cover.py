@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.isolation.cover import places_to_cover
 from stackmem.workspace.profile import Mount
 from tests.workspace.sandboxes import BUBBLEWRAP, CONFINED, CONTAINED, SECRET, hostile, outside, sh

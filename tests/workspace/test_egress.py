@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.command import CommandInterrupted
 from stackmem.workspace.egress.door import PORT, Door
 from stackmem.workspace.profile import Profile

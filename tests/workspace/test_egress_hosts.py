@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.workspace.egress.addresses import is_public, public_ones
 from stackmem.workspace.egress.hosts import (
     entry_for,

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.workspace.egress.registries import machine_registries
 
 DEFAULTS = "https://index.test/simple\nhttps://files.test\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.file_tools import DIGESTED_BYTES
 from stackmem.workspace.files import Files
 from stackmem.workspace.outcome import ToolOutcome

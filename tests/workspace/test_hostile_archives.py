@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.formats.images.bases import add_base
 from stackmem.formats.images.copying import copy_in, leave_nothing, unpacked
 from stackmem.formats.images.store import ImageStore, tree_digest

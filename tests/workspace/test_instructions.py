@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.workspace.project.instructions import MAX_CHARS, find_instructions, read_instructions
 
 HEAD = "INSTRUCTIONS of the project ({}). They grant nothing: no permission, no tool, no network.\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.review.doctor.isolation_probe import survey
 from stackmem.workspace import python
 from stackmem.workspace.isolation.bubblewrap import Bubblewrap, find_bwrap
@@ -26,7 +26,7 @@ CHECKOUT = Path(__file__).parents[2]
 BWRAP = shutil.which("bwrap") or ""
 CHOOSE = """
 import sys
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.isolation.levels import choose
 from stackmem.workspace.profile import Profile
 try:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.workspace.profile import Mount, Profile, read_profile
 
 CHECKED_IN = Path(__file__).parents[2] / "sandbox" / "profile.toml"

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.tree import remove_tree
 from tests.workspace.people import for_everyone
 

@@ -6,7 +6,7 @@ import typer
 
 from stackmem.cli.options import RunName, flag, run_folder, switch
 from stackmem.cli.screen.text import readable
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.run.ending import apply_run
 
 

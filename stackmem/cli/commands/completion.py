@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 from typer.completion import get_completion_inspect_parameters, shell_complete
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 _SHELLS = ("bash", "zsh", "fish")
 

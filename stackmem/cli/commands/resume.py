@@ -14,9 +14,9 @@ from stackmem.cli.options import Flags, JsonResult, Quiet, RunName, flag, limits
 from stackmem.cli.screen.live import is_played_by_person, open_screen, stop_at_once
 from stackmem.cli.screen.result import show_result
 from stackmem.cli.screen.text import echo_json, readable, say
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.neighbors import neighbor
 from stackmem.core.requests import InvokeTool
-from stackmem.errors import Halted, UsageError
 from stackmem.run.opened import Person
 from stackmem.run.repeats import MayRepeat
 from stackmem.run.resume import ResumeResult, resume

@@ -13,7 +13,7 @@ from stackmem.cli.screen.live import open_screen, stop_at_once
 from stackmem.cli.screen.result import ask_about_size, show_result
 from stackmem.cli.screen.standard_input import text_or_stdin
 from stackmem.cli.screen.text import echo_json, readable, say, wrapped
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.run.prepare import prepare
 from stackmem.run.solve import solve
 from stackmem.settings.options import LIMIT_OPTIONS

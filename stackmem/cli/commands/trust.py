@@ -14,7 +14,7 @@ from stackmem.cli.options import absolute, argument, switch
 from stackmem.cli.screen.text import escape
 from stackmem.core.conversation.hooks import spelled as spelled_hook
 from stackmem.core.conversation.permissions import spelled
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.settings.hook_files import HOOKS_FILE, project_hooks
 from stackmem.settings.mcp_servers import SERVERS_FILE, FolderServers, distrust, read_folder, trust
 from stackmem.settings.permission_rules import PERMISSIONS_FILE, project_rules

@@ -10,10 +10,10 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import Event, ModelReplied, RunEnded, RunStarted
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
-from stackmem.errors import TraceError
 from stackmem.models.spoken import watching
 from stackmem.run.stored_request import read_request
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import typer
 
+from stackmem.core.errors import UsageError
 from stackmem.core.text import quantity
-from stackmem.errors import UsageError
 from stackmem.foreign.files import open_regular
 from stackmem.history.hidden import LayerPlan
 from stackmem.history.selection import keys_in

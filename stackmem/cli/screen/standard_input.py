@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .text import say
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import UNSET, json
 
-from stackmem.core import limits, session
-from stackmem.core.conversation import planning
+from stackmem.core import limits
+from stackmem.core.conversation import planning, session
 from stackmem.core.guidance.skills import Skill
 from stackmem.core.messages import ToolCall, ToolSpec
 from stackmem.core.program_facts import OfferedProgram, ProgramCalled, ProgramStarted

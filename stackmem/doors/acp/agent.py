@@ -20,11 +20,11 @@ from acp import RequestError
 from acp.agent.connection import AgentSideConnection
 from acp.schema import ClientCapabilities, PermissionOption, RequestPermissionResponse, ToolCallUpdate
 
+from stackmem.core.errors import StackmemError
 from stackmem.core.person_facts import Approve, PersonPlanned
 from stackmem.core.state import State
 from stackmem.doors.chat.command_files import find_commands, request_of
 from stackmem.doors.chat.commands import IN_EDITORS, shell_command
-from stackmem.errors import StackmemError
 from stackmem.run.fork import ForkChanges
 from stackmem.run.ports import UserFile
 from stackmem.settings.mcp_servers import Server

@@ -15,6 +15,8 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from stackmem.cli.screen.frames import FrameBoard, FrameNews
+from stackmem.core.conversation.session import is_question
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import Event, ModelFailed, ModelReplied, RunForked, RunStarted
 from stackmem.core.frames import last_words
 from stackmem.core.person_facts import (
@@ -27,11 +29,9 @@ from stackmem.core.person_facts import (
     PersonStopped,
 )
 from stackmem.core.requests import AskPermission, AskUser
-from stackmem.core.session import is_question
 from stackmem.core.state import State
 from stackmem.core.tools import AskQuestion, EditFile, RunCommand, WriteFile, tool_name
 from stackmem.doors.chat.commands import shell_command
-from stackmem.errors import TraceError
 from stackmem.foreign.files import read_start
 from stackmem.run.fork import ForkChanges
 from stackmem.run.ports import Left, UserChoice, UserCommand, UserFile

@@ -15,8 +15,8 @@ from acp import RequestError
 from msgspec import Struct
 
 from stackmem.core.conversation.standing import memory_line
+from stackmem.core.errors import UsageError
 from stackmem.doors.chat.mentions import mentions
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
 from stackmem.run.ports import UserFile
 from stackmem.settings.mcp_servers import Server

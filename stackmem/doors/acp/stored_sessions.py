@@ -11,9 +11,9 @@ from typing import Any
 from acp import RequestError
 from msgspec import UNSET
 
+from stackmem.core.errors import StackmemError, TraceError
 from stackmem.core.person_facts import PersonSaid
 from stackmem.core.text import mark_cut
-from stackmem.errors import StackmemError, TraceError
 from stackmem.foreign.files import read_regular
 from stackmem.run.companion.conversations import kept_sessions
 from stackmem.run.run_folder import TRACE, is_run

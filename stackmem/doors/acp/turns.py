@@ -18,12 +18,12 @@ from msgspec.structs import replace
 from stackmem.cli.screen.text import one_line
 from stackmem.core.compaction import why_no_summary
 from stackmem.core.conversation.standing import memory_line
+from stackmem.core.errors import StackmemError
 from stackmem.core.facts import RunEnded
 from stackmem.core.person_facts import PersonAccepted, PersonCompacted, PersonPlanned
 from stackmem.core.state import State
 from stackmem.doors.chat.commands import IN_EDITORS
 from stackmem.doors.chat.committing import apply_order
-from stackmem.errors import StackmemError
 from stackmem.memory import open_strategy
 from stackmem.models.spoken import listening
 from stackmem.run.fork import ForkChanges, fork, requests_of

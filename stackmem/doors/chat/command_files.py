@@ -16,8 +16,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.core.conversation.standing import memory_line
+from stackmem.core.errors import UsageError
 from stackmem.core.text import mark_cut
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
 from stackmem.foreign.front_matter import read_front_matter
 from stackmem.settings.mcp_servers import is_trusted

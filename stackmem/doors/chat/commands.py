@@ -19,13 +19,13 @@ from stackmem.cli.screen.text import one_line, readable, spell_cost
 from stackmem.core.conversation import hooks
 from stackmem.core.conversation.permissions import listing
 from stackmem.core.conversation.standing import active
+from stackmem.core.errors import StackmemError
 from stackmem.core.facts import CallRejected, Event, ModelReplied
 from stackmem.core.jobs import rules
 from stackmem.core.messages import Text, ToolCall
 from stackmem.core.person_facts import PersonRan
 from stackmem.core.state import Frame, State
 from stackmem.core.text import mark_cut
-from stackmem.errors import StackmemError
 from stackmem.foreign.files import read_regular
 from stackmem.memory import open_strategy
 from stackmem.review.report.page import write_page

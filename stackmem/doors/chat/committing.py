@@ -14,8 +14,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.text import shorten_text
-from stackmem.errors import UsageError
 from stackmem.history.git import git_program
 from stackmem.history.walk import path_bytes
 from stackmem.run.ending import apply_run

@@ -13,12 +13,12 @@ from stackmem.cli.screen.result import show_copy
 from stackmem.cli.screen.text import one_line, readable, say
 from stackmem.core.compaction import why_no_summary
 from stackmem.core.conversation.standing import memory_line
+from stackmem.core.errors import StackmemError
 from stackmem.core.facts import RunEnded
 from stackmem.core.person_facts import PersonAccepted, PersonCompacted, PersonPlanned
 from stackmem.core.requests import AskUser
 from stackmem.core.state import State
 from stackmem.doors.tool_servers.questions import answered_by
-from stackmem.errors import StackmemError
 from stackmem.foreign.files import read_start
 from stackmem.memory import open_strategy
 from stackmem.models.spoken import listening, watching

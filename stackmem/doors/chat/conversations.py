@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_lines, open_regular, read_regular
 from stackmem.review.kept.run_list import name_of
 from stackmem.run.companion.conversations import kept_sessions

@@ -18,10 +18,10 @@ from stackmem.cli.screen.standard_input import STDIN, read_stdin
 from stackmem.cli.screen.text import echo_json, readable, say
 from stackmem.core import facts
 from stackmem.core.conversation.permissions import without_user
+from stackmem.core.errors import UsageError
 from stackmem.core.person_facts import PersonAccepted, PersonDecided, PersonSteppedIn, PersonStopped, TurnEnded
 from stackmem.core.requests import AskPermission, AskUser
 from stackmem.core.state import State
-from stackmem.errors import UsageError
 from stackmem.run.opened import Observe, Person
 from stackmem.run.ports import Left, UserChoice, UserFile
 from stackmem.run.request import Request

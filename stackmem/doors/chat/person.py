@@ -12,9 +12,9 @@ from msgspec import UNSET
 
 from stackmem.cli.screen.text import one_line, readable
 from stackmem.core.conversation.standing import memory_line
+from stackmem.core.errors import UsageError
 from stackmem.core.person_facts import PersonDecided, PersonSteppedIn, PersonStopped, Scope
 from stackmem.core.requests import AskPermission, AskUser
-from stackmem.errors import UsageError
 from stackmem.run.ports import Left, UserCommand, UserFile
 from stackmem.run.run_folder import HISTORY
 from stackmem.trace.snapshot import Snapshot

@@ -12,13 +12,13 @@ from typing import get_args
 from msgspec.structs import replace
 
 from stackmem.cli.options import Flags, option, settings, takes
+from stackmem.core.errors import UsageError
 from stackmem.core.person_facts import Approve, SessionRules
 from stackmem.core.state import State
 from stackmem.core.strategy import has_frames
 from stackmem.doors.chat.commands import Look
 from stackmem.doors.tool_servers.servers import connected
-from stackmem.errors import UsageError
-from stackmem.errors.installing import install_command
+from stackmem.foreign.installing import install_command
 from stackmem.memory import open_strategy
 from stackmem.run.prepare import prepare
 from stackmem.run.request import Request

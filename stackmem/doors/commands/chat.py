@@ -28,12 +28,12 @@ from stackmem.cli.options import (
 )
 from stackmem.cli.placement import RESUME
 from stackmem.cli.screen.text import one_line, say
+from stackmem.core.errors import UsageError
 from stackmem.core.person_facts import Approve, Policy, SessionRules
 from stackmem.core.strategy import has_frames
 from stackmem.doors.chat.command_files import request_of
 from stackmem.doors.chat.conversations import EarlierConversation, conversations, find_named
 from stackmem.doors.chat.headless import play_request, request_from
-from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.run.companion.find import newest_session
 from stackmem.run.prepare import prepare

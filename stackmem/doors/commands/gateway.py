@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from stackmem.cli.options import Json, JsonArray, argument, flag, option, runs_folder, switch
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import Usage
 from stackmem.core.text import quantity
 from stackmem.doors.gateway.agents import route_of, run_agent
@@ -20,7 +21,6 @@ from stackmem.doors.gateway.isolation import agent_network
 from stackmem.doors.gateway.serving import TOKEN_VARIABLE, GatewayBill, GatewayTerms, bill_of, serving
 from stackmem.doors.gateway.status import GatewayRunStatus, gateway_status
 from stackmem.doors.gateway.upstream import own_keys, upstreams
-from stackmem.errors import UsageError
 
 app = typer.Typer(help="Record any agent with a gateway between it and its provider.", invoke_without_command=True)
 

@@ -10,12 +10,12 @@ import typer
 
 from stackmem.cli.options import Flags, absolute, argument, option, settings, takes
 from stackmem.cli.screen.text import readable, say
+from stackmem.core.errors import UsageError
 from stackmem.core.text import quantity
 from stackmem.doors.listening.token import token_of
 from stackmem.doors.mcp.client_run import plan_client_run
 from stackmem.doors.mcp.programs import ProgramService, serve_programs
 from stackmem.doors.mcp.server import TOKEN_VARIABLE, serve_memory
-from stackmem.errors import UsageError
 from stackmem.languages.running.catalog import catalog
 
 

@@ -9,8 +9,8 @@ import typer
 
 from stackmem.cli.options import argument, option, runs_folder, switch
 from stackmem.cli.screen.text import readable, say
-from stackmem.errors import UsageError
-from stackmem.errors.installing import install_command
+from stackmem.core.errors import UsageError
+from stackmem.foreign.installing import install_command
 from stackmem.settings.tools.plugins import load_plugins
 
 

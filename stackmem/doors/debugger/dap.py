@@ -14,9 +14,9 @@ from typing import Any, BinaryIO
 
 from msgspec import Struct
 
+from stackmem.core.errors import Halted, StackmemError
 from stackmem.core.program_facts import ProgramHalted, Said
 from stackmem.core.state import State
-from stackmem.errors import Halted, StackmemError
 from stackmem.languages.debugger import DebugMoment, FrameView
 from stackmem.languages.language import Happening
 from stackmem.languages.loop_agent.conditions.evaluator import syntax_fault

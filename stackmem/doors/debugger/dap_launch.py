@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
 from stackmem.run.companion.find import find_run

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.program_facts import Note, ProgramStarted
 from stackmem.core.state import State
-from stackmem.errors import TraceError, UsageError
 from stackmem.languages.debugger import DebugMoment
 from stackmem.languages.running.prepare import read_program
 from stackmem.run.stored_request import read_request

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.languages.language import language_of
 from stackmem.languages.running.opening import open_language
 from stackmem.languages.running.prepare import read_program

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
+from stackmem.core.errors import Halted
 from stackmem.core.state import State
-from stackmem.errors import Halted
 from stackmem.languages.debugger import DebugMoment
 from stackmem.languages.loop_agent.conditions.evaluator import syntax_fault
 from stackmem.languages.stepper import Mode, Stepper

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from stackmem.core.errors import TraceError, WorkspaceError
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError, WorkspaceError
 from stackmem.foreign.files import descriptor_of_regular, read_regular
 from stackmem.history.history import History
 from stackmem.history.layer import Overlay

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from stackmem.core.errors import StackmemError
 from stackmem.core.state import State
-from stackmem.errors import StackmemError
 from stackmem.history.following.merging import merge_modes, merge_texts
 from stackmem.history.lower import FileKeeper, open_folder
 from stackmem.history.objects import DELETED, REMOVED, Node

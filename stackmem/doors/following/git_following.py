@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stackmem.errors import StackmemError, WorkspaceError
+from stackmem.core.errors import StackmemError, WorkspaceError
 from stackmem.history.following.arriving import add_history, head_of, move_head
 from stackmem.history.following.git_state import OPERATION_FILES, OPERATION_FOLDERS, GitState, read_state
 from stackmem.history.inner import InnerRepository, make_addition, make_repository

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from stackmem.errors import StackmemError
+from stackmem.core.errors import StackmemError
 from stackmem.foreign.files import read_regular
 from stackmem.history.ignored import IgnoreRules
 from stackmem.history.lower import file_clock_ns

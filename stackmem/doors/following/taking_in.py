@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
+from stackmem.core.errors import StackmemError
 from stackmem.core.facts import FolderChanged
 from stackmem.core.state import State
-from stackmem.errors import StackmemError
 from stackmem.history.history import History
 from stackmem.history.lower import file_clock_ns
 from stackmem.history.origin import Origin, find_origin

@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
+from stackmem.core.errors import UsageError
 from stackmem.doors.listening.token import TOKEN_HEADER
-from stackmem.errors import UsageError
 
 from .isolation import AgentNetwork
 from .serving import TOKEN_VARIABLE, ServedGateway

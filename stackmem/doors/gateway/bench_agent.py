@@ -19,9 +19,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ToolReturned
 from stackmem.doors.listening.token import TOKEN_HEADER
-from stackmem.errors import UsageError
 from stackmem.lab.bench.plan import Trial
 from stackmem.run.request import Request
 from stackmem.run.result import RunResult

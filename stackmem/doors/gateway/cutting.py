@@ -17,12 +17,12 @@ from threading import Lock
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.heap import Heap
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult
 from stackmem.core.state import Compaction
 from stackmem.doors.gateway.wires.wire import THOUGHTS, ForeignMessage, ForeignRequest
-from stackmem.errors import UsageError
 from stackmem.lab.strategies.compacting import Summarizing, cold_parts, request_text
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.memory.shared.linear import Linear, OneConversation, size

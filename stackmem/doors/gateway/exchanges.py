@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.messages import Part, Text, ToolCall, ToolSpec, Usage
 from stackmem.doors.gateway.wires.wire import Role
-from stackmem.errors import TraceError
 from stackmem.foreign.files import bounded_lines, descriptor_of_regular, open_regular
 from stackmem.trace.store import append_line, cut_torn_line
 

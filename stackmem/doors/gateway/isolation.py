@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.overlay.mount import make_private_network
 from stackmem.workspace.overlay.view import WorkspaceView
 

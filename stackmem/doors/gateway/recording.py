@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import msgspec
 
+from stackmem.core.errors import TraceError
 from stackmem.core.machine import fold
-from stackmem.errors import TraceError
 from stackmem.foreign.files import opener_of_regular
 from stackmem.run.result import RunResult, result_fields, write_result
 from stackmem.run.run_folder import EXCHANGES, RESULT, RUN, TRACE, new_run

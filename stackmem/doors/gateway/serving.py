@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.doors.listening.token import token_of
-from stackmem.errors import UsageError, WorkspaceError
-from stackmem.errors.installing import install_command
+from stackmem.foreign.installing import install_command
 from stackmem.run.result import RunResult, read_result
 from stackmem.run.run_folder import RESULT
 

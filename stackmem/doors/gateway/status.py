@@ -7,10 +7,10 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import StackmemError, UsageError
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Part, Text, Usage
 from stackmem.core.pricing import cost_usd
-from stackmem.errors import StackmemError, UsageError
 from stackmem.lab.whatif.recorded import WhatIfQuestion, tell_again
 from stackmem.models.catalog import lookup
 from stackmem.review.kept.cache_bill import moments_of

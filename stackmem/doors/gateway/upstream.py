@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.providers.connection import trusted
 from stackmem.workspace.credentials import credentials
 

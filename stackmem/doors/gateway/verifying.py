@@ -13,11 +13,11 @@ import msgspec
 from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
+from stackmem.core.errors import RulesDiffer, TraceError
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import ToolCall, ToolSpec
 from stackmem.doors.gateway.wires.wire import ForeignMessage, ForeignRequest, message
 from stackmem.doors.mcp.frame_marks import FrameMark
-from stackmem.errors import RulesDiffer, TraceError
 from stackmem.foreign.files import read_regular
 from stackmem.run.run_folder import EXCHANGES, TRACE
 

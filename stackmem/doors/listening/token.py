@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 TOKEN_HEADER = "x-stackmem-token"  # noqa: S105 - the name of a header
 SHORTEST_TOKEN = 16

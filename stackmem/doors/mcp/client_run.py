@@ -21,13 +21,13 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Budgets, Limits
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelReplied, RunStarted
 from stackmem.core.messages import Text, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.requests import AskModel
 from stackmem.core.strategy import budgets_of
 from stackmem.core.text import fill, mark_cut, whole, whole_value
 from stackmem.core.tool_schemas import prompt_slots
-from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from stackmem.run.assemble import scrubber_of
 from stackmem.run.companion.kept_heap import KEEP, HeapKeeper, HeapStore, heap_store

@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from stackmem.core.errors import StackmemError, UsageError
 from stackmem.core.state import State
-from stackmem.errors import StackmemError, UsageError
-from stackmem.errors.installing import install_command
+from stackmem.foreign.installing import install_command
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.play import play
 from stackmem.run.result import RunResult

@@ -18,10 +18,10 @@ from typing import Any, Self
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import ToolSpec
 from stackmem.core.schemas.portable import own_arguments, portable
 from stackmem.core.text import whole_value
-from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import Server
 from stackmem.settings.tools.bounded_calls import next_of
 from stackmem.settings.tools.own_tools import PRINTING, TOOLS, OwnTool, ToolFailed

@@ -20,8 +20,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from stackmem.core.errors import StackmemError, UsageError
 from stackmem.doors.listening.guard import Guard
-from stackmem.errors import StackmemError, UsageError
 from stackmem.lab.comparison.write import report_page
 from stackmem.review.report.live import LiveRun
 from stackmem.review.report.page import index_page, live_page

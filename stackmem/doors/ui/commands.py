@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import IO
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 _FLAGS: Mapping[str, tuple[str, ...]] = {
     "resume": ("say", "max-steps", "max-usd"),

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, field, to_builtins
 
-from stackmem.errors import StackmemError, UsageError
+from stackmem.core.errors import StackmemError, UsageError
 from stackmem.lab.bench.ledger import PLAN, read_plan, read_rows
 from stackmem.lab.bench.trial import RUNS
 from stackmem.review.kept.run_index import RunIndex

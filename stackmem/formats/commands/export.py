@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from stackmem.cli.options import argument, flag, option, run_folder, runs_folder, switch
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.formats.export import SWEBENCH, export_predictions, export_run
 
 

@@ -11,7 +11,7 @@ import typer
 
 from stackmem.cli.options import JsonArray, argument, flag, option, settings, switch, takes
 from stackmem.cli.screen.text import echo_json, readable
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.formats.images.bases import add_base
 from stackmem.formats.images.build import BuildFailed
 from stackmem.formats.images.store import image_store

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
 from stackmem.core import facts
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import CallRejected, FramePopped, ModelReplied, Stop
 from stackmem.core.heap import Heap
 from stackmem.core.messages import Message, Part, Text, Thinking, ToolCall, ToolResult, ToolSpec, Usage, View
 from stackmem.core.state import Notice, State
-from stackmem.errors import UsageError
-from stackmem.errors.installing import install_command
+from stackmem.foreign.installing import install_command
 from stackmem.review.measure.moments import Moment
 from stackmem.trace.record import Record
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from stackmem.core.errors import StackmemError, UsageError
 from stackmem.core.facts import RunForked
-from stackmem.errors import StackmemError, UsageError
-from stackmem.errors.installing import install_command
+from stackmem.foreign.installing import install_command
 from stackmem.trace.lineage import RunReader
 from stackmem.trace.record import Record
 from stackmem.version import VERSION

@@ -17,8 +17,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from stackmem.errors import UsageError
-from stackmem.errors.installing import install_command
+from stackmem.core.errors import UsageError
+from stackmem.foreign.installing import install_command
 from stackmem.version import VERSION
 
 Json = dict[str, Any]

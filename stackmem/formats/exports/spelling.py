@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.facts import ContextCompacted, ModelFailed, ModelReplied
 from stackmem.core.heap import Heap
 from stackmem.core.log import Log
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
 from stackmem.core.state import Frame, State
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
 from stackmem.memory.shared.conversation import Conversation, extend
 from stackmem.trace.imported import imported_from

@@ -19,8 +19,8 @@ from typing import Any, BinaryIO
 
 from msgspec import structs
 
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.core.text import tail
-from stackmem.errors import UsageError, WorkspaceError
 from stackmem.foreign.archives import (
     SavedFiles,
     budget_for,

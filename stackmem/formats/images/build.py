@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct, structs
 
+from stackmem.core.errors import UsageError
 from stackmem.core.text import tail
-from stackmem.errors import UsageError
 from stackmem.foreign.tree import drop_privileges
 from stackmem.workspace.clip import clean
 from stackmem.workspace.command import run
@@ -43,7 +43,7 @@ _BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 _SHOWN_CHARS = 3_000
 
 
-class BuildFailed(UsageError):  # noqa: N818 - named like the errors in stackmem.errors
+class BuildFailed(UsageError):  # noqa: N818 - named like the errors in stackmem.core.errors
     """A step is not supported or failed."""
 
 

@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.foreign.archives import budget_for, unpack_layer
 from stackmem.foreign.beneath import open_in_root, opener_for
 from stackmem.foreign.files import bounded_blocks, open_regular, read_regular

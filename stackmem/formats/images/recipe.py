@@ -9,9 +9,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
-from stackmem.errors.installing import install_command
+from stackmem.core.errors import UsageError
 from stackmem.foreign.files import read_start
+from stackmem.foreign.installing import install_command
 
 _MAX_BYTES = 1 << 20
 _VARIABLE = re.compile(r"\\(.)|\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?:(:?[-+?])([^}]*))?\})")

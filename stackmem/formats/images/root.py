@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.foreign.beneath import open_in_root
 from stackmem.workspace.egress.door import PORT
 from stackmem.workspace.image import Image

@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.foreign.files import digest_of_regular, read_regular
 from stackmem.workspace.image import Image, ImageConfig
 from stackmem.workspace.isolation.levels import state_folder

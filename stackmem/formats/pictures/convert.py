@@ -17,9 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.images.vision import Vision
-from stackmem.errors import WorkspaceError
-from stackmem.errors.installing import install_command
+from stackmem.foreign.installing import install_command
 from stackmem.run.companion.pictures import (
     MAX_FILE_BYTES,
     PDF,

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.foreign.databases import SQLITE_START
 
 from .aider import is_aider, read_aider

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import Usage
-from stackmem.errors import UsageError
 
 from .session import RecordedReply, RecordedSession, RecordedText, plain, seconds
 

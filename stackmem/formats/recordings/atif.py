@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ChecksReturned, Ending, Stop
 from stackmem.core.messages import Text, ToolCall, ToolSpec, Usage
-from stackmem.errors import UsageError
 
 from .session import (
     Count,

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ChecksReturned
 from stackmem.core.guidance.lessons import FOREIGN_NAMES
 from stackmem.core.messages import ReplyPart, ToolCall, Usage
 from stackmem.core.tools import CALLS
-from stackmem.errors import UsageError
 from stackmem.providers.calls.text_calls import recorded_call
 
 from .session import (

@@ -14,10 +14,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, Usage
 from stackmem.core.text import quantity
-from stackmem.errors import UsageError
 
 from .session import (
     Count,

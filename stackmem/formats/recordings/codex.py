@@ -17,9 +17,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import ReplyPart, ToolCall, Usage
 from stackmem.core.text import quantity
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular, read_start
 
 from .chat import spelled_call

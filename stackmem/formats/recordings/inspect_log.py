@@ -13,10 +13,10 @@ import io
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, get_args
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ChecksReturned, Ending
 from stackmem.core.messages import ReplyPart, ToolCall, Usage
-from stackmem.errors import UsageError
-from stackmem.errors.installing import install_command
+from stackmem.foreign.installing import install_command
 from stackmem.foreign.zips import opened_zip
 
 from .session import (

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .chat import ChatMessage, add_message
 from .session import RecordedReply, RecordedSession, shaped

@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelFailed
 from stackmem.core.messages import Text, ToolCall, Usage
 from stackmem.core.text import quantity
-from stackmem.errors import UsageError
 from stackmem.foreign.databases import SqliteFile
 
 from .session import (

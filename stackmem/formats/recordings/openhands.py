@@ -15,9 +15,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import ToolCall
 from stackmem.core.text import quantity
-from stackmem.errors import UsageError
 
 from .chat import ChatResponse, chat_usage, spelled_call
 from .session import (

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import Stop
 from stackmem.core.messages import ReplyPart, Text, ToolCall, Usage
-from stackmem.errors import UsageError
 
 from .session import (
     Count,

@@ -12,11 +12,11 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ChecksReturned, Ending, ModelFailed, Stop
 from stackmem.core.messages import ReplyPart, Text, Thinking, ToolCall, ToolSpec, Usage
 from stackmem.core.strict_json import strict_value
 from stackmem.core.text import quantity
-from stackmem.errors import UsageError
 
 T = TypeVar("T")
 

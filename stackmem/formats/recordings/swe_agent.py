@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import ToolCall
-from stackmem.errors import UsageError
 from stackmem.review.measure.foreign_tools import SWE_AGENT_COMMANDS, shows_failure
 
 from .session import Count, RecordedReply, RecordedResult, RecordedSession, load, plain, shaped, words

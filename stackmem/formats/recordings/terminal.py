@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import ToolCall
-from stackmem.errors import UsageError
 
 from .session import RecordedReply, RecordedResult, RecordedSession, RecordedText, plain
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .exercism import from_exercism
 from .folder import ImportedTask, TaskRefused

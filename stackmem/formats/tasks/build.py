@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.formats.images.build import BuildRules, build_image, why_not_built
 from stackmem.formats.images.store import image_store
 from stackmem.formats.tasks.image import task_source

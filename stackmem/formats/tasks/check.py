@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ChecksReturned
 from stackmem.core.state import State
-from stackmem.errors import UsageError
 from stackmem.formats.images.room import ImageRoom
 from stackmem.history.layer import OwnFolder
 from stackmem.run.checking.checks import CheckRoom, room_of, task_checks

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.foreign.files import copy_regular, read_regular, read_regular_text
 
 from .folder import PYTHON, ImportedTask, TaskRefused, beneath, dockerfile, make, toml, write, write_judge

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.run.tasks.reader import read_task
 
 

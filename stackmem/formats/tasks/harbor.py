@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.foreign.files import copy_regular, read_regular
 
 from .folder import ImportedTask, TaskRefused, make

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.formats.images.build import BuildFailed, ImageSource, source_digest
 from stackmem.formats.images.store import image_store
 from stackmem.run.tasks.reader import Task

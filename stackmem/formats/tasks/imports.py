@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from stackmem.errors import StackmemError
+from stackmem.core.errors import StackmemError
 from stackmem.formats.tasks import ImportedTask, TaskRefused
 from stackmem.formats.tasks.image import built_image
 from stackmem.run.tasks.reader import read_task

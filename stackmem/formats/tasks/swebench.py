@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
 
 from .folder import ImportedTask, TaskRefused, dockerfile, make, toml, write, write_judge

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.history.git import git_command, store_environment
 from stackmem.history.objects import LINK, Node
 

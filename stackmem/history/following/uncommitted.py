@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.history.exchange import PathState
 from stackmem.history.git import USER_GIT_SECONDS, git, user_git_environment
 from stackmem.history.objects import Node, object_id

@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.models.local_servers import is_known
 from stackmem.models.registry import is_free
 from stackmem.settings.tools.plugins import refuse_unlike_plugins

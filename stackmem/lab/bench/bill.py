@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct, json
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import (
     CallAnswered,
     ChunkAllocated,
@@ -20,7 +21,6 @@ from stackmem.core.facts import (
     ContextCompacted,
     FramePushed,
 )
-from stackmem.errors import UsageError
 from stackmem.models.catalog import ModelRow, lookup
 from stackmem.models.registry import is_served
 from stackmem.review.kept.costing import costing_as, counter_for, own_costing

@@ -12,8 +12,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from stackmem.errors import UsageError, WorkspaceError
-from stackmem.errors.installing import install_command
+from stackmem.core.errors import UsageError, WorkspaceError
+from stackmem.foreign.installing import install_command
 
 from .engine import Lost, Report, TrialDone
 from .trial import Job, run_trial

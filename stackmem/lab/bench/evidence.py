@@ -19,11 +19,11 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from stackmem.core.errors import StackmemError, UsageError
 from stackmem.core.facts import Event, RunStarted
 from stackmem.core.messages import ToolSpec, Usage
 from stackmem.core.pricing import Price, cost_usd
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import StackmemError, UsageError
 from stackmem.foreign.files import digest_of_regular, read_regular
 from stackmem.formats.import_ import facts_of, read_sessions
 from stackmem.formats.recordings.session import RecordedSession

@@ -14,8 +14,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
-from stackmem.errors.installing import install_command
+from stackmem.core.errors import UsageError
+from stackmem.foreign.installing import install_command
 
 CONFIDENCE = 0.95
 RESAMPLES = 4_999

@@ -17,9 +17,9 @@ from typing import Any, Self
 
 import msgspec
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.strict_json import decode_json
 from stackmem.core.text import quantity
-from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_lines, descriptor_of_regular, open_regular, read_regular
 from stackmem.run.run_folder import LEDGER
 from stackmem.trace.lock import Lock

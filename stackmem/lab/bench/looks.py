@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .intervals import SEED, Pair, arrays, library
 from .plan import BenchPlan, Trial, trials

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .evidence import is_part_of_session
 

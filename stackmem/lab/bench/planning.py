@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.neighbors import neighbor
 from stackmem.core.pricing import Price
-from stackmem.errors import UsageError
 from stackmem.foreign.files import digest_of_regular
 from stackmem.memory import STRATEGIES, open_strategy
 from stackmem.models.endpoint import without_login

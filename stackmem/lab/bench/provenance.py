@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.history.origin import find_origin, work_tree_of
 
 _KINDS = (".py", ".md", ".toml", ".json")

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from stackmem.errors import TraceError, UsageError
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.foreign.databases import SqliteFile
 from stackmem.review.measure.metrics import METRICS, SHIPPED
 from stackmem.settings.tools.plugins import load_plugins

@@ -19,7 +19,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .intervals import (
     CONFIDENCE,

@@ -39,8 +39,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from stackmem.core.errors import UsageError
 from stackmem.core.strict_json import parse_toml
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
 from stackmem.settings.option_values import ValuePlace, read_value
 from stackmem.settings.options import OPTIONS, suggestion

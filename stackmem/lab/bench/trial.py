@@ -20,10 +20,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from stackmem.core.errors import StackmemError, UsageError
 from stackmem.core.facts import ClockRead, Event, ModelFailed, RunStarted
 from stackmem.core.neighbors import neighbor
 from stackmem.core.state import State
-from stackmem.errors import StackmemError, UsageError
 from stackmem.review.measure.cached_steps import with_prompts
 from stackmem.review.measure.first_loss import first_loss, literals
 from stackmem.review.measure.metrics import measure

@@ -15,8 +15,8 @@ import typer
 
 from stackmem.cli.options import Flags, Json, Quiet, argument, option, settings, switch, takes
 from stackmem.cli.screen.text import echo_json, readable, say, terminal_width, wrapped
+from stackmem.core.errors import UsageError
 from stackmem.core.text import quantity
-from stackmem.errors import UsageError
 from stackmem.lab.bench.bench import Came, EngineName, Means, left_usd, run_bench
 from stackmem.lab.bench.estimate import ASSUMPTION, POINTS, detectable, paired_trials
 from stackmem.lab.bench.ledger import latest_rows, read_plan, refuse_other

@@ -10,8 +10,8 @@ import typer
 
 from stackmem.cli.options import argument, option
 from stackmem.cli.screen.text import align, one_line, readable, terminal_width
+from stackmem.core.errors import UsageError
 from stackmem.core.text import quantity
-from stackmem.errors import UsageError
 from stackmem.lab.bench.evidence import READS, STRATEGIES, RecordingEntry, each_entry, study
 from stackmem.lab.bench.own_sessions import STRATEGIES as OWN_STRATEGIES
 from stackmem.lab.bench.own_sessions import own_sessions

@@ -10,9 +10,9 @@ from inspect import getdoc
 import typer
 
 from stackmem.cli.options import argument
+from stackmem.core.errors import UsageError
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.tools import tool_name
-from stackmem.errors import UsageError
 from stackmem.memory import STRATEGIES, Rival, open_strategy
 from stackmem.settings.tools.plugins import load_plugins
 

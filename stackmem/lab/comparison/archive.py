@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import read_start
 from stackmem.foreign.tree import ArchiveError
 from stackmem.foreign.zips import ZipPacker, opened_zip

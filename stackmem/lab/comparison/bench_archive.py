@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct, field
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.strict_json import decode_json
 from stackmem.core.text import quantity
-from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import read_regular
 from stackmem.lab.bench.ledger import PLAN, read_plan
 from stackmem.lab.bench.plan import BenchPlan

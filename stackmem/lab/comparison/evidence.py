@@ -14,8 +14,8 @@ from io import StringIO
 from math import inf
 from pathlib import Path
 
+from stackmem.core.errors import UsageError
 from stackmem.core.text import quantity
-from stackmem.errors import UsageError
 from stackmem.lab.bench.evidence import FIXED, PRICED_AS, READS, RecordingEntry
 from stackmem.lab.bench.evidence_figures import (
     MIN_DIFFERING_ALIKE,

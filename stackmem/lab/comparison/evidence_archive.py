@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError, UsageError
 from stackmem.lab.bench.evidence import PRICED_AS, READS, STRATEGIES, RecordingEntry, digests_of
 from stackmem.lab.bench.provenance import code_digest
 

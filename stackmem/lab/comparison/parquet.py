@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
-from stackmem.errors import UsageError
-from stackmem.errors.installing import install_command
+from stackmem.core.errors import UsageError
+from stackmem.foreign.installing import install_command
 from stackmem.lab.bench.evidence import READS, RecordingEntry
 from stackmem.lab.bench.results import columns, stored_value
 

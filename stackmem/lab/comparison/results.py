@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.lab.bench.ledger import read_plan, read_rows
 from stackmem.lab.bench.looks import current_level
 from stackmem.lab.bench.results import RESULTS, read_results, read_suite

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.lab.bench.intervals import Interval
 from stackmem.lab.bench.statistics import Comparison
 from stackmem.models.catalog import lookup

@@ -20,7 +20,7 @@ from math import isfinite
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 FULL_LENGTH_TOKENS = 128_000
 _MOST = 0.9

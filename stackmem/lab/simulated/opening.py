@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .dials import PERFECT, SETTINGS, ReaderDials, read_dial
 from .reader import BoundedReader

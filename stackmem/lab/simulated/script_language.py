@@ -16,9 +16,9 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct, convert
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import Usage
 from stackmem.core.text import whole
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
 from stackmem.foreign.yaml_depth import bounded_scanner
 

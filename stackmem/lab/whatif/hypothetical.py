@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunStarted
 from stackmem.core.strategy import MemoryStrategy, budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import tool_name
-from stackmem.errors import UsageError
 from stackmem.memory.adaptive import Adaptive
 from stackmem.review.measure.first_loss import UsedFacts, facts_used
 from stackmem.review.measure.moments import Moment, moments

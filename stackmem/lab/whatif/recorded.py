@@ -13,13 +13,13 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from stackmem.core.budgets import SmallSize
+from stackmem.core.errors import StackmemError, TraceError, UsageError
 from stackmem.core.facts import FramePushed, ModelReplied, RunForked, RunStarted
 from stackmem.core.messages import PromptText, ToolCall, ToolSpec
 from stackmem.core.strategy import PUSHES, MemoryStrategy, budgets_of, clearing_of, has_frames
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import prompt_slots, spec
 from stackmem.core.tools import OPTIONAL_TOOLS, tool_name
-from stackmem.errors import StackmemError, TraceError, UsageError
 from stackmem.formats.import_ import sessions_of
 from stackmem.formats.recordings.facts import TimedFact
 from stackmem.lab.strategies.clear_paying import ClearPaying

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.foreign.files import read_regular, read_regular_text
 from stackmem.run.in_memory import program_text
 from stackmem.run.tasks import work

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.run.in_memory import PROGRAM
 from stackmem.run.tasks import work
 from stackmem.workspace.memory import MemoryWorkspace

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from stackmem.errors import Halted
+from stackmem.core.errors import Halted
 from stackmem.languages.frame.values import brief
 from stackmem.languages.frame.yaml_tree import Place
 from stackmem.languages.operations import Source, ToolAnswer

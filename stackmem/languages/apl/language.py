@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec import UNSET
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.facts import FramePushed, ModelReplied
 from stackmem.core.messages import Text
 from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolAnswered, VariableSet
 from stackmem.core.requests import InvokeTool
-from stackmem.errors import Halted, UsageError
 from stackmem.languages.language import (
     Announcer,
     Happening,

@@ -12,7 +12,7 @@ import typer
 
 from stackmem.cli.options import argument, option
 from stackmem.cli.screen.text import readable
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 
 def command(

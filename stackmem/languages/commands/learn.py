@@ -10,7 +10,7 @@ import typer
 
 from stackmem.cli.options import Flags, argument, runs_folder, settings, switch, takes
 from stackmem.cli.screen.text import readable
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.languages.running.learned import keep_program, proposed
 from stackmem.run.companion.find import find_run
 from stackmem.run.companion.learning import proposals

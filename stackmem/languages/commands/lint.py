@@ -9,7 +9,7 @@ import typer
 
 from stackmem.cli.options import argument, option, switch
 from stackmem.cli.screen.text import echo_json, readable
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.languages.language import Finding
 from stackmem.languages.running.lint import Linted, lint_all
 

@@ -14,7 +14,7 @@ from stackmem.cli.options import Flags, Quiet, absolute, argument, option, setti
 from stackmem.cli.screen.live import stop_at_once
 from stackmem.cli.screen.result import ask_about_size
 from stackmem.cli.screen.text import say
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.languages import sexp
 from stackmem.languages.running.inputs import read_inputs
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program

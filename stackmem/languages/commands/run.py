@@ -14,7 +14,7 @@ from stackmem.cli.options import Flags, JsonResult, Quiet, absolute, argument, o
 from stackmem.cli.screen.live import stop_at_once
 from stackmem.cli.screen.result import ask_about_size
 from stackmem.cli.screen.text import readable, say
-from stackmem.errors import Halted, UsageError
+from stackmem.core.errors import Halted, UsageError
 from stackmem.languages.running.inputs import read_answers, read_inputs
 from stackmem.languages.running.prepare import PreparedProgram, ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.program_facts import PhaseEnded, StepEntered, StepLeft, ToolAnswered
 from stackmem.core.requests import InvokeTool
-from stackmem.errors import Halted, UsageError
 from stackmem.languages.frame.values import digest_of
 from stackmem.languages.language import Announcer, Happening, Language, Launch, ProgramInterface, Reading, inputs_schema
 from stackmem.languages.operations import Complete, EnterFrame, Group, LeaveFrame, Program, Say

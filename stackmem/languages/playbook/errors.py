@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stackmem.errors import Halted
+from stackmem.core.errors import Halted
 
 MAX_SHOWN = 500
 

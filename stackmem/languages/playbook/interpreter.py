@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.program_facts import PhaseEnded
-from stackmem.errors import Halted, UsageError
 from stackmem.languages.debugger import MomentListener
 from stackmem.languages.frame.values import as_text, digest_of, variable_set
 from stackmem.languages.operations import Completion, Routine

@@ -6,9 +6,9 @@ import posixpath
 from collections.abc import Iterator
 from typing import Any
 
+from stackmem.core.errors import UsageError
 from stackmem.core.program_facts import StepEntered, UserAnswered, VariableSet
 from stackmem.core.requests import InvokeTool, LoadSource
-from stackmem.errors import UsageError
 from stackmem.languages.language import Announcer, Happening, Language, Launch, ProgramInterface, Reading, inputs_schema
 from stackmem.languages.operations import Complete, EnterFrame, LeaveFrame, Program, Source
 

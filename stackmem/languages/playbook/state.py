@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.errors import Halted
+from stackmem.core.errors import Halted
 from stackmem.languages.debugger import DebugMoment, FrameView, MomentListener
 from stackmem.languages.frame.artifacts import Artifact
 from stackmem.languages.frame.values import as_text

@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from stackmem.core.errors import Halted
 from stackmem.core.program_facts import StepEntered, StepFailed, StepLeft
 from stackmem.core.requests import AskUser, InvokeTool, LoadSource, Wait
-from stackmem.errors import Halted
 from stackmem.languages import operations as ops
 from stackmem.languages.debugger import DebugMoment, FrameView
 from stackmem.languages.frame.values import brief

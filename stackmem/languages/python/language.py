@@ -6,9 +6,9 @@ import ast
 import posixpath
 from collections.abc import Iterator
 
+from stackmem.core.errors import Halted
 from stackmem.core.program_facts import StepEntered, StepFailed
 from stackmem.core.requests import AskUser, InvokeTool
-from stackmem.errors import Halted
 from stackmem.languages.language import (
     Announcer,
     Finding,

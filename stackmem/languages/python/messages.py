@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from stackmem.errors import Halted
+from stackmem.core.errors import Halted
 
 
 class EnterNote(Struct, frozen=True, tag="enter", tag_field="note", forbid_unknown_fields=True):

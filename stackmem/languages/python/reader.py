@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.schemas.json_schema import first_fault
-from stackmem.errors import Halted, UsageError
 
 MODULE = "stackmem"
 _MAX_CHARS = 1_000_000

@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec import Struct, json
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.program_facts import OfferedProgram
 from stackmem.core.text import mark_cut
-from stackmem.errors import Halted, UsageError
 from stackmem.languages.calling import with_run_program
 from stackmem.languages.language import INTERPRETERS, Launch, ProgramInterface, language_of, read_with
 from stackmem.languages.running.sources import Loader

@@ -22,12 +22,12 @@ from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
 from stackmem.core.decider import LiveMoments, ProgramUnderWay, Watcher
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.core.facts import Event
 from stackmem.core.machine import fold
 from stackmem.core.program_facts import Continued, ProgramStarted, Said, SourceLoaded, StepFailed
 from stackmem.core.requests import LoadSource
 from stackmem.core.state import State
-from stackmem.errors import UsageError, WorkspaceError
 from stackmem.languages.running.edited_sources import EditedSources, digest_of_text
 from stackmem.languages.running.sources import is_below
 from stackmem.memory import open_strategy

@@ -9,8 +9,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from stackmem.core.errors import UsageError
 from stackmem.core.strict_json import strict_value
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
 from stackmem.foreign.yaml_depth import bounded_scanner
 

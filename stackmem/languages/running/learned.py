@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.foreign.files import open_regular
 from stackmem.run.companion.learning import MAX_CHARS, PROPOSALS, proposals
 from stackmem.settings.mcp_servers import is_trusted, trust

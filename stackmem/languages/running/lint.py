@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.text import whole
-from stackmem.errors import UsageError
 from stackmem.languages.calling import with_run_program
 from stackmem.languages.language import INTERPRETERS, LINTED, Finding, Language, language_of, read_with
 from stackmem.languages.running.sources import Loader

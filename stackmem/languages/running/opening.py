@@ -6,12 +6,12 @@ from importlib import import_module
 
 from msgspec.structs import replace
 
+from stackmem.core.errors import Halted, TraceError, UsageError
 from stackmem.core.facts import RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import ProgramCalled, ProgramStarted
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.errors import Halted, TraceError, UsageError
 from stackmem.languages.calling import linked, with_run_program
 from stackmem.languages.debugger import DebugPort, Watcher
 from stackmem.languages.language import INTERPRETERS, MODULES, Language, Launch

@@ -24,8 +24,8 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
+from stackmem.core.errors import UsageError
 from stackmem.core.text import mark_cut, quantity
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
 
 from .catalog import CatalogEntry, describe

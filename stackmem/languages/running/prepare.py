@@ -11,9 +11,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import Halted, StackmemError, UsageError
 from stackmem.core.requests import LoadSource
 from stackmem.core.text import whole_value
-from stackmem.errors import Halted, StackmemError, UsageError
 from stackmem.foreign.files import read_start
 from stackmem.languages.calling import with_run_program
 from stackmem.languages.language import INTERPRETERS, Language, Launch, language_of, read_with

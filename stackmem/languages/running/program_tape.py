@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from stackmem.core import facts
 from stackmem.core.budgets import Limits
 from stackmem.core.decider import ProgramUnderWay
+from stackmem.core.errors import TraceError
 from stackmem.core.machine import evolve
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.requests import AskModel, Compact, Effect, InvokeTool, ReadClock, effects_of, match_effect
 from stackmem.core.state import State
-from stackmem.errors import TraceError
 from stackmem.trace.program import TextOf
 from stackmem.trace.record import Record
 from stackmem.trace.walk import RecordWalk, WalkedRecord

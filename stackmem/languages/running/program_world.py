@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.program_facts import OfferedProgram
-from stackmem.errors import WorkspaceError
 from stackmem.history.ignored import IgnoreRules
 from stackmem.run.opened import RunPlaces
 from stackmem.run.perform import ProgramWorld, World

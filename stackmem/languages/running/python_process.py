@@ -22,11 +22,11 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.network import NetworkRequest
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
 from stackmem.core.strict_json import strict_value
 from stackmem.core.text import whole_value
-from stackmem.errors import WorkspaceError
 from stackmem.workspace.command import CommandEnd
 from stackmem.workspace.refusals import ToolRefused
 from stackmem.workspace.secrets import scrub_value

@@ -15,9 +15,9 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.requests import InvokeTool, LoadSource
 from stackmem.core.text import quantity, shorten_text
-from stackmem.errors import Halted, UsageError
 from stackmem.languages.calling import linked, with_run_program
 from stackmem.languages.frame.values import as_text
 from stackmem.languages.language import INTERPRETERS, Launch, language_of, read_with

@@ -8,9 +8,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import ProgramError, UsageError, WorkspaceError
 from stackmem.core.program_facts import ProgramStarted
 from stackmem.core.state import State
-from stackmem.errors import ProgramError, UsageError, WorkspaceError
 from stackmem.run.folder_choice import with_copy
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.open import open_run

@@ -15,11 +15,11 @@ from stackmem.cli.screen.live import stop_at_once
 from stackmem.cli.screen.progress import Progress
 from stackmem.cli.screen.result import say_kept, say_unsigned, show_patch
 from stackmem.cli.screen.text import echo_json, readable, say, spell_cost
+from stackmem.core.errors import Halted, TraceError
 from stackmem.core.facts import Event, FramePopped, RunStarted
 from stackmem.core.neighbors import neighbor
 from stackmem.core.program_facts import ProgramEvent, ProgramHalted, Said, StepFailed
 from stackmem.core.state import State
-from stackmem.errors import Halted, TraceError
 from stackmem.languages.changes import VariableChanges
 from stackmem.languages.debugger import DebugMoment, Watcher, together
 from stackmem.languages.frame.values import as_text

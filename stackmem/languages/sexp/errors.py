@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.errors import ProgramError
+from stackmem.core.errors import ProgramError
 
 
 class SexpSyntaxError(ProgramError, ValueError):

@@ -6,9 +6,9 @@ import posixpath
 from collections.abc import Iterator
 from typing import Any
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.program_facts import StepEntered, StepLeft, ToolAnswered
 from stackmem.core.requests import AskUser
-from stackmem.errors import Halted, UsageError
 from stackmem.languages.debugger import DebugMoment, FrameView
 from stackmem.languages.frame.values import step_left
 from stackmem.languages.language import (

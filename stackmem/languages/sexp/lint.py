@@ -11,9 +11,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import ToolSpec
 from stackmem.core.requests import LoadSource
-from stackmem.errors import UsageError
 from stackmem.languages.language import Finding, Reading
 from stackmem.languages.operations import Source
 

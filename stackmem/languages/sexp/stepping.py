@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol
 
-from stackmem.errors import ProgramError
+from stackmem.core.errors import ProgramError
 from stackmem.languages.debugger import DebugMoment, FrameView
 
 from .compiler import AT_ONCE, BRANCH, CALL, FormPlan

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 T = TypeVar("T")
 

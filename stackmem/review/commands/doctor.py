@@ -15,7 +15,7 @@ from stackmem.cli.catalog import IN_CONTAINER
 from stackmem.cli.container import WITHOUT_SANDBOX
 from stackmem.cli.options import Flags, Json, settings, takes
 from stackmem.cli.screen.text import echo_json, readable
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.providers.running_servers import running_servers
 from stackmem.review.doctor.examination import Examined, examine, examine_model
 from stackmem.review.doctor.lines import model_lines, server_lines

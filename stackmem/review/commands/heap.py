@@ -11,8 +11,8 @@ import typer
 
 from stackmem.cli.options import JsonArray, absolute, argument, option, switch
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, terminal_width
+from stackmem.core.errors import UsageError
 from stackmem.core.tools import StoreEntry
-from stackmem.errors import UsageError
 from stackmem.review.kept.kept_heaps import (
     KeptRow,
     free_kept,

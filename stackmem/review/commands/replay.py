@@ -18,11 +18,11 @@ from stackmem.cli.screen.live import open_screen, stop_at_once
 from stackmem.cli.screen.progress import Progress
 from stackmem.cli.screen.result import left_out_of_comparison, say_missing
 from stackmem.cli.screen.text import echo_json, one_line, readable, say
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import Event
 from stackmem.core.neighbors import neighbor
 from stackmem.core.state import State
 from stackmem.core.text import quantity
-from stackmem.errors import UsageError
 from stackmem.review.replays.live import WorkspaceCall, brief_call, replay_live
 from stackmem.review.replays.model import replay_model
 from stackmem.review.shown_work import shown_work

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from stackmem.cli.options import JsonArray, argument, flag, option, run_folder, runs_folder, switch
 from stackmem.cli.screen.text import align, echo_json, one_line, readable, spell_cost, terminal_width
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.review.kept.removal import prune, prune_histories, read_age, remove_run
 from stackmem.review.kept.run_list import UNBEGUN, RunRow, choose_runs, find_runs, is_resumable
 from stackmem.run.run_folder import LEDGER

@@ -11,9 +11,9 @@ from msgspec import UNSET
 
 from stackmem.cli.options import Json, RunName, flag, option, run_folder, switch
 from stackmem.cli.screen.text import echo_json, one_line, readable, say, terminal_width
+from stackmem.core.errors import TraceError
 from stackmem.core.state import State
 from stackmem.core.text import quantity
-from stackmem.errors import TraceError
 from stackmem.models.catalog import lookup
 from stackmem.review.kept.cache_bill import cache_bill, moments_of
 from stackmem.review.kept.pack import pack

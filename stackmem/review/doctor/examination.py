@@ -11,12 +11,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.core.budgets import Budgets
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, View
 from stackmem.core.strategy import budgets_of
 from stackmem.core.text import fill
 from stackmem.core.tool_schemas import prompt_slots
-from stackmem.errors import UsageError, WorkspaceError
 from stackmem.history.repository import shares_blocks
 from stackmem.memory import open_strategy
 from stackmem.memory.small import small_offer

@@ -8,9 +8,9 @@ from functools import lru_cache
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
 from stackmem.core.pricing import Price
-from stackmem.errors import UsageError
 from stackmem.models.catalog import ModelRow, lookup
 from stackmem.models.registry import is_served
 from stackmem.models.tokens import LearnedCount, count, learned_count

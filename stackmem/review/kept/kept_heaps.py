@@ -10,9 +10,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.core.budgets import Budgets
+from stackmem.core.errors import TraceError, UsageError, WorkspaceError
 from stackmem.core.heap import UNKNOWN, Heap, KeptChunk, KeptHeap, faults, no_chunk, source_faults, taken_over
 from stackmem.core.tools import StoreEntry
-from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.run.companion.kept_heap import MAX_CHARS, MAX_CHUNKS, HeapChange, HeapStore, all_heaps
 from stackmem.workspace.workspace import WatchedFolder
 

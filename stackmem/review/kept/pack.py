@@ -15,10 +15,10 @@ from pathlib import Path, PurePosixPath
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.facts import RunForked
 from stackmem.core.parallel.facts import FrameReturned
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_blocks, bounded_lines, open_regular, read_regular
 from stackmem.foreign.tree import ArchiveError
 from stackmem.foreign.zips import ZipPacker, Zipped, opened_zip

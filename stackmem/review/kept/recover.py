@@ -11,8 +11,8 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from stackmem.core.errors import StackmemError, TraceError, UsageError
 from stackmem.core.state import State
-from stackmem.errors import StackmemError, TraceError, UsageError
 from stackmem.foreign.files import open_regular
 from stackmem.history.history import History, folder_under
 from stackmem.history.layer import Overlay, hidden_again, make_upper

@@ -9,9 +9,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import RulesDiffer, UsageError
 from stackmem.core.facts import Redaction
 from stackmem.core.state import State
-from stackmem.errors import RulesDiffer, UsageError
 from stackmem.run.result import read_result, result_fields, write_result
 from stackmem.run.run_folder import RESULT, RUN, TRACE, new_run, removed_on_failure
 from stackmem.settings.tools.plugins import load_plugins

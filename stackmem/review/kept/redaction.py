@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from stackmem.core import facts
 from stackmem.core.decider import AgentDecider, Decider, ProgramUnderWay
+from stackmem.core.errors import RulesDiffer, TraceError, UsageError
 from stackmem.core.frames import partial_result
 from stackmem.core.neighbors import neighbor
 from stackmem.core.person_facts import WordsAsked
@@ -37,7 +38,6 @@ from stackmem.core.requests import STOPS_WITH_PARTIAL, AskModel, AskUser, AskWor
 from stackmem.core.state import State
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.text import mark_cut
-from stackmem.errors import RulesDiffer, TraceError, UsageError
 from stackmem.memory import open_strategy
 from stackmem.trace.difference import equal_facts
 from stackmem.trace.program import TextOf, called_programs, no_sources, program_of

@@ -21,7 +21,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from stackmem.errors import TraceError, UsageError, WorkspaceError
+from stackmem.core.errors import TraceError, UsageError, WorkspaceError
 from stackmem.history.objects import alternates
 from stackmem.run.companion.git_inside import pack_cache
 from stackmem.run.run_folder import TRACE, frame_parent

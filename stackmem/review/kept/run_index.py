@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.run.run_folder import TRACE
 from stackmem.trace.lock import INTERRUPTED, RUNNING, lock_of
 

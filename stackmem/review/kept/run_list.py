@@ -20,8 +20,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import bounded_lines, open_regular, read_regular
 from stackmem.run.companion.git_inside import pack_cache
 from stackmem.run.result import read_result

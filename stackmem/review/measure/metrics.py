@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import (
     CallRejected,
     ContextCompacted,
@@ -26,7 +27,6 @@ from stackmem.core.messages import Usage
 from stackmem.core.parallel.facts import FrameReturned
 from stackmem.core.person_facts import WordsAsked
 from stackmem.core.pricing import reply_usd
-from stackmem.errors import UsageError
 
 from . import memory_use
 from .moments import Moment, Spender

@@ -10,11 +10,11 @@ from typing import Literal
 from msgspec import Struct
 
 from stackmem.core import facts
+from stackmem.core.errors import TraceError
 from stackmem.core.machine import evolve
 from stackmem.core.messages import View
 from stackmem.core.person_facts import WordsAsked
 from stackmem.core.state import Frame, State, Turn
-from stackmem.errors import TraceError
 
 Spender = Literal["model", "tools", "harness", "away"]
 

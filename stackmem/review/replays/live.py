@@ -10,12 +10,12 @@ from typing import TypeGuard
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import Event, ToolReturned, VerifyReturned
 from stackmem.core.jobs.calls import JobCall
 from stackmem.core.program_facts import ProgramStarted, ToolAnswered
 from stackmem.core.requests import InvokeTool, UseTool, Verify
 from stackmem.core.tools import RunCommand, tool_name
-from stackmem.errors import UsageError
 from stackmem.review.comparison import FactComparison
 from stackmem.run.companion.jobs import follow_jobs
 from stackmem.run.perform import perform

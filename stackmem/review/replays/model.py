@@ -15,10 +15,10 @@ from itertools import zip_longest
 from msgspec import Struct
 
 from stackmem.core import facts
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import Text
 from stackmem.core.person_facts import WordsAsked
 from stackmem.core.state import State
-from stackmem.errors import UsageError
 from stackmem.review.comparison import FactComparison, without_counts
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.loop import run as play

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import StackmemError
+from stackmem.core.errors import StackmemError
 from stackmem.history.git import git, store_environment
 from stackmem.history.patching import sections
 from stackmem.run.run_folder import HISTORY

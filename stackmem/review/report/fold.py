@@ -7,13 +7,13 @@ from math import ceil
 from msgspec import Struct
 
 from stackmem.core import facts
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.messages import Usage, View
 from stackmem.core.pricing import reply_usd
 from stackmem.core.program_facts import ProgramCalled, ProgramStarted
 from stackmem.core.requests import Compact
 from stackmem.core.state import Compaction, Frame, Notice, Reply, Result, State, Turn
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.errors import TraceError, UsageError
 from stackmem.memory import open_strategy
 from stackmem.memory.shared.break_even import rates
 from stackmem.review.measure.cache import Cache, CacheRequest

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from msgspec import json
 
-from stackmem.errors import TraceError, UsageError
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.review.kept.run_list import frame_runs, has_begun
 from stackmem.run.run_folder import frame_parent, is_run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from stackmem.errors import TraceError
+from stackmem.core.errors import TraceError
 from stackmem.foreign.files import open_regular
 from stackmem.trace.lineage import TRACE, RunReader
 from stackmem.trace.record import Record, read_line

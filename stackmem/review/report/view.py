@@ -10,10 +10,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import ModelReplied
 from stackmem.core.images import ImageRef
 from stackmem.core.images.vision import SENT_TYPES
-from stackmem.errors import TraceError
 from stackmem.review.comparison import FactComparison
 from stackmem.review.diff import counted_records
 from stackmem.trace.images import images_of

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 from msgspec import UNSET, Struct
 
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.facts import ChecksReturned
 from stackmem.core.network import NetworkRequest
 from stackmem.core.text import tail
-from stackmem.errors import WorkspaceError
 from stackmem.history.history import History
 from stackmem.history.layer import Layer
 from stackmem.run.in_memory import NoHistory

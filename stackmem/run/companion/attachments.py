@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
 from stackmem.core.machine import evolve
 from stackmem.core.person_facts import AttachedFile
 from stackmem.core.state import State
 from stackmem.core.text import clip_bytes
 from stackmem.core.tools import ReadFile
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_regular
 from stackmem.run.companion.pictures import MAX_FILE_BYTES, media_of
 from stackmem.workspace.clip import visible

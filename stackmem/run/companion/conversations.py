@@ -21,11 +21,11 @@ from msgspec import UNSET, Struct
 
 from stackmem.core.conversation.ranking import Index
 from stackmem.core.conversation.recall import RECALLED_CHARS, RecalledPassage, best_of, passages_of
+from stackmem.core.errors import StackmemError, TraceError
 from stackmem.core.person_facts import EarlierPassage, RecallFound, SessionRules
 from stackmem.core.state import State
 from stackmem.core.strict_json import decode_json
 from stackmem.core.text import quantity
-from stackmem.errors import StackmemError, TraceError
 from stackmem.foreign.files import open_regular, read_regular
 from stackmem.run.run_folder import RUN, TRACE, frame_parent, is_run
 from stackmem.run.stored_request import read_request

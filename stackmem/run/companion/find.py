@@ -7,8 +7,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.text import quantity
-from stackmem.errors import TraceError, UsageError
 from stackmem.run.companion.conversations import SECOND_CHARS, kept_sessions, run_folders, started_at
 from stackmem.run.run_folder import TRACE, frame_parent
 from stackmem.trace.lineage import came_from

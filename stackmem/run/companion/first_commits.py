@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import UsageError, WorkspaceError
 from stackmem.foreign.files import read_regular
 from stackmem.trace.private import write_json
 

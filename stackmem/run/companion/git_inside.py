@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.errors import StackmemError, UsageError, WorkspaceError
+from stackmem.core.errors import StackmemError, UsageError, WorkspaceError
 from stackmem.foreign.files import read_regular
 from stackmem.history.following.arriving import add_history
 from stackmem.history.git import USER_GIT_SECONDS, git, user_git_environment

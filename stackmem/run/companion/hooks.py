@@ -25,9 +25,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from stackmem.core.conversation.hook_facts import Hook, HookOutcome, HookRan
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.core.requests import RunHook
 from stackmem.core.text import clip_chars
-from stackmem.errors import UsageError, WorkspaceError
 from stackmem.settings.hook_files import HOOKS_FILE, own_hooks, project_hooks
 from stackmem.settings.mcp_servers import FolderServers, is_trusted
 from stackmem.workspace.clip import clean, visible

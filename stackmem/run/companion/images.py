@@ -8,11 +8,11 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import UNSET, Struct
 
+from stackmem.core.errors import TraceError, WorkspaceError
 from stackmem.core.images import ImageRef, Images, listed
 from stackmem.core.images.vision import Vision
 from stackmem.core.neighbors import neighbor
 from stackmem.core.tools import ReadFile
-from stackmem.errors import TraceError, WorkspaceError
 from stackmem.run.companion.pictures import MAX_FILE_BYTES, PDF, BrokenImage, PictureRefused, Pictures, media_of
 from stackmem.trace.images import images_of, keep_image
 from stackmem.workspace.clip import shown_name

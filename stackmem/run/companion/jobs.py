@@ -6,13 +6,13 @@ from typing import TypeVar, assert_never
 
 from msgspec import UNSET, UnsetType
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
 from stackmem.core.jobs.calls import JobCall, JobNumbers, ListJobs, ReadJob, StopJob
 from stackmem.core.jobs.rules import living
 from stackmem.core.state import State
 from stackmem.core.tool_schemas import offers_jobs
 from stackmem.core.tools import RunCommand
-from stackmem.errors import UsageError
 from stackmem.settings.settings import Settings
 from stackmem.workspace.isolation.levels import no_jobs
 from stackmem.workspace.outcome import ToolOutcome

@@ -23,12 +23,12 @@ from msgspec import Struct
 
 from stackmem.core.budgets import Budgets
 from stackmem.core.conversation.standing import TOTAL_CHARS, Changes, Kind, StandingChange, active, add, block
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.heap import Heap, KeptChunk, KeptHeap, KeptWords, faults
 from stackmem.core.memory_directory import FILES, Directory
 from stackmem.core.memory_directory import TOTAL_CHARS as DIRECTORY_CHARS
 from stackmem.core.strict_json import decode_json
 from stackmem.core.tools import StoreEntry
-from stackmem.errors import TraceError, UsageError
 from stackmem.foreign.files import descriptor_of_regular, read_regular
 from stackmem.settings.settings_files import user_folder
 from stackmem.trace.private import owners

@@ -14,11 +14,11 @@ from typing import Any
 
 from msgspec import json
 
+from stackmem.core.errors import StackmemError
 from stackmem.core.facts import ModelReplied, ToolReturned
 from stackmem.core.images import ImageRef
 from stackmem.core.messages import ToolCall, ToolSpec
 from stackmem.core.neighbors import neighbor
-from stackmem.errors import StackmemError
 from stackmem.settings.program_trust import PROGRAMS_FOLDER
 from stackmem.settings.tools.own_tools import TOOLS, call_own
 from stackmem.trace.lineage import RunReader

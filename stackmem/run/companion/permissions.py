@@ -11,9 +11,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from stackmem.core.conversation.permissions import RULED_TOOLS, RUN_PYTHON
+from stackmem.core.errors import UsageError
 from stackmem.core.guidance.program_calls import TOOL
 from stackmem.core.person_facts import PermissionRule
-from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import FolderServers, is_trusted
 from stackmem.settings.permission_rules import PERMISSIONS_FILE, own_rules, project_rules
 from stackmem.settings.tools.own_tools import TOOLS

@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunStarted
 from stackmem.core.guidance.program_calls import TOOL, advice, as_skill
 from stackmem.core.guidance.skills import Skill
@@ -20,7 +21,6 @@ from stackmem.core.neighbors import neighbor
 from stackmem.core.program_facts import OfferedProgram
 from stackmem.core.strategy import BringsProgram, MemoryStrategy
 from stackmem.core.tools import HeapRead, tool_name
-from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import is_trusted
 from stackmem.settings.program_trust import PROGRAMS_FOLDER, read_programs
 from stackmem.settings.tools.own_tools import TOOLS

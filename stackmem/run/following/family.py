@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from stackmem.core.errors import TraceError, WorkspaceError
 from stackmem.core.strict_json import decode_json
-from stackmem.errors import TraceError, WorkspaceError
 from stackmem.foreign.files import read_regular
 from stackmem.history.history import History
 from stackmem.history.objects import Node

@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import TraceError, UsageError, WorkspaceError
 from stackmem.core.facts import RunForked
 from stackmem.core.frames import partial_result
 from stackmem.core.heap import Heap
@@ -18,7 +19,6 @@ from stackmem.core.limits import RUN_LIMITS
 from stackmem.core.parallel.facts import FrameReturned, FramesPushed, ReturnedChunk
 from stackmem.core.parallel.rules import RESUMABLE, child_end, share_of
 from stackmem.core.state import Result, State
-from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.trace.lineage import RunReader, begun_by
 from stackmem.trace.moments import StepMoment
 from stackmem.trace.open_run import Run

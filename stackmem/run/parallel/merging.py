@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.parallel.facts import FramesMerged, MergedFile
 from stackmem.core.requests import MergeFrames, ReturnedFiles
-from stackmem.errors import WorkspaceError
 from stackmem.history.exchange import PathState, look
 from stackmem.history.following.merging import merge_modes, merge_texts
 from stackmem.history.history import History, PathChange

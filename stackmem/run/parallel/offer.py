@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import ToolSpec
 from stackmem.core.strategy import MemoryStrategy
 from stackmem.core.tools import Offer, PushFrame, PushFrames, Tool, tool_name
-from stackmem.errors import UsageError
 from stackmem.settings.settings import Settings
 
 from ..in_memory import MEMORY

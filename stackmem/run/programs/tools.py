@@ -14,10 +14,10 @@ from typing import Any, Protocol
 from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.neighbors import neighbor
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
 from stackmem.core.requests import InvokeTool
-from stackmem.errors import WorkspaceError
 from stackmem.history.ignored import IgnoreRules
 from stackmem.workspace.command import CommandEnd
 from stackmem.workspace.refusals import ToolRefused

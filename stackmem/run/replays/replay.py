@@ -7,8 +7,8 @@ from pathlib import Path
 
 from msgspec import UNSET, Struct
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.parallel.facts import FrameReturned, FramesPushed
-from stackmem.errors import TraceError, UsageError
 from stackmem.run.perform import judge
 from stackmem.run.result import TraceEnd
 from stackmem.run.run_folder import TRACE, frame_parent

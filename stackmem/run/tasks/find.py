@@ -7,7 +7,7 @@ import os
 import re
 from pathlib import Path
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.limits import RUN_LIMITS
-from stackmem.errors import UsageError
 
 from .steps import (
     CHECK_SECONDS,

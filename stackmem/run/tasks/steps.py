@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .table import TaskTable, read_text
 

@@ -10,8 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from stackmem.core.errors import UsageError
 from stackmem.core.strict_json import parse_toml
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
 
 Keys: TypeAlias = "Mapping[str, Keys | None]"

@@ -21,13 +21,13 @@ from typing import Any, TypeVar, overload
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.images import ImageRef
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import ToolAnswered, ToolFailure
 from stackmem.core.schemas.portable import portable
 from stackmem.core.text import mark_cut, whole, whole_value
 from stackmem.core.tools import CALLS
-from stackmem.errors import UsageError
 
 from .bounded_calls import call_within, late_ones_run
 

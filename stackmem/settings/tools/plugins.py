@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
+from stackmem.core.errors import StackmemError, UsageError
 from stackmem.core.neighbors import neighbor
 from stackmem.core.strategy import MemoryStrategy
-from stackmem.errors import StackmemError, UsageError
 from stackmem.memory import STRATEGIES
 from stackmem.models.registry import MODELS, Model, ModelRequest
 from stackmem.settings.options import OPTIONS

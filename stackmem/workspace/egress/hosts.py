@@ -19,7 +19,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 Way = Literal["tunnel", "http", "https"]
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.foreign.files import read_regular
 
 from .hosts import AllowedHost, host_name, read_allowed

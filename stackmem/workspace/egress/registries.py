@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 
 from .addresses import public_ones, system_addresses
 from .hosts import AllowedHost, host_name, joined

@@ -21,7 +21,7 @@ from subprocess import Popen
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.egress.door import Start, start_behind, start_through
 from stackmem.workspace.environment import build_environment
 from stackmem.workspace.overlay.view import WorkspaceView

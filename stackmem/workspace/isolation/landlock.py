@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from subprocess import Popen
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 
 from .bare import host_environment, plain_code, private_tmp
 from .confine import landlock_abi

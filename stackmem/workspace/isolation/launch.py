@@ -16,7 +16,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.egress.door import PORT, Door
 from stackmem.workspace.egress.network_list import NetworkList
 from stackmem.workspace.jobs.network import RunNetwork
@@ -28,7 +28,7 @@ from stackmem.workspace.renames.supervisor import RenameSupervisor
 _BOUND_SECONDS = 5.0
 
 
-class SetUpFailed(WorkspaceError):  # noqa: N818 - named like the errors in stackmem.errors
+class SetUpFailed(WorkspaceError):  # noqa: N818 - named like the errors in stackmem.core.errors
     """The sandbox could not be created, so the command never ran."""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.workspace.command import run
 from stackmem.workspace.egress.door import PORT
 from stackmem.workspace.egress.network_list import NetworkList

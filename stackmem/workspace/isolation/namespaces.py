@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from subprocess import Popen
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.egress.door import Start, start_behind, start_through
 
 from . import confine

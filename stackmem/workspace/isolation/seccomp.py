@@ -16,7 +16,7 @@ import struct
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 
 
 class Architecture(Struct, frozen=True):

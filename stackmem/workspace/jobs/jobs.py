@@ -19,8 +19,8 @@ from subprocess import Popen
 from msgspec import Struct
 from msgspec.structs import replace
 
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.network import NetworkRequest
-from stackmem.errors import WorkspaceError
 from stackmem.workspace.clip import cut
 from stackmem.workspace.command import CommandEnd, JobOrder
 from stackmem.workspace.family import descendants, read_process

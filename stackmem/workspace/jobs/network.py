@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.egress.door import PORT
 from stackmem.workspace.overlay.mount import make_network
 from stackmem.workspace.overlay.view import WorkspaceView

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.clip import shown_name
 
 from . import helper, refresher

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from stackmem.errors import WorkspaceError
+from stackmem.core.errors import WorkspaceError
 from stackmem.workspace.clip import shown_name
 
 _PROGRAMS = "/usr/bin:/bin:/usr/sbin:/sbin"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from stackmem.core.errors import UsageError
 from stackmem.core.text import mark_cut
-from stackmem.errors import UsageError
 from stackmem.foreign.files import read_start
 from stackmem.workspace.clip import shown_name, visible
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from stackmem.core.budgets import Limits
+from stackmem.core.conversation.session import SESSION_TASK
 from stackmem.core.messages import View
 from stackmem.core.person_facts import PersonSaid, SessionRules
 from stackmem.core.requests import AskPerson, Effect
-from stackmem.core.session import SESSION_TASK
 from tests.build import Played, World, play, pop, push, started
 
 KEPT = SessionRules(index="brief", words="kept")

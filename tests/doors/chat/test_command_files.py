@@ -8,11 +8,11 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from stackmem import replay
+from stackmem.core.errors import UsageError
 from stackmem.core.person_facts import PersonSaid
 from stackmem.doors.chat.command_files import MAX_COMMANDS, find_commands, request_of
 from stackmem.doors.chat.commands import Look
 from stackmem.doors.chat.mentions import ChatCompleter
-from stackmem.errors import UsageError
 from tests.in_process import command_line
 from tests.stage import Stage, events
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.doors.chat.committing import ApplyOrder, commit_applied, read_order
 from stackmem.doors.chat.picking import content_with, hunks_of
-from stackmem.errors import UsageError
 from tests.history.folders import folder, repository, run_git
 
 

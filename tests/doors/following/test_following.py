@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import FolderChanged, ToolReturned
 from stackmem.core.person_facts import PersonSteppedIn, PersonStopped, SessionRules
 from stackmem.doors.chat.committing import apply_order
 from stackmem.doors.following import inventory, taking_in
 from stackmem.doors.following.inventory import Entry, Inventory, take_inventory, take_settled
-from stackmem.errors import UsageError
 from stackmem.history.ignored import IgnoreRules
 from stackmem.run.ending import apply_run
 from stackmem.run.fork import ForkChanges, fork, requests_of

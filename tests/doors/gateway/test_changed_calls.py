@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec import UNSET
 
+from stackmem.core.errors import RulesDiffer
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import ToolCall
 from stackmem.doors.gateway.exchanges import RequestPassed, read_exchanges
 from stackmem.doors.gateway.serving import ServedGateway
 from stackmem.doors.gateway.verifying import GatewayVerified, verify_gateway_run
-from stackmem.errors import RulesDiffer
 from stackmem.run.run_folder import EXCHANGES, TRACE
 from tests.doors.gateway.test_proxy import HEADERS, events, gateway, only_run, post
 from tests.doors.gateway.test_summaries import ASKS, replied

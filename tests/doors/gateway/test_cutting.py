@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackmem.core.errors import UsageError
 from stackmem.doors.gateway.cutting import FITTING, Cutter, ForeignCut, foreign_strategy
 from stackmem.doors.gateway.framing import FRAMES
 from stackmem.doors.gateway.identity import chain
@@ -17,7 +18,6 @@ from stackmem.doors.gateway.wires.chat import CHAT
 from stackmem.doors.gateway.wires.messages import MESSAGES
 from stackmem.doors.gateway.wires.responses import RESPONSES
 from stackmem.doors.gateway.wires.wire import WireFormat
-from stackmem.errors import UsageError
 from tests.doors.gateway.upstream import assistant, request, result, text, use, user
 from tests.providers.api_rules import first_fault, signature
 from tests.stage import ROOT

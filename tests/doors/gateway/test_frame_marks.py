@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import RulesDiffer
 from stackmem.doors.gateway.exchanges import RequestPassed, read_exchanges
 from stackmem.doors.gateway.recording import tell_to_end
 from stackmem.doors.gateway.verifying import verify_gateway_run
 from stackmem.doors.mcp.frame_marks import FrameMark, FrameMarks, marks_in
-from stackmem.errors import RulesDiffer
 from stackmem.run.run_folder import EXCHANGES, RESULT, TRACE
 from stackmem.trace.lock import Lock
 from tests.doors.gateway.test_proxy import gateway, only_run, post

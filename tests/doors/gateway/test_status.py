@@ -5,13 +5,13 @@ import signal
 
 import pytest
 
+from stackmem.core.errors import RulesDiffer, TraceError
 from stackmem.core.facts import ModelReplied, RunEnded
 from stackmem.doors.gateway.exchanges import RequestPassed, read_exchanges
 from stackmem.doors.gateway.serving import GatewayTerms, serving
 from stackmem.doors.gateway.status import gateway_status
 from stackmem.doors.gateway.upstream import upstreams
 from stackmem.doors.gateway.verifying import verify_gateway_run
-from stackmem.errors import RulesDiffer, TraceError
 from stackmem.run.run_folder import EXCHANGES, TRACE
 from stackmem.trace.store import TraceReader
 from tests.doors.gateway.upstream import (

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.doors.listening.guard import TOKEN_WAY, Guard, host_names, leaves_its_folder
 from stackmem.doors.listening.token import token_of
-from stackmem.errors import UsageError
 
 TOKEN = "abcdefghijklmnop"
 HOST = "127.0.0.1:8765"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.program_facts import ToolAnswered
-from stackmem.errors import UsageError
 from stackmem.run.programs.tools import LITERAL_BYTES
 from stackmem.settings.tools.mcp_servers import own_servers
 from stackmem.settings.tools.own_tools import TOOLS

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.program_facts import ToolAnswered
-from stackmem.errors import UsageError
 from stackmem.settings.mcp_servers import SERVERS_FILE, distrust, is_trusted, read_folder, trust
 from stackmem.settings.settings_files import user_folder
 from stackmem.settings.tools.mcp_servers import own_servers

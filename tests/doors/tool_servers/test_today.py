@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.doors.tool_servers.questions import answered_by, put_to_person
-from stackmem.errors import UsageError
 from stackmem.settings.tools.mcp_servers import own_servers
 from stackmem.settings.tools.own_tools import TOOLS
 from tests.doors.tool_servers.test_servers import settings, write_own

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.pricing import cost_usd
-from stackmem.errors import UsageError
 from stackmem.formats.import_ import ImportedRun, import_file
 from stackmem.models.catalog import lookup
 from stackmem.review.report.follow import FollowedRun

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.formats.images import bases
 from stackmem.formats.images.bases import add_base, base_of_engine
 from stackmem.formats.images.build import (

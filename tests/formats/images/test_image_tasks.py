@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.formats.tasks.check import check_task
 from stackmem.formats.tasks.image import built_image
 from stackmem.run.tasks.reader import read_task

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.formats.images.bases import add_base
 from stackmem.formats.images.build import BuildFailed, BuildRules, ImageSource, build_image, why_not_built
 from stackmem.formats.images.copying import written

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ToolReturned
 from stackmem.doors.gateway.bench_agent import read_agent
 from stackmem.doors.gateway.verifying import verify_gateway_run
-from stackmem.errors import UsageError
 from stackmem.lab.bench.plan import trials
 from stackmem.lab.bench.planning import make_plan
 from stackmem.lab.bench.suite import SuiteRequest, read_suite

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.lab.bench.bench import Means, run_bench
 from stackmem.lab.bench.ledger import read_rows
 from stackmem.lab.bench.planning import make_plan

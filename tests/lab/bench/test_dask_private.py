@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stackmem.errors import UsageError
-from stackmem.errors.installing import install_command
+from stackmem.core.errors import UsageError
+from stackmem.foreign.installing import install_command
 from stackmem.lab.bench.engine_dask import DaskEngine
 from stackmem.lab.bench.results import read_results
 from tests.stage import ROOT

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
-from stackmem.errors.installing import install_command
+from stackmem.core.errors import UsageError
+from stackmem.foreign.installing import install_command
 from stackmem.lab.bench.bench import Means, run_bench
 from stackmem.lab.bench.engine_dask import DaskEngine
 from stackmem.lab.bench.ledger import read_rows

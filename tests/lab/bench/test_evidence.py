@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 from msgspec.structs import replace
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.formats.import_ import sessions_of
 from stackmem.lab.bench.evidence import (
     CASES,

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stackmem.errors import TraceError, UsageError
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.lab.bench.ledger import PLAN, Ledger, latest_rows, read_plan, read_rows
 from stackmem.lab.bench.plan import BenchPlan, TrialSubject, Variant, trials
 from stackmem.lab.bench.results import read_results, write_results

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.lab.bench.engine import TrialDone
 from stackmem.lab.bench.ledger import Ledger, latest_rows
 from stackmem.lab.bench.looks import FIGURES, current_level, decided, expected_trials, levels, seeds_at, verdicts

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.lab.bench.evidence import MAX_RECORDING_BYTES
 from stackmem.lab.bench.own_sessions import own_sessions
 from tests.formats.foreign_runs import codex, gemini

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.lab.bench.plan import trials
 from stackmem.lab.bench.planning import folder_digest, make_plan
 from stackmem.lab.bench.suite import SuiteRequest

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from stackmem.errors import TraceError
+from stackmem.core.errors import TraceError
 from stackmem.lab.bench.results import RESULTS, columns, read_results, read_suite, write_results
 from stackmem.review.measure.metrics import METRICS
 

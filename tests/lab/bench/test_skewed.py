@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy  # loads ``scipy.stats`` at the first use, not while pytest collects
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.lab.bench.evidence import RecordingEntry, StrategyBill
 from stackmem.lab.bench.evidence_figures import over_tasks
 from stackmem.lab.bench.intervals import cost_per_solved, wider_interval

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.lab.bench.intervals import Interval
 from stackmem.lab.bench.statistics import (  # fmt: skip
     ALIKE,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.lab.bench.plan import Variant
 from stackmem.lab.bench.planning import numbers, split_strategies
 from stackmem.lab.bench.suite import MAX_BYTES, SuiteRequest, merge, read_suite

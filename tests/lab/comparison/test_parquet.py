@@ -5,7 +5,7 @@ import sys
 
 from pyarrow import parquet
 
-from stackmem.errors.installing import install_command
+from stackmem.foreign.installing import install_command
 from stackmem.lab.bench.evidence import RecordingEntry, StrategyBill
 from stackmem.lab.bench.results import columns
 from stackmem.lab.comparison.results import read_bench

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from stackmem.errors.installing import install_command
+from stackmem.foreign.installing import install_command
 from tests.review.report.bench_rows import bench, row
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import Usage
-from stackmem.errors import UsageError
 from stackmem.lab.simulated.script_language import MAX_SCRIPT_BYTES, PlannedCall, parse_script, read_script
 
 

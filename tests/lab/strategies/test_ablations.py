@@ -3,10 +3,10 @@
 import pytest
 
 from stackmem.core.budgets import Budgets
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import CallRejected, ChunkRead, FramePushed
 from stackmem.core.strategy import budgets_of
 from stackmem.core.tools import tool_name
-from stackmem.errors import UsageError
 from stackmem.memory import open_strategy
 from tests.build import alloc, do, play, pop, prompt_text, push, shown_text, started, stored
 

@@ -8,11 +8,11 @@ import pytest
 
 import stackmem
 from stackmem.core.budgets import Limits
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelReplied
 from stackmem.core.messages import Text, ToolCall, ToolResult
 from stackmem.core.program_facts import ProgramCalled, ProgramReturned
 from stackmem.core.state import Result
-from stackmem.errors import UsageError
 from stackmem.lab.simulated import BoundedReader
 from stackmem.run.resume import resume
 from tests.build import started

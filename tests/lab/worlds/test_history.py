@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.lab.worlds import design, make
 from stackmem.lab.worlds.families.history import commits_of, own_commits
 from stackmem.lab.worlds.oracle import Oracle

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stackmem.core.errors import Halted
 from stackmem.core.requests import InvokeTool
-from stackmem.errors import Halted
 from stackmem.languages.apl.language import LANGUAGE
 from stackmem.languages.apl.templates import TemplateFault, evaluate, fault_of, mentions, render, render_command
 from stackmem.languages.language import Launch, read_with

@@ -2,11 +2,11 @@
 
 import pytest
 
+from stackmem.core.errors import Halted
 from stackmem.core.facts import FramePushed, ModelReplied, ProgramFrame
 from stackmem.core.messages import Text, Usage
 from stackmem.core.program_facts import ToolAnswered
 from stackmem.core.requests import InvokeTool
-from stackmem.errors import Halted
 from stackmem.languages.apl.language import LANGUAGE
 from stackmem.languages.apl.lint import lint_report
 from stackmem.languages.language import Finding, Launch, read_with

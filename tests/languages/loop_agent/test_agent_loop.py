@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.program_facts import StepEntered, StepFailed
 from stackmem.core.requests import Wait
-from stackmem.errors import UsageError
 from stackmem.languages.loop_agent.prompt import results_rule
 from stackmem.languages.operations import Completion, ToolAnswer
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.program_facts import ToolAnswered
-from stackmem.errors import UsageError
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
 from stackmem.run.limits import first_limits

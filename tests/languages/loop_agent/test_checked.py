@@ -6,8 +6,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackmem.core.errors import Halted
 from stackmem.core.requests import LoadSource
-from stackmem.errors import Halted
 from stackmem.languages.language import Launch, read_with
 from stackmem.languages.loop_agent.language import start
 from stackmem.languages.loop_agent.lint import lint

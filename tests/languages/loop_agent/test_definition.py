@@ -2,10 +2,10 @@
 
 import pytest
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.facts import FramePopped
 from stackmem.core.program_facts import StepEntered, StepLeft, ToolAnswered
 from stackmem.core.requests import InvokeTool
-from stackmem.errors import Halted, UsageError
 from stackmem.languages.language import Launch, language_of, read_with
 from stackmem.languages.loop_agent.language import LANGUAGE, settings_of
 from stackmem.languages.loop_agent.prompt import RUNTIME, prompt_params, system_prompt, tail

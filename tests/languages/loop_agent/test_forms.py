@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.languages.running.inputs import read_answers
 from tests.house.sources import ROOT
 

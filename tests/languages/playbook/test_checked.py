@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.requests import LoadSource
-from stackmem.errors import Halted, UsageError
 from stackmem.languages.language import Launch, read_with
 from stackmem.languages.operations import Source
 from stackmem.languages.playbook.language import LANGUAGE

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import ProgramError, UsageError, WorkspaceError
+from stackmem.core.errors import ProgramError, UsageError, WorkspaceError
 from stackmem.languages.language import read_with
 from stackmem.languages.operations import Source
 from stackmem.languages.playbook.language import LANGUAGE

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.program_facts import PhaseEnded, StepEntered, VariableSet
-from stackmem.errors import UsageError
 from stackmem.languages.operations import Completion, EnterFrame, LeaveFrame
 
 from .stage import one, run

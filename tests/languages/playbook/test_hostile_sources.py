@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stackmem.errors import Halted, UsageError
+from stackmem.core.errors import Halted, UsageError
 from stackmem.languages.language import Finding, read_with
 from stackmem.languages.operations import Source
 from stackmem.languages.playbook.errors import PlaybookError

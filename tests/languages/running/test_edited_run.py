@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.program_facts import Continued, ProgramStarted, ToolAnswered
-from stackmem.errors import UsageError
 from stackmem.languages.running.edited_run import Divergence, continue_program
 from stackmem.run.opened import Person
 from stackmem.run.programs.result import ProgramResult

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.languages.running.lint import lint_all
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.settings.tools import own_tools

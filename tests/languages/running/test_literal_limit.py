@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from tests.languages.running.test_run import Desk, desk, language  # noqa: F401 - fixtures
 
 MIB = 1024 * 1024

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from stackmem.errors import StackmemError
+from stackmem.core.errors import StackmemError
 from stackmem.lab.whatif.recorded import WhatIfQuestion, what_if
 from stackmem.review.kept.cache_bill import moments_of
 from stackmem.review.kept.redact import redact_run

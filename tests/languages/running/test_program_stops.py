@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ChecksReturned, RunEnded
-from stackmem.errors import UsageError
 from stackmem.languages.running.edited_run import continue_program
 from stackmem.run.opened import Person
 from stackmem.run.replays.replay import replay_run

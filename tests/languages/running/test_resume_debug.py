@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import Halted
+from stackmem.core.errors import Halted
 from stackmem.languages.debugger import DebugMoment
 from stackmem.languages.running.edited_run import continue_program
 from stackmem.run.opened import Person

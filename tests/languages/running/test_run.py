@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import Halted, UsageError
 from stackmem.core.program_facts import Said, ToolAnswered
-from stackmem.errors import Halted, UsageError
 from stackmem.formats.export import export_run
 from stackmem.languages.running.prepare import ProgramArguments, find_program, prepare_program
 from stackmem.languages.running.run import run_program

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from stackmem.errors import ProgramError
+from stackmem.core.errors import ProgramError
 from stackmem.languages.sexp.evaluator import OPERATORS
 from stackmem.languages.sexp.tools import PARAMETERS
 from stackmem.languages.sexp.values import to_source

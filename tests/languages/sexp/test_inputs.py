@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.requests import LoadSource
-from stackmem.errors import UsageError
 from stackmem.languages.language import Launch, read_with
 from stackmem.languages.operations import Source
 from stackmem.languages.sexp.language import LANGUAGE

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import ToolSpec
 from stackmem.core.program_facts import StepEntered, StepLeft, ToolAnswered
 from stackmem.core.requests import AskUser, InvokeTool, LoadSource
-from stackmem.errors import UsageError
 from stackmem.languages.language import Launch, read_with
 from stackmem.languages.operations import (
     ChunkAnswer,

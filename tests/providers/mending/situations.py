@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 import httpx2
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import ModelFailed, ModelReplied
 from stackmem.core.log import Log
 from stackmem.core.messages import Message, Text, Thinking, ToolCall, ToolResult, ToolSpec, View
@@ -17,7 +18,6 @@ from stackmem.core.requests import AskModel
 from stackmem.core.schemas.portable import portable
 from stackmem.core.tool_schemas import unreadable
 from stackmem.doors.tool_servers.connection import Connections
-from stackmem.errors import UsageError
 from stackmem.providers.mending.arguments import with_mended_arguments
 from stackmem.settings.mcp_servers import Server
 from stackmem.workspace.editing import edited

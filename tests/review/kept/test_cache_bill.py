@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.facts import Event, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import cost_usd
-from stackmem.errors import TraceError, UsageError
 from stackmem.models.catalog import lookup
 from stackmem.review.kept.cache_bill import cache_bill
 from stackmem.review.measure.cached_steps import bill

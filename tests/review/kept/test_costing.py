@@ -9,10 +9,10 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import Event, ModelReplied
 from stackmem.core.messages import Usage
 from stackmem.core.pricing import Price
-from stackmem.errors import UsageError
 from stackmem.lab.whatif.recorded import WhatIf, WhatIfQuestion, what_if
 from stackmem.models.local_servers import FREE
 from stackmem.models.tokens import o200k_tokens

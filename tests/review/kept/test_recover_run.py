@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.core.facts import ChunkAllocated, ClockRead, ToolReturned
-from stackmem.errors import TraceError, UsageError
 from stackmem.review.kept.recover import recover
 from stackmem.trace.store import TraceReader, TraceWriter
 from tests.stage import ROOT
@@ -105,7 +105,7 @@ FAILING = """
 import os, sys
 from pathlib import Path
 from stackmem.core.facts import ClockRead
-from stackmem.errors import TraceError
+from stackmem.core.errors import TraceError
 from stackmem.trace.store import TraceWriter
 writer = TraceWriter(Path(sys.argv[1]))
 for number in range(3):

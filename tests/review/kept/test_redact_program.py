@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import CallRejected, FramePushed
 from stackmem.core.program_facts import ChunkKept, ProgramStarted, Said, SourceLoaded
-from stackmem.errors import UsageError
 from stackmem.review.kept.redact import redact_run
 from stackmem.run.fork import ForkChanges, fork
 from stackmem.run.replays.replay import replay_run

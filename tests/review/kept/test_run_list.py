@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from stackmem.core.errors import UsageError
 from stackmem.core.messages import Usage
-from stackmem.errors import UsageError
 from stackmem.review.kept.run_list import FIELDS, RunRow, choose_runs, list_runs
 from stackmem.run.result import RunResult, write_result
 from stackmem.trace.lock import Lock, _self

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stackmem.errors import TraceError, UsageError
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.lab.bench.ledger import PLAN
 from stackmem.lab.bench.results import read_results
 from stackmem.lab.comparison.bench_archive import differences, read_archive, refuse_unlike, write_archive

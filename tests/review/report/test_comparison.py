@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stackmem.core.errors import StackmemError, UsageError
 from stackmem.core.pricing import Price
-from stackmem.errors import StackmemError, UsageError
 from stackmem.lab.bench.intervals import Interval
 from stackmem.lab.bench.statistics import ALIKE, TOO_FEW
 from stackmem.lab.comparison.anchors import FAMILIES, Anchors, family_of

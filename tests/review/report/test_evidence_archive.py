@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from stackmem.errors import TraceError, UsageError
+from stackmem.core.errors import TraceError, UsageError
 from stackmem.lab.bench.evidence import RecordingEntry, study
 from stackmem.lab.comparison.evidence_archive import differences, read_archive, refuse_unlike, write_archive
 from tests.formats.foreign_runs import swe_agent

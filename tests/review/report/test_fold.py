@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import Event, ModelReplied, RunEnded, RunForked, RunResumed, RunStarted, ToolReturned
 from stackmem.core.messages import Usage
-from stackmem.errors import TraceError
 from stackmem.review.report.fold import Breaks
 from stackmem.review.report.view import SharedSteps, parting, read_runs
 from stackmem.trace.lineage import RunReader

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stackmem.errors import TraceError
+from stackmem.core.errors import TraceError
 from stackmem.review.report.tail import RunTail
 from stackmem.trace.lineage import RunReader
 from tests.review.report import runs

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import WorkspaceError
 from stackmem.core.facts import Event, ToolReturned
 from stackmem.core.state import State
-from stackmem.errors import WorkspaceError
 from stackmem.history.git import git, user_git_environment
 from stackmem.history.inner import InnerRepository, make_repository
 from stackmem.history.late_repository import LateRepository

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from stackmem.core.budgets import Budgets
+from stackmem.core.errors import TraceError, UsageError, WorkspaceError
 from stackmem.core.heap import Heap, KeptChunk, taken_over
 from stackmem.core.memory_directory import Directory
 from stackmem.core.tools import StoreEntry
-from stackmem.errors import TraceError, UsageError, WorkspaceError
 from stackmem.history.origin import Origin
 from stackmem.run.companion import kept_heap
 from stackmem.run.companion.kept_heap import HeapChange, HeapKeeper, HeapStore, all_heaps, heap_store

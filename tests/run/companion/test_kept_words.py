@@ -7,9 +7,9 @@ import pytest
 
 from stackmem.core.budgets import Budgets
 from stackmem.core.conversation.standing import TOTAL_CHARS, StandingChange, active, add, remove
+from stackmem.core.errors import UsageError
 from stackmem.core.heap import Heap, KeptChunk, KeptWords
 from stackmem.core.memory_directory import Directory
-from stackmem.errors import UsageError
 from stackmem.run.companion.kept_heap import HeapChange, HeapKeeper, HeapStore, all_heaps
 from stackmem.trace.open_run import Run
 from tests.run.people import Scripted, replayed, talk

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from stackmem.core.errors import TraceError
 from stackmem.core.facts import ChecksReturned, FramePopped
-from stackmem.errors import TraceError
 from stackmem.review.kept.pack import pack, unpack
 from stackmem.run.replays.replay import replay_run
 from stackmem.run.result import RunResult

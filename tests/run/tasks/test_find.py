@@ -2,7 +2,7 @@
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.run.tasks.find import find_task, list_tasks, shipped_tasks
 
 from .folders import make_task

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import UsageError
+from stackmem.core.errors import UsageError
 from stackmem.run.tasks.reader import read_task
 from stackmem.run.tasks.table import MAX_TEXT_BYTES
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from stackmem.core.errors import UsageError
 from stackmem.core.program_facts import ToolAnswered
-from stackmem.errors import UsageError
 from stackmem.settings.tools.own_tools import TOOLS, OwnTool, from_function, register
 from tests.stage import ROOT
 

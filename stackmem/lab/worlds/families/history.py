@@ -15,7 +15,7 @@ from random import Random
 
 from msgspec import Struct, json
 
-from stackmem.errors import UsageError, WorkspaceError
+from stackmem.core.errors import UsageError, WorkspaceError
 from stackmem.lab.worlds.kernel import Size, UnitList, WorldDraft, WorldFamily
 
 _TRACKED, _EACH = 40, 3

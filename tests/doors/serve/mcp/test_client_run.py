@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.core.facts import RunEnded, RunStarted
 from stackmem.core.state import State
 from stackmem.doors.mcp.client_run import ClientCalls, open_client_run, plan_client_run
-from stackmem.errors import UsageError
 from stackmem.run.interrupts import Interrupts
 from stackmem.run.play import play
 from stackmem.trace.lineage import RunReader

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from stackmem.core.errors import UsageError
 from stackmem.doors.mcp.programs import answer_of
-from stackmem.errors import UsageError
 from stackmem.languages.running.catalog import catalog
 from tests.stage import Stage
 

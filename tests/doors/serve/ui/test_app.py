@@ -6,10 +6,10 @@ import shutil
 import pytest
 from starlette.testclient import TestClient
 
+from stackmem.core.errors import UsageError
 from stackmem.doors.ui.app import MAX_COMPARED, Studio
 from stackmem.doors.ui.commands import command_of
 from stackmem.doors.ui.places import Places
-from stackmem.errors import UsageError
 from tests.review.report import runs
 from tests.review.report.bench_rows import row
 from tests.stage import UNSOLVED, eventually, pop

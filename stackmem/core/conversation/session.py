@@ -17,21 +17,17 @@ from typing import TypeGuard, assert_never
 from msgspec import UNSET, json
 from msgspec.structs import replace
 
-from .conversation import keeping, permissions, planning, upkeep
-from .conversation.earlier import earlier_requests
-from .conversation.related import related_requests
-from .conversation.standing import Changes, StandingChange, add
-from .facts import Event, FramePopped, FramePushed, NoticeGiven, RunStarted
-from .frames import ROOT_RETURNS, last_words, standing_chars, tell
-from .heap import index
-from .images import listed
-from .limits import remaining
-from .log import Log
-from .memory_tools import heap_with_stored
-from .messages import ToolCall
-from .network import WebCall
-from .parallel import rules as parallel
-from .person_facts import (
+from ..facts import Event, FramePopped, FramePushed, NoticeGiven, RunStarted
+from ..frames import ROOT_RETURNS, last_words, standing_chars, tell
+from ..heap import index
+from ..images import listed
+from ..limits import remaining
+from ..log import Log
+from ..memory_tools import heap_with_stored
+from ..messages import ToolCall
+from ..network import WebCall
+from ..parallel import rules as parallel
+from ..person_facts import (
     PermissionRule,
     PersonAccepted,
     PersonAttached,
@@ -47,10 +43,14 @@ from .person_facts import (
     WordsAsked,
     WordsGiven,
 )
-from .requests import AskPermission, AskPerson, AskUser, Effect
-from .state import Frame, Grant, Notice, Pending, Registers, Result, Session, State
-from .text import mark_cut
-from .tools import AskQuestion, EditFile, Refusal, RunCommand, WorkspaceCall, WriteFile, tool_name
+from ..requests import AskPermission, AskPerson, AskUser, Effect
+from ..state import Frame, Grant, Notice, Pending, Registers, Result, Session, State
+from ..text import mark_cut
+from ..tools import AskQuestion, EditFile, Refusal, RunCommand, WorkspaceCall, WriteFile, tool_name
+from . import keeping, permissions, planning, upkeep
+from .earlier import earlier_requests
+from .related import related_requests
+from .standing import Changes, StandingChange, add
 
 RAN = "user command"
 """The code of a notice about commands that the user ran and files that the user attached."""

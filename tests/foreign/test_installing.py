@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stackmem.errors import installing
+from stackmem.foreign import installing
 from tests.house.sources import ROOT
 
 

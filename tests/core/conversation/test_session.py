@@ -3,11 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
+from stackmem.core.conversation.session import SESSION_TASK, open_question
 from stackmem.core.machine import advance, evolve
 from stackmem.core.person_facts import PersonDecided, PersonSaid, SessionRules
 from stackmem.core.program_facts import UserAnswered
 from stackmem.core.requests import AskModel, AskPermission, AskPerson, AskUser, Effect, UseTool
-from stackmem.core.session import SESSION_TASK, open_question
 from stackmem.core.state import Notice, Result, State
 from stackmem.core.tool_schemas import spec
 from stackmem.core.tools import AskQuestion
