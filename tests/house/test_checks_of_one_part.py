@@ -1,4 +1,4 @@
-"""``.ci/run --house NAME`` runs the tests of one neighbor; without the option, all tests run."""
+"""``.ci/run --part NAME`` runs the tests of one neighbor or one room of the kernel; without it, all tests run."""
 
 import os
 import shutil
@@ -10,6 +10,12 @@ import pytest
 from scripts.houses import NEIGHBORS
 from tests.house.sources import ROOT
 
+PARTS = sorted(
+    folder.name
+    for folder in (ROOT / "stackmem").iterdir()
+    if folder.is_dir() and (ROOT / "tests" / folder.name).is_dir()
+)
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
@@ -17,6 +23,12 @@ def checkout(tmp_path: Path) -> Path:
     place = tmp_path / "checkout"
     (place / ".ci").mkdir(parents=True)
     (place / "scripts").mkdir()
+    for part in PARTS:
+        (place / "stackmem" / part).mkdir(parents=True)
+        (place / "tests" / part).mkdir(parents=True)
+    (place / "stackmem" / "version.py").touch()
+    (place / "stackmem" / "untested").mkdir()
+    (place / "tests" / "house").mkdir()
     shutil.copy(ROOT / ".ci" / "run", place / ".ci" / "run")
     for program, script in (("make", f'echo "$*" >>{place}/asked'), ("scripts/setup.sh", "true")):
         file = place / program
@@ -36,11 +48,16 @@ def asked(checkout: Path) -> set[str]:
     return set((checkout / "asked").read_text("utf-8").splitlines())
 
 
-@pytest.mark.parametrize("house", NEIGHBORS)
-def test_the_checks_of_a_neighbor_run_its_tests_and_the_contracts(checkout: Path, house: str):
-    ran = checks(checkout, "--house", house)
+def test_every_neighbor_and_every_folder_of_the_kernel_is_a_part():
+    assert set(NEIGHBORS) < set(PARTS)
+    assert {"cli", "core", "history", "memory", "run", "settings", "trace", "workspace"} < set(PARTS)
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_the_checks_of_a_part_run_its_tests_and_the_contracts(checkout: Path, part: str):
+    ran = checks(checkout, "--part", part)
     assert ran.returncode == 0, ran.stderr
-    chosen = f"tests/{house} tests/contracts tests/golden tests/house"
+    chosen = f"tests/{part} tests/contracts tests/golden tests/house"
     assert asked(checkout) == {f"test ARGS={chosen}", "lint"}
     assert all((ROOT / folder).is_dir() for folder in chosen.split())
 
@@ -53,10 +70,14 @@ def test_without_an_option_everything_runs(checkout: Path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--house",), ("--house", "kernel"), ("--house", "review languages"), ("--house", ""), ("lab",)]
-)
-def test_an_unknown_neighbor_is_refused_with_the_names(checkout: Path, arguments: tuple[str, ...]):
+    "arguments",
+    [
+        ("--part",), ("--part", "kernel"), ("--part", "review languages"), ("--part", ""), ("--part", "untested"),
+        ("--part", "house"), ("--part", "version.py"), ("--part", "../tests"), ("--part", "."), ("lab",),
+    ],
+)  # fmt: skip
+def test_an_unknown_part_is_refused_with_the_names(checkout: Path, arguments: tuple[str, ...]):
     ran = checks(checkout, *arguments)
     assert ran.returncode == 2
-    assert ran.stderr.rstrip().endswith(" ".join(NEIGHBORS))
+    assert ran.stderr.rstrip().endswith(" ".join(PARTS))
     assert not (checkout / "asked").exists()
