@@ -13,7 +13,7 @@ from __future__ import annotations
 import posixpath
 from typing import Any
 
-from msgspec import UNSET, Struct, json
+from msgspec import Struct, json
 from msgspec.structs import replace
 
 from stackmem.core.conversation import permissions, session
@@ -122,11 +122,6 @@ class StepGuard:
             check.before += 1
             if event.stops:
                 check.refused = f"{check.tool} refused by {event.hook.name}: {event.text or 'it gave no reason'}"
-
-
-def applies(state: State) -> bool:
-    """Return whether the steps of programs are checked in this run."""
-    return state.begun.guards is not UNSET
 
 
 def _hook_input(event: HookEvent, check: StepCheck, state: State) -> str:

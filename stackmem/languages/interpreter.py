@@ -6,11 +6,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from stackmem.core.errors import (
-    Halted,  # fmt: skip
-    ProgramError,
-    UsageError,
-)
+from stackmem.core.errors import Halted, ProgramError, UsageError
 from stackmem.core.program_facts import Note
 
 from .language import Happening

@@ -18,9 +18,7 @@ from msgspec.structs import replace
 from stackmem.core import machine
 from stackmem.core.budgets import PROGRAM_DEPTH, PROGRAM_RESULT_CHARS
 from stackmem.core.decider import Tell
-from stackmem.core.errors import (
-    Halted,  # fmt: skip
-)
+from stackmem.core.errors import Halted
 from stackmem.core.facts import (
     ClockRead,
     Event,

@@ -41,7 +41,7 @@ from stackmem.core.text import mark_cut, whole
 from stackmem.core.tools import StoreEntry
 
 from .frame.task_text import long_inputs, schema_text, task_text
-from .guard import StepCheck, StepGuard, applies, check_of
+from .guard import StepCheck, StepGuard, check_of
 from .language import Happening
 from .operations import (
     Answer,
@@ -142,7 +142,7 @@ class Round:
 
     def _check_steps(self, state: State) -> Event | Effect | None:
         """Return what the rules and hooks require before the steps run, or after they ran. None between the two."""
-        if self._midway or not applies(state):
+        if self._midway or state.begun.guards is UNSET:
             return None
         for question in self._questions:
             step, check = question.operation, question.check

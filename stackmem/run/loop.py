@@ -53,7 +53,8 @@ def run(
     Raises:
         TraceError: A fact could not be stored. All facts before it are stored.
     """
-    follow_jobs(state, world.workspace)
+    if state.jobs.started:
+        follow_jobs(state, world.workspace)
     upcoming = first
     while upcoming is not None:  # This is the agent loop.
         event = _fact(upcoming, state, world, interrupts)
@@ -61,7 +62,8 @@ def run(
         record(event, after)
         decider.note(event, after)
         state = after
-        follow_jobs(state, world.workspace)
+        if state.jobs.started:
+            follow_jobs(state, world.workspace)
         upcoming = decider.decide(state)
     return state
 
@@ -102,7 +104,7 @@ def _answer(upcoming: Effect, state: State, world: World, interrupts: Interrupts
                     raise KeyboardInterrupt
                 if interrupts.out_of_time and not isinstance(upcoming, ReadClock | RunChecks):
                     raise OutOfTime
-                message = news(upcoming, state, world)
+                message = news(upcoming, state, world) if state.session is not None or state.jobs.running else None
                 if message is not None:
                     return message
                 if world.attaching and isinstance(upcoming, AskModel) and state.end is None:

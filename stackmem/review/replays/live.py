@@ -77,7 +77,8 @@ def replay_live(
                 continue
             if observe is not None:
                 observe(effect)
-            follow_jobs(step.before, world.workspace)
+            if step.before.jobs.started:
+                follow_jobs(step.before, world.workspace)
             event = perform(effect, world)
             if _is_about_jobs(effect):
                 continue  # its answer depends on the time

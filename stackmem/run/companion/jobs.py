@@ -73,6 +73,6 @@ def numbers_of(outcome: Returned) -> JobNumbers | UnsetType:
 
 def follow_jobs(state: State, workspace: WorkspacePort) -> None:
     """End the jobs that may not run any more: those of popped frames, and all when the run is over."""
-    if state.jobs.started and isinstance(workspace, Workspace):
+    if isinstance(workspace, Workspace):
         workspace.jobs.count_from(state.jobs.started)
         workspace.jobs.keep(job.number for job in living(state))
