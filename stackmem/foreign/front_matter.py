@@ -16,17 +16,11 @@ _LINE = re.compile(r"([A-Za-z][\w-]*)[ \t]*:[ \t]+(.*\S)[ \t]*")
 
 
 class FrontMatter(Struct, frozen=True):
-    """A Markdown file.
+    """A Markdown file."""
 
-    Attributes:
-        values: The texts at the top level of its front matter; other kinds of values are left out.
-        body: The text after it.
-        fault: Why the front matter cannot be read; empty if it can.
-    """
-
-    values: dict[str, str]
-    body: str
-    fault: str = ""
+    values: dict[str, str]  # the texts at the top level of its front matter; other kinds of values are left out
+    body: str  # the text after it
+    fault: str = ""  # why the front matter cannot be read; empty if it can
 
 
 def read_front_matter(text: str) -> FrontMatter:

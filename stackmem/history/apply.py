@@ -71,32 +71,21 @@ def _is_run(change: PathChange) -> bool:
 
 
 class Patch(Struct, frozen=True):
-    """A patch with the list of its changes.
+    """A patch with the list of its changes."""
 
-    Attributes:
-        text: As written by ``History.write_patch``.
-        changes: As returned by ``History.changed`` for the same two trees.
-    """
-
-    text: bytes
-    changes: Sequence[PathChange]
+    text: bytes  # as written by ``History.write_patch``
+    changes: Sequence[PathChange]  # as returned by ``History.changed`` for the same two trees
 
 
 class Outcome(Struct, frozen=True):
-    """What an apply did. Paths are spelled by ``shown_name``.
+    """What an apply did. Paths are spelled by ``shown_name``."""
 
-    Attributes:
-        changed: Files that were written or deleted.
-        merged: Those of them that also contain changes of the user.
-        refused: Files that stay as they are, because the user changed the same lines.
-        conflicts: Files that stay as they are, because the run's version contains marks of an unresolved conflict.
-        spared: Files that stay as they are, because the user's uncommitted work in them would be lost.
-    """
-
-    changed: tuple[str, ...] = ()
-    merged: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()  # files that were written or deleted
+    merged: tuple[str, ...] = ()  # those of them that also contain changes of the user
+    refused: tuple[str, ...] = ()  # files that stay as they are, because the user changed the same lines
+    # files that stay as they are, because the run's version contains marks of an unresolved conflict
     conflicts: tuple[str, ...] = ()
+    # files that stay as they are, because the user's uncommitted work in them would be lost
     spared: tuple[str, ...] = ()
 
 

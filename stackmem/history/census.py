@@ -26,12 +26,7 @@ _WITHHELD = "holds a secret"
 
 
 class Census:
-    """Scans a workspace.
-
-    Attributes:
-        room: Maximum total size of files; None before the first scan, which sets it.
-        withholds: Returns whether a file with this content must not be stored.
-    """
+    """Scans a workspace."""
 
     def __init__(
         self,
@@ -46,7 +41,8 @@ class Census:
         """Prepare scans of ``work_tree``. ``view`` is where its ``.gitignore`` files are read; None means in
         ``work_tree``.
         """
-        self.room = room
+        self.room = room  # maximum total size of files; None before the first scan, which sets it
+        # returns whether a file with this content must not be stored
         self.withholds: Callable[[bytes], bool] = _nothing
         self._taken = 0
         self._before: dict[bytes, Seen] = {}

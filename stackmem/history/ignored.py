@@ -62,14 +62,10 @@ class IgnoreRules:
 
 
 class _Talk:
-    """The git process of ``IgnoreRules``.
-
-    Attributes:
-        late: Whether git was killed because its time was used up.
-    """
+    """The git process of ``IgnoreRules``."""
 
     def __init__(self, git_dir: Path, work_tree: WorkspaceView, seconds: float) -> None:
-        self.late = False
+        self.late = False  # whether git was killed because its time was used up
         self._left = seconds
         location = str(work_tree.root.absolute())
         arguments = ("-C", location, "-c", "core.bare=false", "-c", "core.excludesFile=/dev/null", "check-ignore")

@@ -42,11 +42,7 @@ class Rest:
 
 
 class LateRepository:
-    """A repository that is created in the background.
-
-    Attributes:
-        made: The repository that the run received; None until it is ready.
-    """
+    """A repository that is created in the background."""
 
     def __init__(
         self,
@@ -60,7 +56,7 @@ class LateRepository:
             make: Creates the repository and moves it into place, in a separate thread.
             slow: Called if a caller has to wait for long.
         """
-        self.made: InnerRepository | None = None
+        self.made: InnerRepository | None = None  # the repository that the run received; None until it is ready
         self._make, self._slow = make, slow
         self._error: BaseException | None = None
         self._rest, self._whole = rest, InnerRepository("")

@@ -33,19 +33,12 @@ _TRIES, _TRY_SECONDS = 40, 0.05  # for the lock: a killed process may take a mom
 
 
 class Layer(Protocol):
-    """A workspace's files.
+    """A workspace's files."""
 
-    Attributes:
-        view: The files as file tools and commands see them.
-        writes: Host folder with the run's writes: all files of a copy, or only the changes of an overlay.
-        ready: Returns once the repository is ready; call it before accessing that.
-        granted: Host folders that links in the workspace point to, readable for commands.
-    """
-
-    view: WorkspaceView
-    writes: Path
-    ready: Callable[[], object]
-    granted: tuple[Path, ...]
+    view: WorkspaceView  # the files as file tools and commands see them
+    writes: Path  # host folder with the run's writes: all files of a copy, or only the changes of an overlay
+    ready: Callable[[], object]  # returns once the repository is ready; call it before accessing that
+    granted: tuple[Path, ...]  # host folders that links in the workspace point to, readable for commands
 
     def copy(self, path: Path) -> Layer:
         """Copy the files to an existing folder, so that changes there are independent.

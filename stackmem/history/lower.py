@@ -27,18 +27,13 @@ _COARSE = 5  # Linux's CLOCK_REALTIME_COARSE, the clock of file times; Python ha
 
 
 class LowerFolder:
-    """The user's folder under an overlay.
-
-    Attributes:
-        base: Its recorded files by path; grows with the upper folder.
-        absent: Paths that did not exist when the run began, even if they were created since, for example by an apply.
-        left_out: Files that could not be kept, with reasons.
-    """
+    """The user's folder under an overlay."""
 
     def __init__(self, folder: Path, hidden: Collection[bytes], upper: Path, leave_out: Collection[bytes]) -> None:
-        self.base: dict[bytes, Node] = {}
+        self.base: dict[bytes, Node] = {}  # its recorded files by path; grows with the upper folder
+        # paths that did not exist when the run began, even if they were created since, for example by an apply
         self.absent: frozenset[bytes] = frozenset()
-        self.left_out: list[LeftOut] = []
+        self.left_out: list[LeftOut] = []  # files that could not be kept, with reasons
         self._folder, self._upper = os.fsencode(folder), os.fsencode(upper)
         self._hidden = hidden
         self._leave_out = leave_out

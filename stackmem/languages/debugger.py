@@ -28,19 +28,12 @@ class FrameView(Struct, frozen=True):
 
 
 class DebugMoment(Struct, frozen=True):
-    """A point at which a watcher is called.
+    """A point at which a watcher is called."""
 
-    Attributes:
-        kind: A frame was entered, a line is about to run, or a frame was left.
-        stack: The frames of the current agent, innermost first. Never empty.
-        text: The source line, or the frame's result.
-        agent: The name of the running agent, for programs that have several.
-    """
-
-    kind: Literal["entered", "line", "left"]
-    stack: tuple[FrameView, ...]
-    text: str = ""
-    agent: str = "program"
+    kind: Literal["entered", "line", "left"]  # a frame was entered, a line is about to run, or a frame was left
+    stack: tuple[FrameView, ...]  # the frames of the current agent, innermost first. Never empty
+    text: str = ""  # the source line, or the frame's result
+    agent: str = "program"  # the name of the running agent, for programs that have several
 
 
 MomentListener = Callable[[DebugMoment], object]

@@ -33,24 +33,17 @@ _AS_CALLS = {
 
 
 class StepCheck(Struct):
-    """The progress of one step through the rules and hooks.
+    """The progress of one step through the rules and hooks."""
 
-    Attributes:
-        tool: The name that rules and hooks know.
-        subject: The command, the path, or the arguments as JSON.
-        before, after: Number of hooks that ran before and after the step.
-        refused: Why a hook does not allow the step. Empty if none refused it.
-        answer: The answer of the step, once it ran.
-    """
-
-    tool: str
-    subject: str
+    tool: str  # the name that rules and hooks know
+    subject: str  # the command, the path, or the arguments as JSON
     arguments: dict[str, Any]
     decided: PersonDecided | None = None
+    # before, after: number of hooks that ran before and after the step
     before: int = 0
     after: int = 0
-    refused: str = ""
-    answer: ToolAnswered | None = None
+    refused: str = ""  # why a hook does not allow the step. Empty if none refused it
+    answer: ToolAnswered | None = None  # the answer of the step, once it ran
 
 
 def check_of(step: InvokeTool, workspace: str) -> StepCheck | None:

@@ -28,17 +28,12 @@ from stackmem.trace.record import Record
 
 
 class Clock(Struct, frozen=True):
-    """Time source of a run. All values are in seconds.
+    """Time source of a run. All values are in seconds."""
 
-    Attributes:
-        elapsed: Monotonic time with an arbitrary origin.
-        wall: Time since 1970 according to the system clock, which can jump in either direction.
-        sleep: Blocks for the given time.
-    """
-
-    elapsed: Callable[[], float] = time.monotonic
+    elapsed: Callable[[], float] = time.monotonic  # monotonic time with an arbitrary origin
+    # time since 1970 according to the system clock, which can jump in either direction
     wall: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] = time.sleep  # blocks for the given time
 
 
 class ModelPort(Protocol):

@@ -16,31 +16,21 @@ YEAR_SECONDS = 366 * 24 * 3600
 
 
 class Option(NamedTuple):
-    """A setting. A plain tuple, because ``--help`` reads it and must not import a library.
-
-    Attributes:
-        kind: ``count`` is an integer, ``amount`` any number above ``low``, ``texts`` a list, ``switch`` a boolean.
-        default: The default value; None means absence, as described by ``none_means``.
-        none_means: Meaning of the value ``none``; empty if ``none`` is not allowed.
-        project: Whether a project file may set it.
-        low: Minimum of a count; an amount must be above it.
-        rule: Description of the default, if it follows a rule that the value does not express.
-        separator: Separator of list members in a variable.
-        short: The flag's short form; empty if it has none.
-    """
+    """A setting. A plain tuple, because ``--help`` reads it and must not import a library."""
 
     name: str
-    kind: Kind
+    kind: Kind  # ``count`` is an integer, ``amount`` any number above ``low``, ``texts`` a list, ``switch`` a boolean
+    # the default value; None means absence, as described by ``none_means``
     default: str | int | float | bool | tuple[str, ...] | None
     says: str
-    none_means: str = ""
-    project: bool = False
-    low: int = 0
+    none_means: str = ""  # meaning of the value ``none``; empty if ``none`` is not allowed
+    project: bool = False  # whether a project file may set it
+    low: int = 0  # minimum of a count; an amount must be above it
     high: int = 0
     choices: tuple[str, ...] = ()
-    rule: str = ""
-    separator: str = ":"
-    short: str = ""
+    rule: str = ""  # description of the default, if it follows a rule that the value does not express
+    separator: str = ":"  # separator of list members in a variable
+    short: str = ""  # the flag's short form; empty if it has none
 
     @property
     def flag(self) -> str:

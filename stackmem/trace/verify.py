@@ -54,17 +54,11 @@ class Replay(Struct, frozen=True):
 
 
 class FrameGroup(Struct):
-    """Parallel frames that were pushed together.
+    """Parallel frames that were pushed together."""
 
-    Attributes:
-        at: The number of the record that pushed them.
-        state: The state after it, from which each of their runs continues.
-        returned: What each frame returned last, by its id.
-    """
-
-    at: int
-    state: State | None = None
-    returned: dict[str, FrameReturned] = field(default_factory=dict)
+    at: int  # the number of the record that pushed them
+    state: State | None = None  # the state after it, from which each of their runs continues
+    returned: dict[str, FrameReturned] = field(default_factory=dict)  # what each frame returned last, by its id
 
 
 def verify(

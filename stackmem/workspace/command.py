@@ -61,17 +61,11 @@ class CommandEnd(Struct, frozen=True):
 
 
 class JobOrder(Struct, frozen=True):
-    """How to run a command as a job.
+    """How to run a command as a job."""
 
-    Attributes:
-        log: Receives its output.
-        stop: A descriptor that becomes readable once the job must end.
-        started: Receives the job's first process.
-    """
-
-    log: JobLog
-    stop: int
-    started: Callable[[Popen[bytes]], object]
+    log: JobLog  # receives its output
+    stop: int  # a descriptor that becomes readable once the job must end
+    started: Callable[[Popen[bytes]], object]  # receives the job's first process
 
 
 def run(

@@ -32,26 +32,18 @@ _MIN_ROWS = 2
 
 
 class FrameLine(Struct):
-    """The line of one frame.
+    """The line of one frame."""
 
-    Attributes:
-        frame, name: Its id and its name.
-        began: The time of the clock when it began, or when this process continued it.
-        steps: The model's replies in it.
-        seconds: How long it took; None while it runs.
-        doing: The call that runs, the question to the user, the ending, or the files in conflict.
-        printed: The lines about the last fact, as a run prints them.
-    """
-
+    # frame, name: its id and its name
     frame: str
     name: str
-    began: float
+    began: float  # the time of the clock when it began, or when this process continued it
     progress: Progress
     status: FrameStatus = "running"
-    steps: int = 0
-    seconds: float | None = None
-    doing: str = ""
-    printed: tuple[str, ...] = ()
+    steps: int = 0  # the model's replies in it
+    seconds: float | None = None  # how long it took; None while it runs
+    doing: str = ""  # the call that runs, the question to the user, the ending, or the files in conflict
+    printed: tuple[str, ...] = ()  # the lines about the last fact, as a run prints them
 
     def elapsed(self, now: float) -> float:
         return now - self.began if self.seconds is None else self.seconds

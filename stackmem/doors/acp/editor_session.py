@@ -68,29 +68,20 @@ class Editor(Protocol):
 
 
 class EditorSession:
-    """One conversation between a user and the agent, through an editor.
-
-    Attributes:
-        mode: Which sandboxed calls need permission; may change at any time.
-        run_dir: The folder of the run; None before the first prompt.
-        state: The latest state; None before the first event.
-        queued: Whether a turn is running or waiting to run.
-        models: The names of the models that the session used, the current one last.
-        strategy: Its name, as chosen for the next prompt.
-        settings: The user's choices before the first prompt.
-        changes: The changes with which the next turn forks the run; None continues the run itself.
-        undone: The runs that ``/undo`` left, with the number of requests that remained.
-    """
+    """One conversation between a user and the agent, through an editor."""
 
     def __init__(self, name: str, folder: Path, mode: Approve, editor: Editor) -> None:
+        # mode: which sandboxed calls need permission; may change at any time
         self.name, self.folder, self.mode = name, folder, mode
-        self.run_dir: Path | None = None
-        self.state: State | None = None
-        self.queued = False
-        self.models: list[str] = []
-        self.strategy = ""
-        self.settings: dict[str, str] = {}
+        self.run_dir: Path | None = None  # the folder of the run; None before the first prompt
+        self.state: State | None = None  # the latest state; None before the first event
+        self.queued = False  # whether a turn is running or waiting to run
+        self.models: list[str] = []  # the names of the models that the session used, the current one last
+        self.strategy = ""  # its name, as chosen for the next prompt
+        self.settings: dict[str, str] = {}  # the user's choices before the first prompt
+        # the changes with which the next turn forks the run; None continues the run itself
         self.changes: ForkChanges | None = None
+        # the runs that ``/undo`` left, with the number of requests that remained
         self.undone: list[tuple[Path, int]] = []
         self.on_run: Callable[[Path], object] = _nothing
         self.on_options: Callable[[EditorSession], object] = _nothing  # called when an option has another value

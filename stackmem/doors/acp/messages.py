@@ -59,13 +59,13 @@ class LineTransport:
 
     Attributes:
         gone: Called once, in the reading thread, after the editor has closed its end.
-        diverts: Takes a message that is not for this process, and returns whether it did.
     """
 
     def __init__(self, reads: BinaryIO, writes: int, on_disconnect: Callable[[], object]) -> None:
         self._reads, self._writes, self._on_disconnect = reads, writes, on_disconnect
         self._messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
+        # takes a message that is not for this process, and returns whether it did
         self.diverts: Callable[[dict[str, Any]], bool] = _nothing_diverted
         threading.Thread(target=self._read, name="acp-lines", daemon=True).start()
 

@@ -28,17 +28,11 @@ _NAME_CHARS = 30
 
 
 class Prompt(Struct, frozen=True):
-    """A prompt of the user.
+    """A prompt of the user."""
 
-    Attributes:
-        words: The text, in which links and attachments are names.
-        attached: Files and images that the run reads before the next reply.
-        linked: The files of the folder that the prompt links to, relative to the folder.
-    """
-
-    words: str
-    attached: tuple[UserFile, ...]
-    linked: tuple[str, ...]
+    words: str  # the text, in which links and attachments are names
+    attached: tuple[UserFile, ...]  # files and images that the run reads before the next reply
+    linked: tuple[str, ...]  # the files of the folder that the prompt links to, relative to the folder
 
 
 def read_prompt(blocks: list[Any], folder: Path) -> Prompt:

@@ -56,16 +56,12 @@ def command_of(text: str) -> tuple[str, str]:
 
 
 class Turns:
-    """Queue of turns from all conversations.
-
-    Attributes:
-        prepare: Prepares the first run of a conversation about a folder, with other settings by name.
-    """
+    """Queue of turns from all conversations."""
 
     def __init__(
         self, prepare: Callable[[Path, Mapping[str, str]], Request], look: Look, environ: Mapping[str, str]
     ) -> None:
-        self.prepare = prepare
+        self.prepare = prepare  # prepares the first run of a conversation about a folder, with other settings by name
         self._look, self._environ = look, environ
         self._queue: SimpleQueue[EditorSession | None] = SimpleQueue()
         self._lock = threading.Lock()

@@ -37,20 +37,15 @@ _SLOT = re.compile(r"\$(ARGUMENTS|[1-9])")
 
 
 class FileCommand(Struct, frozen=True):
-    """A command from a file.
-
-    Attributes:
-        takes, says: Its arguments and its description, as menus show them.
-        source: The file, as messages name it.
-        distrusted: Why it cannot be used; empty if it can.
-    """
+    """A command from a file."""
 
     name: str
+    # takes, says: its arguments and its description, as menus show them
     takes: str
     says: str
     body: str
-    source: str
-    distrusted: str = ""
+    source: str  # the file, as messages name it
+    distrusted: str = ""  # why it cannot be used; empty if it can
 
     def request(self, arguments: str) -> str:
         """Return the request for these arguments. Raise UsageError if the user does not trust the file."""

@@ -30,23 +30,14 @@ _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
 
 
 class ApplyOrder(Struct, frozen=True):
-    """The arguments of ``/apply``.
+    """The arguments of ``/apply``."""
 
-    Attributes:
-        paths: The files and folders to apply; all if empty.
-        commits: Whether to commit what was applied.
-        branch: A new branch for the commit; empty for the current one.
-        hooks: Whether the repository's hooks run.
-        yes: Whether the user's uncommitted work may be deleted or reverted.
-        picks: Whether the user chooses hunks.
-    """
-
-    paths: tuple[str, ...] = ()
-    commits: bool = False
-    branch: str = ""
-    hooks: bool = False
-    yes: bool = False
-    picks: bool = False
+    paths: tuple[str, ...] = ()  # the files and folders to apply; all if empty
+    commits: bool = False  # whether to commit what was applied
+    branch: str = ""  # a new branch for the commit; empty for the current one
+    hooks: bool = False  # whether the repository's hooks run
+    yes: bool = False  # whether the user's uncommitted work may be deleted or reverted
+    picks: bool = False  # whether the user chooses hunks
 
 
 def read_order(text: str) -> ApplyOrder:

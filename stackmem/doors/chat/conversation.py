@@ -47,11 +47,7 @@ Next = Callable[[], RunResult | None]
 
 
 class ChatSession:
-    """A conversation, and what happens after each run.
-
-    Attributes:
-        then: The next action for the run that the user left; None if the user quit.
-    """
+    """A conversation, and what happens after each run."""
 
     def __init__(
         self,
@@ -63,7 +59,7 @@ class ChatSession:
     ) -> None:
         self.screen, self.editor = screen, editor
         self.person = TerminalPerson(screen, editor, self._obey, self._looks, folder)
-        self.then: Next | None = None
+        self.then: Next | None = None  # the next action for the run that the user left; None if the user quit
         self._undone: list[tuple[Path, int]] = []  # runs that /undo left, with the number of requests that remained
         self._files = files.commands
         self._prepare = partial(prepare, screen.tell)

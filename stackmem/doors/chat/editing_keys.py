@@ -29,16 +29,12 @@ class EditingKeys:
 
     Key sequences of the library have to arrive within a hundredth of a second here, because Escape is a key too. So
     Ctrl-X Ctrl-E is two keys.
-
-    Attributes:
-        is_in_editor: Whether the user's editor or shell has the terminal.
-        insert: Inserts a text at the cursor, also after the line was sent.
     """
 
     def __init__(self, say: Callable[..., object], insert: Callable[[str], object]) -> None:
         self.pastes, self.images = Pastes(), PastedImages()
-        self.is_in_editor = False
-        self.insert = insert
+        self.is_in_editor = False  # whether the user's editor or shell has the terminal
+        self.insert = insert  # inserts a text at the cursor, also after the line was sent
         self._say = say
         self._prefixed_at = 0.0  # when Ctrl-X was pressed last
 

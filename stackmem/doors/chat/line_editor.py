@@ -54,14 +54,7 @@ Fragments = StyleAndTextTuples
 
 
 class LineEditor:
-    """The input line.
-
-    Attributes:
-        on_line: Receives lines typed while nothing waits for one.
-        format_live: Renders the end of a streaming text for a width, with colors. None shows it as it is.
-        on_pause: Called for Escape or Ctrl-C while nothing waits for a line.
-        images: The images that the user pasted.
-    """
+    """The input line."""
 
     def __init__(
         self, completer: Completer, history: Path | None, status: Callable[[], str], *, vim: bool = False
@@ -71,8 +64,9 @@ class LineEditor:
         Args:
             status: Returns the line below the input; called several times a second.
         """
-        self.on_line: Callable[[str], object] = _nothing
-        self.on_pause: Callable[[], object] = _nothing
+        self.on_line: Callable[[str], object] = _nothing  # receives lines typed while nothing waits for one
+        self.on_pause: Callable[[], object] = _nothing  # called for Escape or Ctrl-C while nothing waits for a line
+        # renders the end of a streaming text for a width, with colors. None shows it as it is
         self.format_live: Callable[[str, int], str] | None = None
         self._status = status
         self._rendered = ("", 0), ""
@@ -86,7 +80,7 @@ class LineEditor:
         self._deaf_until = 0.0
         self._draft = ""
         self._editing = EditingKeys(self.say, self._insert)
-        self.images = self._editing.images
+        self.images = self._editing.images  # the images that the user pasted
         self._escaped_at = 0.0  # when Escape was pressed last
         self._answers: SimpleQueue[str | BaseException | None] = SimpleQueue()
         self._lock = threading.Lock()

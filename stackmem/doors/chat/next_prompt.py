@@ -31,15 +31,11 @@ class PromptPart(Struct, frozen=True):
 
 
 class NextPrompt(Struct, frozen=True):
-    """The estimated next prompt.
-
-    Attributes:
-        window_tokens: The context window of the model.
-        usd: Its cost without the reply, if the cache still holds all that was sent. None without a known price.
-    """
+    """The estimated next prompt."""
 
     parts: tuple[PromptPart, ...]
-    window_tokens: int
+    window_tokens: int  # the context window of the model
+    # its cost without the reply, if the cache still holds all that was sent. None without a known price
     usd: float | None
 
     @property

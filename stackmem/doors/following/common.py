@@ -36,27 +36,16 @@ Files = dict[bytes, Node]
 
 
 class FollowedFolder(msgspec.Struct, frozen=True):
-    """The folder of a conversation, and where its changes go.
+    """The folder of a conversation, and where its changes go."""
 
-    Attributes:
-        folder: The user's folder.
-        run_dir: The directory of the run.
-        work: The workspace on the host, if it is not an overlay.
-        history: The history of the workspace.
-        leave_out: Folders that the history leaves out.
-        own: Folders of stackmem's own files.
-        git: Whether the run may read the folder's repository.
-        inside: Lets the repository in the workspace follow the folder's, if there is one.
-    """
-
-    folder: Path
-    run_dir: Path
-    work: Path
-    history: History
-    leave_out: tuple[str, ...]
-    own: tuple[Path, ...]
-    git: bool
-    inside: GitFollower | None = None
+    folder: Path  # the user's folder
+    run_dir: Path  # the directory of the run
+    work: Path  # the workspace on the host, if it is not an overlay
+    history: History  # the history of the workspace
+    leave_out: tuple[str, ...]  # folders that the history leaves out
+    own: tuple[Path, ...]  # folders of stackmem's own files
+    git: bool  # whether the run may read the folder's repository
+    inside: GitFollower | None = None  # lets the repository in the workspace follow the folder's, if there is one
 
     @property
     def overlay(self) -> Overlay | None:
@@ -64,22 +53,15 @@ class FollowedFolder(msgspec.Struct, frozen=True):
 
 
 class PendingLook(msgspec.Struct, frozen=True):
-    """The outcome of a look at the folder, stored before the workspace changes, so that a crash cannot split it.
+    """The outcome of a look at the folder, stored before the workspace changes, so that a crash cannot split it."""
 
-    Attributes:
-        number: The number of the last change in the log afterwards.
-        files: The content that files of the workspace get, as a plain tree, with markers for files to remove.
-        before, after: The log's new entry, as in ``Taken``; empty if there is none.
-        common: The new common version.
-        news: The lines about the changes.
-    """
-
-    number: int
-    files: str
+    number: int  # the number of the last change in the log afterwards
+    files: str  # the content that files of the workspace get, as a plain tree, with markers for files to remove
+    # before, after: the log's new entry, as in ``Taken``; empty if there is none
     before: str
     after: str
-    common: str
-    news: tuple[str, ...]
+    common: str  # the new common version
+    news: tuple[str, ...]  # the lines about the changes
 
 
 class FollowedFamily(Family):

@@ -34,24 +34,17 @@ _KEPT_NEXT_TO = b".agent-version"
 
 
 class FolderLook:
-    """One look at the folder.
-
-    Attributes:
-        news: The user's changes, in a line for each file.
-        nodes: The content of the files that were read.
-        number: The number of the last change in the family's log.
-        has_moved: Whether the workspace or the common version changed.
-        is_new: Whether the folder is as the conversation found it, as far as its runs know.
-    """
+    """One look at the folder."""
 
     def __init__(self, folder: FollowedFolder, state: State) -> None:
-        self.news: list[str] = []
-        self.nodes: dict[bytes, Node | None] = {}
-        self.has_moved = False
+        self.news: list[str] = []  # the user's changes, in a line for each file
+        self.nodes: dict[bytes, Node | None] = {}  # the content of the files that were read
+        self.has_moved = False  # whether the workspace or the common version changed
         self._followed, self._state, self._history = folder, state, folder.history
         self._family = FollowedFamily(folder.run_dir, folder.history)
         self._log = self._family.log()
-        self.number = len(self._log)
+        self.number = len(self._log)  # the number of the last change in the family's log
+        # whether the folder is as the conversation found it, as far as its runs know
         self.is_new = not self._log and not self._family.is_known and self._family.first == folder.run_dir
         self._contents: dict[str, bytes] = {}
         self._room = _MAX_CONTENT_BYTES

@@ -36,27 +36,17 @@ _INDEX_ENTRY = re.compile(
 
 
 class Entry(Struct, frozen=True, array_like=True):
-    """A file of the folder.
+    """A file of the folder."""
 
-    Attributes:
-        key: Identifies its state, see ``stat_key``.
-        blob: The id of its content, if a blob with it is known; otherwise empty.
-    """
-
-    key: Key
-    blob: str = ""
+    key: Key  # identifies its state, see ``stat_key``
+    blob: str = ""  # the id of its content, if a blob with it is known; otherwise empty
 
 
 class Inventory(Struct, frozen=True):
-    """The folder at one moment.
+    """The folder at one moment."""
 
-    Attributes:
-        files: Its files by path.
-        head: The branch and the commit of its repository; empty without one.
-    """
-
-    files: dict[bytes, Entry]
-    head: tuple[str, str] = ("", "")
+    files: dict[bytes, Entry]  # its files by path
+    head: tuple[str, str] = ("", "")  # the branch and the commit of its repository; empty without one
 
 
 def take_inventory(folder: Path, hidden: Collection[bytes], leave_out: Collection[bytes]) -> dict[bytes, Key]:
@@ -82,16 +72,11 @@ def take_inventory(folder: Path, hidden: Collection[bytes], leave_out: Collectio
 
 
 class Listing(Struct, frozen=True):
-    """The states of the folder's files.
-
-    Attributes:
-        at_ns: The ``file_clock_ns`` before they were read.
-        seconds: How long reading them took.
-    """
+    """The states of the folder's files."""
 
     keys: dict[bytes, Key]
-    at_ns: int
-    seconds: float
+    at_ns: int  # the ``file_clock_ns`` before they were read
+    seconds: float  # how long reading them took
 
 
 def take_settled(folder: Path, hidden: Collection[bytes], leave_out: Collection[bytes], before: Inventory) -> Listing:

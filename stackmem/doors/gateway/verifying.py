@@ -42,21 +42,17 @@ class GatewayVerified(Struct, frozen=True):
 
 
 class FollowedConversation(Struct):
-    """A conversation rebuilt from the log.
-
-    Attributes:
-        messages: Its newest history; ``histories`` are all of them, which an edit may go back to.
-        changed: Calls as the client sent them back, with other arguments than the reply had, by their ids.
-        lost: Whether the log does not contain all of it.
-    """
+    """A conversation rebuilt from the log."""
 
     system: str
     tools: tuple[ToolSpec, ...]
+    # its newest history; ``histories`` are all of them, which an edit may go back to
     messages: tuple[ForeignMessage, ...] = ()
     requests: dict[int, tuple[ForeignMessage, ...]] = field(default_factory=dict)
     histories: list[tuple[ForeignMessage, ...]] = field(default_factory=list)
+    # calls as the client sent them back, with other arguments than the reply had, by their ids
     changed: dict[str, ToolCall] = field(default_factory=dict)
-    lost: bool = False
+    lost: bool = False  # whether the log does not contain all of it
 
     def before(self, passed: RequestPassed) -> tuple[ForeignMessage, ...]:
         """Return the history that a request continues, with calls as the client sends them back.

@@ -108,14 +108,10 @@ class _Waiting(Struct):
 
 
 class ClientCalls:
-    """Passes a client's calls, in order, from the server to the loop, which takes them as replies.
-
-    Attributes:
-        warn: Receives what the user should know about the run.
-    """
+    """Passes a client's calls, in order, from the server to the loop, which takes them as replies."""
 
     def __init__(self, warn: Callable[[str], object] = lambda _: None) -> None:
-        self.warn = warn
+        self.warn = warn  # receives what the user should know about the run
         self._coming: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._first: _Waiting | None = None
         self._under_way: _Waiting | None = None

@@ -41,17 +41,12 @@ class FrameMark(Struct, frozen=True):
 
 
 class FrameMarks(Struct):
-    """The marks of one run of the server.
-
-    Attributes:
-        key: Seals the marks; without one the server gives none.
-        open_ids: The ids of the open frames, outermost first.
-    """
+    """The marks of one run of the server."""
 
     run: str = ""
-    key: bytes | None = None
+    key: bytes | None = None  # seals the marks; without one the server gives none
     count: int = 0
-    open_ids: list[str] = field(default_factory=list)
+    open_ids: list[str] = field(default_factory=list)  # the ids of the open frames, outermost first
 
     def marked(self, tool: str, text: str) -> str:
         """Return the answer to a call, with a mark if it began or ended a frame."""

@@ -23,17 +23,12 @@ _NEXT_MARKER = re.compile(rb"\xff[\x01-\xcf\xd8-\xfe]", re.DOTALL)
 
 
 class Header(Struct, frozen=True):
-    """The first bytes of an image.
+    """The first bytes of an image."""
 
-    Attributes:
-        media: Its media type.
-        several: Whether it may be animated.
-    """
-
-    media: str
+    media: str  # its media type
     width: int
     height: int
-    several: bool = False
+    several: bool = False  # whether it may be animated
 
     @property
     def kind(self) -> str:

@@ -45,36 +45,22 @@ DELETED = "0"
 
 
 class Staged(Struct, frozen=True):
-    """An entry of the index that HEAD does not have like this.
+    """An entry of the index that HEAD does not have like this."""
 
-    Attributes:
-        mode: The mode as git prints it; ``0`` if the path was removed.
-        name: The blob.
-        stage: 0, or 1 to 3 in a conflict.
-    """
-
-    mode: str
-    name: str
-    stage: int
+    mode: str  # the mode as git prints it; ``0`` if the path was removed
+    name: str  # the blob
+    stage: int  # 0, or 1 to 3 in a conflict
     path: bytes
 
 
 class GitState(Struct, frozen=True):
-    """The state of a repository in addition to its commits.
+    """The state of a repository in addition to its commits."""
 
-    Attributes:
-        files: The files of an interrupted operation, by their path in the git directory.
-        commits: The commits that it refers to.
-        rebased: The branch that is being rebased with its commit, by its full name.
-        staged: The index, as far as it differs from HEAD.
-        added: Paths with intent to add.
-    """
-
-    files: dict[str, bytes] = {}
-    commits: tuple[str, ...] = ()
-    rebased: dict[str, str] = {}
-    staged: tuple[Staged, ...] = ()
-    added: tuple[bytes, ...] = ()
+    files: dict[str, bytes] = {}  # the files of an interrupted operation, by their path in the git directory
+    commits: tuple[str, ...] = ()  # the commits that it refers to
+    rebased: dict[str, str] = {}  # the branch that is being rebased with its commit, by its full name
+    staged: tuple[Staged, ...] = ()  # the index, as far as it differs from HEAD
+    added: tuple[bytes, ...] = ()  # paths with intent to add
 
     @property
     def fingerprint(self) -> str:

@@ -63,27 +63,7 @@ class FramesAdvised(Struct, frozen=True):
 
 
 class Knowledge:
-    """The state of knowledge of one conversation.
-
-    Attributes:
-        dials: How far the reader is from a perfect one.
-        facts: The current facts, by key.
-        excluded: Candidates known to be wrong, by key, with their order.
-        changed: Scope to the unit at which it changed, and the order.
-        changed_by: Scope to the origin of the change: seen in an output, from a child, or told.
-        wrong: Key and value that a unit refused, with the order.
-        saved: Value and stamp that a chunk, a note or a memory file is known to contain, by key.
-        saved_changes: Scope to the stamp that is known to be stored.
-        chunks: Content of chunks that were last seen as a whole.
-        used: Order at which a key was last passed to a unit.
-        calls: The number of calls in this conversation that did not start a child.
-        results: Order of every child's result.
-        reminded: Keys of facts that a checkpoint named, which the reader no longer leaves out.
-        repeats: How often a call was made since the last news, by its signature.
-        frames: The latest advice on when frames pay; None without any.
-        summed_up: Earlier turns have been replaced by a summary.
-        talks: A user sends one request after another.
-    """
+    """The state of knowledge of one conversation."""
 
     __slots__ = (
         "agent_order", "calls", "candidates", "changed", "changed_by", "chars", "children", "chunks",
@@ -94,17 +74,19 @@ class Knowledge:
     )  # fmt: skip
 
     def __init__(self, dials: ReaderDials = PERFECT) -> None:
-        self.dials = dials
+        self.dials = dials  # how far the reader is from a perfect one
         self.order = 0
         self.chars = 0
-        self.facts: dict[str, Held] = {}
-        self.excluded: dict[str, dict[str, int]] = {}
-        self.changed: dict[str, tuple[int, int]] = {}
+        self.facts: dict[str, Held] = {}  # the current facts, by key
+        self.excluded: dict[str, dict[str, int]] = {}  # candidates known to be wrong, by key, with their order
+        self.changed: dict[str, tuple[int, int]] = {}  # scope to the unit at which it changed, and the order
+        # scope to the origin of the change: seen in an output, from a child, or told
         self.changed_by: dict[str, str] = {}
-        self.wrong: dict[tuple[str, str], int] = {}
+        self.wrong: dict[tuple[str, str], int] = {}  # key and value that a unit refused, with the order
+        # value and stamp that a chunk, a note or a memory file is known to contain, by key
         self.saved: dict[str, tuple[str, int]] = {}
-        self.saved_changes: dict[str, int] = {}
-        self.chunks: dict[str, str] = {}
+        self.saved_changes: dict[str, int] = {}  # scope to the stamp that is known to be stored
+        self.chunks: dict[str, str] = {}  # content of chunks that were last seen as a whole
         self.files: dict[str, str] = {}
         self.listing: str | None = None
         self.candidates: dict[str, tuple[str, ...]] = {}
@@ -118,14 +100,15 @@ class Knowledge:
         self.missing: dict[int, set[str]] = {}
         self.failures: dict[int, int] = {}
         self.sent: dict[int, dict[str, str]] = {}
-        self.used: dict[str, int] = {}
+        self.used: dict[str, int] = {}  # order at which a key was last passed to a unit
         self.open_calls: dict[str, ToolCall] = {}
-        self.repeats: dict[str, int] = {}
+        self.repeats: dict[str, int] = {}  # how often a call was made since the last news, by its signature
         self.refused: dict[str, int] = {}
+        # keys of facts that a checkpoint named, which the reader no longer leaves out
         self.reminded: frozenset[str] = frozenset()
-        self.calls = 0
+        self.calls = 0  # the number of calls in this conversation that did not start a child
         self.children = 0
-        self.results: list[int] = []
+        self.results: list[int] = []  # order of every child's result
         self.objective: tuple[int, int] | None = None
         self.objective_order = 0
         self.agent_order = 0
@@ -136,9 +119,9 @@ class Knowledge:
         self.stubs: dict[int, int] = {}
         self.next_page: dict[str, str] = {}
         self.index: SeenIndex | None = None
-        self.frames: FramesAdvised | None = None
-        self.talks = False
-        self.summed_up = False
+        self.frames: FramesAdvised | None = None  # the latest advice on when frames pay; None without any
+        self.talks = False  # a user sends one request after another
+        self.summed_up = False  # earlier turns have been replaced by a summary
 
     def copied(self) -> Knowledge:
         """Return a copy that can grow independently."""

@@ -52,22 +52,14 @@ _STARTS = ("push_frame", "delegate", "branch")
 
 
 class Offered(Struct, frozen=True):
-    """The tools of a request.
-
-    Attributes:
-        budgets: ``tool.parameter`` to its maximum characters, 0 if none is stated.
-        start: The tool that starts a child, if any.
-        finish: The tool that ends the frame.
-        inherits: The child sees this conversation.
-        shows: The prompt of a child contains the chunks that its call names.
-    """
+    """The tools of a request."""
 
     names: frozenset[str]
-    budgets: dict[str, int]
-    start: str
-    finish: str
-    inherits: bool
-    shows: bool = False
+    budgets: dict[str, int]  # ``tool.parameter`` to its maximum characters, 0 if none is stated
+    start: str  # the tool that starts a child, if any
+    finish: str  # the tool that ends the frame
+    inherits: bool  # the child sees this conversation
+    shows: bool = False  # the prompt of a child contains the chunks that its call names
 
     @property
     def heap(self) -> bool:

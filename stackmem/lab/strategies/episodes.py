@@ -55,17 +55,12 @@ _NEWEST = 3  # exchanges of the open episode that stay in full
 
 
 class Episode(Struct, frozen=True):
-    """Consecutive exchanges that the model marked as one piece of work.
-
-    Attributes:
-        after: Names of the episodes that it relies on.
-        numbers: Positions of its exchanges in the conversation, in order.
-    """
+    """Consecutive exchanges that the model marked as one piece of work."""
 
     kind: Kind
     name: str
-    after: tuple[str, ...]
-    numbers: tuple[int, ...]
+    after: tuple[str, ...]  # names of the episodes that it relies on
+    numbers: tuple[int, ...]  # positions of its exchanges in the conversation, in order
 
 
 class Episodes(Struct, frozen=True):

@@ -54,15 +54,10 @@ def _due(window_tokens: int, linear: Linear) -> int | None:
 
 
 class SelfCompacting(Summarizing, frozen=True):
-    """A conversation that its model compacts.
+    """A conversation that its model compacts."""
 
-    Attributes:
-        tokens: Prompts that are shorter ask for no check.
-        every: Number of exchanges between two checks.
-    """
-
-    tokens: int = THRESHOLD
-    every: int = 1
+    tokens: int = THRESHOLD  # prompts that are shorter ask for no check
+    every: int = 1  # number of exchanges between two checks
 
     def render(self, state: State) -> View:
         linear = conversation(state, self.rules, self.name, summarizes=True)

@@ -34,12 +34,7 @@ class OracleCall(Struct, frozen=True):
 
 
 class Oracle:
-    """The oracle.
-
-    Attributes:
-        calls: All calls so far.
-        commands: The calls that perform a unit.
-    """
+    """The oracle."""
 
     def __init__(self, files: Mapping[str, str], units: int) -> None:
         self._workspace = MemoryWorkspace(files, "/workspace", PROGRAM)
@@ -49,8 +44,8 @@ class Oracle:
         self._candidates: dict[str, list[str]] = {}
         self._next_line: dict[str, int] = {}
         self._topics: dict[str, set[str]] = {}
-        self.calls: list[OracleCall] = []
-        self.commands: list[str] = []
+        self.calls: list[OracleCall] = []  # all calls so far
+        self.commands: list[str] = []  # the calls that perform a unit
 
     @property
     def files(self) -> dict[str, str]:

@@ -51,17 +51,11 @@ _NO_SOURCES = "a rehearsal reads no other sources"
 
 
 class RecordedAnswers(Struct):
-    """The recorded results that a rehearsal uses.
+    """The recorded results that a rehearsal uses."""
 
-    Attributes:
-        commands: Maps each command line of the run to its last output and exit code.
-        read: Returns the text of a workspace file, or None.
-        names: Returns the names in a workspace folder, or None.
-    """
-
-    commands: Mapping[str, tuple[str, int]]
-    read: Callable[[str], str | None]
-    names: Callable[[str], tuple[str, ...] | None]
+    commands: Mapping[str, tuple[str, int]]  # maps each command line of the run to its last output and exit code
+    read: Callable[[str], str | None]  # returns the text of a workspace file, or None
+    names: Callable[[str], tuple[str, ...] | None]  # returns the names in a workspace folder, or None
     written: dict[str, str] = field(default_factory=dict)
     chunks: dict[str, tuple[str, str]] = field(default_factory=dict)
     count: int = 0  # calls of tools so far

@@ -138,18 +138,14 @@ _CONTEXT_KEYS = {"query", "matching_strategy"}
 
 
 class Workflow:
-    """Answers the requests of an evaluation.
-
-    Attributes:
-        past: The tasks completed so far, in order.
-    """
+    """Answers the requests of an evaluation."""
 
     def __init__(self, budget: Budget, own: tuple[ToolSpec, ...] = (), *, names_files: bool = True) -> None:
         """Store the tools. With ``names_files``, the place of a step begins with its file's name."""
         self._budget, self._names_files = budget, names_files
         self._templates: dict[str, dict[str, Any]] = {}
         self._parameters = {**PARAMETERS, **{tool.name: listed_parameters(tool) for tool in own}}
-        self.past: list[DoneTask] = []
+        self.past: list[DoneTask] = []  # the tasks completed so far, in order
 
     def kind(self, name: str) -> Kind:
         if name in self._templates:

@@ -45,15 +45,10 @@ class Cut(Struct, frozen=True):
 
 
 class Eviction(Struct, frozen=True):
-    """Exchanges anywhere in a conversation that are not shown in full, by their steps. An eviction only grows.
+    """Exchanges anywhere in a conversation that are not shown in full, by their steps. An eviction only grows."""
 
-    Attributes:
-        short: Steps whose results are shortened.
-        dropped: Steps that are not shown. What the user said in them stays.
-    """
-
-    short: frozenset[int] = frozenset()
-    dropped: frozenset[int] = frozenset()
+    short: frozenset[int] = frozenset()  # steps whose results are shortened
+    dropped: frozenset[int] = frozenset()  # steps that are not shown. What the user said in them stays
 
 
 class Linear(Struct, frozen=True):

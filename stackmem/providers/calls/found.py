@@ -13,33 +13,23 @@ MAX_TRIES = 400
 
 
 class FoundCall(Struct, frozen=True):
-    """A call in a text.
+    """A call in a text."""
 
-    Attributes:
-        start, end: Its position.
-        form: The form in which it was written, as noted in the trace.
-        arguments: An object, or what the model wrote in place of one.
-        malformed: The text of a call that cannot be parsed; None for all others.
-    """
-
+    # start, end: its position
     start: int
     end: int
     name: str
-    arguments: Any
-    form: str
-    malformed: str | None = None
+    arguments: Any  # an object, or what the model wrote in place of one
+    form: str  # the form in which it was written, as noted in the trace
+    malformed: str | None = None  # the text of a call that cannot be parsed; None for all others
 
 
 class FoundCalls(Struct, frozen=True):
-    """The remaining text of a reply, and its calls in order.
-
-    Attributes:
-        schemas: Number of copies of tool schemas that were dropped, because a real call follows them.
-    """
+    """The remaining text of a reply, and its calls in order."""
 
     text: str
     calls: tuple[FoundCall, ...]
-    schemas: int = 0
+    schemas: int = 0  # number of copies of tool schemas that were dropped, because a real call follows them
 
 
 def plain_name(name: str) -> str:

@@ -28,19 +28,14 @@ _LISTED = 10
 
 
 class Learned(Struct, frozen=True):
-    """The requests that a provider accepts, learned from its refusals.
+    """The requests that a provider accepts, learned from its refusals."""
 
-    Attributes:
-        thoughts: ``signed`` sends thoughts back, without a signature only where none is demanded; ``all`` sends every
-            thought; ``none`` sends none; ``off`` also does not ask for thinking.
-        left_out: Names of the tools that are not offered.
-        fields: Fields of a request that are not sent.
-    """
-
+    # ``signed`` sends thoughts back, without a signature only where none is demanded; ``all`` sends every thought;
+    # ``none`` sends none; ``off`` also does not ask for thinking
     thoughts: Literal["signed", "all", "none", "off"] = "signed"
-    left_out: frozenset[str] = frozenset()
+    left_out: frozenset[str] = frozenset()  # names of the tools that are not offered
     short_ids: bool = False
-    fields: frozenset[str] = frozenset()
+    fields: frozenset[str] = frozenset()  # fields of a request that are not sent
 
 
 NOTHING_LEARNED = Learned()

@@ -50,23 +50,16 @@ _CHAT = ("openai/", *(f"{kind}/" for kind in LOCAL_SERVERS))
 
 
 class Examined(Struct, frozen=True):
-    """What ``stackmem doctor`` found.
+    """What ``stackmem doctor`` found."""
 
-    Attributes:
-        active: Level that ``--isolation auto`` selects; empty if none is available.
-        no_layer: Why a run would use a copy instead of an overlay over the folder; empty if it would use an overlay.
-        models: Maps each provider's model prefix to why its models cannot be used; empty if they can.
-        shares_blocks: Whether such a copy shares disk blocks with the folder's files.
-    """
-
-    active: str
+    active: str  # level that ``--isolation auto`` selects; empty if none is available
     runs_dir: str
     sandbox_dir: str
     levels: tuple[LevelReport, ...]
     warnings: tuple[str, ...]
-    no_layer: str
-    models: Mapping[str, str]
-    shares_blocks: bool = False
+    no_layer: str  # why a run would use a copy instead of an overlay over the folder; empty if it would use an overlay
+    models: Mapping[str, str]  # maps each provider's model prefix to why its models cannot be used; empty if they can
+    shares_blocks: bool = False  # whether such a copy shares disk blocks with the folder's files
     project: Project | None = None
     instructions: str = ""
     git: str = ""
@@ -127,38 +120,28 @@ def _no_layer(folder: Path | None, resolved: Resolved, cwd: Path, folders: tuple
 
 
 class FirstPrompt(Struct, frozen=True):
-    """Size of a strategy's first prompt.
-
-    Attributes:
-        tokens: Size by the server's tokenizer if ``counted``, otherwise characters / 2.5. The task, the folder's
-            files and its instructions come on top.
-        seconds: Time to process it at the speed measured by the probes; None if that is not known.
-        small: Whether a run with this model gets the small size.
-        reply_seconds: Time until a first reply of 40 tokens is complete; None if a speed is not known.
-    """
+    """Size of a strategy's first prompt."""
 
     strategy: str
+    # size by the server's tokenizer if ``counted``, otherwise characters / 2.5. The task, the folder's files and its
+    # instructions come on top
     tokens: int
     counted: bool
-    seconds: float | None
-    small: bool = False
+    seconds: float | None  # time to process it at the speed measured by the probes; None if that is not known
+    small: bool = False  # whether a run with this model gets the small size
+    # time until a first reply of 40 tokens is complete; None if a speed is not known
     reply_seconds: float | None = None
 
 
 class ModelReport(Struct, frozen=True):
-    """What ``stackmem doctor`` found out about a model.
-
-    Attributes:
-        window_source: Where the window size comes from.
-        use: Form of tool calls that a run will use, with the option for it; empty if none works.
-    """
+    """What ``stackmem doctor`` found out about a model."""
 
     model: str
     address: str
     window_tokens: int
-    window_source: str
+    window_source: str  # where the window size comes from
     probes: ServerProbes
-    use: str
+    use: str  # form of tool calls that a run will use, with the option for it; empty if none works
     first_prompts: tuple[FirstPrompt, ...]
 
 

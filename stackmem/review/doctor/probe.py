@@ -71,17 +71,11 @@ class FormProbe(Struct, frozen=True):
 
 
 class ServerProbes(Struct, frozen=True):
-    """The results of the three requests, in order; the first two have the same prompt.
+    """The results of the three requests, in order; the first two have the same prompt."""
 
-    Attributes:
-        native: With native tools.
-        constrained: With a JSON schema.
-        text: With tools described in the prompt.
-    """
-
-    native: FormProbe
-    constrained: FormProbe
-    text: FormProbe
+    native: FormProbe  # with native tools
+    constrained: FormProbe  # with a JSON schema
+    text: FormProbe  # with tools described in the prompt
 
     @property
     def prompt_speed(self) -> float | None:

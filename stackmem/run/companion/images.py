@@ -31,17 +31,11 @@ _MAX_PAGES_NAMED = 1_000
 
 
 class Eyes(Struct, frozen=True):
-    """Shows files as images.
+    """Shows files as images."""
 
-    Attributes:
-        vision: How the run's model takes images. None if it cannot see any.
-        files: The files of the workspace.
-        run_dir: The run's folder, which stores the images.
-    """
-
-    vision: Vision | None
-    files: Files
-    run_dir: Path
+    vision: Vision | None  # how the run's model takes images. None if it cannot see any
+    files: Files  # the files of the workspace
+    run_dir: Path  # the run's folder, which stores the images
 
     def read(self, path: str, pages: str, text: Callable[[], Returned]) -> Returned:
         """Return the file as images if it is an image or a PDF, otherwise what ``text`` returns."""

@@ -35,17 +35,11 @@ from ..resume import resume
 
 
 class ChildRun(Struct, frozen=True):
-    """A parallel frame to play.
+    """A parallel frame to play."""
 
-    Attributes:
-        parent: The parent's open run. Its trace and its settings are only read.
-        state: The parent's state when it started the frames.
-        frame: Id of the frame.
-    """
-
-    parent: Opened
-    state: State
-    frame: str
+    parent: Opened  # the parent's open run. Its trace and its settings are only read
+    state: State  # the parent's state when it started the frames
+    frame: str  # id of the frame
 
     @property
     def run_dir(self) -> Path:

@@ -33,42 +33,28 @@ class SetUpFailed(WorkspaceError):  # noqa: N818 - named like the errors in stac
 
 
 class Seat(Struct, frozen=True):
-    """Environment in which commands run.
-
-    Attributes:
-        fd: The workspace folder, opened with O_PATH; levels that can mount use it instead of the path.
-        path: Path of the workspace inside the sandbox.
-        environ: Additional variables of the command. They may come from a third party, so host programs that set up the
-            sandbox never run with them.
-        skeleton: The folder used as ``/etc``.
-        hidden: Host folders that commands never see into, if the level can mount.
-        binds_git: Mount ``.git`` onto itself, so that a command can neither move it nor plant hooks in it.
-        place: Subfolder in which commands start, relative; empty for the workspace itself.
-        first: Folders that come first on PATH, as paths inside the sandbox.
-        view: View of the folder, if it is only visible in separate namespaces.
-        network_list: Hosts that commands can reach through a proxy; None if the profile decides.
-        shared: The network that the commands share; None if each has its own, or the host's.
-        reports_left: Report the processes that a command leaves behind.
-        lasting: The command is a job, whose connections must not end with those of another command.
-    """
+    """Environment in which commands run."""
 
     root: Path
-    fd: int
-    path: str
+    fd: int  # the workspace folder, opened with O_PATH; levels that can mount use it instead of the path
+    path: str  # path of the workspace inside the sandbox
     profile: Profile
     mounts: tuple[Mount, ...]
+    # additional variables of the command. They may come from a third party, so host programs that set up the sandbox
+    # never run with them
     environ: Mapping[str, str]
     toolchain: Toolchain
-    skeleton: Path
-    hidden: tuple[Path, ...] = ()
-    binds_git: bool = True
-    first: tuple[str, ...] = ()
-    place: str = ""
-    view: WorkspaceView | None = None
+    skeleton: Path  # the folder used as ``/etc``
+    hidden: tuple[Path, ...] = ()  # host folders that commands never see into, if the level can mount
+    binds_git: bool = True  # mount ``.git`` onto itself, so that a command can neither move it nor plant hooks in it
+    first: tuple[str, ...] = ()  # folders that come first on PATH, as paths inside the sandbox
+    place: str = ""  # subfolder in which commands start, relative; empty for the workspace itself
+    view: WorkspaceView | None = None  # view of the folder, if it is only visible in separate namespaces
+    # hosts that commands can reach through a proxy; None if the profile decides
     network_list: NetworkList | None = None
-    shared: RunNetwork | None = None
-    reports_left: bool = False
-    lasting: bool = False
+    shared: RunNetwork | None = None  # the network that the commands share; None if each has its own, or the host's
+    reports_left: bool = False  # report the processes that a command leaves behind
+    lasting: bool = False  # the command is a job, whose connections must not end with those of another command
 
     @property
     def proxy_port(self) -> int:
@@ -82,47 +68,29 @@ class Seat(Struct, frozen=True):
 
 
 class CommandLaunch(Struct, frozen=True):
-    """A command that is ready to start.
+    """A command that is ready to start."""
 
-    Attributes:
-        argv: The command with its limits and sandbox.
-        fds: Descriptors that the child inherits; the creator of the launch closes them through its stack.
-        status_fd: Read end of the sandbox's status reports, or -1.
-        confinement: Restrictions that the starting thread applies to itself first; None for none.
-        door: The proxy connection of the command's network; None if it has no network or the host's.
-        renames: Supervises its renames in an overlay; None if it sees none.
-        left_fd: Read end of a pipe with a character for each process that it leaves behind, or -1.
-    """
-
-    argv: tuple[str, ...]
+    argv: tuple[str, ...]  # the command with its limits and sandbox
     environ: dict[str, str]
     cwd: str
+    # descriptors that the child inherits; the creator of the launch closes them through its stack
     fds: tuple[int, ...] = ()
-    status_fd: int = -1
-    confinement: bytes | None = None
-    door: Door | None = None
-    renames: RenameSupervisor | None = None
-    left_fd: int = -1
+    status_fd: int = -1  # read end of the sandbox's status reports, or -1
+    confinement: bytes | None = None  # restrictions that the starting thread applies to itself first; None for none
+    door: Door | None = None  # the proxy connection of the command's network; None if it has no network or the host's
+    renames: RenameSupervisor | None = None  # supervises its renames in an overlay; None if it sees none
+    left_fd: int = -1  # read end of a pipe with a character for each process that it leaves behind, or -1
 
 
 class Level(Protocol):
-    """A way to isolate commands.
+    """A way to isolate commands."""
 
-    Attributes:
-        name: As displayed to users and models and stored in the trace.
-        isolation: The value of ``--isolation`` that it belongs to.
-        mounts: Whether commands see the workspace and mounts at paths that we choose.
-        contains: Whether all processes of a command die with the first; otherwise strays are searched and killed.
-        layers: Whether commands can run in a mounted overlay.
-        doors: Whether commands have their own network, so that they can be restricted to listed hosts.
-    """
-
-    name: str
-    isolation: str
-    mounts: bool
-    contains: bool
-    layers: bool
-    doors: bool
+    name: str  # as displayed to users and models and stored in the trace
+    isolation: str  # the value of ``--isolation`` that it belongs to
+    mounts: bool  # whether commands see the workspace and mounts at paths that we choose
+    contains: bool  # whether all processes of a command die with the first; otherwise strays are searched and killed
+    layers: bool  # whether commands can run in a mounted overlay
+    doors: bool  # whether commands have their own network, so that they can be restricted to listed hosts
 
     def launch(self, seat: Seat, command: str, stack: ExitStack) -> CommandLaunch:
         """Prepare a command. The stack closes the opened resources once the command has ended."""

@@ -16,17 +16,11 @@ _PIECE_BYTES = 16 << 10
 
 
 class LogPart(Struct, frozen=True):
-    """A part of a log.
+    """A part of a log."""
 
-    Attributes:
-        start: Position of its first byte, which is later than the wanted one if bytes in between were dropped.
-        content: Its bytes.
-        dropped: Number of bytes between the wanted position and ``start`` that are not kept any more.
-    """
-
-    start: int
-    content: bytes
-    dropped: int = 0
+    start: int  # position of its first byte, which is later than the wanted one if bytes in between were dropped
+    content: bytes  # its bytes
+    dropped: int = 0  # number of bytes between the wanted position and ``start`` that are not kept any more
 
     @property
     def end(self) -> int:

@@ -26,17 +26,11 @@ _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM
 
 
 class Instructions(Struct, frozen=True):
-    """A project's instructions as the agent sees them.
+    """A project's instructions as the agent sees them."""
 
-    Attributes:
-        text: The texts of all files between a header and an end line; empty if there are none.
-        notes: One sentence for each part that the agent does not see.
-        pieces: The files with their whole texts, from the root to the folder.
-    """
-
-    text: str = ""
-    notes: tuple[str, ...] = ()
-    pieces: tuple[tuple[str, str], ...] = ()
+    text: str = ""  # the texts of all files between a header and an end line; empty if there are none
+    notes: tuple[str, ...] = ()  # one sentence for each part that the agent does not see
+    pieces: tuple[tuple[str, str], ...] = ()  # the files with their whole texts, from the root to the folder
 
     def fitted(self, most: int) -> Instructions:
         """Return the instructions with at most ``most`` characters of the files. The nearest file has precedence."""
