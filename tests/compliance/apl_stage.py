@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, field
-from ruamel.yaml import YAML
 
 from stackmem.core.errors import Halted, UsageError
 from stackmem.core.messages import ToolSpec
@@ -19,6 +18,7 @@ from stackmem.languages import apl
 from stackmem.languages.apl.language import LANGUAGE
 from stackmem.languages.language import Launch
 from stackmem.languages.operations import FrameAnswer, Group, RunFrame, Say, Source, ToolAnswer
+from tests.compliance.case_files import read_cases
 
 HERE = Path(__file__).parent / "apl"
 PROGRAM = "/w/main.apl"
@@ -79,7 +79,7 @@ def load_cases() -> Iterator[tuple[str, Case]]:
     import msgspec
 
     for file in sorted(HERE.glob("*.yaml")):
-        for raw in YAML(typ="safe", pure=True).load(file.read_text("utf-8")):
+        for raw in read_cases(file):
             yield file.stem, msgspec.convert(raw, Case)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from ruamel.yaml import YAML
 
 from stackmem.languages.playbook.literals import CallTo, Variable
 from stackmem.languages.playbook.reply_items import (
@@ -22,6 +21,7 @@ from stackmem.languages.playbook.reply_items import (
     Unreadable,
     Yielded,
 )
+from tests.compliance.case_files import read_cases
 
 HERE = Path(__file__).parent / "playbook"
 
@@ -44,7 +44,7 @@ def load_cases() -> Iterator[Case]:
     import msgspec
 
     for file in sorted(HERE.glob("*.yaml")):
-        for raw in YAML(typ="safe", pure=True).load(file.read_text("utf-8")):
+        for raw in read_cases(file):
             yield msgspec.convert(raw, Case)
 
 

@@ -9,7 +9,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from stackmem.core.requests import InvokeTool
 from stackmem.core.state import State
@@ -24,6 +23,7 @@ from stackmem.languages.running.opening import open_language
 from stackmem.languages.running.prepare import ProgramArguments, prepare_program
 from stackmem.languages.running.run import run_program
 from stackmem.run.opened import Person
+from tests.compliance.case_files import read_cases
 from tests.in_process import command_line
 from tests.languages.in_memory import run_in_memory
 from tests.languages.playbook.stage import PACKAGED
@@ -35,7 +35,7 @@ NAMES = ("apl", "sexp", "playbook", "loop_agent")
 
 @cache
 def loaded(name):
-    return YAML(typ="safe", pure=True).load((HERE / f"{name}.yaml").read_text("utf-8"))
+    return read_cases(HERE / f"{name}.yaml")
 
 
 def cases(kind="cases"):

@@ -6,7 +6,6 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
 from stackmem.core.program_facts import StepFailed
 from stackmem.languages.language import read_with
@@ -22,6 +21,7 @@ from stackmem.languages.loop_agent.reply_json import Misfit
 from stackmem.languages.loop_agent.response import read_response
 from stackmem.languages.loop_agent.tree import Expiry
 from stackmem.languages.operations import Source, ToolAnswer
+from tests.compliance.case_files import read_cases
 from tests.languages.loop_agent.stage import OWN, play
 
 HERE = Path(__file__).parent / "loop_agent"
@@ -35,7 +35,7 @@ ITEM = {"name": "Ann", "age": 3, "tags": ["a", "b"], "mail": {"to": "x@y.z"}, "n
 
 @cache
 def cases(name):
-    loaded = YAML(typ="safe", pure=True).load((HERE / f"{name}.yaml").read_text("utf-8"))
+    loaded = read_cases(HERE / f"{name}.yaml")
     return [pytest.param(case, id=case["says"]) for case in loaded]
 
 

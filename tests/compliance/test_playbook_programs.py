@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruamel.yaml import YAML
 
 from stackmem.core.errors import Halted
 from stackmem.languages.language import read_with
 from stackmem.languages.operations import Source
 from stackmem.languages.playbook.language import LANGUAGE
+from tests.compliance.case_files import read_cases
 from tests.languages.playbook.stage import launch, run
 
 
@@ -47,12 +47,7 @@ class ProgramCase(msgspec.Struct, forbid_unknown_fields=True):
 
 def _cases() -> list[ProgramCase]:
     folder = Path(__file__).parent / "playbook_programs"
-    yaml = YAML(typ="safe", pure=True)
-    return [
-        msgspec.convert(raw, ProgramCase)
-        for file in sorted(folder.glob("*.yaml"))
-        for raw in yaml.load(file.read_text())
-    ]
+    return [msgspec.convert(raw, ProgramCase) for file in sorted(folder.glob("*.yaml")) for raw in read_cases(file)]
 
 
 CASES = _cases()

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from stackmem.core.errors import ProgramError
 from stackmem.languages.sexp.values import to_source
+from tests.compliance.case_files import read_cases
 from tests.compliance.sexp_stage import evaluate
 
 FOLDER = Path(__file__).parent / "sexp"
@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent / "sexp"
 def cases() -> list[Any]:
     found = []
     for path in sorted(FOLDER.glob("*.yaml")):
-        for number, case in enumerate(YAML(typ="safe").load(path.read_text("utf-8")), 1):
+        for number, case in enumerate(read_cases(path), 1):
             found.append(pytest.param(*case, *([None] * (3 - len(case))), id=f"{path.stem}-{number}"))
     return found
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
+from tests.compliance.case_files import read_cases
 from tests.languages.sexp.agreement import finds, halts_before_effects
 
 FOLDER = Path(__file__).parent / "sexp_lint"
@@ -17,7 +17,7 @@ def cases() -> list[Any]:
     return [
         pytest.param(*case, id=f"{path.stem}-{number}")
         for path in sorted(FOLDER.glob("*.yaml"))
-        for number, case in enumerate(YAML(typ="safe").load(path.read_text("utf-8")), 1)
+        for number, case in enumerate(read_cases(path), 1)
     ]
 
 
