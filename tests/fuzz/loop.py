@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -116,13 +116,24 @@ class Lines:
 class Fuzzer:
     """Searches for faults in one target.
 
+    Args:
+        guided: Whether to watch lines and to keep only the inputs that reach new ones. Watched code takes several times
+            as long, so a search of a few inputs keeps all of them and watches only until a first line is reached.
+
     Attributes:
         kept: Inputs that were the first to reach some line.
         faults: The first input for each kind of fault, minimized.
     """
 
-    def __init__(self, target: Target, place: Path, corpus: list[bytes] = []) -> None:  # noqa: B006 - only read
-        self.target, self._place = target, place
+    def __init__(
+        self,
+        target: Target,
+        place: Path,
+        corpus: list[bytes] = [],  # noqa: B006 - only read
+        *,
+        guided: bool = True,
+    ) -> None:
+        self.target, self._place, self._guided = target, place, guided
         self.lines = Lines(target.watched)
         self.kept: list[bytes] = []
         self.faults: dict[tuple[str, str], Fault] = {}
@@ -154,7 +165,7 @@ class Fuzzer:
         fault = self._read(data)
         if fault is not None and fault.key not in self.faults:
             self.faults[fault.key] = self._smaller(fault)
-        if len(self.lines.reached) > before or not self.kept:
+        if len(self.lines.reached) > before or not self.kept or not self._guided:
             self.kept.append(data)
             del self.kept[len(self.seeds) : -_MAX_KEPT]
 
@@ -162,7 +173,7 @@ class Fuzzer:
         shutil.rmtree(self._place, ignore_errors=True)
         self._place.mkdir(parents=True)
         try:
-            with self.lines.watching(), _bounded():
+            with self.lines.watching() if self._guided or not self.lines.reached else nullcontext(), _bounded():
                 self.target.read(data, self._place)
         except self.target.refusals:
             return None
